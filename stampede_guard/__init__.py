@@ -1,0 +1,64 @@
+"""One worker computes; everyone else is served.
+
+The public names are loaded on first use, so that `stampede_guard.audit` never imports Redis.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stampede_guard.decorator import configure, locked_cache
+    from stampede_guard.errors import (
+        ComputeFailed,
+        ComputeTimeout,
+        Overloaded,
+        PolicyError,
+        StampedeError,
+        StoreError,
+        WaitTimeout,
+    )
+    from stampede_guard.guard import StampedeGuard
+    from stampede_guard.policy import Policy
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "ComputeFailed": "errors",
+    "ComputeTimeout": "errors",
+    "Overloaded": "errors",
+    "Policy": "policy",
+    "PolicyError": "errors",
+    "StampedeError": "errors",
+    "StampedeGuard": "guard",
+    "StoreError": "errors",
+    "WaitTimeout": "errors",
+    "configure": "decorator",
+    "locked_cache": "decorator",
+}
+
+__all__ = [
+    "ComputeFailed",
+    "ComputeTimeout",
+    "Overloaded",
+    "Policy",
+    "PolicyError",
+    "StampedeError",
+    "StampedeGuard",
+    "StoreError",
+    "WaitTimeout",
+    "configure",
+    "locked_cache",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'stampede_guard' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"stampede_guard.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,123 @@
+"""Every error of the package: one root, with "you misused it" apart from "the store failed".
+
+    StampedeError
+    |- Misuse                 a mistake in the program; raised at once, names what to write instead
+    |  |- PolicyError         a Policy field with a value it cannot have
+    |  |- UrlError            a store URL that cannot be understood
+    |  |- KeyPartError        a parameter that cannot be part of a key
+    |  |- UnsupportedValue    a result that cannot be stored and served to others
+    |  |- ReentrantCall       a computation that waits for itself
+    |- StoreError             the store did not do what was asked
+    |  |- StoreUnavailable    not reached, or no answer within the deadline; the outcome may be unknown
+    |  |- StoreRefused        it answered, and the answer was no (wrong password, missing permission)
+    |- Undecodable            stored bytes that are not a value of this type (handled as a miss)
+    |- WaitTimeout            the caller's waiting time is over: 503 with Retry-After
+    |  |- Overloaded          a cap on passengers or computations was reached
+    |- ComputeTimeout         the computation ran longer than compute_timeout and was cancelled
+    |- ComputeFailed          the computation failed in another process
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ComputeFailed",
+    "ComputeTimeout",
+    "KeyPartError",
+    "Misuse",
+    "Overloaded",
+    "PolicyError",
+    "ReentrantCall",
+    "StampedeError",
+    "StoreError",
+    "StoreRefused",
+    "StoreUnavailable",
+    "Undecodable",
+    "UnsupportedValue",
+    "UrlError",
+    "WaitTimeout",
+]
+
+
+class StampedeError(Exception):
+    """The root of every error raised by this package."""
+
+
+class Misuse(StampedeError):
+    """The program asked for something that cannot work; the text says what to write instead."""
+
+
+class PolicyError(Misuse, ValueError):
+    """A policy field has a value it cannot have. `field`, `value` and `rule` say which, what and why."""
+
+    def __init__(self, field: str, value: object, rule: str) -> None:
+        super().__init__(field, value, rule)
+        self.field = field
+        self.value = value
+        self.rule = rule
+
+    def __str__(self) -> str:
+        return f"{self.field}={self.value!r} is not allowed: {self.rule}"
+
+
+class UrlError(Misuse, ValueError):
+    """A store URL has an unknown scheme or a part that cannot be understood."""
+
+
+class KeyPartError(Misuse, TypeError):
+    """A parameter has no stable text, so it cannot be part of a key. `parameter` names it."""
+
+    def __init__(self, message: str, *, parameter: str = "") -> None:
+        super().__init__(message)
+        self.parameter = parameter
+
+
+class UnsupportedValue(Misuse, TypeError):
+    """The computation returned something that cannot be stored and given to other callers."""
+
+
+class ReentrantCall(Misuse, RuntimeError):
+    """A computation asked for the very entry it is computing; waiting would never end."""
+
+
+class StoreError(StampedeError):
+    """The store did not do what was asked."""
+
+
+class StoreUnavailable(StoreError):
+    """The store was not reached or did not answer in time. What was sent may still be carried out."""
+
+
+class StoreRefused(StoreError):
+    """The store answered and refused, for example a wrong password or a missing permission."""
+
+
+class Undecodable(StampedeError):
+    """Stored bytes are not a value of the expected type. Handled as a miss with a warning."""
+
+
+class WaitTimeout(StampedeError, TimeoutError):
+    """A caller waited as long as its policy allows and no value came. `retry_after` is in seconds."""
+
+    def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Overloaded(WaitTimeout):
+    """A cap on passengers, flights or local computations was reached; nothing was computed."""
+
+
+class ComputeTimeout(StampedeError, TimeoutError):
+    """The computation ran longer than `compute_timeout` seconds and was cancelled."""
+
+
+class ComputeFailed(StampedeError):
+    """The computation failed elsewhere. `type_name` and `message` are those of the original error."""
+
+    def __init__(self, type_name: str, message: str) -> None:
+        super().__init__(type_name, message)
+        self.type_name = type_name
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.type_name}: {self.message}"

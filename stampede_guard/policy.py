@@ -1,0 +1,152 @@
+"""Policy: every number and choice of a guard or a cached function, in one frozen object.
+
+Times are seconds, as floats. Each field can be given to `StampedeGuard(..., policy=Policy(...))` for all
+functions of a guard and to `@locked_cache(...)` for one.
+
+| field | default | unit | reason |
+|---|---|---|---|
+| `ttl` | 60 | s | a minute is short enough to be noticed when it is wrong |
+| `stale_ttl` | 0 | s | serving stale values is a decision of the user |
+| `error_ttl` | 1 | s | a failing source is asked once a second, not once a caller |
+| `lease_ttl` | 3 | s | the longest time a vanished holder is believed where its liveness is unknown |
+| `wait_timeout` | 30 | s | while the holder lives and renews, waiting is right; most proxies give up at 60 |
+| `compute_timeout` | 60 | s | a computation without an end would hold its key for ever |
+| `fallback_limit` | 1 | count | computations beside a slow holder, per key, all processes together; 0 = none |
+| `fallback_timeout` | 2 | s | a fallback is the last try before the caller is told to come back |
+| `poll_interval` | 0.4 | s | the longest time between two looks at a held lease; wake-ups are usually first |
+| `takeover_gap` | 0.25 | s | a holder must be missing twice, this far apart: a reconnect is no death |
+| `max_passengers` | 10000 | count | callers that may wait on one flight of one process |
+| `max_flights` | 10000 | count | keys that one process may compute or wait for at once |
+| `max_local_computations` | 16 | count | computations of one process at once while the store is away |
+| `max_handovers` | 3 | count | passengers that take over, in turn, a computation bound to its caller's request |
+| `max_value_bytes` | 8 MiB | bytes | a larger value is served to its callers and not stored |
+| `inline_bytes` | 16 KiB | bytes | a value up to this size travels inside the wake-up |
+| `last_value_bytes` | 16 MiB | bytes | values kept per process for the time the store is away; 0 = none |
+| `drain_timeout` | 10 | s | how long closing waits for computations under way |
+| `mode` | `"on"` | | `bypass` = no store, one flight per key per process; `off` = a plain function |
+| `share` | False | | True gives all callers of one flight the same mutable object |
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from stampede_guard.errors import PolicyError
+
+__all__ = ["Mode", "Policy"]
+
+Mode = Literal["on", "bypass", "off"]
+
+_POSITIVE_SECONDS = (
+    "ttl", "lease_ttl", "wait_timeout", "compute_timeout", "fallback_timeout", "poll_interval", "takeover_gap",
+)  # fmt: skip
+_SECONDS_OR_ZERO = ("stale_ttl", "error_ttl", "drain_timeout")
+_POSITIVE_COUNTS = ("max_passengers", "max_flights", "max_local_computations", "max_value_bytes")
+_COUNTS_OR_ZERO = ("fallback_limit", "max_handovers", "inline_bytes", "last_value_bytes")
+_LONGEST = 10 * 366 * 86_400.0
+_SHORTEST = 0.001
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Policy:
+    """What one cached function may do, and for how long. See the module's table for fields and reasons.
+
+    Raises `PolicyError`, naming the field, the value and the rule, for a value that cannot work.
+    """
+
+    ttl: float = 60.0
+    stale_ttl: float = 0.0
+    error_ttl: float = 1.0
+    lease_ttl: float = 3.0
+    wait_timeout: float = 30.0
+    compute_timeout: float = 60.0
+    fallback_limit: int = 1
+    fallback_timeout: float = 2.0
+    poll_interval: float = 0.4
+    takeover_gap: float = 0.25
+    max_passengers: int = 10_000
+    max_flights: int = 10_000
+    max_local_computations: int = 16
+    max_handovers: int = 3
+    max_value_bytes: int = 8 * 1024 * 1024
+    inline_bytes: int = 16 * 1024
+    last_value_bytes: int = 16 * 1024 * 1024
+    drain_timeout: float = 10.0
+    mode: Mode = "on"
+    share: bool = False
+
+    def __post_init__(self) -> None:
+        for field in _POSITIVE_SECONDS:
+            _check_seconds(field, getattr(self, field), least=_SHORTEST)
+        for field in _SECONDS_OR_ZERO:
+            _check_seconds(field, getattr(self, field), least=0.0)
+        for field in _POSITIVE_COUNTS:
+            _check_count(field, getattr(self, field), least=1)
+        for field in _COUNTS_OR_ZERO:
+            _check_count(field, getattr(self, field), least=0)
+        if self.mode not in get_args(Mode):
+            raise PolicyError("mode", self.mode, f"it must be one of {', '.join(get_args(Mode))}")
+        if not isinstance(self.share, bool):
+            raise PolicyError("share", self.share, "it must be True or False")
+        self._check_relations()
+
+    def _check_relations(self) -> None:
+        if self.lease_ttl < 0.3:
+            raise PolicyError("lease_ttl", self.lease_ttl, "it must be at least 0.3 s, or renewal cannot keep up")
+        if self.takeover_gap >= self.lease_ttl:
+            raise PolicyError(
+                "takeover_gap", self.takeover_gap, f"it must be below lease_ttl ({self.lease_ttl:g} s)"
+            )
+        if self.poll_interval > self.lease_ttl:
+            raise PolicyError(
+                "poll_interval", self.poll_interval, f"it must not exceed lease_ttl ({self.lease_ttl:g} s)"
+            )
+        if self.inline_bytes > self.max_value_bytes:
+            raise PolicyError(
+                "inline_bytes",
+                self.inline_bytes,
+                f"it must not exceed max_value_bytes ({self.max_value_bytes} bytes)",
+            )
+
+    def replace(self, **fields: Any) -> Policy:
+        """The same policy with some fields changed. Raises `PolicyError` for an unknown field."""
+        known = {field.name for field in dataclasses.fields(self)}
+        for name, value in fields.items():
+            if name not in known:
+                raise PolicyError(name, value, f"there is no such field; the fields are {', '.join(sorted(known))}")
+        return dataclasses.replace(self, **fields)
+
+    @property
+    def total_ms(self) -> int:
+        """Milliseconds that a stored value exists: fresh, then stale."""
+        return self.ttl_ms + self.stale_ms
+
+    @property
+    def ttl_ms(self) -> int:
+        return math.ceil(self.ttl * 1000)
+
+    @property
+    def stale_ms(self) -> int:
+        return math.ceil(self.stale_ttl * 1000)
+
+    @property
+    def record_ms(self) -> int:
+        """Milliseconds that a record outlives its last use: longer than any computation that needs it."""
+        longest = self.compute_timeout + self.wait_timeout + self.fallback_timeout + 2 * self.lease_ttl
+        return math.ceil(longest * 1000) + 10_000
+
+
+def _check_seconds(field: str, value: object, *, least: float) -> None:
+    rule = f"it must be a number of seconds between {least:g} and {_LONGEST:g}"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise PolicyError(field, value, rule)
+    if not (least <= value <= _LONGEST):
+        raise PolicyError(field, value, rule)
+
+
+def _check_count(field: str, value: object, *, least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise PolicyError(field, value, f"it must be a whole number of at least {least}")
