@@ -1,0 +1,11 @@
+"""The decisions, without any I/O: what a store's scripts do, and what a flight does next.
+
+Nothing here awaits, reads a clock, draws a random number or logs; time, draws and ids arrive as arguments. So the
+whole protocol can be searched exhaustively (`tests/core/`), and each store is held against the same functions.
+
+`entry`    what a store keeps for one key
+`scripts`  the six atomic steps on an entry; `stores/lua/*.lua` are their twins
+`flight`   one computation of one key in one process: `decide(state, event, policy)`
+`caller`   what one caller gets when its patience ends
+`breaker`  when the store counts as away
+"""

@@ -1,0 +1,136 @@
+"""What a store keeps for one key, as immutable data.
+
+Times ending in `_us` are microseconds on the store's own clock; no other machine's clock is ever compared with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+__all__ = [
+    "EMPTY",
+    "Entry",
+    "Failure",
+    "Freshness",
+    "Lease",
+    "Reading",
+    "Record",
+    "Slot",
+    "Value",
+    "freshness",
+    "prune",
+]
+
+Freshness = Literal["fresh", "stale", "missing"]
+
+
+class Reading(NamedTuple):
+    """A stored value as a reader gets it, in one round trip together with its remaining time."""
+
+    body: bytes
+    token: int
+    total_ms: int
+    stale_ms: int
+    remaining_ms: int
+
+
+def freshness(remaining_ms: int, total_ms: int, stale_ms: int) -> Freshness:
+    """Fresh iff `stale_ms < remaining_ms <= total_ms`.
+
+    A value without a lifetime (-1, an operator's PERSIST) or with more than it was given (a clock step) is stale,
+    never fresh. A remaining time of 0 ms is still present. -2 is a key that is not there.
+    """
+    if remaining_ms == -2:
+        return "missing"
+    if stale_ms < remaining_ms <= total_ms:
+        return "fresh"
+    return "stale"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    body: bytes
+    token: int
+    total_ms: int
+    stale_ms: int
+    expires_us: int
+
+    def reading(self, now_us: int) -> Reading:
+        return Reading(self.body, self.token, self.total_ms, self.stale_ms, (self.expires_us - now_us) // 1000)
+
+    def is_fresh(self, now_us: int) -> bool:
+        return freshness((self.expires_us - now_us) // 1000, self.total_ms, self.stale_ms) == "fresh"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A computation that failed: for a moment nobody tries again."""
+
+    body: bytes
+    token: int
+    expires_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What outlives leases. `epoch` is random: after an eviction no grant of before can be mistaken for a current one."""
+
+    epoch: str
+    last: int
+    fence: int
+    expires_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right of one flight to compute. `inbox` is empty where the owner's subscription is not confirmed."""
+
+    owner: str
+    token: int
+    epoch: str
+    inbox: str
+    expires_us: int
+    missing_since_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One fallback under way. A set of these cannot leak in a crash, as a counter would."""
+
+    owner: str
+    expires_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    value: Value | None = None
+    failure: Failure | None = None
+    record: Record | None = None
+    lease: Lease | None = None
+    waiters: frozenset[str] = frozenset()
+    slots: tuple[Slot, ...] = ()
+
+    @property
+    def highest_token(self) -> int:
+        """The largest token that any surviving part of this entry remembers."""
+        tokens = [part.token for part in (self.value, self.failure, self.lease) if part is not None]
+        if self.record is not None:
+            tokens.append(self.record.last)
+        return max(tokens, default=0)
+
+
+EMPTY = Entry()
+
+
+def prune(entry: Entry, now_us: int) -> Entry:
+    """The entry without the parts whose time is over, as the store's own expiry leaves it."""
+    value, failure, record, lease = entry.value, entry.failure, entry.record, entry.lease
+    return replace(
+        entry,
+        value=value if value is not None and value.expires_us > now_us else None,
+        failure=failure if failure is not None and failure.expires_us > now_us else None,
+        record=record if record is not None and record.expires_us > now_us else None,
+        lease=lease if lease is not None and lease.expires_us > now_us else None,
+        slots=tuple(slot for slot in entry.slots if slot.expires_us > now_us),
+    )

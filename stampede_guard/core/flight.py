@@ -1,0 +1,404 @@
+"""One computation of one key in one process: what to do next.
+
+    Asking --Granted--> Computing --Computed--> Publishing --stored--> Delivering --nobody left--> Landed
+       |  ^                                          |                     |
+       |  +------------- late passengers: ask again -(---------------------+
+       +--Held--> Waiting --woken with the value-----+--refused: ask again
+
+`decide(state, event, policy)` returns the next state and one command. The driver (`stampede_guard.flight`) carries the
+command out and comes back with the event that it led to.
+
+Who is served by what (the rule that makes joining safe at any time):
+
+* An answer of the store covers the passengers that joined before the question was sent ("covered"). A later passenger
+  may have come after an invalidation that the answer does not know of.
+* A value or failure in a message covers them too, if its token is not below the fence that the last answer told. A
+  message that only says "ask again" is always heeded.
+* A refused value goes to the passengers that joined before its computation began, and to nobody else.
+
+Passengers that are left over are the reason for another round, under the same flight.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, assert_never
+
+from stampede_guard.core.entry import Reading
+from stampede_guard.core.scripts import Answer, FailedRecently, Found, Granted, Held, Message
+from stampede_guard.policy import Policy
+
+__all__ = [
+    "Abandoned",
+    "Answered",
+    "Ask",
+    "Asking",
+    "Audience",
+    "Command",
+    "Compute",
+    "Computed",
+    "Computing",
+    "Deliver",
+    "Delivered",
+    "Delivering",
+    "Event",
+    "Failed",
+    "Heard",
+    "Invalidated",
+    "Keep",
+    "Land",
+    "Landed",
+    "LookAgain",
+    "Outcome",
+    "Publish",
+    "PublishAnswered",
+    "Publishing",
+    "Release",
+    "State",
+    "StoreFailed",
+    "Wait",
+    "Waiting",
+    "begin",
+    "decide",
+]
+
+ASK_TRIES = 2
+"""Asks per round before the store counts as away for this flight. Asking again is safe: the same flight, the same token."""
+PUBLISH_TRIES = 2
+
+Audience = Literal["covered", "before_compute", "everyone"]
+
+
+# --- states --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    tries: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The lease is held elsewhere. `fence`: messages with a smaller token are older than what we may serve."""
+
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Computing:
+    """`grant` is None while the store is away: nothing of it will be stored. `fenced`: invalidated in this process."""
+
+    grant: Granted | None
+    fenced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Publishing:
+    grant: Granted
+    outcome: Outcome
+    fenced: bool = False
+    tries: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Delivering:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    pass
+
+
+State = Asking | Waiting | Computing | Publishing | Delivering | Landed
+
+
+# --- events --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """`draw` is uniform in [0, 1). `wanted`: somebody waits for this flight (a background refresh has nobody)."""
+
+    answer: Answer
+    draw: float
+    wanted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFailed:
+    """The command failed or got no answer; it may still be carried out. `away`: the breaker is open."""
+
+    away: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    message: Message
+    wanted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LookAgain:
+    """The poll is due, or the subscription had a gap in which a message may have been lost."""
+
+    wanted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """`storable` is False for a value that may not be stored (too large)."""
+
+    body: bytes
+    storable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """`body` is None where the failure must not leave the process."""
+
+    body: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """The request that the computation was bound to has gone, and no passenger can take over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invalidated:
+    """`invalidate()` was called in this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishAnswered:
+    stored: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    remaining: int
+
+
+Event = (
+    Answered | StoreFailed | Heard | LookAgain | Computed | Failed | Abandoned | Invalidated | PublishAnswered | Delivered
+)
+
+
+# --- commands ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What there is to hand out. `own` is the outcome of this flight's computation; it is not in the store's form."""
+
+    kind: Literal["value", "failure"]
+    body: bytes
+    reading: Reading | None = None
+    own: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Run the acquire script. Who has joined by now is covered by its answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait for a message, at most `seconds`."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    grant: Granted | None
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Run the publish script. Who has joined by now is covered by its answer."""
+
+    grant: Granted
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Give the lease back without an outcome, then hand out `outcome` in this process if there is one."""
+
+    outcome: Outcome | None
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    outcome: Outcome
+    to: Audience
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Nothing to do: go on with what is under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Land:
+    """Forget the flight. If one of its asks was never answered, the driver gives back what it may still be granted."""
+
+
+Command = Ask | Wait | Compute | Publish | Release | Deliver | Keep | Land
+
+
+# --- the decision --------------------------------------------------------------------------------------------------
+
+
+def begin(*, away: bool) -> tuple[State, Command]:
+    """A new flight: it asks, or computes alone when the store is known to be away."""
+    if away:
+        return Computing(None), Compute(None)
+    return Asking(), Ask()
+
+
+def decide(state: State, event: Event, policy: Policy) -> tuple[State, Command]:
+    """The next state and the one thing to do. An event that does not fit the state is a fault of the driver."""
+    match state:
+        case Asking():
+            return _asking(state, event, policy)
+        case Waiting():
+            return _waiting(state, event, policy)
+        case Computing():
+            return _computing(state, event)
+        case Publishing():
+            return _publishing(state, event)
+        case Delivering():
+            return _delivering(state, event)
+        case Landed():
+            raise _misplaced(state, event)
+        case _:
+            assert_never(state)
+
+
+def _asking(state: Asking, event: Event, policy: Policy) -> tuple[State, Command]:
+    match event:
+        case Answered(answer, draw, wanted):
+            return _answered(answer, draw, wanted, policy)
+        case StoreFailed(away):
+            # The ask may still be carried out. Asking again under the same flight gets the same token, so no second
+            # computation comes of a lost reply.
+            if not away and state.tries < ASK_TRIES:
+                return replace(state, tries=state.tries + 1), Ask()
+            return Computing(None), Compute(None)
+        case Invalidated():
+            return state, Keep()
+        case _:
+            raise _misplaced(state, event)
+
+
+def _answered(answer: Answer, draw: float, wanted: bool, policy: Policy) -> tuple[State, Command]:
+    match answer:
+        case Found(reading):
+            return Delivering(), Deliver(Outcome("value", reading.body, reading), "covered")
+        case FailedRecently(body):
+            return Delivering(), Deliver(Outcome("failure", body), "covered")
+        case Granted():
+            return Computing(answer), Compute(answer)
+        case Held(fence, suspect):
+            if not wanted:
+                return Landed(), Land()
+            return Waiting(fence), Wait(poll_after(draw, suspect=suspect, policy=policy))
+        case _:
+            assert_never(answer)
+
+
+def poll_after(draw: float, *, suspect: bool, policy: Policy) -> float:
+    """Seconds until the next look: jittered, at most `poll_interval`; just past the takeover gap for a suspect."""
+    if suspect:
+        return min(policy.takeover_gap * (1.02 + 0.2 * draw), policy.poll_interval)
+    return policy.poll_interval * (0.6 + 0.4 * draw)
+
+
+def _waiting(state: Waiting, event: Event, policy: Policy) -> tuple[State, Command]:
+    match event:
+        case Heard(message, wanted):
+            if not wanted:
+                return Landed(), Land()
+            return _heard(state, message, policy)
+        case LookAgain(wanted):
+            if not wanted:
+                return Landed(), Land()
+            return Asking(), Ask()
+        case Invalidated():
+            return state, Keep()
+        case _:
+            raise _misplaced(state, event)
+
+
+def _heard(state: Waiting, message: Message, policy: Policy) -> tuple[State, Command]:
+    # 1. B waits, told fence 5. 2. A's value with token 3 was announced before the invalidation that raised the fence
+    # and arrives only now. 3. Serving it would hand a caller a value from before an invalidation that it came after.
+    if message.kind != "again" and message.token < state.fence:
+        return state, Keep()
+    if message.kind == "value" and message.reading is not None:
+        return Delivering(), Deliver(Outcome("value", message.reading.body, message.reading), "covered")
+    if message.kind == "failure":
+        return Delivering(), Deliver(Outcome("failure", message.body), "covered")
+    return Asking(), Ask()
+
+
+def _computing(state: Computing, event: Event) -> tuple[State, Command]:
+    match event:
+        case Computed(body, storable):
+            outcome = Outcome("value", body, own=True)
+            if state.grant is None:
+                return Delivering(), Deliver(outcome, "before_compute" if state.fenced else "everyone")
+            if not storable:
+                return Delivering(), Release(outcome)
+            return Publishing(state.grant, outcome, state.fenced), Publish(state.grant, outcome)
+        case Failed(body):
+            outcome = Outcome("failure", body or b"", own=True)
+            if state.grant is None:
+                return Delivering(), Deliver(outcome, "everyone")
+            if body is None:
+                return Delivering(), Release(outcome)
+            return Publishing(state.grant, outcome, state.fenced), Publish(state.grant, outcome)
+        case Abandoned():
+            if state.grant is None:
+                return Landed(), Land()
+            return Delivering(), Release(None)
+        case Invalidated():
+            return replace(state, fenced=True), Keep()
+        case _:
+            raise _misplaced(state, event)
+
+
+def _publishing(state: Publishing, event: Event) -> tuple[State, Command]:
+    match event:
+        case PublishAnswered(stored):
+            # Refused: a fence was raised, the epoch is gone, or a newer value is there. Those who joined before the
+            # computation began came before whatever raised the fence; everyone else asks again.
+            return Delivering(), Deliver(state.outcome, "covered" if stored else "before_compute")
+        case StoreFailed(away):
+            # Publishing twice is harmless: the second is refused or writes the same.
+            if not away and state.tries < PUBLISH_TRIES:
+                return replace(state, tries=state.tries + 1), Publish(state.grant, state.outcome)
+            return Delivering(), Deliver(state.outcome, "before_compute" if state.fenced else "everyone")
+        case Invalidated():
+            return replace(state, fenced=True), Keep()
+        case _:
+            raise _misplaced(state, event)
+
+
+def _delivering(state: Delivering, event: Event) -> tuple[State, Command]:
+    match event:
+        case Delivered(remaining):
+            if remaining == 0:
+                return Landed(), Land()
+            return Asking(), Ask()
+        case Invalidated():
+            return state, Keep()
+        case _:
+            raise _misplaced(state, event)
+
+
+def _misplaced(state: State, event: Event) -> AssertionError:
+    return AssertionError(f"{type(event).__name__} does not fit {type(state).__name__}")

@@ -1,0 +1,297 @@
+"""The atomic steps on one entry. `stores/lua/*.lua` are their twins and are held against these functions.
+
+Each step takes the entry as it is and the store's time, and returns the entry as it will be, a reply for the one who
+asked, and the messages to publish. Messages are the last thing a step does: a waiter that hears one finds the writes done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+from stampede_guard.core.entry import Entry, Failure, Lease, Reading, Record, Slot, Value, prune
+
+__all__ = [
+    "Answer",
+    "Ask",
+    "Denied",
+    "FailedRecently",
+    "FallbackAsk",
+    "Found",
+    "Granted",
+    "Held",
+    "Message",
+    "Outcome",
+    "Publication",
+    "Renewal",
+    "acquire",
+    "fallback",
+    "invalidate",
+    "publish",
+    "read",
+    "release",
+    "renew",
+]
+
+
+# --- what is asked -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One flight asks for a key. `epoch` is a fresh random text, used only if a record has to be created."""
+
+    flight: str
+    inbox: str
+    epoch: str
+    lease_ms: int
+    record_ms: int
+    takeover_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """The holder's sign of life. `inbox` is empty while its subscription is not confirmed."""
+
+    flight: str
+    token: int
+    inbox: str
+    lease_ms: int
+    record_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackAsk:
+    """A flight that waited too long asks to compute beside the holder, `limit` at once in all processes together."""
+
+    flight: str
+    epoch: str
+    limit: int
+    slot_ms: int
+    record_ms: int
+
+
+Outcome = Literal["value", "failure"]
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """The outcome of a computation. For a failure `total_ms` is how long nobody tries again, and `stale_ms` is 0."""
+
+    flight: str
+    token: int
+    epoch: str
+    outcome: Outcome
+    body: bytes
+    total_ms: int
+    stale_ms: int
+    record_ms: int
+    inline_bytes: int
+
+
+# --- what is answered ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    reading: Reading
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRecently:
+    body: bytes
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """The lease is the asker's. The token comes before the computation and travels with its value."""
+
+    token: int
+    epoch: str
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Somebody else computes. `suspect`: its inbox has no subscriber; look again after the takeover gap."""
+
+    fence: int
+    suspect: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """All fallback slots of this key are taken."""
+
+
+Answer = Found | FailedRecently | Granted | Held
+
+
+class Message(NamedTuple):
+    """What a waiting inbox hears. `again` = ask again; `body` is None where the value is too large to travel."""
+
+    kind: Literal["value", "failure", "again"]
+    token: int
+    reading: Reading | None = None
+    body: bytes = b""
+
+
+Messages = tuple[tuple[str, Message], ...]
+
+
+# --- the steps -----------------------------------------------------------------------------------------------------
+
+
+def read(entry: Entry, *, now_us: int) -> Reading | None:
+    """The value with its remaining time, fresh or stale; nothing is written."""
+    value = prune(entry, now_us).value
+    return None if value is None else value.reading(now_us)
+
+
+def acquire(entry: Entry, ask: Ask, *, now_us: int, listening: frozenset[str] | None) -> tuple[Entry, Answer]:
+    """Read again, and only if there is still no fresh value: grant the lease, or join the waiters.
+
+    `listening` are the inboxes with a subscriber, None where that is unknown.
+    """
+    entry = prune(entry, now_us)
+    # The re-read. Without it: 1. A reads a miss. 2. B computes and publishes; its lease is gone. 3. A acquires the
+    # free lease and computes a second time.
+    if entry.value is not None and entry.value.is_fresh(now_us):
+        return entry, Found(entry.value.reading(now_us))
+    if entry.failure is not None and (entry.record is None or entry.failure.token >= entry.record.fence):
+        return entry, FailedRecently(entry.failure.body, entry.failure.token)
+    record = entry.record or _new_record(entry, ask.epoch, now_us)
+    record = replace(record, expires_us=max(record.expires_us, now_us + ask.record_ms * 1000))
+    lease = entry.lease
+    if lease is not None and lease.owner == ask.flight:
+        # The reply to an earlier ask was lost. The same grant is answered as long as it could still be published.
+        if lease.epoch == record.epoch and lease.token >= record.fence:
+            return replace(entry, record=record), Granted(lease.token, lease.epoch)
+        lease = None
+    if lease is not None:
+        looked = _look_at(lease, ask, now_us=now_us, listening=listening)
+        if looked is not None:
+            entry = replace(entry, record=record, lease=looked)
+            if ask.inbox:
+                entry = replace(entry, waiters=entry.waiters | {ask.inbox})
+            return entry, Held(record.fence, looked.missing_since_us is not None)
+    token = max(entry.highest_token + 1, record.last + 1, now_us)
+    granted = Lease(ask.flight, token, record.epoch, ask.inbox, now_us + ask.lease_ms * 1000)
+    return replace(entry, record=replace(record, last=token), lease=granted), Granted(token, record.epoch)
+
+
+def renew(entry: Entry, renewal: Renewal, *, now_us: int) -> tuple[Entry, bool]:
+    """Extend the lease if it is still this flight's; never create one. False = it is lost."""
+    entry = prune(entry, now_us)
+    lease = entry.lease
+    if lease is None or lease.owner != renewal.flight or lease.token != renewal.token:
+        return entry, False
+    record = entry.record
+    if record is not None:
+        record = replace(record, expires_us=max(record.expires_us, now_us + renewal.record_ms * 1000))
+    deadline = now_us + renewal.lease_ms * 1000
+    lease = replace(lease, inbox=renewal.inbox, expires_us=deadline, missing_since_us=None)
+    return replace(entry, lease=lease, record=record), True
+
+
+def publish(entry: Entry, publication: Publication, *, now_us: int) -> tuple[Entry, bool, Messages]:
+    """Store the outcome unless it is too old; stored or refused, give the lease back and wake the waiters."""
+    entry = prune(entry, now_us)
+    record = entry.record
+    stored = (
+        record is not None
+        and record.epoch == publication.epoch
+        and publication.token >= record.fence
+        and (entry.value is None or publication.token >= entry.value.token)
+    )
+    message = Message("again", publication.token)
+    if stored and record is not None:
+        entry, message = _store(entry, record, publication, now_us)
+    entry = _drop_lease(entry, publication.flight, publication.token)
+    messages = _announce(entry, message)
+    return replace(entry, waiters=frozenset()), stored, messages
+
+
+def invalidate(entry: Entry, *, now_us: int, epoch: str, record_ms: int) -> tuple[Entry, int, Messages]:
+    """Delete what is stored and raise the fence: what began to compute before this can never be stored.
+
+    Returns the new fence. The lease stays with its owner: a fenced holder is waited for, not superseded.
+    """
+    entry = prune(entry, now_us)
+    record = entry.record or _new_record(entry, epoch, now_us)
+    fence = max(entry.highest_token + 1, record.last + 1, now_us)
+    expires_us = max(record.expires_us, now_us + record_ms * 1000)
+    record = replace(record, last=fence, fence=fence, expires_us=expires_us)
+    messages = _announce(entry, Message("again", fence))
+    return replace(entry, value=None, failure=None, record=record, waiters=frozenset()), fence, messages
+
+
+def release(entry: Entry, flight: str, *, now_us: int) -> tuple[Entry, bool, Messages]:
+    """Give the lease back without an outcome. Only its owner can."""
+    entry = prune(entry, now_us)
+    lease = entry.lease
+    if lease is None or lease.owner != flight:
+        return entry, False, ()
+    messages = _announce(entry, Message("again", lease.token))
+    return replace(entry, lease=None, waiters=frozenset()), True, messages
+
+
+def fallback(entry: Entry, ask: FallbackAsk, *, now_us: int) -> tuple[Entry, Found | Granted | Denied]:
+    """A token of its own beside the holder's lease, for at most `limit` flights at once."""
+    entry = prune(entry, now_us)
+    if entry.value is not None and entry.value.is_fresh(now_us):
+        return entry, Found(entry.value.reading(now_us))
+    others = tuple(slot for slot in entry.slots if slot.owner != ask.flight)
+    if len(others) >= ask.limit:
+        return entry, Denied()
+    record = entry.record or _new_record(entry, ask.epoch, now_us)
+    token = max(entry.highest_token + 1, record.last + 1, now_us)
+    expires_us = max(record.expires_us, now_us + ask.record_ms * 1000)
+    record = replace(record, last=token, expires_us=expires_us)
+    slots = (*others, Slot(ask.flight, now_us + ask.slot_ms * 1000))
+    return replace(entry, record=record, slots=slots), Granted(token, record.epoch)
+
+
+def _new_record(entry: Entry, epoch: str, now_us: int) -> Record:
+    # The fence starts at the highest number seen: a message that was under way when the old record vanished carries
+    # a smaller token and is ignored by whoever asks from now on.
+    last = max(entry.highest_token, now_us)
+    return Record(epoch, last=last, fence=last, expires_us=now_us)
+
+
+def _look_at(lease: Lease, ask: Ask, *, now_us: int, listening: frozenset[str] | None) -> Lease | None:
+    """The lease after one more look at its owner; None when the owner is gone and the lease may be taken over."""
+    if not lease.inbox or listening is None:
+        return replace(lease, missing_since_us=None)
+    if lease.inbox in listening:
+        return replace(lease, missing_since_us=None)
+    if lease.missing_since_us is None:
+        return replace(lease, missing_since_us=now_us)
+    if now_us - lease.missing_since_us >= ask.takeover_ms * 1000:
+        return None
+    return lease
+
+
+def _store(entry: Entry, record: Record, publication: Publication, now_us: int) -> tuple[Entry, Message]:
+    expires_us = now_us + publication.total_ms * 1000
+    record = replace(record, expires_us=max(record.expires_us, now_us + publication.record_ms * 1000))
+    body, token = publication.body, publication.token
+    if publication.outcome == "failure":
+        failure = Failure(body, token, expires_us) if publication.total_ms > 0 else None
+        return replace(entry, record=record, failure=failure), Message("failure", token, body=body)
+    value = Value(body, token, publication.total_ms, publication.stale_ms, expires_us)
+    slots = tuple(slot for slot in entry.slots if slot.owner != publication.flight)
+    entry = replace(entry, record=replace(record, fence=token), value=value, failure=None, slots=slots)
+    small = len(body) <= publication.inline_bytes
+    return entry, Message("value", token, reading=value.reading(now_us) if small else None)
+
+
+def _drop_lease(entry: Entry, flight: str, token: int) -> Entry:
+    lease = entry.lease
+    if lease is not None and lease.owner == flight and lease.token == token:
+        return replace(entry, lease=None)
+    return entry
+
+
+def _announce(entry: Entry, message: Message) -> Messages:
+    return tuple((inbox, message) for inbox in sorted(entry.waiters))
