@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import redis
 
@@ -43,8 +43,10 @@ class ValkeyServer:
     _directory: Path | None = field(default=None, init=False, repr=False)
     _child: processes.Child | None = field(default=None, init=False, repr=False)
 
-    def __enter__(self) -> ValkeyServer:
-        return self if self.running else self.start()
+    def __enter__(self) -> Self:
+        if not self.running:
+            self.start()
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
