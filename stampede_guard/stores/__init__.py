@@ -1,0 +1,1 @@
+"""Where entries live. `protocol` is the port; every store passes the contract suite in `tests/stores/`."""

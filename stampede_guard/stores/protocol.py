@@ -1,0 +1,78 @@
+"""What the guard needs of a store, and what a store tells the guard."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from stampede_guard.core.entry import Reading
+from stampede_guard.core.scripts import Answer, Denied, Found, Granted, Message, Outcome
+from stampede_guard.policy import Policy
+
+__all__ = ["Listener", "Session", "Store"]
+
+
+class Listener(Protocol):
+    """How a session speaks to the guard: short calls, made on the event loop, that must not raise or block."""
+
+    def heard(self, name: str, message: Message) -> None:
+        """A message for the flight of this entry."""
+
+    def gap(self) -> None:
+        """The subscription was lost or came back: messages may be missing, and the inbox's name may have changed."""
+
+    def breaker_changed(self, *, away: bool) -> None:
+        """The store counts as away from now on, or no longer."""
+
+
+class Session(Protocol):
+    """A store as one event loop uses it. Names are complete entry names (namespace and key).
+
+    Every method may raise `StoreUnavailable` (not reached, or no answer in time: what was asked may still be carried
+    out) or `StoreRefused` (it answered, and the answer was no).
+    """
+
+    @property
+    def away(self) -> bool:
+        """Whether the breaker is open. Nothing should be asked then."""
+
+    def read(self, name: str) -> asyncio.Future[Reading | None]:
+        """One round trip, no lock. The future is the caller's own: cancelling it harms nobody else.
+
+        Reads of one tick of the event loop travel as one command; a read is registered before that command is sent.
+        """
+
+    async def acquire(self, name: str, *, flight: str, policy: Policy) -> Answer: ...
+
+    async def renew(self, name: str, *, flight: str, token: int, policy: Policy) -> bool: ...
+
+    async def publish(
+        self, name: str, *, flight: str, grant: Granted, outcome: Outcome, body: bytes, policy: Policy
+    ) -> bool:
+        """Returns whether it was stored."""
+
+    async def invalidate(self, name: str, *, policy: Policy) -> int:
+        """Returns the new fence."""
+
+    async def release(self, name: str, *, flight: str) -> bool: ...
+
+    async def fallback(self, name: str, *, flight: str, policy: Policy) -> Found | Granted | Denied: ...
+
+    def forget(self, name: str, *, flight: str) -> None:
+        """Give back, some time soon, a lease that an unanswered command may have got for a flight that has ended."""
+
+    async def aclose(self) -> None:
+        """Closes every connection. Nothing may be asked afterwards."""
+
+    def abandon(self) -> None:
+        """After a fork, in the child: let go of the copied sockets without a word to the server."""
+
+
+class Store(Protocol):
+    """Opens sessions; holds nothing that is tied to an event loop."""
+
+    shared: bool
+    """Whether other processes see it. False for memory: other workers are not covered."""
+
+    def open_session(self, listener: Listener) -> Session:
+        """A session for the running event loop. Connects when it is first used."""
