@@ -1,0 +1,156 @@
+"""Script calls as the lane sends them: by their digest, and once more with their text where the server forgot it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Any
+
+from redis.exceptions import NoScriptError, ResponseError
+
+from stampede_guard.core.entry import Reading
+from stampede_guard.errors import StoreError
+from stampede_guard.stores.lane import Call, store_error
+from stampede_guard.stores.wire import parse_value, value_key
+
+__all__ = ["CommandCall", "ReadCall", "Script", "ScriptCall"]
+
+READS_PER_CALL = 512
+"""Keys in one read script: a script holds up everybody else while it runs."""
+
+
+class Script:
+    """A Lua text and its digest. Scripts are loaded from beside this file once per process."""
+
+    def __init__(self, name: str, *, prelude: bool = True) -> None:
+        folder = files("stampede_guard.stores") / "lua"
+        text = (folder / f"{name}.lua").read_text("utf-8")
+        if prelude:
+            text = (folder / "common.lua").read_text("utf-8") + text
+        self.name = name
+        self.text = text.encode()
+        self.digest = hashlib.sha1(self.text, usedforsecurity=False).hexdigest().encode()
+
+    def pack(self, keys: list[bytes] | tuple[bytes, ...], args: list[bytes], *, whole: bool) -> bytes:
+        head = [b"EVAL", self.text] if whole else [b"EVALSHA", self.digest]
+        return pack_command([*head, b"%d" % len(keys), *keys, *args])
+
+
+def pack_command(parts: list[bytes]) -> bytes:
+    """A command in the RESP protocol."""
+    packed = [b"*%d\r\n" % len(parts)]
+    packed += [b"$%d\r\n%b\r\n" % (len(part), part) for part in parts]
+    return b"".join(packed)
+
+
+class ScriptCall:
+    """One script, one answer. `future` gets the raw reply, or a StoreError."""
+
+    __slots__ = ("_args", "_keys", "_resend", "_script", "_whole", "future", "sent_at")
+
+    def __init__(
+        self,
+        script: Script,
+        keys: tuple[bytes, ...],
+        args: list[bytes],
+        future: asyncio.Future[Any],
+        resend: Callable[[Call], None],
+    ) -> None:
+        self._script = script
+        self._keys = keys
+        self._args = args
+        self._resend = resend
+        self._whole = False
+        self.future = future
+        self.sent_at = 0.0
+
+    def pack(self) -> bytes:
+        return self._script.pack(self._keys, self._args, whole=self._whole)
+
+    def resolve(self, reply: Any) -> None:
+        if isinstance(reply, NoScriptError) and not self._whole:
+            self._whole = True
+            self._resend(self)
+        elif isinstance(reply, ResponseError):
+            self.fail(store_error(reply))
+        elif not self.future.done():
+            self.future.set_result(reply)
+
+    def fail(self, error: StoreError) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+class CommandCall:
+    """A plain command, for the probe."""
+
+    __slots__ = ("_parts", "future", "sent_at")
+
+    def __init__(self, parts: list[bytes], future: asyncio.Future[Any]) -> None:
+        self._parts = parts
+        self.future = future
+        self.sent_at = 0.0
+
+    def pack(self) -> bytes:
+        return pack_command(self._parts)
+
+    def resolve(self, reply: Any) -> None:
+        if isinstance(reply, ResponseError):
+            self.fail(store_error(reply))
+        elif not self.future.done():
+            self.future.set_result(reply)
+
+    def fail(self, error: StoreError) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+
+
+_READ = Script("read", prelude=False)
+_ONE_KEY = b"*4\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n$1\r\n1\r\n$%%d\r\n%%b\r\n" % _READ.digest
+
+
+class ReadCall:
+    """All reads of one tick as one script call. Callers may join until `pack` is called, when the command is sent."""
+
+    __slots__ = ("_on_sent", "_resend", "_whole", "sent_at", "waiting")
+
+    def __init__(self, on_sent: Callable[[], None], resend: Callable[[Call], None]) -> None:
+        self.waiting: dict[str, list[asyncio.Future[Reading | None]]] = {}
+        self._on_sent = on_sent
+        self._resend = resend
+        self._whole = False
+        self.sent_at = 0.0
+
+    def pack(self) -> bytes:
+        if self._whole:
+            return _READ.pack([value_key(name) for name in self.waiting], [], whole=True)
+        self._on_sent()
+        if len(self.waiting) == 1:
+            (name,) = self.waiting
+            key = value_key(name)
+            return _ONE_KEY % (len(key), key)
+        return _READ.pack([value_key(name) for name in self.waiting], [], whole=False)
+
+    def resolve(self, reply: Any) -> None:
+        if isinstance(reply, ResponseError):
+            if isinstance(reply, NoScriptError) and not self._whole:
+                self._whole = True
+                self._resend(self)
+            else:
+                self.fail(store_error(reply))
+            return
+        index = 0
+        for futures in self.waiting.values():
+            reading = parse_value(reply[index], reply[index + 1])
+            index += 2
+            for future in futures:
+                if not future.done():
+                    future.set_result(reading)
+
+    def fail(self, error: StoreError) -> None:
+        for futures in self.waiting.values():
+            for future in futures:
+                if not future.done():
+                    future.set_exception(error)

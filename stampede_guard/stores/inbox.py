@@ -1,0 +1,127 @@
+"""The inbox: this process's one subscription, and by being subscribed, its sign of life.
+
+One task drains the socket and runs no user code. Every loss of the connection is a gap: messages may be missing, so each
+waiter looks again. The name is confirmed only between the server's acknowledgement and the loss of that connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import RedisError
+
+from stampede_guard.core.scripts import Message
+from stampede_guard.stores.lane import let_go_after_fork
+from stampede_guard.stores.wire import parse_message
+
+__all__ = ["Inbox"]
+
+QUIET_SECONDS = 5.0
+"""After this long without a message the connection is asked whether it is still there (half-open sockets)."""
+FIRST_RETRY = 0.05
+LONGEST_RETRY = 1.0
+
+
+class Inbox:
+    """`deadline` bounds connecting and acknowledgements, in seconds. Callbacks must not raise."""
+
+    def __init__(
+        self,
+        name: str,
+        connect: Callable[[], AbstractConnection],
+        *,
+        deadline: float,
+        on_message: Callable[[str, Message], None],
+        on_gap: Callable[[], None],
+    ) -> None:
+        self._name = name
+        self._make_connection = connect
+        self._deadline = deadline
+        self._on_message = on_message
+        self._on_gap = on_gap
+        self._confirmed = False
+        self._settled = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._connection: AbstractConnection | None = None
+
+    @property
+    def confirmed_name(self) -> str:
+        """The inbox's name while its subscription is confirmed on the live connection, else an empty text."""
+        return self._name if self._confirmed else ""
+
+    async def ready(self) -> None:
+        """Start if needed, and wait for the first confirmation or the first failure."""
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run(), name="stampede_guard inbox")
+        if not self._settled.is_set():
+            await self._settled.wait()
+
+    async def aclose(self) -> None:
+        self._confirmed = False
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    def abandon(self) -> None:
+        self._confirmed = False
+        let_go_after_fork(self._connection)
+
+    async def _run(self) -> None:
+        retry = FIRST_RETRY
+        while True:
+            connection = self._make_connection()
+            self._connection = connection
+            try:
+                await self._subscribe(connection)
+                retry = FIRST_RETRY
+                await self._drain(connection)
+            except (RedisError, OSError, TimeoutError):
+                pass
+            finally:
+                # Also when this task is cancelled.
+                lost, self._confirmed = self._confirmed, False
+                self._settled.set()
+                with contextlib.suppress(RedisError, OSError, asyncio.CancelledError):
+                    await connection.disconnect(nowait=True)
+            if lost:
+                self._on_gap()
+            await asyncio.sleep(retry)
+            retry = min(retry * 2, LONGEST_RETRY)
+
+    async def _subscribe(self, connection: AbstractConnection) -> None:
+        async with asyncio.timeout(self._deadline):
+            await connection.connect()  # type: ignore[no-untyped-call]
+            await connection.send_command("SUBSCRIBE", self._name, check_health=False)
+            reply = await connection.read_response(disable_decoding=True)
+        if not isinstance(reply, list) or reply[0] != b"subscribe":
+            raise ConnectionError("the subscription was not acknowledged")
+        self._confirmed = True
+        self._settled.set()
+        self._on_gap()
+
+    async def _drain(self, connection: AbstractConnection) -> None:
+        asked = False
+        while True:
+            patience = self._deadline if asked else QUIET_SECONDS
+            reply = await connection.read_response(disable_decoding=True, timeout=patience)
+            if reply is None:
+                if asked or not connection.is_connected:
+                    raise ConnectionError("the subscription's connection is silent")
+                await connection.send_command("PING", check_health=False)
+                asked = True
+                continue
+            asked = False
+            if not isinstance(reply, list):
+                continue
+            if reply[0] == b"message":
+                parsed = parse_message(reply[2])
+                if parsed is not None:
+                    self._on_message(*parsed)
+            elif reply[0] == b"subscribe":
+                # Subscribed once more without our asking: the connection was replaced behind our back.
+                self._on_gap()

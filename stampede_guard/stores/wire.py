@@ -1,0 +1,97 @@
+"""The layout in Redis: key names, the value's header, replies and messages as bytes.
+
+All keys of an entry share the hash tag `{name}`, so they live in one slot of a cluster. The layout carries a version:
+`SG1` begins every value, and a reader that finds something else has found nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stampede_guard.core.entry import Reading
+from stampede_guard.core.scripts import (
+    Answer,
+    Denied,
+    FailedRecently,
+    Found,
+    Granted,
+    Held,
+    Message,
+)
+from stampede_guard.errors import StoreRefused
+
+__all__ = [
+    "HEADER",
+    "entry_keys",
+    "parse_answer",
+    "parse_message",
+    "parse_value",
+    "value_bytes",
+    "value_key",
+]
+
+_MAGIC = b"SG1"
+HEADER = 43
+"""Bytes before the body: magic (3), token (16), total ms (12), stale ms (12), all decimal so that people can read them."""
+
+_KINDS: dict[bytes, Any] = {b"value": "value", b"failure": "failure", b"again": "again"}
+
+
+def value_key(name: str) -> bytes:
+    return b"{%b}:v" % name.encode()
+
+
+def entry_keys(name: str) -> tuple[bytes, ...]:
+    """Value, failure, record, lease, waiters, fallback slots: the order that every script expects."""
+    tag = b"{%b}:" % name.encode()
+    return (tag + b"v", tag + b"e", tag + b"r", tag + b"l", tag + b"w", tag + b"f")
+
+
+def value_bytes(body: bytes, *, token: int, total_ms: int, stale_ms: int) -> bytes:
+    return b"SG1%016d%012d%012d%b" % (token, total_ms, stale_ms, body)
+
+
+def parse_value(stored: bytes | None, remaining_ms: int) -> Reading | None:
+    """The reading of what was stored; None for nothing, or for something that is not ours."""
+    if stored is None or stored[:3] != _MAGIC:
+        return None
+    try:
+        return Reading(stored[43:], int(stored[3:19]), int(stored[19:31]), int(stored[31:43]), remaining_ms)
+    except ValueError:
+        return None
+
+
+def parse_answer(reply: Any) -> Answer | Denied:
+    """What the acquire and fallback scripts answered."""
+    match reply:
+        case [b"found", bytes(stored), int(remaining_ms)]:
+            reading = parse_value(stored, remaining_ms)
+            if reading is not None:
+                return Found(reading)
+        case [b"failed", bytes(body), bytes(token)]:
+            return FailedRecently(body, int(token))
+        case [b"granted", bytes(token), bytes(epoch)]:
+            return Granted(int(token), epoch.decode())
+        case [b"held", bytes(fence), int(suspect)]:
+            return Held(int(fence), bool(suspect))
+        case [b"denied"]:
+            return Denied()
+    raise StoreRefused(f"the script gave an answer of an unknown shape ({type(reply).__name__})")
+
+
+def parse_message(data: bytes) -> tuple[str, Message] | None:
+    """The entry's name and the message; None for what is not ours."""
+    try:
+        kind, name, token, payload = data.split(b"\n", 3)
+        known = _KINDS[kind]
+        number = int(token)
+        text = name.decode()
+    except (ValueError, KeyError):
+        return None
+    if known == "value":
+        reading = parse_value(payload, 0) if payload else None
+        if reading is not None:
+            # Just published: all of its time is left.
+            reading = reading._replace(remaining_ms=reading.total_ms)
+        return text, Message("value", number, reading=reading)
+    return text, Message(known, number, body=payload)
