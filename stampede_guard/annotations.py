@@ -1,0 +1,156 @@
+"""What a function's annotations say, found out without importing the libraries they come from.
+
+Classes of other libraries are recognised by the package and the name found in their method resolution order:
+a subclass of `starlette.requests.Request` is one wherever it was written; nothing is imported to learn that.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import inspect
+import io
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterator
+from typing import Any
+
+__all__ = ["alternatives", "is_marker", "live_kind", "resolve", "root_package", "unwrap"]
+
+# Objects that are a connection, a request or a stream: what they are is not in any text or bytes of theirs.
+_LIVE: dict[str, frozenset[str]] = {
+    "aiohttp": frozenset({"ClientSession", "ClientResponse", "StreamResponse", "BaseRequest"}),
+    "aiomysql": frozenset({"Connection", "Pool", "Cursor"}),
+    "aiosqlite": frozenset({"Connection", "Cursor"}),
+    "asyncio": frozenset({"AbstractEventLoop", "Event", "Future", "Lock", "Queue", "Semaphore", "Task"}),
+    "asyncpg": frozenset({"Connection", "Pool", "PoolConnectionProxy"}),
+    "boto3": frozenset({"Session"}),
+    "httpx": frozenset({"AsyncClient", "Client", "Request", "Response"}),
+    "motor": frozenset({"AgnosticClient", "AgnosticCollection", "AgnosticDatabase"}),
+    "psycopg": frozenset({"BaseConnection", "BaseCursor"}),
+    "psycopg2": frozenset({"connection", "cursor"}),
+    "psycopg_pool": frozenset({"BasePool"}),
+    "pymongo": frozenset({"AsyncMongoClient", "Collection", "Database", "MongoClient"}),
+    "redis": frozenset({"ConnectionPool", "Pipeline", "PubSub", "Redis", "RedisCluster"}),
+    "requests": frozenset({"Session", "Response"}),
+    "sqlalchemy": frozenset(
+        {
+            "AsyncConnection",
+            "AsyncEngine",
+            "AsyncSession",
+            "Connection",
+            "Engine",
+            "Session",
+            "async_scoped_session",
+            "async_sessionmaker",
+            "scoped_session",
+            "sessionmaker",
+        }
+    ),
+    "sqlite3": frozenset({"Connection", "Cursor"}),
+    "starlette": frozenset(
+        {
+            "BackgroundTask",
+            "BackgroundTasks",
+            "HTTPConnection",
+            "Response",
+            "State",
+            "UploadFile",
+            "WebSocket",
+        }
+    ),
+    "threading": frozenset({"Condition", "Event", "Lock", "Thread"}),
+    "logging": frozenset({"Logger", "LoggerAdapter"}),
+    "valkey": frozenset({"ConnectionPool", "Pipeline", "PubSub", "Valkey", "ValkeyCluster"}),
+}
+
+_LIVE_ABSTRACTIONS: tuple[type, ...] = (
+    collections.abc.Awaitable,
+    collections.abc.AsyncIterable,
+    collections.abc.Iterator,
+    io.IOBase,
+    typing.IO,
+)
+_FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+_Alias: Any = getattr(typing, "TypeAliasType", ())
+
+
+def resolve(function: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations of a function by parameter, and `return`; strings are evaluated where they can be.
+
+    What cannot be evaluated (a name imported only for type checkers) stays the string that was written.
+    """
+    target = inspect.unwrap(function)
+    try:
+        return typing.get_type_hints(target, include_extras=True)
+    except Exception:  # a NameError most of the time, but evaluation runs code that can raise anything
+        return {name: _resolve_one(target, written) for name, written in _written(target).items()}
+
+
+def _written(function: Callable[..., Any]) -> dict[str, Any]:
+    if sys.version_info >= (3, 14):
+        import annotationlib
+
+        return annotationlib.get_annotations(function, format=annotationlib.Format.FORWARDREF)
+    return dict(getattr(function, "__annotations__", {}))
+
+
+def _resolve_one(function: Callable[..., Any], written: Any) -> Any:
+    holder = types.SimpleNamespace(__annotations__={"it": written})
+    try:
+        names = getattr(function, "__globals__", {})
+        return typing.get_type_hints(holder, globalns=names, include_extras=True)["it"]
+    except Exception:
+        return written
+
+
+def unwrap(annotation: Any) -> Any:
+    """The annotation without `Annotated[...]`, `NewType` and `type X = ...` around it."""
+    while True:
+        if typing.get_origin(annotation) is typing.Annotated:
+            annotation = annotation.__origin__
+        elif isinstance(annotation, typing.NewType):
+            annotation = annotation.__supertype__
+        elif _Alias and isinstance(annotation, _Alias):
+            annotation = annotation.__value__
+        else:
+            return annotation
+
+
+def alternatives(annotation: Any) -> Iterator[Any]:
+    """The annotation and everything inside it: members of unions and arguments of generic types."""
+    annotation = unwrap(annotation)
+    yield annotation
+    origin = typing.get_origin(annotation)
+    if origin is typing.Literal or origin is collections.abc.Callable:
+        return
+    for argument in typing.get_args(annotation):
+        if not isinstance(argument, list | tuple):
+            yield from alternatives(argument)
+
+
+def root_package(kind: type) -> str:
+    """The first part of the name of the module that defines a class."""
+    return str(getattr(kind, "__module__", "")).partition(".")[0]
+
+
+def live_kind(annotation: Any) -> str | None:
+    """What to call the annotation if it is a connection, request, stream or function; None if it is not."""
+    kind = typing.get_origin(annotation) or annotation
+    if kind is collections.abc.Callable or kind in _FUNCTIONS:
+        return "function"
+    if not isinstance(kind, type):
+        return None
+    for base in kind.__mro__:
+        if base.__name__ in _LIVE.get(root_package(base), ()):
+            return f"{root_package(kind)} {kind.__name__}"
+    if kind is object or typing.Protocol in kind.__mro__:
+        return None
+    if issubclass(kind, _LIVE_ABSTRACTIONS):
+        return kind.__name__
+    return None
+
+
+def is_marker(value: object) -> bool:
+    """Whether a parameter's default is FastAPI's description of the parameter, not a value for it."""
+    return any(base.__module__ in ("fastapi.params", "pydantic.fields") for base in type(value).__mro__)
