@@ -1,0 +1,73 @@
+# Everything sets itself up: `make` and a Python of 3.11 or later are all that is needed.
+
+PYTHON ?= python3
+VENV ?= .venv
+PYTEST_ARGS ?=
+HERD_ARGS ?= --quick
+MICRO_ARGS ?=
+
+BIN = $(VENV)/bin
+READY = $(VENV)/.ready
+
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+# Reports and caches of the tools stay in the checkout, also where HOME is missing or read-only.
+export MPLCONFIGDIR = $(CURDIR)/.cache/matplotlib
+
+.PHONY: help demo test check bench interpreters floor venv clean lint types imports coverage
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | while IFS='	' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
+
+demo: $(READY) ## the production herd, reproduced and cured (HERD_ARGS=--full for all five modes)
+	$(BIN)/python -m bench.herd $(HERD_ARGS)
+
+test: $(READY) ## every test, on a real Valkey from its wheel (PYTEST_ARGS="-k takeover" for some)
+	@rm -f .coverage .coverage.*
+	$(BIN)/python -m pytest --cov --cov-report= $(PYTEST_ARGS)
+
+check: lint types imports coverage ## lint, types, direction of imports, coverage of the last `make test`
+
+bench: $(READY) ## the speed table: ratios measured in one run
+	$(BIN)/python -m bench.micro $(MICRO_ARGS)
+
+interpreters: $(READY) ## the tests that need no server, on every Python 3.11 to 3.14 found here
+	$(BIN)/python scripts/interpreters.py
+
+floor: $(READY) ## the store tests on the lowest versions that pyproject.toml allows
+	$(BIN)/python scripts/floor.py
+
+venv: $(READY) ## only make .venv
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/mypy
+	@if ls tests/typing/*.py >/dev/null 2>&1; then echo $(BIN)/pyright; $(BIN)/pyright; \
+	else echo "pyright: NOT RUN, there is no tests/typing yet"; fi
+
+imports: $(READY)
+	$(BIN)/lint-imports
+
+coverage: $(READY)
+	@if ls .coverage .coverage.* >/dev/null 2>&1; then :; \
+	else echo "No coverage data yet, so the tests run first."; $(MAKE) test; fi
+	@if ls .coverage.* >/dev/null 2>&1; then $(BIN)/coverage combine --quiet --append; fi
+	$(BIN)/coverage report
+
+# The stamp is newer than what it was made from, or the environment is brought up to date.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "stampede_guard needs Python 3.11 or later; '$(PYTHON)' is `$(PYTHON) --version 2>/dev/null || echo missing`." >&2; \
+	  echo "Name another one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV) (once; about a minute)"
+	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+clean: ## remove the environment, the caches and the results
+	rm -rf $(VENV) .cache .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf build dist results *.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
