@@ -1,20 +1,20 @@
 """Every error of the package: one root, with "you misused it" apart from "the store failed".
 
-    StampedeError
-    |- Misuse                 a mistake in the program; raised at once, names what to write instead
-    |  |- PolicyError         a Policy field with a value it cannot have
-    |  |- UrlError            a store URL that cannot be understood
-    |  |- KeyPartError        a parameter that cannot be part of a key
-    |  |- UnsupportedValue    a result that cannot be stored and served to others
-    |  |- ReentrantCall       a computation that waits for itself
-    |- StoreError             the store did not do what was asked
-    |  |- StoreUnavailable    not reached, or no answer within the deadline; the outcome may be unknown
-    |  |- StoreRefused        it answered, and the answer was no (wrong password, missing permission)
-    |- Undecodable            stored bytes that are not a value of this type (handled as a miss)
-    |- WaitTimeout            the caller's waiting time is over: 503 with Retry-After
-    |  |- Overloaded          a cap on passengers or computations was reached
-    |- ComputeTimeout         the computation ran longer than compute_timeout and was cancelled
-    |- ComputeFailed          the computation failed in another process
+StampedeError
+|- Misuse                 a mistake in the program; raised at once, names what to write instead
+|  |- PolicyError         a Policy field with a value it cannot have
+|  |- UrlError            a store URL that cannot be understood
+|  |- KeyPartError        a parameter that cannot be part of a key
+|  |- UnsupportedValue    a result that cannot be stored and served to others
+|  |- ReentrantCall       a computation that waits for itself
+|- StoreError             the store did not do what was asked
+|  |- StoreUnavailable    not reached, or no answer within the deadline; the outcome may be unknown
+|  |- StoreRefused        it answered, and the answer was no (wrong password, missing permission)
+|- Undecodable            stored bytes that are not a value of this type (handled as a miss)
+|- WaitTimeout            the caller's waiting time is over: 503 with Retry-After
+|  |- Overloaded          a cap on passengers or computations was reached
+|- ComputeTimeout         the computation ran longer than compute_timeout and was cancelled
+|- ComputeFailed          the computation failed in another process
 """
 
 from __future__ import annotations

@@ -95,7 +95,9 @@ class Policy:
 
     def _check_relations(self) -> None:
         if self.lease_ttl < 0.3:
-            raise PolicyError("lease_ttl", self.lease_ttl, "it must be at least 0.3 s, or renewal cannot keep up")
+            raise PolicyError(
+                "lease_ttl", self.lease_ttl, "it must be at least 0.3 s, or renewal cannot keep up"
+            )
         if self.takeover_gap >= self.lease_ttl:
             raise PolicyError(
                 "takeover_gap", self.takeover_gap, f"it must be below lease_ttl ({self.lease_ttl:g} s)"
@@ -116,7 +118,9 @@ class Policy:
         known = {field.name for field in dataclasses.fields(self)}
         for name, value in fields.items():
             if name not in known:
-                raise PolicyError(name, value, f"there is no such field; the fields are {', '.join(sorted(known))}")
+                raise PolicyError(
+                    name, value, f"there is no such field; the fields are {', '.join(sorted(known))}"
+                )
         return dataclasses.replace(self, **fields)
 
     @property

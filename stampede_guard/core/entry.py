@@ -57,7 +57,9 @@ class Value:
     expires_us: int
 
     def reading(self, now_us: int) -> Reading:
-        return Reading(self.body, self.token, self.total_ms, self.stale_ms, (self.expires_us - now_us) // 1000)
+        return Reading(
+            self.body, self.token, self.total_ms, self.stale_ms, (self.expires_us - now_us) // 1000
+        )
 
     def is_fresh(self, now_us: int) -> bool:
         return freshness((self.expires_us - now_us) // 1000, self.total_ms, self.stale_ms) == "fresh"

@@ -69,7 +69,7 @@ PUBLISH_TRIES = 2
 Audience = Literal["covered", "before_compute", "everyone"]
 
 
-# --- states --------------------------------------------------------------------------------------------------------
+# --- states ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class Landed:
 State = Asking | Waiting | Computing | Publishing | Delivering | Landed
 
 
-# --- events --------------------------------------------------------------------------------------------------------
+# --- events ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +181,20 @@ class Delivered:
 
 
 Event = (
-    Answered | StoreFailed | Heard | LookAgain | Computed | Failed | Abandoned | Invalidated | PublishAnswered | Delivered
+    Answered
+    | StoreFailed
+    | Heard
+    | LookAgain
+    | Computed
+    | Failed
+    | Abandoned
+    | Invalidated
+    | PublishAnswered
+    | Delivered
 )
 
 
-# --- commands ------------------------------------------------------------------------------------------------------
+# --- commands -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +258,7 @@ class Land:
 Command = Ask | Wait | Compute | Publish | Release | Deliver | Keep | Land
 
 
-# --- the decision --------------------------------------------------------------------------------------------------
+# --- the decision ---------------------------------------------------------------------------------
 
 
 def begin(*, away: bool) -> tuple[State, Command]:

@@ -34,12 +34,16 @@ __all__ = [
 ]
 
 
-# --- what is asked -------------------------------------------------------------------------------------------------
+# --- what is asked --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One flight asks for a key. `epoch` is a fresh random text, used only if a record has to be created."""
+    """One flight asks for a key. `epoch` is a fresh random text, used only if a record has to be created.
+
+    A fresh value is an answer only if its token is above `newer_than`: a refresh, or a flight that could not decode
+    what is stored, asks for something newer than what it has seen.
+    """
 
     flight: str
     inbox: str
@@ -47,6 +51,7 @@ class Ask:
     lease_ms: int
     record_ms: int
     takeover_ms: int
+    newer_than: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +94,7 @@ class Publication:
     inline_bytes: int
 
 
-# --- what is answered ----------------------------------------------------------------------------------------------
+# --- what is answered -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +144,7 @@ class Message(NamedTuple):
 Messages = tuple[tuple[str, Message], ...]
 
 
-# --- the steps -----------------------------------------------------------------------------------------------------
+# --- the steps ------------------------------------------------------------------------------------
 
 
 def read(entry: Entry, *, now_us: int) -> Reading | None:
@@ -156,7 +161,7 @@ def acquire(entry: Entry, ask: Ask, *, now_us: int, listening: frozenset[str] | 
     entry = prune(entry, now_us)
     # The re-read. Without it: 1. A reads a miss. 2. B computes and publishes; its lease is gone. 3. A acquires the
     # free lease and computes a second time.
-    if entry.value is not None and entry.value.is_fresh(now_us):
+    if entry.value is not None and entry.value.is_fresh(now_us) and entry.value.token > ask.newer_than:
         return entry, Found(entry.value.reading(now_us))
     if entry.failure is not None and (entry.record is None or entry.failure.token >= entry.record.fence):
         return entry, FailedRecently(entry.failure.body, entry.failure.token)

@@ -127,7 +127,7 @@ class MemorySession:
         future.set_result(scripts.read(self._store.look(name), now_us=self._store.now_us()))
         return future
 
-    async def acquire(self, name: str, *, flight: str, policy: Policy) -> Answer:
+    async def acquire(self, name: str, *, flight: str, policy: Policy, newer_than: int = 0) -> Answer:
         ask = Ask(
             flight=flight,
             inbox=self._inbox,
@@ -135,6 +135,7 @@ class MemorySession:
             lease_ms=_ms(policy.lease_ttl),
             record_ms=policy.record_ms,
             takeover_ms=_ms(policy.takeover_gap),
+            newer_than=newer_than,
         )
 
         def step(entry: Entry, now_us: int, listening: frozenset[str]) -> tuple[Entry, Answer, Messages]:

@@ -122,7 +122,7 @@ class RedisSession:
 
     # --- scripts ----------------------------------------------------------------------------------
 
-    async def acquire(self, name: str, *, flight: str, policy: Policy) -> Answer:
+    async def acquire(self, name: str, *, flight: str, policy: Policy, newer_than: int = 0) -> Answer:
         await self._inbox.ready()
         args = [
             flight.encode(),
@@ -131,6 +131,7 @@ class RedisSession:
             _ms(policy.lease_ttl),
             b"%d" % policy.record_ms,
             _ms(policy.takeover_gap),
+            b"%d" % newer_than,
         ]
         answer = parse_answer(await self._run(_ACQUIRE, name, args))
         if isinstance(answer, Denied):

@@ -1,11 +1,11 @@
--- ARGV: flight, inbox, epoch for a new record, lease ms, record ms, takeover ms.
+-- ARGV: flight, inbox, epoch for a new record, lease ms, record ms, takeover ms, newer than this token.
 local flight, inbox, new_epoch = ARGV[1], ARGV[2], ARGV[3]
 local lease_ms, record_ms, takeover_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local now = now_us()
 
 -- The re-read: a value may have been published between the caller's read and this.
 local value_token, total_ms, stale_ms, pttl = value_header()
-if value_token and is_fresh(total_ms, stale_ms, pttl) then
+if value_token and value_token > tonumber(ARGV[7]) and is_fresh(total_ms, stale_ms, pttl) then
   return {'found', redis.call('GET', KEYS[VALUE]), pttl}
 end
 value_token = value_token or 0
