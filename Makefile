@@ -31,11 +31,11 @@ check: lint types imports coverage ## lint, types, direction of imports, coverag
 bench: $(READY) ## the speed table: ratios measured in one run
 	$(BIN)/python -m bench.micro $(MICRO_ARGS)
 
-interpreters: $(READY) ## the tests that need no server, on every Python 3.11 to 3.14 found here
+interpreters: $(READY) ## core and store tests on every Python 3.11 to 3.14 found here
 	$(BIN)/python scripts/interpreters.py
 
 floor: $(READY) ## the store tests on the lowest versions that pyproject.toml allows
-	$(BIN)/python scripts/floor.py
+	$(BIN)/python scripts/interpreters.py --lowest
 
 venv: $(READY) ## only make .venv
 

@@ -1,0 +1,117 @@
+"""Run the quick tests on every supported Python found on this machine, and say which were not run.
+
+    python scripts/interpreters.py [--lowest] [tests ...]
+
+Each interpreter gets an environment of its own under `.cache/interpreters`, with the versions of
+constraints.txt. `--lowest` takes the running interpreter instead, with the lowest versions of the library's
+dependencies that pyproject.toml allows: a floor that nobody stands on is a guess. The exit status is 1 if a
+test failed anywhere, 0 otherwise; an interpreter that is not here is listed as NOT RUN and is no failure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
+ROOT = Path(__file__).resolve().parent.parent
+PLACE = ROOT / ".cache" / "interpreters"
+QUICK = ["tests/core", "tests/stores"]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="The quick tests on every supported Python found here.")
+    parser.add_argument("--lowest", action="store_true", help="this Python, the lowest allowed dependencies")
+    parser.add_argument("tests", nargs="*", help="what pytest runs instead of its core and store tests")
+    given = parser.parse_args()
+    tests = given.tests or [*QUICK, *sorted(str(path) for path in (ROOT / "tests").glob("test_*.py"))]
+    tests = [name for name in tests if (ROOT / name.partition("::")[0]).exists()]
+    if given.lowest:
+        results = {"lowest dependencies": run(sys.executable, "lowest", lowest_pins(), tests)}
+    else:
+        found = {version: interpreter(version) for version in SUPPORTED}
+        results = {version: run(path, version, [], tests) for version, path in found.items() if path}
+    print("\n" + "\n".join(summary(results, [] if given.lowest else SUPPORTED)))
+    return int(any(line.startswith("FAILED") for line in results.values()))
+
+
+def interpreter(version: str) -> str | None:
+    """A working Python of this minor version, or None. A shim that starts nothing does not count."""
+    for candidate in candidates(version):
+        check = f"import sys, venv; sys.exit(sys.version_info[:2] != {tuple(map(int, version.split('.')))})"
+        answer = subprocess.run([candidate, "-c", check], capture_output=True, check=False)
+        if answer.returncode == 0:
+            return candidate
+    return None
+
+
+def candidates(version: str) -> Iterator[str]:
+    if sys.version_info[:2] == tuple(map(int, version.split("."))):
+        yield sys.executable
+    on_path = shutil.which(f"python{version}")
+    if on_path is not None:
+        yield on_path
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    yield from (str(path) for path in sorted(pyenv.glob(f"versions/{version}.*/bin/python"), reverse=True))
+
+
+def lowest_pins() -> list[str]:
+    """`redis[hiredis]>=7.2` of pyproject.toml as the pin `redis==7.2`."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    floors = [re.fullmatch(r"([\w.-]+)(?:\[.*\])?>=([\w.]+)", line) for line in project["dependencies"]]
+    return [f"{floor[1]}=={floor[2]}" for floor in floors if floor]
+
+
+def run(python: str, name: str, pins: list[str], tests: list[str]) -> str:
+    """pytest's closing line, `FAILED` before it if a test failed."""
+    print(f"\n== {name}: {python}", flush=True)
+    try:
+        ours = environment(python, name, pins)
+    except subprocess.CalledProcessError as error:
+        return f"FAILED to install: {error}"
+    command = [ours, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    closing = ""
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as tested:
+        for line in tested.stdout or ():
+            print(line, end="", flush=True)
+            closing = line.strip("= \n") or closing
+    # 5 is "no tests were collected": a mistake here, not a success.
+    return closing if tested.returncode == 0 else f"FAILED ({tested.returncode}): {closing}"
+
+
+def environment(python: str, name: str, pins: list[str]) -> str:
+    """An environment with the package and what its tests need, made once for each set of requirements."""
+    place = PLACE / name
+    stated = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+    pinned = {pin.partition("==")[0] for pin in pins}
+    lines = [line for line in stated if line.partition("==")[0].lower() not in pinned] + pins
+    project = (ROOT / "pyproject.toml").read_text("utf-8")
+    stamp, mark = place / ".ready", hashlib.sha256("\n".join([python, project, *lines]).encode()).hexdigest()
+    ours = str(place / "bin" / "python")
+    if stamp.exists() and stamp.read_text() == mark:
+        return ours
+    shutil.rmtree(place, ignore_errors=True)
+    subprocess.run([python, "-m", "venv", str(place)], check=True)
+    constraints = place / "constraints.txt"
+    constraints.write_text("\n".join(lines) + "\n")
+    install = [ours, "-m", "pip", "install", "--quiet", "--constraint", str(constraints)]
+    subprocess.run([*install, "--editable", f"{ROOT}[test]"], check=True)
+    stamp.write_text(mark)
+    return ours
+
+
+def summary(results: dict[str, str], wanted: tuple[str, ...] | list[str]) -> Iterator[str]:
+    for name in [*wanted, *(name for name in results if name not in wanted)]:
+        yield f"{name:>20}  {results.get(name, 'NOT RUN: no such Python on this machine')}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""Run the Python of a Markdown page as a reader would: block after block, in one program.
+
+    python -m tests.documents README.md redis://127.0.0.1:6379/0
+
+Blocks marked `python` run in order and share their names; `await` works at the top level. The second argument
+takes the place of `redis://localhost:6379/0` in the text.
+"""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import re
+import sys
+import types
+from pathlib import Path
+
+_BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_WRITTEN_URL = "redis://localhost:6379/0"
+
+
+def blocks(page: str) -> list[tuple[int, str]]:
+    """The line each block begins on, and its text."""
+    return [(page.count("\n", 0, found.start(1)) + 1, found[1]) for found in _BLOCK.finditer(page)]
+
+
+async def run(path: Path, url: str) -> None:
+    # A real module: annotations and dataclasses look their names up there.
+    module = types.ModuleType("page")
+    sys.modules["page"] = module
+    for line, text in blocks(path.read_text("utf-8")):
+        source = "\n" * (line - 1) + text.replace(_WRITTEN_URL, url)
+        code = compile(source, str(path), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+        result = eval(code, module.__dict__)
+        if inspect.isawaitable(result):
+            await result
+
+
+if __name__ == "__main__":
+    asyncio.run(run(Path(sys.argv[1]), sys.argv[2]))
