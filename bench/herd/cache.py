@@ -22,7 +22,7 @@ __all__ = ["cache_directory", "made_once"]
 
 
 def cache_directory(account: Account) -> Path:
-    """Where made things stay between runs: $STAMPEDE_GUARD_CACHE, else the user's (root: the machine's) cache.
+    """Where made things stay: $STAMPEDE_GUARD_CACHE, else the user's (root: the machine's) cache.
 
     A directory that `account` could not enter is passed over, since nobody's folders are to be chmod-ed; if
     none is left, a temporary one serves and nothing is kept.
@@ -46,7 +46,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def made_once(target: Path, make: Callable[[Path], None]) -> Path:
-    """`target`, made by `make(directory)` if it is not there; what an earlier crash left behind is removed."""
+    """`target`, made by `make(directory)` if it is not there; what an earlier crash left is removed."""
     if target.is_dir():
         return target
     with _locked(target.with_name(f"{target.name}.lock")):

@@ -57,7 +57,7 @@ def _end_group(group: int, number: int) -> None:
 
 
 def _is_zombie(pid: int) -> bool:
-    """Ended but not reaped: in a container the first process may never do so. False where it cannot be told."""
+    """Ended but not reaped, as may last in a container. False where it cannot be told."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()[0] == "Z"

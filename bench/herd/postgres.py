@@ -145,7 +145,8 @@ class PostgresServer:
             extra_groups=[] if self._account.is_other else None,
         )
         if done.returncode != 0:
-            raise RuntimeError(f"{Path(command[0]).name} failed with status {done.returncode}:\n{done.stderr}")
+            name = Path(command[0]).name
+            raise RuntimeError(f"{name} failed with status {done.returncode}:\n{done.stderr}")
 
 
 def _url(port: int) -> str:
@@ -155,6 +156,7 @@ def _url(port: int) -> str:
 def _launch(
     binaries: PostgresBinaries, account: Account, data: Path, log: Path
 ) -> tuple[processes.Child, int]:
+    last_words = ""
     for _ in range(_ATTEMPTS):
         port = free_port()
         child = processes.start(
@@ -168,7 +170,8 @@ def _launch(
         if _wait_until_ready(child, data, port):
             return child, port
         child.stop()
-    raise RuntimeError(f"PostgreSQL did not start:\n{child.last_words()}")
+        last_words = child.last_words()
+    raise RuntimeError(f"PostgreSQL did not start:\n{last_words}")
 
 
 def _wait_until_ready(child: processes.Child, data: Path, port: int) -> bool:

@@ -27,7 +27,7 @@ _ATTEMPTS = 5
 
 @dataclass(slots=True)
 class ValkeyServer:
-    """One server process on a free loopback port, data in a temporary directory, nothing on disk unless asked.
+    """One server process on a free loopback port, with nothing on disk unless asked.
 
     `options` are configuration directives (`{"maxmemory": "4mb", "requirepass": "x"}`). With
     `persistent=True` every write reaches a file before its reply is sent, so data survive `kill()`. The port
@@ -56,7 +56,9 @@ class ValkeyServer:
     @property
     def url(self) -> str:
         password = self.options.get("requirepass", "")
-        return f"redis://:{password}@127.0.0.1:{self.port}/0" if password else f"redis://127.0.0.1:{self.port}/0"
+        return (
+            f"redis://:{password}@127.0.0.1:{self.port}/0" if password else f"redis://127.0.0.1:{self.port}/0"
+        )
 
     @property
     def running(self) -> bool:
@@ -79,6 +81,7 @@ class ValkeyServer:
         if self._directory is None:
             self._directory = processes.temporary_directory("herd-valkey-")
         fixed = self.port != 0
+        last_words = ""
         for _ in range(_ATTEMPTS):
             if not fixed:
                 self.port = free_port()
@@ -87,7 +90,8 @@ class ValkeyServer:
             if self._wait_until_ready(child):
                 return self
             child.kill()
-        raise RuntimeError(f"valkey-server did not start on port {self.port}:\n{child.last_words()}")
+            last_words = child.last_words()
+        raise RuntimeError(f"valkey-server did not start on port {self.port}:\n{last_words}")
 
     def stop(self) -> None:
         """End in good order (SIGTERM); the data directory stays for a later `start()`."""

@@ -1,0 +1,108 @@
+"""Eight uvicorn workers behind one port, each a process of its own."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from bench.herd import processes
+from bench.herd.settings import AppSettings
+
+__all__ = ["Fleet"]
+
+_START_PATIENCE = 60.0
+_REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@dataclass(slots=True)
+class Fleet:
+    """`size` workers that all listen on one loopback port.
+
+    On Linux each has a socket of its own (SO_REUSEPORT), so the kernel spreads connections by their address;
+    with one shared socket, a worker that wakes takes all connections that wait, and some workers get none.
+    Raises `RuntimeError` with a worker's last words if one does not start.
+    """
+
+    settings: AppSettings
+    size: int
+    port: int = 0
+    _children: list[processes.Child] = field(default_factory=list, init=False, repr=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def pids(self) -> list[int]:
+        return [child.pid for child in self._children]
+
+    def start(self) -> None:
+        """Start all workers and wait until every one is ready."""
+        logs = processes.temporary_directory("herd-workers-")
+        sockets = _listening_sockets(self.size)
+        self.port = sockets[0].getsockname()[1]
+        read_end, write_end = os.pipe()
+        environment = {**os.environ, **self.settings.to_environment(), "PYTHONPATH": str(_REPOSITORY)}
+        try:
+            for number, listening in enumerate(sockets):
+                child = processes.start(
+                    [sys.executable, "-m", "bench.herd.worker", str(listening.fileno()), str(write_end)],
+                    env=environment,
+                    pass_fds=(listening.fileno(), write_end),
+                    log=logs / f"worker-{number}.log",
+                )
+                self._children.append(child)
+            self._wait_until_ready(read_end)
+        finally:
+            for listening in set(sockets):
+                listening.close()
+            os.close(read_end)
+            os.close(write_end)
+
+    def stop(self) -> None:
+        for child in self._children:
+            child.send(child.end_signal)
+        for child in self._children:
+            child.stop(patience=5.0)
+
+    def _wait_until_ready(self, read_end: int) -> None:
+        ready = 0
+        deadline = time.monotonic() + _START_PATIENCE
+        while ready < self.size:
+            if select.select([read_end], [], [], 0.2)[0]:
+                ready += len(os.read(read_end, self.size))
+            dead = next((child for child in self._children if not child.running), None)
+            if dead is not None:
+                raise RuntimeError(f"a worker ended at its start:\n{dead.last_words()}")
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{ready} of {self.size} workers were ready after {_START_PATIENCE:g} s")
+
+
+def _listening_sockets(count: int) -> list[socket.socket]:
+    if not sys.platform.startswith("linux"):
+        return [_bound_socket(0, share=False)] * count  # elsewhere SO_REUSEPORT does not spread connections
+    first = _bound_socket(0, share=True)
+    port = first.getsockname()[1]
+    return [first, *(_bound_socket(port, share=True) for _ in range(count - 1))]
+
+
+def _bound_socket(port: int, *, share: bool) -> socket.socket:
+    listening = socket.socket()
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT if share else socket.SO_REUSEADDR, 1)
+    listening.bind(("127.0.0.1", port))
+    return listening
