@@ -7,6 +7,7 @@ a subclass of `starlette.requests.Request` is one wherever it was written; nothi
 from __future__ import annotations
 
 import collections.abc
+import dataclasses
 import inspect
 import io
 import sys
@@ -15,7 +16,16 @@ import typing
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["alternatives", "is_marker", "live_kind", "resolve", "root_package", "unwrap"]
+__all__ = [
+    "alternatives",
+    "comes_from",
+    "field_names",
+    "is_marker",
+    "live_kind",
+    "resolve",
+    "root_package",
+    "unwrap",
+]
 
 # Objects that are a connection, a request or a stream: what they are is not in any text or bytes of theirs.
 _LIVE: dict[str, frozenset[str]] = {
@@ -149,6 +159,25 @@ def live_kind(annotation: Any) -> str | None:
     if issubclass(kind, _LIVE_ABSTRACTIONS):
         return kind.__name__
     return None
+
+
+def comes_from(kind: type, package: str) -> bool:
+    """Whether a class, or one it derives from, is defined in a package."""
+    return any(root_package(base) == package for base in kind.__mro__)
+
+
+def field_names(kind: type) -> tuple[str, ...] | None:
+    """The fields that make up a value of a record class (dataclass, pydantic, msgspec, attrs); None for others."""
+    if dataclasses.is_dataclass(kind):
+        return tuple(field.name for field in dataclasses.fields(kind))
+    structural = getattr(kind, "__struct_fields__", None)
+    if isinstance(structural, tuple):
+        return structural
+    if comes_from(kind, "pydantic"):
+        declared = getattr(kind, "model_fields", None)
+        return tuple(declared) if isinstance(declared, dict) else None
+    attributes = getattr(kind, "__attrs_attrs__", None)
+    return tuple(attribute.name for attribute in attributes) if attributes is not None else None
 
 
 def is_marker(value: object) -> bool:

@@ -6,7 +6,6 @@ percent-encoded (RFC 3986, section 2.1), so no value can write the marks that se
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import decimal
 import enum
@@ -22,6 +21,8 @@ import zoneinfo
 from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import quote
+
+from stampede_guard.annotations import comes_from, field_names
 
 __all__ = ["Unkeyable", "class_name", "digest", "escape", "is_plain", "shorten", "text_of"]
 
@@ -164,30 +165,12 @@ def _encoder_for(kind: type) -> Callable[[Any], str]:
         return functools.partial(_record, tag, names)
     if issubclass(kind, (pathlib.PurePath, *_ADDRESSES)):
         return lambda value: f"{tag}({escape(str(value))})"
-    if _comes_from(kind, "pydantic"):
+    if comes_from(kind, "pydantic"):
         return _pydantic_value(kind, tag)
     for base in _BUILTIN_BASES:
         if issubclass(kind, base):
             return functools.partial(_subclass, tag, kind, base)
     raise Unkeyable(kind)
-
-
-def field_names(kind: type) -> tuple[str, ...] | None:
-    """The fields that make up a value of a record class: dataclass, pydantic, msgspec or attrs."""
-    if dataclasses.is_dataclass(kind):
-        return tuple(field.name for field in dataclasses.fields(kind))
-    for marker in ("__struct_fields__", "__pydantic_fields__", "model_fields"):
-        names = getattr(kind, marker, None)
-        if isinstance(names, tuple | dict) and (
-            marker == "__struct_fields__" or _comes_from(kind, "pydantic")
-        ):
-            return tuple(names)
-    attributes = getattr(kind, "__attrs_attrs__", None)
-    return tuple(attribute.name for attribute in attributes) if attributes is not None else None
-
-
-def _comes_from(kind: type, package: str) -> bool:
-    return any(base.__module__.partition(".")[0] == package for base in kind.__mro__)
 
 
 def _enum(tag: str, value: enum.Enum) -> str:

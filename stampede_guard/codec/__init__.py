@@ -1,0 +1,81 @@
+"""Codecs: a result as bytes and back, so that a hit has the same type as a miss.
+
+The return annotation chooses the codec. Without one, Python's own types are stored exactly and anything else
+is an error that names it. With one, a value is stored only if decoding the bytes gives back what was
+returned; everybody, the caller that computed included, gets the declared type.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from stampede_guard.annotations import resolve, unwrap
+from stampede_guard.codec.builtin import BuiltinCodec
+from stampede_guard.codec.likeness import is_immutable
+from stampede_guard.codec.shapes import Shape, shape_of
+from stampede_guard.codec.typed import MsgspecCodec, PickleCodec, PydanticCodec
+from stampede_guard.errors import UnsupportedValue
+
+__all__ = ["Codec", "codec_for", "is_immutable", "return_annotation"]
+
+_FORMAT = "1"  # of the stored bytes; a new one gives all entries new keys
+
+
+class Codec(Protocol):
+    """How the results of one function are stored.
+
+    `fingerprint` changes with the shape of the type. `shareable` says whether callers may hold the same
+    object: True, every value is immutable; False, none is; None, ask `is_immutable(value)`.
+    """
+
+    fingerprint: str
+    shareable: bool | None
+
+    def encode(self, value: Any) -> bytes:
+        """The bytes to store. Raises `UnsupportedValue`."""
+        ...
+
+    def decode(self, data: bytes) -> Any:
+        """A fresh value. Raises `Undecodable` for bytes that are not one, and nothing else."""
+        ...
+
+
+def return_annotation(function: Callable[..., Any]) -> Any:
+    """What a function is annotated to return, evaluated; `Any` if it says nothing."""
+    return resolve(function).get("return", Any)
+
+
+def codec_for(annotation: Any, *, pickle: bool = False) -> Codec:
+    """The codec for a return annotation (`Any` for none). Raises `UnsupportedValue` for a type that cannot be stored.
+
+    `pickle=True` stores anything that pickles, for types that nothing else can hold.
+    """
+    shape = shape_of(annotation, lenient=pickle)
+    fingerprint = _fingerprint(shape, "pickle" if pickle else "")
+    if pickle:
+        return PickleCodec(fingerprint)
+    if unwrap(annotation) in (Any, object):
+        return BuiltinCodec(fingerprint)
+    if shape.pydantic:
+        return _made(PydanticCodec, annotation, shape, fingerprint)
+    try:
+        return _made(MsgspecCodec, annotation, shape, fingerprint)
+    except UnsupportedValue:
+        # a union that msgspec cannot tell apart may be one that pydantic can, if the program uses it
+        if "pydantic" not in sys.modules:
+            raise
+        return _made(PydanticCodec, annotation, shape, fingerprint)
+
+
+def _made(kind: Callable[[Any, Shape, str], Codec], annotation: Any, shape: Shape, fingerprint: str) -> Codec:
+    try:
+        return kind(annotation, shape, fingerprint)
+    except Exception as error:
+        raise UnsupportedValue(f"the return annotation {annotation} cannot be stored: {error}") from error
+
+
+def _fingerprint(shape: Shape, way: str) -> str:
+    return hashlib.blake2b(f"{_FORMAT}\n{way}\n{shape.text}".encode(), digest_size=8).hexdigest()

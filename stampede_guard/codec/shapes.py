@@ -1,0 +1,210 @@
+"""The shape of a type: a text that changes when what is stored would change, and what the codec must know of it."""
+
+from __future__ import annotations
+
+import collections.abc
+import datetime
+import decimal
+import enum
+import ipaddress
+import pathlib
+import types
+import typing
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from stampede_guard.annotations import comes_from, field_names, live_kind, unwrap
+from stampede_guard.codec.likeness import is_frozen
+from stampede_guard.errors import UnsupportedValue
+
+__all__ = ["TEXTUAL", "Shape", "shape_of"]
+
+# Types that a text stands for and that come back from it.
+TEXTUAL: tuple[type, ...] = (
+    pathlib.PurePath, ipaddress.IPv4Address, ipaddress.IPv6Address, ipaddress.IPv4Network, ipaddress.IPv6Network,
+    ipaddress.IPv4Interface, ipaddress.IPv6Interface,
+)  # fmt: skip
+_PLAIN = frozenset({bool, int, float, str, bytes})
+_ZONED = frozenset({datetime.datetime, datetime.time})
+_EXOTIC = frozenset({datetime.date, datetime.timedelta, decimal.Decimal, uuid.UUID})
+_CONTAINERS: dict[Any, str] = {
+    list: "list", dict: "dict", set: "set", tuple: "tuple", frozenset: "frozenset",
+    collections.abc.Sequence: "list", collections.abc.MutableSequence: "list", collections.abc.Collection: "list",
+    collections.abc.Mapping: "dict", collections.abc.MutableMapping: "dict",
+    collections.abc.Set: "set", collections.abc.MutableSet: "set",
+}  # fmt: skip
+_ITEM_MARKS = (typing.Required, typing.NotRequired, getattr(typing, "ReadOnly", typing.Required))
+_HARMLESS_FACTORIES = (list, dict, set, tuple, frozenset, str, int, float, bool)
+
+
+@dataclass
+class Shape:
+    """What `shape_of` found. `immutable`: True for every value of the type, False for none, None for some."""
+
+    text: str = ""
+    immutable: bool | None = None
+    open: bool = False  # it holds Any: the value alone says what is there
+    zoned: bool = False  # it holds moments, whose zones only the exact codec keeps
+    exotic: bool = False  # it holds something that JSON has no form for
+    records: bool = False
+    pydantic: bool = False
+    computed_defaults: bool = False  # an absent field would be filled with something new at each decoding
+    unknown: set[str] = field(default_factory=set)
+
+
+def shape_of(annotation: Any, *, lenient: bool = False) -> Shape:
+    """The shape of a type. Raises `UnsupportedValue` for what cannot be stored, unless it is `lenient`."""
+    shape = Shape()
+    walk = _Walk(shape)
+    shape.text, shape.immutable = walk.visit(annotation)
+    if shape.unknown and not lenient:
+        names = ", ".join(sorted(shape.unknown))
+        raise UnsupportedValue(
+            f"the return annotation holds {names}, which cannot be stored; use a pydantic model, a dataclass, "
+            f"a TypedDict, a NamedTuple, a msgspec.Struct, an enum or Python's own types, or ask for pickle "
+            f"by name: pickle=True"
+        )
+    return shape
+
+
+_Found = tuple[str, bool | None]
+
+
+class _Walk:
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.open_records: list[Any] = []
+
+    def visit(self, annotation: Any) -> _Found:
+        annotation = unwrap(annotation)
+        origin = typing.get_origin(annotation)
+        if origin in _ITEM_MARKS:
+            return self.visit(typing.get_args(annotation)[0])
+        if annotation is None or annotation is types.NoneType:
+            return "None", True
+        if annotation in (Any, object):
+            self.shape.open = True
+            return "Any", None
+        if isinstance(annotation, typing.TypeVar):
+            return self.visit(annotation.__bound__ if annotation.__bound__ is not None else Any)
+        if isinstance(annotation, str | typing.ForwardRef):
+            raise UnsupportedValue(
+                f"the return annotation {annotation!r} cannot be evaluated at run time; import its names outside of "
+                f"`if TYPE_CHECKING:`"
+            )
+        if origin is typing.Literal:
+            return f"Literal{sorted(map(repr, typing.get_args(annotation)))}", True
+        if origin in (typing.Union, types.UnionType):
+            return self._union(typing.get_args(annotation))
+        if (kind := live_kind(annotation)) is not None:
+            raise UnsupportedValue(
+                f"the return annotation holds {kind}, which cannot be stored and given to other callers; return the "
+                f"data itself, or cache whole responses with StampedeMiddleware"
+            )
+        container = _CONTAINERS.get(origin or annotation)
+        if container is not None:
+            return self._container(container, typing.get_args(annotation))
+        return self._class(origin or annotation, typing.get_args(annotation))
+
+    def _union(self, members: Iterable[Any]) -> _Found:
+        found = [self.visit(member) for member in members]
+        sure = {immutable for _, immutable in found}
+        return "|".join(sorted(text for text, _ in found)), sure.pop() if len(sure) == 1 else None
+
+    def _container(self, name: str, arguments: tuple[Any, ...]) -> _Found:
+        self.shape.exotic |= name not in ("list", "dict")
+        if name == "tuple":
+            found = [
+                ("...", True) if item is Ellipsis else self.visit(item) for item in arguments or (Any, ...)
+            ]
+        else:
+            found = [self.visit(item) for item in arguments or (Any,)]
+        text = f"{name}[{','.join(text for text, _ in found)}]"
+        if name not in ("tuple", "frozenset"):
+            return text, False
+        return text, _all_immutable(found)
+
+    def _class(self, kind: Any, arguments: tuple[Any, ...]) -> _Found:
+        if not isinstance(kind, type):
+            self.shape.unknown.add(str(kind))
+            return str(kind), None
+        if kind in _PLAIN or kind in _EXOTIC or kind in _ZONED:
+            self.shape.zoned |= kind in _ZONED
+            self.shape.exotic |= kind not in _PLAIN
+            return kind.__name__, True
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        if arguments:
+            name += f"[{','.join(self.visit(argument)[0] for argument in arguments)}]"
+        if issubclass(kind, enum.Enum):
+            members = ",".join(f"{member}={item.value!r}" for member, item in kind.__members__.items())
+            return f"{name}({members})", True
+        if issubclass(kind, TEXTUAL):
+            self.shape.exotic = True
+            return name, True
+        fields = _fields(kind)
+        if fields is not None:
+            return self._record(kind, name, fields)
+        if comes_from(kind, "pydantic") or comes_from(kind, "pydantic_core"):
+            self.shape.pydantic = True
+        else:
+            self.shape.unknown.add(name)
+        return name, None
+
+    def _record(self, kind: type, name: str, fields: dict[str, Any]) -> _Found:
+        self.shape.records = True
+        if hasattr(kind, "__pydantic_core_schema__"):
+            self.shape.pydantic = True
+        if kind in self.open_records:
+            return name, None  # a type that holds itself: the outer visit describes it
+        self.open_records.append(kind)
+        found = {field_name: self.visit(hint) for field_name, hint in fields.items()}
+        self.open_records.pop()
+        notes = self._notes(kind)
+        text = ",".join(
+            f"{field_name}:{text}{notes.get(field_name, '')}" for field_name, (text, _) in found.items()
+        )
+        frozen = is_frozen(kind) or issubclass(kind, tuple)
+        return f"{name}({text})", _all_immutable(found.values()) if frozen else False
+
+    def _notes(self, kind: type) -> dict[str, str]:
+        """What else decides how a field is stored: whether it may be absent, and what it is then."""
+        if typing.is_typeddict(kind):
+            return dict.fromkeys(kind.__optional_keys__, "?")  # type: ignore[attr-defined]
+        notes = {}
+        if comes_from(kind, "pydantic"):
+            for name, info in getattr(kind, "model_fields", {}).items():
+                if info.default_factory is not None:
+                    self.shape.computed_defaults |= info.default_factory not in _HARMLESS_FACTORIES
+                elif isinstance(info.default, types.NoneType | bool | int | float | str):
+                    notes[name] = f"={info.default!r}"
+        return notes
+
+
+def _all_immutable(found: Iterable[_Found]) -> bool | None:
+    sure = {immutable for _, immutable in found}
+    return False if False in sure else None if None in sure else True
+
+
+def _fields(kind: type) -> dict[str, Any] | None:
+    """The fields of a record class with their types; None for a class that is no record."""
+    if comes_from(kind, "pydantic") and isinstance(getattr(kind, "model_fields", None), dict):
+        return {name: info.annotation for name, info in kind.model_fields.items()}  # type: ignore[attr-defined]
+    if typing.is_typeddict(kind):
+        return _hints(kind)
+    names = getattr(kind, "_fields", None) if issubclass(kind, tuple) else field_names(kind)
+    if names is None:
+        return None
+    hints = _hints(kind)
+    return {name: hints.get(name, Any) for name in names}
+
+
+def _hints(kind: type) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(kind, include_extras=True)
+    except Exception as error:
+        raise UnsupportedValue(
+            f"the annotations of {kind.__qualname__} cannot be evaluated at run time ({error}); define it in a module "
+            f"and import its names outside of `if TYPE_CHECKING:`"
+        ) from error
