@@ -1,0 +1,155 @@
+"""What a failed computation looks like to callers in other processes.
+
+Only what is declared crosses: an HTTPException of Starlette or FastAPI with its status, detail and headers,
+our own time-outs, and types given to `register_failure`. Everything else arrives as `ComputeFailed`, with the
+type's name and the message. Nothing is pickled. What speaks of one caller only (401, 403) and what stops one
+process (a cancellation, Ctrl-C) never leaves it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from stampede_guard.errors import ComputeFailed, ComputeTimeout, Overloaded, WaitTimeout
+
+__all__ = ["decode_failure", "encode_failure", "register_failure"]
+
+_LONGEST_MESSAGE = 500
+_LARGEST_CONTENT = 64 * 1024
+_PERSONAL_STATUS = frozenset({401, 403})
+_UNKNOWN = "the error of another process could not be read"
+
+_E = TypeVar("_E", bound=Exception)
+
+
+class _Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A failure as stored. `kind` says how to read `content`; an unknown kind falls back on `type` and `message`."""
+
+    type: str
+    message: str = ""
+    kind: str = ""
+    content: Any = None
+
+
+_ToDict = Callable[[Any], dict[str, Any]]
+_FromDict = Callable[[dict[str, Any]], Exception]
+
+_registered: dict[type[Exception], tuple[str, _ToDict]] = {}
+_readers: dict[str, _FromDict] = {}
+_read = msgspec.json.Decoder(_Record).decode
+
+
+def register_failure(
+    kind: type[_E], to_dict: Callable[[_E], dict[str, Any]], from_dict: Callable[[dict[str, Any]], _E]
+) -> None:
+    """Let an exception type cross processes as itself, as the JSON that `to_dict` returns.
+
+    Subclasses that are not registered themselves cross as this type. Register in every process, before the
+    first computation; a process that does not know the type gets `ComputeFailed`. 401 and 403 still never
+    cross.
+    """
+    name = f"{kind.__module__}.{kind.__qualname__}"
+    _registered[kind] = (name, to_dict)
+    _readers[name] = from_dict
+
+
+def encode_failure(error: BaseException) -> bytes | None:
+    """The bytes of an error for other processes, or None if it must not leave this one."""
+    if not isinstance(error, Exception) or _is_personal(error):
+        return None
+    plain = _Record(type(error).__name__, _message(error))
+    try:
+        kind, content = _content(error)
+        data = msgspec.json.encode(msgspec.structs.replace(plain, kind=kind, content=content))
+        if len(data) <= _LARGEST_CONTENT:
+            return data
+    except (
+        Exception
+    ):  # what somebody's to_dict, detail or error class does wrong must not hide the error itself
+        pass
+    return msgspec.json.encode(plain)
+
+
+def decode_failure(data: bytes) -> Exception:
+    """The error to raise for stored bytes. `ComputeFailed` for all that is not a known type, damaged bytes too."""
+    try:
+        record = _read(data)
+    except Exception:
+        return ComputeFailed("Exception", _UNKNOWN)
+    if not record.kind:
+        return ComputeFailed(record.type, record.message)
+    try:
+        reader = _OURS.get(record.kind) or _readers[record.kind]
+        error: object = reader(record.content)
+    except Exception:
+        return ComputeFailed(record.type, record.message)
+    return error if isinstance(error, Exception) else ComputeFailed(record.type, record.message)
+
+
+def _is_personal(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_is_personal, error.exceptions))
+    return getattr(error, "status_code", None) in _PERSONAL_STATUS
+
+
+def _message(error: Exception) -> str:
+    try:
+        text = str(error)
+    except Exception:
+        return ""
+    # JSON has no form for half of a surrogate pair
+    return text[:_LONGEST_MESSAGE].encode("utf-8", "replace").decode()
+
+
+def _content(error: Exception) -> tuple[str, Any]:
+    for base in type(error).__mro__:
+        if base in _registered:
+            name, to_dict = _registered[base]
+            return name, to_dict(error)
+    if type(error) is ComputeFailed:
+        return "failed", {"type": error.type_name, "message": error.message}
+    if type(error) is ComputeTimeout:
+        return "timeout", {"message": _message(error)}
+    if type(error) in (WaitTimeout, Overloaded):
+        return type(error).__name__, {
+            "message": _message(error),
+            "retry_after": getattr(error, "retry_after", 1.0),
+        }
+    for package in ("fastapi", "starlette"):
+        module = sys.modules.get(f"{package}.exceptions")
+        if module is not None and isinstance(error, module.HTTPException):
+            return package, _http_content(error)
+    return "", None
+
+
+def _http_content(error: Any) -> dict[str, Any]:
+    headers = (
+        None if error.headers is None else {str(name): str(text) for name, text in error.headers.items()}
+    )
+    return {"status": int(error.status_code), "detail": error.detail, "headers": headers}
+
+
+def _http_error(package: str) -> _FromDict:
+    def read(content: dict[str, Any]) -> Exception:
+        module = importlib.import_module(f"{package}.exceptions")
+        error: Exception = module.HTTPException(
+            status_code=content["status"], detail=content["detail"], headers=content["headers"]
+        )
+        return error
+
+    return read
+
+
+_OURS: dict[str, _FromDict] = {
+    "failed": lambda content: ComputeFailed(content["type"], content["message"]),
+    "timeout": lambda content: ComputeTimeout(content["message"]),
+    "WaitTimeout": lambda content: WaitTimeout(content["message"], retry_after=content["retry_after"]),
+    "Overloaded": lambda content: Overloaded(content["message"], retry_after=content["retry_after"]),
+    "fastapi": _http_error("fastapi"),
+    "starlette": _http_error("starlette"),
+}
