@@ -52,9 +52,7 @@ imports: $(READY)
 	$(BIN)/lint-imports
 
 coverage: $(READY)
-	@if ls .coverage .coverage.* >/dev/null 2>&1; then :; \
-	else echo "No coverage data yet, so the tests run first."; $(MAKE) test; fi
-	@if ls .coverage.* >/dev/null 2>&1; then $(BIN)/coverage combine --quiet --append; fi
+	@test -f .coverage || { echo "No coverage data yet, so the tests run first."; $(MAKE) test; }
 	$(BIN)/coverage report
 
 # The stamp is newer than what it was made from, or the environment is brought up to date.
