@@ -1,0 +1,122 @@
+"""What a user's editor says about the public names. Read by pyright, never run."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Literal, assert_type
+
+import redis.asyncio
+from fastapi import FastAPI
+
+from stampede_guard import Policy, StampedeGuard, WaitTimeout, configure, locked_cache
+from stampede_guard.errors import Overloaded, PolicyError, StampedeError
+
+
+@dataclass(frozen=True)
+class Quality:
+    project: int
+    good: int
+
+
+class Session:
+    async def count(self) -> int: ...
+
+
+@asynccontextmanager
+async def session() -> AsyncGenerator[Session]:
+    yield Session()
+
+
+guard = StampedeGuard.from_url("redis://localhost:6379/0", namespace="shop", policy=Policy(ttl=300))
+assert_type(guard, StampedeGuard)
+own_client = StampedeGuard(redis.asyncio.Redis(), namespace="shop")
+configure(guard)
+configure(None)
+
+tenant: ContextVar[str] = ContextVar("tenant")
+app = FastAPI()
+guard.install(app)
+
+
+@app.get("/quality")
+@locked_cache(ttl=300)
+async def quality(project: int, *, deep: bool = False) -> Quality:
+    return Quality(project, int(deep))
+
+
+@locked_cache(ttl=60, stale_ttl=600, unkeyed=["db"], context=(tenant,), version=2, guard=guard)
+async def counted(project: int, db: Session | None = None) -> int | None:
+    return await db.count() if db else None
+
+
+def by_project(project: int) -> tuple[int]:
+    return (project,)
+
+
+@locked_cache(resources={"db": session}, name="opened", key=by_project)
+async def opened(project: int, db: Session | None = None) -> list[str]:
+    return [str(project), str(db)]
+
+
+@guard.locked_cache(ttl=300, stale_ttl=3600)
+async def through_the_guard(name: str) -> bytes:
+    return name.encode()
+
+
+async def calls_keep_their_types() -> None:
+    assert_type(await quality(7, deep=True), Quality)
+    assert_type(await counted(7), int | None)
+    assert_type(await opened(7), list[str])
+    assert_type(await through_the_guard("x"), bytes)
+
+    await quality("7")  # pyright: ignore[reportArgumentType]
+    await quality(7, True)  # pyright: ignore[reportCallIssue]
+    await through_the_guard(7)  # pyright: ignore[reportArgumentType]
+
+
+async def the_other_methods_take_the_arguments_of_the_call() -> None:
+    assert_type(await quality.invalidate(7), Literal["done", "pending"])
+    assert_type(await quality.refresh(7, deep=True), Quality)
+    assert_type(quality.key(7), str)
+    quality.set_mode("bypass")
+
+    await quality.invalidate("7")  # pyright: ignore[reportArgumentType]
+    quality.key()  # pyright: ignore[reportCallIssue]
+    quality.set_mode("sometimes")  # pyright: ignore[reportArgumentType]
+
+
+async def the_guard_itself() -> None:
+    async def compute() -> float:
+        return 1.5
+
+    assert_type(await guard.get_or_compute("report:7", compute, ttl=300), float)
+    assert_type(await guard.invalidate("report:7"), Literal["done", "pending"])
+    async with guard.single("report:7", ttl=300) as entry:
+        if entry.missing:
+            await entry.set({"rows": 3})
+        print(entry.value)
+    with guard.bypassed():
+        await quality(7)
+    async with own_client as same:
+        assert_type(same, StampedeGuard)
+    await guard.aclose()
+
+
+def errors() -> None:
+    try:
+        Policy(ttl=0)
+    except PolicyError as error:
+        assert_type(error.field, str)
+    except Overloaded as error:
+        assert_type(error.retry_after, float)
+    except WaitTimeout as error:
+        root: StampedeError = error
+        print(root, error.retry_after)
+
+
+def positional_fields_are_refused() -> None:
+    Policy(300)  # pyright: ignore[reportCallIssue]
+    locked_cache(300)  # pyright: ignore[reportCallIssue]
