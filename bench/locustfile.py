@@ -36,8 +36,9 @@ class Reader(FastHttpUser):
 
     def wait_time(self) -> float:
         """Until this user's next beat. After a stall every user is back on its own beat, not all on one."""
-        jitter = random.uniform(-0.05, 0.05) * PERIOD
-        return max(0.0, PERIOD - (time.time() - self._offset) % PERIOD + jitter)
+        elapsed = time.time() - self._offset
+        beat = round(elapsed / PERIOD) + 1 + random.uniform(-0.1, 0.1)
+        return max(0.0, beat * PERIOD - elapsed)
 
     @task
     def read(self) -> None:

@@ -1,0 +1,154 @@
+"""`python -m bench.herd`: the production herd, reproduced and cured, with figures and a picture."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import functools
+import signal
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bench.herd.measure import measure
+from bench.herd.modes import MODES, Mode
+from bench.herd.plan import FULL, QUICK, SMOKE, Plan
+from bench.herd.report import headline, setting, write_report
+from bench.herd.stage import Stage, open_stage
+from bench.herd.story import Story, Told, machine
+from bench.herd.table import terminal_table
+from bench.herd.trial import run_trial
+
+_DEFAULT_REPORT = Path("results/herd.html")
+
+
+def main() -> int:
+    """Exit status: 0, 1 if the run failed, 2 for a wrong command line, 130 if it was interrupted."""
+    arguments = _parse(sys.argv[1:])
+    console = Console()
+    try:
+        # A SIGTERM unwinds everything as Ctrl-C does; what nothing can catch is the keeper's.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        story = asyncio.run(_run(_plan(arguments), console))
+    except KeyboardInterrupt:
+        console.print("interrupted; every process has been stopped")
+        return 130
+    except (RuntimeError, OSError) as error:
+        console.print(f"[bold red]the herd could not be run:[/] {error}", highlight=False)
+        return 1
+    _tell(story, arguments, console)
+    return 0
+
+
+async def _run(plan: Plan, console: Console) -> Story:
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as progress:
+        setup = progress.add_task("servers", total=None)
+        async with open_stage(lambda text: progress.update(setup, description=text)) as stage:
+            progress.update(setup, description="servers", total=1, completed=1)
+            _tell_calibration(stage, console)
+            modes: dict[Mode, Told] = {}
+            for mode in plan.modes:
+                task = progress.add_task(mode, total=plan.load.duration)
+                recording = await run_trial(stage, plan, mode, functools.partial(progress.advance, task))
+                modes[mode] = Told(recording, measure(recording, quiet=plan.quiet))
+            return Story(plan, stage, machine(), modes)
+
+
+def _tell_calibration(stage: Stage, console: Console) -> None:
+    calibration = stage.calibration
+    console.print(
+        f"{stage.database_version}, {stage.redis_version}: the aggregate over {calibration.rows:,} rows "
+        f"({calibration.megabytes:.0f} MB) takes {1000 * calibration.solo_seconds:.0f} ms alone",
+        highlight=False,
+    )
+    if not calibration.is_typical:
+        console.print(
+            "[yellow]warning:[/] outside 300 to 700 ms, so proportions will differ from the story's"
+        )
+    if not stage.monitored:
+        console.print("[yellow]note:[/] this Redis does not allow MONITOR, so its commands are not counted")
+
+
+def _tell(story: Story, arguments: argparse.Namespace, console: Console) -> None:
+    console.print(terminal_table(story))
+    for mode, told in story.modes.items():
+        if told.note:
+            console.print(f"[yellow]{mode}:[/] {told.note}")
+    console.print(setting(story), style="dim", highlight=False)
+    console.print(headline(story), style="bold", highlight=False)
+    picture = write_report(story, arguments.report)
+    console.print(f"report: {arguments.report}   picture: {picture}", highlight=False, soft_wrap=True)
+    if arguments.json is not None:
+        story.write_json(arguments.json)
+        console.print(f"figures: {arguments.json}", highlight=False, soft_wrap=True)
+
+
+def _plan(arguments: argparse.Namespace) -> Plan:
+    plan: Plan = arguments.plan
+    load = plan.load
+    if arguments.seconds is not None:
+        load = dataclasses.replace(load, seconds=arguments.seconds)
+    if arguments.users is not None:
+        load = dataclasses.replace(load, users=arguments.users)
+    return dataclasses.replace(
+        plan, modes=arguments.modes or plan.modes, ttl=arguments.ttl or plan.ttl, load=load
+    )
+
+
+def _parse(given: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.herd",
+        description="Reproduce the production herd and its cure on a real PostgreSQL and a real Redis.",
+        epilog="DATABASE_URL and REDIS_URL name servers to use; without them, private ones are started. "
+        "STAMPEDE_GUARD_CACHE is where made data stay between runs.",
+    )
+    size = parser.add_mutually_exclusive_group()
+    for name, plan, text in (
+        ("--quick", QUICK, "three modes, about 90 s (the default)"),
+        ("--full", FULL, "all five modes, ttl 24 s, 75 s each"),
+        ("--smoke", SMOKE, "two modes, short: for continuous integration"),
+    ):
+        size.add_argument(name, dest="plan", action="store_const", const=plan, help=text)
+    parser.set_defaults(plan=QUICK)
+    parser.add_argument("--modes", type=_modes, help=f"some of {','.join(MODES)}")
+    parser.add_argument("--ttl", type=_positive, metavar="S", help="lifetime of the entry, in seconds")
+    parser.add_argument(
+        "--seconds", type=_positive, metavar="S", help="load per mode once all users are there"
+    )
+    parser.add_argument("--users", type=_users, metavar="N", help="users, each with a connection; 60 or more")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
+    parser.add_argument(
+        "--report", type=Path, metavar="FILE", default=_DEFAULT_REPORT,
+        help=f"the HTML report, with its main picture beside it as .png (default: {_DEFAULT_REPORT})",
+    )  # fmt: skip
+    return parser.parse_args(given)
+
+
+def _modes(text: str) -> tuple[Mode, ...]:
+    known = {mode: mode for mode in MODES}
+    unknown = [name for name in text.split(",") if name not in known]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"unknown mode {unknown[0]!r}; choose from {', '.join(MODES)}")
+    return tuple(known[name] for name in dict.fromkeys(text.split(",")))  # type: ignore[index]
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not value > 0:
+        raise argparse.ArgumentTypeError(f"{text} s: it must be more than 0")
+    return value
+
+
+def _users(text: str) -> int:
+    value = int(text)
+    if value < 60:
+        raise argparse.ArgumentTypeError(f"{value} users are no herd on eight workers; give 60 or more")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""One HTML file with everything in it, fit to be attached to a pull request."""
+
+from __future__ import annotations
+
+import base64
+from html import escape
+from pathlib import Path
+from string import Template
+
+from bench.herd import plots
+from bench.herd.story import ABOUT, Story
+from bench.herd.table import rows
+
+__all__ = ["write_report"]
+
+_PAGE = Template(Path(__file__).with_name("report.html").read_text())
+
+
+def write_report(story: Story, path: Path) -> Path:
+    """Write the report to `path` and its main picture beside it, as PNG. Returns the picture's path."""
+    picture = plots.png(plots.main_picture(story))
+    page = _PAGE.substitute(
+        headline=escape(headline(story)),
+        modes="".join(f"<dt>{mode}</dt><dd>{escape(ABOUT[mode])}</dd>" for mode in story.modes),
+        table=_table(story),
+        notes=_notes(story),
+        main=_embedded(picture),
+        queries=_embedded(plots.png(plots.queries_per_expiry(story))),
+        cost=_embedded(plots.png(plots.cost_per_hour(story))),
+        setting=escape(setting(story)),
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page)
+    beside = path.with_suffix(".png")
+    plots.save(picture, beside)
+    return beside
+
+
+def headline(story: Story) -> str:
+    """What an expiry cost in each mode, in one sentence."""
+    parts = []
+    for mode, told in story.modes.items():
+        counts = told.figures.queries_per_expiry
+        if counts:
+            least, most = min(counts), max(counts)
+            span = f"{least}" if least == most else f"{least} to {most}"
+            parts.append(f"{mode} {span}")
+    return f"Queries per expiry: {'; '.join(parts)}."
+
+
+def setting(story: Story) -> str:
+    """How this was measured, in a few sentences."""
+    plan, stage = story.plan, story.stage
+    return (
+        f"{story.machine}; {stage.database_version}, {stage.redis_version}. {plan.workers} uvicorn workers, "
+        f"{plan.load.users} users with a connection each, one request per {plan.load.period:g} s and user, entries "
+        f"fresh for {plan.ttl:g} s, {plan.load.seconds:g} s per mode after all users were there. The aggregate reads "
+        f"{stage.calibration.rows:,} rows ({stage.calibration.megabytes:.0f} MB) and takes "
+        f"{1000 * stage.calibration.solo_seconds:.0f} ms alone, on one core. Everything runs on this one machine. "
+        "The production incident that this reproduces: database CPU 91 %, P99 1.8 s, 502s; with its fix 53 %, 210 ms."
+    )
+
+
+def _table(story: Story) -> str:
+    head = "".join(f"<th>{mode}</th>" for mode in story.modes)
+    body = "".join(
+        f"<tr><th>{escape(what)}</th>{''.join(f'<td>{escape(text)}</td>' for text in texts)}</tr>"
+        for what, texts in rows(story)
+    )
+    return f"<table><thead><tr><th></th>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _notes(story: Story) -> str:
+    notes = [f"{mode}: {told.note}." for mode, told in story.modes.items() if told.note]
+    if not story.stage.calibration.is_typical:
+        notes.append(
+            "The query alone takes more or less than 300 to 700 ms here; proportions differ from the story's."
+        )
+    return "".join(f"<p class=note>{escape(note)}</p>" for note in notes)
+
+
+def _embedded(picture: bytes) -> str:
+    return f'<img alt="" src="data:image/png;base64,{base64.b64encode(picture).decode()}">'

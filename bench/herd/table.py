@@ -1,0 +1,78 @@
+"""The figures of all modes side by side, as rows of text for the terminal and the report alike."""
+
+from __future__ import annotations
+
+import math
+
+from rich.table import Table
+
+from bench.herd.measure import Figures, Latency
+from bench.herd.story import Story
+
+__all__ = ["rows", "terminal_table"]
+
+
+def rows(story: Story) -> list[tuple[str, list[str]]]:
+    """(what, one text per mode), in the order in which a reader asks."""
+    columns = [told.figures for told in story.modes.values()]
+    return [
+        ("queries per expiry", [_counts(figures.queries_per_expiry) for figures in columns]),
+        ("peak concurrent queries", [str(figures.peak_concurrent_queries) for figures in columns]),
+        ("DB CPU, peak", [_percent(figures.db_cpu_peak) for figures in columns]),
+        ("DB CPU, mean", [_percent(figures.db_cpu_mean) for figures in columns]),
+        ("P50 / P95 overall", [_pair(figures.latency) for figures in columns]),
+        ("P99 overall", [_seconds(figures.latency.p99) for figures in columns]),
+        ("max overall", [_seconds(figures.latency.max) for figures in columns]),
+        ("P50 / P95 within 3 s of an expiry", [_pair(figures.latency_after_expiry) for figures in columns]),
+        ("P99 within 3 s of an expiry", [_seconds(figures.latency_after_expiry.p99) for figures in columns]),
+        ("max within 3 s of an expiry", [_seconds(figures.latency_after_expiry.max) for figures in columns]),
+        ("requests over 2 s", [f"{100 * figures.share_over_2s:.2f} %" for figures in columns]),
+        ("errors", [str(figures.errors) for figures in columns]),
+        ("Redis commands while a herd lasts", [_redis_per_expiry(figures) for figures in columns]),
+        ("Redis commands per request", [_redis_per_request(figures) for figures in columns]),
+        ("requests", [f"{figures.requests} ({figures.requests_per_second:.0f}/s)" for figures in columns]),
+        ("workers that answered", [str(figures.workers) for figures in columns]),
+        (
+            "CPU used by others, mean / peak",
+            [f"{figures.others_cpu_mean:.0f} / {figures.others_cpu_peak:.0f} %" for figures in columns],
+        ),
+    ]
+
+
+def terminal_table(story: Story) -> Table:
+    table = Table(title="One expiring entry, eight workers", title_justify="left", pad_edge=False)
+    table.add_column("")
+    for mode in story.modes:
+        table.add_column(mode, justify="right", style="bold green" if mode.startswith("guard") else "")
+    for what, texts in rows(story):
+        table.add_row(what, *texts)
+    return table
+
+
+def _counts(counts: list[int]) -> str:
+    return ", ".join(map(str, counts)) or "no expiry seen"
+
+
+def _seconds(value: float) -> str:
+    if math.isnan(value):
+        return "-"
+    return f"{1000 * value:.0f} ms" if value < 1 else f"{value:.2f} s"
+
+
+def _pair(latency: Latency) -> str:
+    return f"{_seconds(latency.p50)} / {_seconds(latency.p95)}"
+
+
+def _percent(value: float | None) -> str:
+    return "not visible" if value is None else f"{value:.0f} %"
+
+
+def _redis_per_expiry(figures: Figures) -> str:
+    if figures.redis_commands_per_expiry is None:
+        return "not visible"
+    return _counts(figures.redis_commands_per_expiry)
+
+
+def _redis_per_request(figures: Figures) -> str:
+    value = figures.redis_commands_per_request
+    return "not visible" if value is None else f"{value:.2f}"
