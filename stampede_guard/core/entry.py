@@ -76,7 +76,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What outlives leases. `epoch` is random: after an eviction no grant of before can be mistaken for a current one."""
+    """What outlives leases. `epoch` is random: after an eviction no earlier grant can pass for a current one."""
 
     epoch: str
     last: int

@@ -63,7 +63,7 @@ __all__ = [
 ]
 
 ASK_TRIES = 2
-"""Asks per round before the store counts as away for this flight. Asking again is safe: the same flight, the same token."""
+"""Asks per round before the store counts as away for this flight. The same flight is answered the same token."""
 PUBLISH_TRIES = 2
 
 Audience = Literal["covered", "before_compute", "everyone"]

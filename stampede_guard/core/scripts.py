@@ -1,7 +1,7 @@
 """The atomic steps on one entry. `stores/lua/*.lua` are their twins and are held against these functions.
 
 Each step takes the entry as it is and the store's time, and returns the entry as it will be, a reply for the one who
-asked, and the messages to publish. Messages are the last thing a step does: a waiter that hears one finds the writes done.
+asked, and the messages to publish. Messages come last: a waiter that hears one finds the writes done.
 """
 
 from __future__ import annotations

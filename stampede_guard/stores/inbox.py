@@ -1,7 +1,7 @@
 """The inbox: this process's one subscription, and by being subscribed, its sign of life.
 
-One task drains the socket and runs no user code. Every loss of the connection is a gap: messages may be missing, so each
-waiter looks again. The name is confirmed only between the server's acknowledgement and the loss of that connection.
+One task drains the socket and runs no user code. Every loss of the connection is a gap: messages may be missing, so
+each waiter looks again. The name is confirmed only between the server's acknowledgement and the loss of that connection.
 """
 
 from __future__ import annotations

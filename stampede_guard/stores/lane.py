@@ -1,8 +1,8 @@
 """A lane: one reserved connection on which commands travel one behind the other and answers come back in order.
 
 Nobody waits for a pooled connection, and a caller that is cancelled leaves the connection as it was, because only the
-lane's own tasks touch the socket. redis-py makes the connection (TLS, passwords, credential providers), without retries;
-here is the deadline: an answer that is late by then means that the connection is given up, with everything on it.
+lane's own tasks touch the socket. redis-py makes the connection (TLS, passwords, credential providers), without
+retries; here is the deadline: an answer that is late by then means that the connection is given up, with everything on it.
 """
 
 from __future__ import annotations
@@ -19,19 +19,18 @@ from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
     BusyLoadingError,
-    MasterDownError,
+    ClusterDownError,
     NoPermissionError,
     ReadOnlyError,
     RedisError,
     ResponseError,
+    TryAgainError,
 )
 
 from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
+from stampede_guard.stores.patience import more_time, patiently
 
-__all__ = ["NOT_SERVING", "Call", "Lane", "let_go_after_fork", "store_error"]
-
-NOT_SERVING = (BusyLoadingError, MasterDownError, ReadOnlyError)
-"""Error replies of a server that is there and cannot serve for now: the same as a server that is away."""
+__all__ = ["Call", "Lane", "disconnect", "is_not_serving", "let_go_after_fork", "stop", "store_error"]
 
 
 class Call(Protocol):
@@ -49,7 +48,11 @@ class Call(Protocol):
 
 
 class Lane:
-    """`deadline` bounds connecting and each answer, in seconds. `on_change(ok)` hears of answers and failures."""
+    """`deadline` bounds connecting and each answer, in seconds. `on_change(ok)` hears of answers and failures.
+
+    A lost connection is a failure only if nothing had been answered on it: servers and middle boxes close idle
+    connections, and a reset hits all connections of a session at once. Whether the store is there, the next one tells.
+    """
 
     def __init__(
         self, connect: Callable[[], AbstractConnection], *, deadline: float, on_change: Callable[[bool], None]
@@ -61,9 +64,11 @@ class Lane:
         self._outgoing: list[Call] = []
         self._pending: deque[Call] = deque()
         self._connection: AbstractConnection | None = None
+        self._answered = False
         self._wake: asyncio.Future[None] | None = None
         self._writer: asyncio.Task[None] | None = None
         self._reader: asyncio.Task[None] | None = None
+        self._leaving: set[asyncio.Task[None]] = set()
         self._watch: asyncio.TimerHandle | None = None
         self._closed = False
 
@@ -81,8 +86,15 @@ class Lane:
 
     async def aclose(self) -> None:
         self._closed = True
-        await _stop(self._writer)
-        await self._drop(StoreUnavailable("the store's session is closed"))
+        await stop(self._writer)
+        if self._watch is not None:
+            self._watch.cancel()
+        error = StoreUnavailable("the store's session is closed")
+        self._let_go(error)
+        calls, self._outgoing = self._outgoing, []
+        for call in calls:
+            call.fail(error)
+        await asyncio.gather(*self._leaving, return_exceptions=True)
 
     def abandon(self) -> None:
         """After a fork: the socket is the parent's."""
@@ -99,7 +111,10 @@ class Lane:
                 connection = self._connection or await self._connect()
             except StoreError as error:
                 calls, self._outgoing = self._outgoing, []
-                self._failed(calls, error)
+                # Who refuses has answered.
+                self._on_change(isinstance(error, StoreRefused))
+                for call in calls:
+                    call.fail(error)
                 continue
             calls, self._outgoing = self._outgoing, []
             data = b"".join([call.pack() for call in calls])
@@ -115,18 +130,23 @@ class Lane:
                     raise ConnectionResetError("the connection was closed")
                 await connection.send_packed_command([data], check_health=False)
             except (RedisError, OSError) as error:
-                await self._broken(connection, store_error(error))
+                self._lost(connection, error)
 
     async def _connect(self) -> AbstractConnection:
-        connection = self._make_connection()
+        connection = None
         try:
-            async with asyncio.timeout(self._deadline):
+            async with patiently(self._deadline):
+                connection = self._make_connection()
                 await connection.connect()  # type: ignore[no-untyped-call]
-        except (RedisError, OSError, TimeoutError) as error:
-            with contextlib.suppress(RedisError, OSError):
-                await connection.disconnect(nowait=True)
-            raise store_error(error) from error
+        except BaseException as error:
+            # Also when this task is cancelled, and for what a credential provider raises.
+            if connection is not None:
+                await disconnect(connection)
+            if isinstance(error, Exception):
+                raise store_error(error) from error
+            raise
         self._connection = connection
+        self._answered = False
         self._reader = self._loop.create_task(self._read(connection), name="stampede_guard lane reader")
         return connection
 
@@ -139,84 +159,86 @@ class Lane:
             except ResponseError as error:
                 reply = error
             except (RedisError, OSError) as error:
-                await self._broken(connection, store_error(error))
+                self._lost(connection, error)
                 return
             if not pending:
-                await self._broken(
-                    connection, StoreUnavailable("the store sent an answer that nobody asked for")
-                )
+                self._lost(connection, ConnectionResetError("it sent an answer that nobody asked for"))
                 return
-            self._on_change(not isinstance(reply, NOT_SERVING))
+            self._answered = True
+            serving = not (isinstance(reply, ResponseError) and is_not_serving(reply))
+            self._on_change(serving)
             pending.popleft().resolve(reply)
+            if not serving:
+                # After a failover the name leads to another server; on this connection it would stay the old one.
+                self._let_go(store_error(reply))
+                return
 
-    def _check(self, due: float) -> None:
+    def _check(self, due: float, spared: Call | None = None) -> None:
         """The deadline of the oldest unanswered command."""
         self._watch = None
         if not self._pending:
             return
         now = self._loop.time()
-        deadline = self._pending[0].sent_at + self._deadline
-        if now - due > self._deadline / 2:
-            # This process was held up, not the store: the answer may lie unread in the socket.
-            deadline = now + self._deadline
+        oldest = self._pending[0]
+        deadline = oldest.sent_at + self._deadline
         if now >= deadline:
-            error = StoreUnavailable(f"no answer from the store within {self._deadline:g} s")
-            connection, self._connection = self._connection, None
-            self._failed(self._take_pending(), error)
-            if self._reader is not None:
-                self._reader.cancel()
-                self._reader = None
-            if connection is not None:
-                task = self._loop.create_task(_disconnect(connection))
-                task.add_done_callback(lambda _: None)
-            return
-        self._watch = self._loop.call_at(deadline, self._check, deadline)
+            more = more_time(self._deadline, late=now - due, spared=oldest is spared)
+            if not more:
+                self._on_change(False)
+                self._let_go(StoreUnavailable(f"no answer from the store within {self._deadline:g} s"))
+                return
+            spared, deadline = oldest, now + more
+        self._watch = self._loop.call_at(deadline, self._check, deadline, spared)
 
-    async def _broken(self, connection: AbstractConnection, error: StoreError) -> None:
+    def _lost(self, connection: AbstractConnection, error: Exception) -> None:
         if self._connection is not connection:
             return
-        self._connection = None
-        reader, self._reader = self._reader, None
-        if reader is not None and reader is not asyncio.current_task():
-            reader.cancel()
-        self._failed(self._take_pending(), error)
-        await _disconnect(connection)
+        failure = store_error(error)
+        if isinstance(failure, StoreRefused):
+            self._on_change(True)
+        elif is_not_serving(error) or (self._pending and not self._answered):
+            self._on_change(False)
+        self._let_go(failure)
 
-    async def _drop(self, error: StoreError) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
+    def _let_go(self, error: StoreError) -> None:
+        """Give up the connection with everything on it."""
         connection, self._connection = self._connection, None
         reader, self._reader = self._reader, None
-        await _stop(reader)
-        for call in [*self._take_pending(), *self._outgoing]:
-            call.fail(error)
-        self._outgoing = []
-        if connection is not None:
-            await _disconnect(connection)
-
-    def _take_pending(self) -> list[Call]:
         calls = list(self._pending)
         self._pending.clear()
-        return calls
-
-    def _failed(self, calls: list[Call], error: StoreError) -> None:
-        if isinstance(error, StoreUnavailable):
-            self._on_change(False)
         for call in calls:
             call.fail(error)
+        if connection is None:
+            return
+        if reader is not None and reader is not asyncio.current_task():
+            reader.cancel()
+            self._leave(reader)
+        self._leave(self._loop.create_task(disconnect(connection)))
+
+    def _leave(self, task: asyncio.Task[None]) -> None:
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+
+def is_not_serving(error: BaseException) -> bool:
+    """Error replies of a server that is there and cannot serve for now: the same as a server that is away."""
+    if isinstance(error, BusyLoadingError | ClusterDownError | ReadOnlyError | TryAgainError):
+        return True
+    # redis-py has no class for this one: somebody's script holds up everything.
+    return isinstance(error, ResponseError) and str(error).startswith("BUSY ")
 
 
 def store_error(error: BaseException) -> StoreError:
     """A refusal (wrong password, missing permission) is told apart from a store that is not there."""
     if isinstance(error, AuthenticationError | AuthorizationError | NoPermissionError):
         return StoreRefused(f"the store refuses this client: {type(error).__name__}: {error}")
-    if isinstance(error, NOT_SERVING):
+    if is_not_serving(error):
         return StoreUnavailable(f"the store cannot serve now: {error}")
     if isinstance(error, ResponseError):
         return StoreRefused(f"the store refused a command: {error}")
     if isinstance(error, TimeoutError):
         return StoreUnavailable("the store could not be reached in time")
-    return StoreUnavailable(f"the store cannot be reached: {error}")
+    return StoreUnavailable(f"the store cannot be reached: {error or type(error).__name__}")
 
 
 def let_go_after_fork(connection: AbstractConnection | None) -> None:
@@ -237,14 +259,17 @@ def let_go_after_fork(connection: AbstractConnection | None) -> None:
         os.close(nowhere)
 
 
-async def _stop(task: asyncio.Task[None] | None) -> None:
-    if task is None or task.done():
-        return
-    task.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        await task
+async def stop(task: asyncio.Task[Any] | None) -> None:
+    """Cancel a task and wait until it has ended, however it ends."""
+    if task is not None:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
-async def _disconnect(connection: AbstractConnection) -> None:
-    with contextlib.suppress(RedisError, OSError, asyncio.CancelledError):
+async def disconnect(connection: AbstractConnection) -> None:
+    """Drop a connection. A polite close would first flush, and towards a dead peer that never ends."""
+    transport = getattr(getattr(connection, "_writer", None), "transport", None)
+    if transport is not None:
+        transport.abort()
+    with contextlib.suppress(RedisError, OSError):
         await connection.disconnect(nowait=True)

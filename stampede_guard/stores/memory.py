@@ -24,7 +24,6 @@ from stampede_guard.core.scripts import (
     FallbackAsk,
     Found,
     Granted,
-    Message,
     Messages,
     Outcome,
     Publication,

@@ -2,7 +2,7 @@
 
 A session keeps three connections: one for reads and scripts, one for renewals (a renewal never waits behind a large
 value), one subscription. They are made with the settings of the user's client or URL (TLS, user, password, credential
-provider), except for time-outs, retries and decoding, which are ours: no retries, and `deadline` seconds for everything.
+provider), except for time-outs, retries and decoding, which are ours: no retries, `deadline` seconds for everything.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Answer, Denied, Found, Granted, Outcome
 from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
 from stampede_guard.policy import Policy
-from stampede_guard.stores.calls import CommandCall, ReadCall, Script, ScriptCall
 from stampede_guard.stores.calls import READS_PER_CALL as _MOST_READS
+from stampede_guard.stores.calls import CommandCall, ReadCall, Script, ScriptCall
 from stampede_guard.stores.inbox import Inbox
 from stampede_guard.stores.lane import Lane
 from stampede_guard.stores.protocol import Listener

@@ -32,7 +32,7 @@ __all__ = [
 
 _MAGIC = b"SG1"
 HEADER = 43
-"""Bytes before the body: magic (3), token (16), total ms (12), stale ms (12), all decimal so that people can read them."""
+"""Bytes before the body: magic (3), token (16), total ms (12), stale ms (12), decimal so that people can read it."""
 
 _KINDS: dict[bytes, Any] = {b"value": "value", b"failure": "failure", b"again": "again"}
 

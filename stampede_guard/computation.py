@@ -1,0 +1,157 @@
+"""The computation of a flight: the user's function in a clean context, under its deadline, with its lease renewed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stampede_guard.core import flight as core
+from stampede_guard.core.scripts import Granted
+from stampede_guard.errors import ComputeFailed, ComputeTimeout, Overloaded, StoreError, UnsupportedValue
+
+if TYPE_CHECKING:
+    from stampede_guard.flight import Flight
+    from stampede_guard.plan import Run, Variables
+    from stampede_guard.runtime import Runtime
+
+__all__ = ["CURRENT", "Computation", "Result"]
+
+CURRENT: ContextVar[Flight | None] = ContextVar("stampede_guard_current_flight", default=None)
+"""The flight whose computation is running, seen from within it."""
+
+UNWIND_SECONDS = 1.0
+"""How long a cancelled computation may take to end before it is left to itself."""
+
+
+class Result(NamedTuple):
+    body: bytes = b""
+    error: BaseException | None = None
+
+
+class Computation:
+    """`joined_before`: how many had joined the flight when the user's function was called."""
+
+    def __init__(self, runtime: Runtime, flight: Flight, run: Run, variables: Variables) -> None:
+        self.joined_before = 0
+        self.lapsed = False
+        self._runtime = runtime
+        self._flight = flight
+        self._run = run
+        self._variables = variables
+        self._renew_at_once = asyncio.Event()
+
+    def renew_now(self) -> None:
+        """The inbox's state changed; the lease says so before a waiter can draw a conclusion from it."""
+        self._renew_at_once.set()
+
+    async def run(self, grant: Granted | None) -> Result | core.Abandoned:
+        self.lapsed = False
+        if grant is None:
+            return await self._run_alone()
+        renewal = asyncio.create_task(self._renew(grant), name="stampede_guard renewal")
+        try:
+            return await self._run_bounded()
+        finally:
+            renewal.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await renewal
+
+    async def _run_alone(self) -> Result | core.Abandoned:
+        if self._flight.bypassed:
+            return await self._run_bounded()
+        policy = self._flight.plan.policy
+        try:
+            async with asyncio.timeout(policy.wait_timeout):
+                await self._runtime.local_computations(policy.max_local_computations).acquire()
+        except TimeoutError:
+            text = f"{self._flight.plan.title}: the store is away and {policy.max_local_computations} computations run"
+            return Result(error=Overloaded(f"{text} in this process already (max_local_computations)"))
+        try:
+            return await self._run_bounded()
+        finally:
+            self._runtime.local_computations(policy.max_local_computations).release()
+
+    async def _run_bounded(self) -> Result | core.Abandoned:
+        policy = self._flight.plan.policy
+        deadline = self._runtime.loop.time() + policy.compute_timeout
+        for _ in range(policy.max_handovers + 1):
+            result = await self._run_once(deadline)
+            if result is not None:
+                return result
+        title = self._flight.plan.title
+        return Result(
+            error=ComputeFailed("Abandoned", f"{title}: {policy.max_handovers + 1} callers in turn left")
+        )
+
+    async def _run_once(self, deadline: float) -> Result | core.Abandoned | None:
+        """None when the request that it ran in has gone, and another passenger may take over."""
+        flight = self._flight
+        leader = flight.next_passenger()
+        bound = flight.plan.request_bound
+        if bound and leader is None:
+            return core.Abandoned()
+        run, variables = (
+            (leader.run, leader.variables) if leader is not None else (self._run, self._variables)
+        )
+        context = flight.plan.clean_context(variables)
+        context.run(CURRENT.set, flight)
+        self.joined_before = flight.joined
+        task = self._runtime.loop.create_task(_call(run), name="stampede_guard computation", context=context)
+        if leader is not None:
+            flight.leader = leader
+            if bound:
+                leader.computing = task
+        try:
+            await asyncio.wait({task}, timeout=max(0.0, deadline - self._runtime.loop.time()))
+            if not task.done():
+                return await self._overdue(task)
+        except asyncio.CancelledError:
+            await self._runtime.unwind(task, UNWIND_SECONDS)
+            raise
+        finally:
+            flight.leader = None
+        if task.cancelled():
+            if bound and leader is not None and leader.gone:
+                return None
+            return Result(error=ComputeFailed("CancelledError", "the computation was cancelled from within"))
+        return self._encoded(task)
+
+    async def _overdue(self, task: asyncio.Task[Any]) -> Result:
+        await self._runtime.unwind(task, UNWIND_SECONDS)
+        plan = self._flight.plan
+        text = f"{plan.title}: no result within compute_timeout ({plan.policy.compute_timeout:g} s)"
+        return Result(error=ComputeTimeout(text))
+
+    def _encoded(self, task: asyncio.Task[Any]) -> Result:
+        error = task.exception()
+        if error is not None:
+            return Result(error=error)
+        try:
+            return Result(self._flight.plan.codec.encode(task.result()))
+        except UnsupportedValue as unsupported:
+            return Result(error=unsupported)
+
+    async def _renew(self, grant: Granted) -> None:
+        flight, policy = self._flight, self._flight.plan.policy
+        while True:
+            try:
+                async with asyncio.timeout(policy.lease_ttl / 3):
+                    await self._renew_at_once.wait()
+            except TimeoutError:
+                pass
+            self._renew_at_once.clear()
+            try:
+                held = await self._runtime.session.renew(
+                    flight.name, flight=flight.id, token=grant.token, policy=policy
+                )
+            except StoreError:
+                continue
+            if not held:
+                self.lapsed = True
+                return
+
+
+async def _call(run: Run) -> Any:
+    return await run()

@@ -1,0 +1,260 @@
+"""`@locked_cache(ttl=300)`: the face that most people use."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import logging
+import os
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
+
+from stampede_guard.annotations import alternatives, live_kind, resolve
+from stampede_guard.codec import codec_for, return_annotation
+from stampede_guard.errors import Misuse
+from stampede_guard.guard import Invalidation, StampedeGuard, checked_mode
+from stampede_guard.keys import KeyBuilder
+from stampede_guard.plan import Plan, Run
+from stampede_guard.policy import Mode, Policy
+
+__all__ = ["CachedFunction", "configure", "default_guard", "locked_cache"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+
+log = logging.getLogger("stampede_guard")
+
+_default: StampedeGuard | None = None
+
+
+def configure(guard: StampedeGuard | None) -> None:
+    """The guard of every bare `@locked_cache`, also of functions decorated before. None forgets it."""
+    global _default
+    _default = guard
+
+
+def default_guard() -> StampedeGuard:
+    """What `configure` was given; else one for `$STAMPEDE_GUARD_URL`, `$REDIS_URL`, or memory with a warning."""
+    global _default
+    if _default is None:
+        url = os.environ.get("STAMPEDE_GUARD_URL") or os.environ.get("REDIS_URL")
+        if not url:
+            url = "memory://"
+            log.warning(
+                "@locked_cache has no store: neither configure(guard) nor $STAMPEDE_GUARD_URL nor $REDIS_URL is set. "
+                "Values are kept in this process; other workers are not covered"
+            )
+        _default = StampedeGuard.from_url(url)
+    return _default
+
+
+class CachedFunction(Protocol[P, R_co]):
+    """A decorated function: called as before; the other methods take the same arguments as the call."""
+
+    __wrapped__: Callable[..., Any]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]: ...
+
+    async def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> Invalidation:
+        """After `"done"` no caller is served an older value. `"pending"`: the store is away; see `Invalidation`."""
+
+    async def refresh(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Compute anew, once fleet-wide; callers meanwhile are served the old value."""
+
+    def key(self, *args: P.args, **kwargs: P.kwargs) -> str:
+        """The key of this call, with the namespace."""
+
+    def explain(self, *args: P.args, **kwargs: P.kwargs) -> Mapping[str, str]:
+        """What the key of this call is made of, for an operator: it shows the raw values."""
+
+    def set_mode(self, mode: Mode | None) -> None:
+        """The mode of this function from now on; None = the guard's."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    unkeyed: tuple[str, ...]
+    resources: Mapping[str, Callable[[], Any]]
+    context: tuple[ContextVar[Any], ...]
+    version: str
+    key: Callable[..., Any] | None
+    name: str | None
+    pickle: bool
+
+
+def locked_cache(
+    *,
+    guard: StampedeGuard | None = None,
+    unkeyed: Iterable[str] = (),
+    resources: Mapping[str, Callable[[], Any]] | None = None,
+    context: Sequence[ContextVar[Any]] = (),
+    version: str | int = "",
+    key: Callable[..., Any] | None = None,
+    name: str | None = None,
+    pickle: bool = False,
+    **fields: Any,
+) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], CachedFunction[P, R]]:
+    """Cache an `async def` function so that one expired entry costs one computation, fleet-wide.
+
+    `fields` are Policy fields (`ttl=300, stale_ttl=3600`), in seconds.
+
+    `unkeyed`: parameters that are no part of the key. They may belong to the caller's request (a session), so the
+    computation then stays within that request. `resources`: parameters that the computation opens for itself with the
+    given factories (an async or sync context manager, an awaitable, or a plain object); they disappear from the
+    signature. `context`: ContextVars that the computation sees, and that become part of the key. `version`: change it
+    when the meaning of the result changes. `key`: a function of the same arguments that returns the key's parts.
+    `name`: instead of the module and qualified name. `pickle`: store values that nothing else can encode with pickle;
+    whoever can write to the store can then run code here.
+
+    Raises `PolicyError`, `KeyPartError`, `UnsupportedValue` or `Misuse` at decoration.
+    """
+
+    unkeyed = (unkeyed,) if isinstance(unkeyed, str) else tuple(unkeyed)
+    options = _Options(unkeyed, dict(resources or {}), tuple(context), str(version), key, name, pickle)
+
+    def decorate(function: Callable[P, Coroutine[Any, Any, R]]) -> CachedFunction[P, R]:
+        if not inspect.iscoroutinefunction(inspect.unwrap(function)):
+            raise Misuse(
+                f"@locked_cache takes an async def function; {getattr(function, '__qualname__', function)!r} is none"
+            )
+        face = _Face(function, guard, options, fields)
+        return cast("CachedFunction[P, R]", face.wrapper())
+
+    return decorate
+
+
+class _Face(Generic[P, R]):
+    """One decorated function: its key builder, its plan, and how to run it."""
+
+    def __init__(
+        self,
+        function: Callable[P, Coroutine[Any, Any, R]],
+        guard: StampedeGuard | None,
+        options: _Options,
+        fields: dict[str, Any],
+    ) -> None:
+        self._function = function
+        self._guard = guard
+        self._options = options
+        self._fields = fields
+        annotation = return_annotation(function)
+        self._codec = codec_for(annotation, pickle=options.pickle)
+        self._keys = KeyBuilder(
+            function,
+            unkeyed=options.unkeyed,
+            resources=options.resources,
+            version=options.version,
+            fingerprint=self._codec.fingerprint,
+            context=options.context,
+            name=options.name,
+            key=options.key,
+        )
+        # Checked now, against the defaults, so that a mistake is an error at import and not at the first call.
+        base = guard.policy if guard is not None else Policy()
+        self._plan = self._make_plan(base)
+        self._planned_for = guard
+
+    def _make_plan(self, base: Policy) -> Plan:
+        function = self._function
+        return Plan(
+            title=self._options.name or f"{function.__module__}.{function.__qualname__}",
+            policy=base.replace(**self._fields),
+            codec=self._codec,
+            request_bound=bool(self._options.unkeyed) or self._takes_live_things(),
+            variables=self._options.context,
+        )
+
+    def _takes_live_things(self) -> bool:
+        """With `key=` the arguments are free to be anything, also things that end with the request."""
+        if self._options.key is None:
+            return False
+        hints = resolve(self._function)
+        names = [
+            name
+            for name in inspect.signature(self._function).parameters
+            if name not in self._options.resources
+        ]
+        return any(
+            name not in hints or any(live_kind(kind) is not None for kind in alternatives(hints[name]))
+            for name in names
+        )
+
+    def _guarded(self) -> StampedeGuard:
+        guard = self._guard or _default or default_guard()
+        if guard is not self._planned_for:
+            mode = self._plan.mode
+            self._plan, self._planned_for = self._make_plan(guard.policy), guard
+            self._plan.mode = mode
+        return guard
+
+    def _run(self, args: Any, kwargs: Any) -> Run:
+        function = self._function
+        if not self._options.resources:
+            return lambda: function(*args, **kwargs)
+        factories = self._options.resources
+
+        async def with_resources() -> R:
+            async with contextlib.AsyncExitStack() as stack:
+                opened = {name: await _open(stack, factory) for name, factory in factories.items()}
+                return await function(*args, **(kwargs | opened))
+
+        return with_resources
+
+    def wrapper(self) -> Callable[P, Coroutine[Any, Any, R]]:
+        build = self._keys.build
+
+        @functools.wraps(self._function)
+        async def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            guard = self._guarded()
+            result: R = await guard.call(self._plan, build(args, kwargs), self._run(args, kwargs))
+            return result
+
+        async def invalidate(*args: P.args, **kwargs: P.kwargs) -> Invalidation:
+            return await self._guarded().invalidate_entry(build(args, kwargs), self._plan.policy)
+
+        async def refresh(*args: P.args, **kwargs: P.kwargs) -> R:
+            guard = self._guarded()
+            result: R = await guard.refresh_entry(self._plan, build(args, kwargs), self._run(args, kwargs))
+            return result
+
+        def key(*args: P.args, **kwargs: P.kwargs) -> str:
+            return f"{self._guarded().namespace}:{build(args, kwargs)}"
+
+        def explain(*args: P.args, **kwargs: P.kwargs) -> Mapping[str, str]:
+            return self._keys.describe(args, kwargs)
+
+        def set_mode(mode: Mode | None) -> None:
+            self._guarded()
+            self._plan.mode = checked_mode(mode)
+
+        face: Any = call
+        face.invalidate, face.refresh, face.key, face.explain = invalidate, refresh, key, explain
+        face.set_mode = set_mode
+        if self._options.resources:
+            face.__signature__ = self._visible_signature()
+        return call
+
+    def _visible_signature(self) -> inspect.Signature:
+        """Without the resources: neither FastAPI nor a caller is to give them."""
+        signature = inspect.signature(self._function)
+        shown = [
+            parameter
+            for name, parameter in signature.parameters.items()
+            if name not in self._options.resources
+        ]
+        return signature.replace(parameters=shown)
+
+
+async def _open(stack: contextlib.AsyncExitStack, factory: Callable[[], Any]) -> Any:
+    made = factory()
+    if hasattr(made, "__aenter__"):
+        return await stack.enter_async_context(made)
+    if hasattr(made, "__enter__") and hasattr(made, "__exit__"):
+        return stack.enter_context(made)
+    if inspect.isawaitable(made):
+        return await made
+    return made

@@ -1,0 +1,119 @@
+"""The fallback: one bounded computation beside a holder that is too slow, with a token of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from stampede_guard.core.scripts import Denied, Found, Granted
+from stampede_guard.errors import StoreError, Undecodable, UnsupportedValue, WaitTimeout
+
+if TYPE_CHECKING:
+    from stampede_guard.plan import Plan, Run, Variables
+    from stampede_guard.runtime import Runtime
+
+__all__ = ["Fallback"]
+
+
+class Fallback:
+    """At most one per key and process at once, `fallback_limit` per key in all processes together."""
+
+    def __init__(self, runtime: Runtime, plan: Plan, name: str, run: Run, variables: Variables) -> None:
+        self.denied = False
+        self._runtime = runtime
+        self._plan = plan
+        self._name = name
+        self._run = run
+        self._variables = variables
+
+    async def attempt(self, meanwhile: asyncio.Future[Any]) -> tuple[Any, bool]:
+        """The value and True; or None and False: denied, or it failed. `meanwhile` is the caller's own future.
+
+        Raises `WaitTimeout`, with the cause, when the fallback's own computation failed or took too long.
+        """
+        if self._name in self._runtime.fallbacks or self._runtime.away:
+            self.denied = True
+            return None, False
+        task = self._runtime.loop.create_task(self._attempt(), name="stampede_guard fallback")
+        self._runtime.fallbacks[self._name] = task
+        task.add_done_callback(lambda _: self._runtime.fallbacks.pop(self._name, None))
+        try:
+            await asyncio.wait({task, meanwhile}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not task.done() and self._plan.request_bound:
+                # It uses things of this caller's request.
+                task.cancel()
+                await asyncio.wait({task})
+        if meanwhile.done() and not task.done():
+            task.add_done_callback(_retrieve)
+            return meanwhile.result(), True
+        return task.result()
+
+    async def _attempt(self) -> tuple[Any, bool]:
+        runtime, plan, policy = self._runtime, self._plan, self._plan.policy
+        flight_id = runtime.new_id()
+        try:
+            answer = await runtime.session.fallback(self._name, flight=flight_id, policy=policy)
+        except StoreError:
+            self.denied = True
+            return None, False
+        match answer:
+            case Denied():
+                self.denied = True
+                return None, False
+            case Found(reading):
+                try:
+                    return plan.codec.decode(reading.body), True
+                except Undecodable as error:
+                    runtime.warn_undecodable(plan, error)
+                    return None, False
+            case Granted():
+                return await self._compute(answer, flight_id), True
+
+    async def _compute(self, grant: Granted, flight_id: str) -> Any:
+        plan, policy = self._plan, self._plan.policy
+        context = plan.clean_context(self._variables)
+        task = self._runtime.loop.create_task(_call(self._run), context=context)
+        try:
+            await asyncio.wait({task}, timeout=policy.fallback_timeout)
+        finally:
+            if not task.done():
+                await self._runtime.unwind(task, policy.fallback_timeout)
+        if task.cancelled() or not task.done():
+            raise WaitTimeout(
+                f"{plan.title}: the holder is slow, and the fallback took longer than fallback_timeout "
+                f"({policy.fallback_timeout:g} s)"
+            )
+        error = task.exception()
+        if error is not None:
+            raise WaitTimeout(f"{plan.title}: the holder is slow, and the fallback failed") from error
+        try:
+            body = plan.codec.encode(task.result())
+        except UnsupportedValue as unsupported:
+            raise WaitTimeout(f"{plan.title}: the holder is slow, and the fallback failed") from unsupported
+        if len(body) <= policy.max_value_bytes:
+            await self._publish(grant, flight_id, body)
+        return plan.codec.decode(body)
+
+    async def _publish(self, grant: Granted, flight_id: str, body: bytes) -> None:
+        try:
+            await self._runtime.session.publish(
+                self._name,
+                flight=flight_id,
+                grant=grant,
+                outcome="value",
+                body=body,
+                policy=self._plan.policy,
+            )
+        except StoreError:
+            # The caller has its value; what could not be stored is computed again.
+            return
+
+
+async def _call(run: Run) -> Any:
+    return await run()
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()

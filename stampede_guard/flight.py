@@ -1,0 +1,372 @@
+"""The driver of one flight: carries out what `core.flight.decide` says, for the passengers of one key in one process.
+
+The flight's task belongs to the runtime, not to the request that began it. Its passengers wait on futures of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any, assert_never
+
+from stampede_guard.computation import Computation
+from stampede_guard.core import flight as core
+from stampede_guard.core.entry import Reading
+from stampede_guard.core.scripts import Granted, Message
+from stampede_guard.errors import (
+    ComputeFailed,
+    Overloaded,
+    StoreRefused,
+    StoreUnavailable,
+    Undecodable,
+    WaitTimeout,
+)
+from stampede_guard.failures import decode_failure, encode_failure
+from stampede_guard.passenger import Passenger
+
+if TYPE_CHECKING:
+    from stampede_guard.plan import Plan, Run, Variables
+    from stampede_guard.runtime import Runtime
+
+__all__ = ["Flight"]
+
+log = logging.getLogger("stampede_guard")
+
+MESSAGES = 64
+"""Messages kept for a flight that is not waiting yet. One is enough to make it look."""
+
+
+class Flight:
+    """`bypassed`: the store is never asked. `away`: not for now. `refreshing`: callers are served a stale value."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        name: str,
+        plan: Plan,
+        run: Run,
+        variables: Variables,
+        *,
+        away: bool = False,
+        bypassed: bool = False,
+        refreshing: bool = False,
+        newer_than: int = 0,
+    ) -> None:
+        self.name = name
+        self.plan = plan
+        self.id = runtime.new_id()
+        self.bypassed = bypassed
+        self.refreshing = refreshing
+        self.newer_than = newer_than
+        self.awaits: set[Flight] = set()
+        self.leader: Passenger | None = None
+        self.computation = Computation(runtime, self, run, variables)
+        self._runtime = runtime
+        self._passengers: list[Passenger] = []
+        self._joined = 0
+        self._covered = 0
+        self._heard: deque[Message] = deque(maxlen=MESSAGES)
+        self._signal: asyncio.Future[None] | None = None
+        self._gap = False
+        self._look_at = 0.0
+        self._unanswered = False
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._state, self._command = core.begin(away=away or bypassed)
+        self.landed: asyncio.Future[None] = runtime.loop.create_future()
+        self.task = runtime.loop.create_task(self._fly(), name=f"stampede_guard flight {plan.title}")
+
+    # --- the passengers' side ------------------------------------------------------------------
+
+    @property
+    def open_to_all(self) -> bool:
+        """Whether a caller may join without having looked into the store first.
+
+        Not while stale values are served, and not when the lease was lost: somebody else may have published.
+        """
+        return not self.refreshing and not self.computation.lapsed
+
+    @property
+    def computing(self) -> bool:
+        return isinstance(self._state, core.Computing | core.Publishing)
+
+    def join(self, run: Run, variables: Variables, *, stale: Reading | None = None) -> Passenger:
+        """Raises `Overloaded` when `max_passengers` wait already."""
+        if len(self._passengers) >= self.plan.policy.max_passengers:
+            raise Overloaded(
+                f"{self.plan.title}: {len(self._passengers)} callers wait for one value already (max_passengers)"
+            )
+        self._joined += 1
+        if stale is None:
+            self.refreshing = False
+        passenger = Passenger(self._joined, self._runtime.loop.create_future(), run, variables, stale)
+        self._passengers.append(passenger)
+        return passenger
+
+    async def leave(self, passenger: Passenger) -> None:
+        """The caller goes. A computation in its request is ended first, because its resources go with it."""
+        passenger.gone = True
+        if passenger in self._passengers:
+            self._passengers.remove(passenger)
+        task = passenger.computing
+        if task is not None and not task.done():
+            task.cancel()
+            await asyncio.wait({task}, timeout=self.plan.policy.compute_timeout)
+
+    def next_passenger(self) -> Passenger | None:
+        return self._passengers[0] if self._passengers else None
+
+    @property
+    def joined(self) -> int:
+        return self._joined
+
+    # --- what others tell ----------------------------------------------------------------------
+
+    def hear(self, message: Message) -> None:
+        """Kept until the flight waits: the message may overtake the answer of the ask that registered for it."""
+        self._heard.append(message)
+        self._wake()
+
+    def notice_gap(self) -> None:
+        self._gap = True
+        self._wake()
+        self.computation.renew_now()
+
+    def invalidated(self) -> None:
+        """`invalidate()` was called in this process."""
+        if not isinstance(self._state, core.Landed):
+            self._state, _ = core.decide(self._state, core.Invalidated(), self.plan.policy)
+
+    def _wake(self) -> None:
+        if self._signal is not None and not self._signal.done():
+            self._signal.set_result(None)
+
+    # --- the flight ----------------------------------------------------------------------------
+
+    async def _fly(self) -> None:
+        crash: BaseException | None = None
+        try:
+            while not isinstance(self._command, core.Land):
+                event = await self._carry_out(self._command)
+                self._state, self._command = core.decide(self._state, event, self.plan.policy)
+        except asyncio.CancelledError:
+            crash = WaitTimeout(f"{self.plan.title}: this process is shutting down")
+        except Exception as error:
+            log.exception("a flight of %s ended by a fault of its own", self.plan.title)
+            crash = error
+        finally:
+            # No await between the last decision and this: nobody can join a flight that has landed.
+            self._state = core.Landed()
+            self._runtime.landed(self)
+            self._serve_the_rest(crash)
+            if self._unanswered and not self._runtime.closing:
+                self._runtime.session.forget(self.name, flight=self.id)
+            if not self.landed.done():
+                self.landed.set_result(None)
+
+    async def _carry_out(self, command: core.Command) -> core.Event:
+        match command:
+            case core.Ask():
+                return await self._ask()
+            case core.Wait(seconds):
+                self._look_at = self._runtime.loop.time() + seconds
+                return await self._wait()
+            case core.Keep():
+                return await self._wait()
+            case core.Compute(grant):
+                return await self._compute(grant)
+            case core.Publish(grant, outcome):
+                return await self._publish(grant, outcome)
+            case core.Release(outcome):
+                return await self._release(outcome)
+            case core.Deliver(outcome, to):
+                return self._deliver(outcome, to)
+            case core.Land():
+                raise AssertionError("landing is not carried out")
+            case _:
+                assert_never(command)
+
+    @property
+    def _wanted(self) -> bool:
+        return any(passenger.stale is None for passenger in self._passengers)
+
+    async def _ask(self) -> core.Event:
+        self._covered = self._joined
+        # From here on a gap is news again; messages heard earlier stay: the fence of the answer decides on them.
+        self._gap = False
+        session = self._runtime.session
+        if self.bypassed or self._runtime.away:
+            return core.StoreFailed(away=True)
+        try:
+            answer = await session.acquire(
+                self.name, flight=self.id, policy=self.plan.policy, newer_than=self.newer_than
+            )
+        except StoreUnavailable:
+            self._unanswered = True
+            return core.StoreFailed(away=session.away)
+        except StoreRefused as error:
+            self._runtime.warn_refused(error)
+            return core.StoreFailed(away=True)
+        return core.Answered(answer, self._runtime.draw(), self._wanted)
+
+    async def _wait(self) -> core.Event:
+        loop = self._runtime.loop
+        while True:
+            if self._heard:
+                return core.Heard(self._heard.popleft(), self._wanted)
+            remaining = self._look_at - loop.time()
+            if self._gap or remaining <= 0:
+                self._gap = False
+                return core.LookAgain(self._wanted)
+            self._signal = loop.create_future()
+            timer = loop.call_later(remaining, self._wake)
+            try:
+                await self._signal
+            finally:
+                timer.cancel()
+                self._signal = None
+
+    async def _compute(self, grant: Granted | None) -> core.Event:
+        self._heard.clear()
+        result = await self.computation.run(grant)
+        if isinstance(result, core.Abandoned):
+            return result
+        if result.error is not None:
+            self._error = result.error
+            return core.Failed(encode_failure(result.error))
+        policy = self.plan.policy
+        if len(result.body) > policy.max_value_bytes:
+            self._runtime.warn_once(
+                self.plan,
+                "too large",
+                f"{self.plan.title}: a value of {len(result.body)} bytes is served but not stored; "
+                f"max_value_bytes is {policy.max_value_bytes}",
+            )
+            return core.Computed(result.body, storable=False)
+        return core.Computed(result.body)
+
+    async def _publish(self, grant: Granted, outcome: core.Outcome) -> core.Event:
+        self._covered = self._joined
+        session = self._runtime.session
+        try:
+            stored = await session.publish(
+                self.name,
+                flight=self.id,
+                grant=grant,
+                outcome=outcome.kind,
+                body=outcome.body,
+                policy=self.plan.policy,
+            )
+        except StoreUnavailable:
+            self._unanswered = True
+            return core.StoreFailed(away=session.away)
+        except StoreRefused as error:
+            self._runtime.warn_refused(error)
+            self._unanswered = True
+            return core.StoreFailed(away=True)
+        if stored and outcome.kind == "value":
+            policy = self.plan.policy
+            reading = Reading(outcome.body, grant.token, policy.total_ms, policy.stale_ms, policy.total_ms)
+            self._runtime.remember(self.name, reading)
+        return core.PublishAnswered(stored)
+
+    async def _release(self, outcome: core.Outcome | None) -> core.Event:
+        self._covered = self._joined
+        try:
+            await self._runtime.session.release(self.name, flight=self.id)
+        except (StoreUnavailable, StoreRefused):
+            self._unanswered = True
+        if outcome is None:
+            return core.Delivered(len(self._passengers))
+        # Unlike an accepted publish, a release says nothing about invalidations meanwhile.
+        return self._deliver(outcome, "before_compute" if outcome.kind == "value" else "covered")
+
+    # --- handing out ---------------------------------------------------------------------------
+
+    def _deliver(self, outcome: core.Outcome, to: core.Audience) -> core.Event:
+        match to:
+            case "covered":
+                last = self._covered
+            case "before_compute":
+                last = self.computation.joined_before
+            case "everyone":
+                last = self._joined
+            case _:
+                assert_never(to)
+        served = [passenger for passenger in self._passengers if passenger.number <= last]
+        if outcome.kind == "failure":
+            self._fail(served, self._failure(outcome))
+        else:
+            self._hand_out(served, outcome, to)
+        self._passengers = [passenger for passenger in self._passengers if not passenger.future.done()]
+        return core.Delivered(len(self._passengers))
+
+    def _failure(self, outcome: core.Outcome) -> BaseException:
+        if outcome.own and self._error is not None:
+            return self._error
+        return decode_failure(outcome.body)
+
+    def _fail(self, served: list[Passenger], error: BaseException) -> None:
+        for passenger in served:
+            if passenger.future.done():
+                continue
+            if passenger.stale is not None:
+                self._serve_stale(passenger)
+            else:
+                passenger.future.set_exception(error)
+
+    def _hand_out(self, served: list[Passenger], outcome: core.Outcome, to: core.Audience) -> None:
+        self._remember(outcome, to)
+        codec = self.plan.codec
+        shared: Any = None
+        has_shared = False
+        for passenger in served:
+            if passenger.future.done():
+                continue
+            try:
+                value = shared if has_shared else codec.decode(outcome.body)
+            except Undecodable as error:
+                if outcome.reading is None:
+                    self._fail(served, error)
+                else:
+                    self.reject(outcome.reading, error)
+                return
+            if not has_shared and self.plan.may_share(value):
+                shared, has_shared = value, True
+            passenger.future.set_result(value)
+
+    def _remember(self, outcome: core.Outcome, to: core.Audience) -> None:
+        if outcome.reading is not None:
+            self._runtime.remember(self.name, outcome.reading)
+        elif to == "everyone" and not self.bypassed:
+            # Computed while the store is away. Token 0: it is kept in this process only, and never stored.
+            policy = self.plan.policy
+            reading = Reading(outcome.body, 0, policy.total_ms, policy.stale_ms, policy.total_ms)
+            self._runtime.remember(self.name, reading)
+
+    def reject(self, reading: Reading, error: Undecodable) -> None:
+        """What is stored is no value of ours: from now on only something newer will do."""
+        self.newer_than = max(self.newer_than, reading.token)
+        self._runtime.warn_undecodable(self.plan, error)
+
+    def _serve_stale(self, passenger: Passenger) -> None:
+        assert passenger.stale is not None
+        try:
+            passenger.future.set_result(self.plan.codec.decode(passenger.stale.body))
+        except Undecodable as error:
+            passenger.future.set_exception(error)
+
+    def _serve_the_rest(self, crash: BaseException | None) -> None:
+        """Passengers with a stale value when somebody else refreshes; everybody when the flight was ended."""
+        for passenger in self._passengers:
+            if passenger.future.done():
+                continue
+            if passenger.stale is not None:
+                self._serve_stale(passenger)
+            else:
+                passenger.future.set_exception(
+                    crash
+                    or ComputeFailed("Abandoned", f"{self.plan.title}: the flight ended without a value")
+                )
+        self._passengers = []

@@ -1,0 +1,253 @@
+"""StampedeGuard: a store, a namespace and a policy; everything that is cached goes through one.
+
+A guard may be made before there is an event loop and used from several. It keeps a `Runtime` per event loop, made at
+the first call there; after a fork the child makes its own and leaves the parent's sockets alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import importlib
+import os
+import re
+import weakref
+from collections.abc import Awaitable, Callable, Iterator
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_args
+
+from stampede_guard.codec import codec_for
+from stampede_guard.errors import Misuse, PolicyError
+from stampede_guard.keys.parts import escape
+from stampede_guard.plan import Plan, Run
+from stampede_guard.policy import Mode, Policy
+from stampede_guard.runtime import Runtime
+from stampede_guard.serving import refresh, serve, serve_bypassed
+from stampede_guard.single import Single
+from stampede_guard.workers import warn_if_one_of_several
+
+if TYPE_CHECKING:
+    from stampede_guard.stores.protocol import Store
+
+__all__ = ["Invalidation", "StampedeGuard"]
+
+T = TypeVar("T")
+
+Invalidation = Literal["done", "pending"]
+"""`pending`: the store is away; local copies are dropped, and the store is told when it is back."""
+
+MODE_VARIABLE = "STAMPEDE_GUARD_MODE"
+MOST_PLANS = 256
+LONGEST_KEY = 512
+_NAMESPACE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+_FORCED: ContextVar[Mode | None] = ContextVar("stampede_guard_mode", default=None)
+_GUARDS: weakref.WeakSet[StampedeGuard] = weakref.WeakSet()
+
+
+class StampedeGuard:
+    """`client` is your own `redis.asyncio.Redis` (its pool is not used, its settings are), or a store.
+
+    `namespace` stands before every key: guards with different namespaces never share an entry. `policy` is the default
+    for all functions of this guard. Raises `Misuse` for a client or namespace that cannot work.
+    """
+
+    def __init__(self, client: Any, *, namespace: str = "default", policy: Policy | None = None) -> None:
+        if not _NAMESPACE.fullmatch(namespace):
+            raise Misuse(
+                f"namespace={namespace!r} is not allowed: write 1 to 64 letters, digits, dots, colons, - or _"
+            )
+        # By name, so that no module of the runtime depends on a concrete store.
+        self._store: Store = importlib.import_module("stampede_guard.urls").store_for(client)
+        self.namespace = namespace
+        self.policy = policy or Policy()
+        self._prefix = f"{namespace}:"
+        self._mode: Mode | None = _mode_from_environment()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._current: Runtime | None = None
+        self._runtimes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Runtime] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._plans: dict[tuple[Any, ...], Plan] = {}
+        _GUARDS.add(self)
+
+    @classmethod
+    def from_url(cls, url: str, *, namespace: str = "default", policy: Policy | None = None) -> Self:
+        """`memory://`, `redis://`, `rediss://` (TLS) or `unix://`. Raises `UrlError`; connects when first used."""
+        return cls(
+            importlib.import_module("stampede_guard.urls").store_from_url(url),
+            namespace=namespace,
+            policy=policy,
+        )
+
+    # --- using it ------------------------------------------------------------------------------
+
+    def locked_cache(self, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+        """The decorator; see `stampede_guard.locked_cache` for its options."""
+        decorate: Callable[..., Any] = importlib.import_module("stampede_guard.decorator").locked_cache
+        result: Callable[[Callable[..., Any]], Any] = decorate(guard=self, **options)
+        return result
+
+    async def get_or_compute(
+        self,
+        key: str,
+        compute: Callable[[], Awaitable[T]],
+        *,
+        type: Any = Any,
+        request_bound: bool = False,
+        **fields: Any,
+    ) -> T:
+        """The value stored under `key`, or what `compute()` returns; computed once, fleet-wide.
+
+        `fields` are Policy fields (`ttl=300`). `type` says what the value is, as a return annotation would; without it
+        builtins come back exactly as they went in. Give `request_bound=True` when `compute` uses things that end with
+        the caller's request, such as its database session.
+        """
+        plan = self._plan(key, type, request_bound, fields)
+        value: T = await self.call(plan, escape_key(key), compute)
+        return value
+
+    def single(self, key: str, *, type: Any = Any, **fields: Any) -> Single:
+        """`async with guard.single("report:7", ttl=300) as entry`: one caller fleet-wide finds `entry.missing`.
+
+        It does `await entry.set(value)`; all others find `entry.value`. A block that ends without `set` hands over to
+        the next caller; one that raises shares its error with the callers that wait.
+        """
+        return Single(self, self._plan(key, type, True, fields), escape_key(key))
+
+    async def invalidate(self, key: str) -> Invalidation:
+        """Drop the entry of `get_or_compute(key)` or `single(key)`.
+
+        After `"done"` no caller is served an older value, also not by a computation that was under way.
+        """
+        return await self.invalidate_entry(escape_key(key), self.policy)
+
+    @contextlib.contextmanager
+    def bypassed(self) -> Iterator[None]:
+        """Within the block, calls of the current task do without the store; still one flight per key and process."""
+        token = _FORCED.set("bypass")
+        try:
+            yield
+        finally:
+            _FORCED.reset(token)
+
+    @property
+    def mode(self) -> Mode | None:
+        """The mode of all functions of this guard that do not set their own; None = as the policy says.
+
+        Can be changed at any time. `$STAMPEDE_GUARD_MODE` sets it at the start.
+        """
+        return self._mode
+
+    @mode.setter
+    def mode(self, mode: Mode | None) -> None:
+        self._mode = checked_mode(mode)
+
+    def install(self, app: Any) -> None:
+        """For FastAPI and Starlette: close with the app's lifespan, and answer 503 + Retry-After to `WaitTimeout`."""
+        from stampede_guard.apps import install
+
+        install(self, app)
+
+    async def aclose(self) -> None:
+        """End this event loop's part: flights drain for `drain_timeout` s, leases go back, connections close."""
+        runtime = self._runtimes.pop(asyncio.get_running_loop(), None)
+        if runtime is None:
+            return
+        if self._current is runtime:
+            self._loop = self._current = None
+        await runtime.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    # --- what faces are built on ---------------------------------------------------------------
+
+    def call(self, plan: Plan, key: str, run: Run) -> Awaitable[Any]:
+        """One call of what `plan` describes; `key` is complete but for the namespace."""
+        mode = _FORCED.get() or plan.mode or self._mode or plan.policy.mode
+        if mode == "off":
+            return run()
+        if mode == "bypass":
+            return serve_bypassed(self.runtime(), plan, self._prefix + key, run)
+        return serve(self.runtime(), plan, self._prefix + key, run)
+
+    async def refresh_entry(self, plan: Plan, key: str, run: Run) -> Any:
+        """Compute anew; callers meanwhile are served the old value."""
+        return await refresh(self.runtime(), plan, self._prefix + key, run)
+
+    async def invalidate_entry(self, key: str, policy: Policy) -> Invalidation:
+        name = self._prefix + key
+        runtime = self.runtime()
+        for loop, other in list(self._runtimes.items()):
+            if other is not runtime and not loop.is_closed():
+                loop.call_soon_threadsafe(other.forget_local, name)
+        return "done" if await runtime.invalidate(name, policy) else "pending"
+
+    def runtime(self) -> Runtime:
+        """The running event loop's part of this guard."""
+        loop = asyncio.get_running_loop()
+        if loop is self._loop and self._current is not None:
+            return self._current
+        runtime = self._runtimes.get(loop)
+        if runtime is None:
+            if not self._store.shared:
+                warn_if_one_of_several()
+            runtime = self._runtimes[loop] = Runtime(self._store, self.policy)
+        self._loop, self._current = loop, runtime
+        return runtime
+
+    def _plan(self, key: str, type: Any, request_bound: bool, fields: dict[str, Any]) -> Plan:
+        known = (str(type), request_bound, *sorted(fields.items()))
+        plan = self._plans.get(known)
+        if plan is None:
+            plan = Plan(
+                title=f"{self.namespace}:{key.split(':', 1)[0][:40]}",
+                policy=self.policy.replace(**fields),
+                codec=codec_for(type),
+                request_bound=request_bound,
+            )
+            if len(self._plans) >= MOST_PLANS:
+                del self._plans[next(iter(self._plans))]
+            self._plans[known] = plan
+        return plan
+
+    def _leave_the_parents(self) -> None:
+        for runtime in list(self._runtimes.values()):
+            runtime.abandon()
+        self._runtimes.clear()
+        self._loop = self._current = None
+
+
+def escape_key(key: str) -> str:
+    """A user's own key as part of a name. Raises `Misuse` when it is empty or too long."""
+    if not 0 < len(key) <= LONGEST_KEY:
+        raise Misuse(f"a key must be a text of 1 to {LONGEST_KEY} characters")
+    return "=" + escape(key)
+
+
+def checked_mode(mode: Any) -> Mode | None:
+    if mode is not None and mode not in get_args(Mode):
+        raise PolicyError("mode", mode, f"it must be None or one of {', '.join(get_args(Mode))}")
+    result: Mode | None = mode
+    return result
+
+
+def _mode_from_environment() -> Mode | None:
+    text = os.environ.get(MODE_VARIABLE, "")
+    if not text:
+        return None
+    if text not in get_args(Mode):
+        raise PolicyError(f"${MODE_VARIABLE}", text, f"it must be one of {', '.join(get_args(Mode))}")
+    return checked_mode(text)
+
+
+def _after_fork() -> None:
+    for guard in list(_GUARDS):
+        guard._leave_the_parents()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

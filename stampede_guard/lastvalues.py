@@ -1,0 +1,70 @@
+"""The values this process saw last, bounded by bytes: what is served while the store is away."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from stampede_guard.core.entry import Freshness, Reading
+
+__all__ = ["LastValues"]
+
+OVERHEAD = 300
+"""Bytes counted for an entry beside its name and body."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    reading: Reading
+    fresh_until: float
+    stale_until: float
+    size: int
+
+
+class LastValues:
+    """Least recently used values go first. `now` is seconds on a clock that never goes back."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def keep(self, name: str, reading: Reading, *, now: float) -> None:
+        """Remember a value just seen, with the time it has left."""
+        known = self._kept.get(name)
+        if known is not None and known.reading.token == reading.token and reading.token:
+            self._kept.move_to_end(name)
+            return
+        if known is not None:
+            self.drop(name)
+        size = len(name) + len(reading.body) + OVERHEAD
+        if size > self._max_bytes:
+            return
+        remaining = max(0, min(reading.remaining_ms, reading.total_ms)) / 1000
+        kept = _Kept(reading, now + remaining - reading.stale_ms / 1000, now + remaining, size)
+        self._kept[name] = kept
+        self._bytes += size
+        while self._bytes > self._max_bytes:
+            _, oldest = self._kept.popitem(last=False)
+            self._bytes -= oldest.size
+
+    def find(self, name: str, *, now: float) -> tuple[Reading | None, Freshness]:
+        kept = self._kept.get(name)
+        if kept is None:
+            return None, "missing"
+        if now >= kept.stale_until:
+            self.drop(name)
+            return None, "missing"
+        return kept.reading, "fresh" if now < kept.fresh_until else "stale"
+
+    def drop(self, name: str) -> None:
+        kept = self._kept.pop(name, None)
+        if kept is not None:
+            self._bytes -= kept.size
+
+    def clear(self) -> None:
+        self._kept.clear()
+        self._bytes = 0

@@ -1,0 +1,34 @@
+"""A passenger: one caller that waits for a flight."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from stampede_guard.core.entry import Reading
+
+if TYPE_CHECKING:
+    from stampede_guard.plan import Run, Variables
+
+__all__ = ["Passenger"]
+
+
+class Passenger:
+    """`future` is the passenger's own, so that cancelling one caller cancels nobody else.
+
+    `number` counts joins of its flight from 1. `stale` is a value that it would rather have than wait. `gone`: its
+    caller left. `computing` is the task that runs in its request, if the computation is bound to it.
+    """
+
+    __slots__ = ("computing", "future", "gone", "number", "run", "stale", "variables")
+
+    def __init__(
+        self, number: int, future: asyncio.Future[Any], run: Run, variables: Variables, stale: Reading | None
+    ) -> None:
+        self.number = number
+        self.future = future
+        self.run = run
+        self.variables = variables
+        self.stale = stale
+        self.gone = False
+        self.computing: asyncio.Task[Any] | None = None

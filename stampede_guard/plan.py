@@ -1,0 +1,57 @@
+"""A plan: what the guard knows of one cached function. Made once, at decoration."""
+
+from __future__ import annotations
+
+import contextvars
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from stampede_guard.codec import Codec, is_immutable
+from stampede_guard.policy import Mode, Policy
+
+__all__ = ["Plan", "Run", "Variables"]
+
+Run = Callable[[], Awaitable[Any]]
+"""Computes the value: the user's function with its arguments filled in."""
+
+Variables = tuple[tuple[contextvars.ContextVar[Any], Any], ...]
+
+
+@dataclass(slots=True)
+class Plan:
+    """`request_bound`: the computation uses things that belong to its caller's request, so it runs within it.
+
+    `variables` are the ContextVars that a computation sees; all others are unset in it. `mode` None means the guard's.
+    """
+
+    title: str
+    policy: Policy
+    codec: Codec
+    request_bound: bool = False
+    variables: tuple[contextvars.ContextVar[Any], ...] = ()
+    mode: Mode | None = None
+    warned: set[str] = field(default_factory=set)
+
+    def capture(self) -> Variables:
+        """The caller's values of the named variables."""
+        return tuple(
+            (variable, value) for variable in self.variables if (value := variable.get(_UNSET)) is not _UNSET
+        )
+
+    def may_share(self, value: Any) -> bool:
+        """Whether all callers may have this very object."""
+        if self.policy.share:
+            return True
+        shareable = self.codec.shareable
+        return is_immutable(value) if shareable is None else shareable
+
+    def clean_context(self, variables: Variables) -> contextvars.Context:
+        """An empty context with only these set: a tenant or locale of one caller must not reach the others."""
+        context = contextvars.Context()
+        for variable, value in variables:
+            context.run(variable.set, value)
+        return context
+
+
+_UNSET: Any = object()

@@ -1,0 +1,262 @@
+"""What a guard keeps per event loop: the store's session, the flights, and the values seen last.
+
+It is the session's listener: messages, gaps and the breaker's changes arrive here and go to the flights concerned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import random
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from stampede_guard.core.entry import Reading
+from stampede_guard.core.scripts import Message
+from stampede_guard.errors import Overloaded, StoreError, StoreRefused, Undecodable
+from stampede_guard.flight import Flight
+from stampede_guard.lastvalues import LastValues
+
+if TYPE_CHECKING:
+    from stampede_guard.plan import Plan, Run, Variables
+    from stampede_guard.policy import Policy
+    from stampede_guard.stores.protocol import Store
+
+__all__ = ["Runtime"]
+
+log = logging.getLogger("stampede_guard")
+
+MOST_PENDING = 10_000
+"""Invalidations kept for the store's return."""
+RELEASE_SECONDS = 1.0
+
+
+class Runtime:
+    """Made within the event loop that it serves."""
+
+    def __init__(self, store: Store, policy: Policy) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.flights: dict[str, Flight] = {}
+        self.fallbacks: dict[str, asyncio.Task[Any]] = {}
+        self.closing = False
+        self.last = LastValues(policy.last_value_bytes)
+        self._policy = policy
+        self._id = uuid.uuid4().hex
+        self._numbers = itertools.count(1)
+        self._local: asyncio.Semaphore | None = None
+        self._abandoned: set[asyncio.Task[Any]] = set()
+        self._pending: dict[str, Policy] = {}
+        self._replay: asyncio.Task[None] | None = None
+        self._warned_refused = False
+        self.session = store.open_session(self)
+
+    # --- flights -------------------------------------------------------------------------------
+
+    @property
+    def away(self) -> bool:
+        """Also true while invalidations wait for the store: until they are applied it has older values."""
+        return self.session.away or bool(self._pending)
+
+    @property
+    def abandoned(self) -> int:
+        """Computations that did not end when they were cancelled, and still run."""
+        return len(self._abandoned)
+
+    def new_id(self) -> str:
+        return f"{self._id}:{next(self._numbers)}"
+
+    def draw(self) -> float:
+        return random.random()
+
+    def take_off(
+        self,
+        name: str,
+        plan: Plan,
+        run: Run,
+        variables: Variables,
+        *,
+        bypassed: bool = False,
+        refreshing: bool = False,
+        newer_than: int = 0,
+    ) -> Flight:
+        """The flight of this entry in this process: a new one, or the one under way."""
+        flight = self.flights.get(name)
+        if flight is not None:
+            return flight
+        if self.closing:
+            raise Overloaded(f"{plan.title}: this guard is closing")
+        if len(self.flights) >= plan.policy.max_flights:
+            raise Overloaded(f"{plan.title}: {len(self.flights)} flights are under way already (max_flights)")
+        flight = Flight(
+            self,
+            name,
+            plan,
+            run,
+            variables,
+            away=self.away,
+            bypassed=bypassed,
+            refreshing=refreshing,
+            newer_than=newer_than,
+        )
+        self.flights[name] = flight
+        return flight
+
+    def landed(self, flight: Flight) -> None:
+        """Forgotten when it lands: nothing grows with the number of keys."""
+        if self.flights.get(flight.name) is flight:
+            del self.flights[flight.name]
+        collapsed = flight.joined - 1
+        if collapsed > 0 and log.isEnabledFor(logging.INFO):
+            log.info(
+                "%s: %d callers were served by one flight",
+                flight.plan.title,
+                flight.joined,
+                extra={"function": flight.plan.title, "callers": flight.joined, "collapsed": collapsed},
+            )
+
+    def local_computations(self, limit: int) -> asyncio.Semaphore:
+        """The cap on computations of this process while the store is away."""
+        if self._local is None:
+            self._local = asyncio.Semaphore(limit)
+        return self._local
+
+    async def unwind(self, task: asyncio.Task[Any], seconds: float) -> None:
+        """Cancel a computation and give it `seconds` to end; what does not end is left alone, and counted."""
+        task.cancel()
+        await asyncio.wait({task}, timeout=seconds)
+        if not task.done():
+            self._abandoned.add(task)
+            task.add_done_callback(self._abandoned.discard)
+            log.warning(
+                "a cancelled computation does not end; it is left to itself (%d such)", self.abandoned
+            )
+        task.add_done_callback(_look_at)
+
+    def remember(self, name: str, reading: Reading) -> None:
+        self.last.keep(name, reading, now=self.loop.time())
+
+    # --- the session's listener ----------------------------------------------------------------
+
+    def heard(self, name: str, message: Message) -> None:
+        flight = self.flights.get(name)
+        if flight is not None:
+            flight.hear(message)
+
+    def gap(self) -> None:
+        for flight in self.flights.values():
+            flight.notice_gap()
+
+    def breaker_changed(self, *, away: bool) -> None:
+        if away:
+            log.warning("the store is away: one flight per key in each process, nothing is stored meanwhile")
+        else:
+            log.warning("the store is back")
+            self._apply_pending()
+
+    # --- invalidation --------------------------------------------------------------------------
+
+    async def invalidate(self, name: str, policy: Policy) -> bool:
+        """Whether it is done. False: the store is away, and it will be done when the store is back."""
+        self.forget_local(name)
+        for _ in range(2):
+            if self.session.away:
+                break
+            try:
+                await self.session.invalidate(name, policy=policy)
+            except StoreError:
+                continue
+            # A read of before may have been remembered while the command was on its way.
+            self.forget_local(name)
+            return True
+        self._postpone(name, policy)
+        return False
+
+    def forget_local(self, name: str) -> None:
+        self.last.drop(name)
+        flight = self.flights.get(name)
+        if flight is not None:
+            flight.invalidated()
+
+    def _postpone(self, name: str, policy: Policy) -> None:
+        self._pending[name] = policy
+        if len(self._pending) > MOST_PENDING:
+            lost = next(iter(self._pending))
+            del self._pending[lost]
+            log.error("more than %d invalidations wait for the store: the oldest is given up", MOST_PENDING)
+        if not self.session.away:
+            self._apply_pending()
+
+    def _apply_pending(self) -> None:
+        if self._pending and not self.closing and (self._replay is None or self._replay.done()):
+            self._replay = self.loop.create_task(self._replay_pending(), name="stampede_guard invalidations")
+
+    async def _replay_pending(self) -> None:
+        while self._pending and not self.session.away:
+            name, policy = next(iter(self._pending.items()))
+            try:
+                await self.session.invalidate(name, policy=policy)
+            except StoreRefused as error:
+                log.error("an invalidation was refused and is given up: %s", error)
+            except StoreError:
+                await asyncio.sleep(0.05)
+                continue
+            self.last.drop(name)
+            if self._pending.get(name) is policy:
+                del self._pending[name]
+
+    # --- warnings ------------------------------------------------------------------------------
+
+    def warn_once(self, plan: Plan, what: str, text: str) -> None:
+        if what not in plan.warned:
+            plan.warned.add(what)
+            log.warning("%s", text)
+
+    def warn_undecodable(self, plan: Plan, error: Undecodable) -> None:
+        self.warn_once(
+            plan,
+            "undecodable",
+            f"{plan.title}: a stored value cannot be decoded and counts as a miss: {error}",
+        )
+
+    def warn_refused(self, error: StoreError) -> None:
+        if not self._warned_refused:
+            self._warned_refused = True
+            log.error("the store refuses this guard, so every process computes for itself: %s", error)
+
+    # --- the end -------------------------------------------------------------------------------
+
+    async def aclose(self) -> None:
+        """Let flights end for `drain_timeout` seconds, end the rest and give their leases back, disconnect."""
+        self.closing = True
+        flights = list(self.flights.values())
+        if flights:
+            await asyncio.wait([flight.task for flight in flights], timeout=self._policy.drain_timeout)
+        left = [flight for flight in flights if not flight.task.done()]
+        tasks = [flight.task for flight in left] + list(self.fallbacks.values())
+        if self._replay is not None:
+            tasks.append(self._replay)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=RELEASE_SECONDS * 2)
+        if not self.session.away:
+            for flight in left:
+                with contextlib.suppress(StoreError, TimeoutError):
+                    async with asyncio.timeout(RELEASE_SECONDS):
+                        await self.session.release(flight.name, flight=flight.id)
+        if self._pending:
+            log.error("%d invalidations could not be applied: the store is away", len(self._pending))
+        await self.session.aclose()
+
+    def abandon(self) -> None:
+        """After a fork, in the child: nothing here is ours."""
+        self.closing = True
+        self.session.abandon()
+
+
+def _look_at(task: asyncio.Task[Any]) -> None:
+    """So that the end of a computation nobody waits for is not reported as forgotten."""
+    if not task.cancelled():
+        task.exception()

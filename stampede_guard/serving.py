@@ -1,0 +1,205 @@
+"""One call of a cached function, from its key to its value.
+
+hit     one read, decoded; no lock, no flight
+stale   the stale value at once, and a flight in the background
+miss    a passenger of this process's flight, bounded by `wait_timeout`; then a last resort
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, assert_never
+
+from stampede_guard.computation import CURRENT
+from stampede_guard.core.caller import last_resort
+from stampede_guard.core.entry import Reading
+from stampede_guard.errors import ReentrantCall, StoreError, Undecodable, WaitTimeout
+from stampede_guard.fallback import Fallback
+
+if TYPE_CHECKING:
+    from stampede_guard.flight import Flight
+    from stampede_guard.passenger import Passenger
+    from stampede_guard.plan import Plan, Run
+    from stampede_guard.runtime import Runtime
+
+__all__ = ["refresh", "serve", "serve_bypassed"]
+
+
+async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
+    """The value, in mode `on`. Raises what the computation raised, `WaitTimeout`, `Overloaded` or a Misuse."""
+    flight = runtime.flights.get(name)
+    if flight is not None and flight.open_to_all:
+        return await _ride(runtime, plan, name, run, flight, None)
+    reading: Reading | None = None
+    fresh = False
+    if runtime.away:
+        reading, state = runtime.last.find(name, now=runtime.loop.time())
+        fresh = state == "fresh"
+    else:
+        try:
+            reading = await runtime.session.read(name)
+        except StoreError:
+            # The flight asks once more and finds out.
+            return await _miss(runtime, plan, name, run)
+        if reading is not None:
+            # Written out for the hit path: core.entry.freshness is the same.
+            fresh = reading.stale_ms < reading.remaining_ms <= reading.total_ms
+            runtime.remember(name, reading)
+    if reading is None:
+        return await _miss(runtime, plan, name, run)
+    try:
+        value = plan.codec.decode(reading.body)
+    except Undecodable as error:
+        runtime.warn_undecodable(plan, error)
+        return await _miss(runtime, plan, name, run, newer_than=reading.token)
+    if fresh:
+        return value
+    return await _stale(runtime, plan, name, run, reading, value)
+
+
+async def serve_bypassed(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
+    """The value, in mode `bypass`: no store, but still one flight per key in this process."""
+    flight = runtime.take_off(name, plan, run, plan.capture(), bypassed=True)
+    return await _ride(runtime, plan, name, run, flight, None)
+
+
+async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
+    """Compute anew even if a fresh value is there; others are served the old one until the new one is stored."""
+    while (flight := runtime.flights.get(name)) is not None:
+        # Its computation may have begun before this call.
+        _check_reentry(flight, plan)
+        await asyncio.wait({flight.landed})
+    token = 0
+    if not runtime.away:
+        with contextlib.suppress(StoreError):
+            reading = await runtime.session.read(name)
+            token = reading.token if reading is not None else 0
+    flight = runtime.take_off(name, plan, run, plan.capture(), refreshing=token > 0, newer_than=token)
+    return await _ride(runtime, plan, name, run, flight, None, keep_refreshing=token > 0)
+
+
+async def _miss(runtime: Runtime, plan: Plan, name: str, run: Run, *, newer_than: int = 0) -> Any:
+    flight = runtime.take_off(name, plan, run, plan.capture(), newer_than=newer_than)
+    flight.newer_than = max(flight.newer_than, newer_than)
+    return await _ride(runtime, plan, name, run, flight, None)
+
+
+async def _stale(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Reading, value: Any) -> Any:
+    if name in runtime.flights or runtime.closing:
+        return value
+    if not plan.request_bound:
+        if len(runtime.flights) < plan.policy.max_flights:
+            runtime.take_off(name, plan, run, plan.capture(), refreshing=True)
+        return value
+    # Bound to this request, so it cannot go on in the background: compute here if nobody else does, else serve stale.
+    flight = runtime.take_off(name, plan, run, plan.capture(), refreshing=True)
+    return await _ride(runtime, plan, name, run, flight, reading)
+
+
+async def _ride(
+    runtime: Runtime,
+    plan: Plan,
+    name: str,
+    run: Run,
+    flight: Flight,
+    stale: Reading | None,
+    *,
+    keep_refreshing: bool = False,
+) -> Any:
+    passenger = flight.join(run, plan.capture(), stale=stale)
+    if keep_refreshing:
+        flight.refreshing = True
+    try:
+        with _waiting_for(flight, plan):
+            return await _wait(runtime, plan, name, run, flight, passenger)
+    finally:
+        if not passenger.future.done() or passenger.computing is not None:
+            await flight.leave(passenger)
+
+
+async def _wait(
+    runtime: Runtime, plan: Plan, name: str, run: Run, flight: Flight, passenger: Passenger
+) -> Any:
+    policy = plan.policy
+    future = passenger.future
+    patience = policy.wait_timeout
+    tried: Any = "untried"
+    while True:
+        await asyncio.wait({future}, timeout=patience)
+        if future.done():
+            return future.result()
+        resort = last_resort(
+            computes_itself=flight.computing and flight.leader is passenger,
+            has_stale=passenger.stale is not None,
+            fallback_limit=policy.fallback_limit,
+            fallback=tried,
+        )
+        match resort:
+            case "keep_waiting":
+                patience = policy.compute_timeout
+            case "serve_stale":
+                assert passenger.stale is not None
+                return plan.codec.decode(passenger.stale.body)
+            case "try_fallback":
+                fallback = Fallback(runtime, plan, name, run, passenger.variables)
+                value, served = await fallback.attempt(future)
+                if served:
+                    return value
+                tried = "denied" if fallback.denied else "over"
+                patience = 0.0
+            case "wait_for_fallback":
+                await asyncio.wait({future}, timeout=policy.fallback_timeout)
+                tried = "over"
+                patience = 0.0
+            case "give_up":
+                return await _last_look(runtime, plan, name, future)
+            case _:
+                assert_never(resort)
+
+
+async def _last_look(runtime: Runtime, plan: Plan, name: str, future: asyncio.Future[Any]) -> Any:
+    """Somebody's fallback may have stored a value while this process's flight is busy with its own computation."""
+    if not runtime.away:
+        with contextlib.suppress(StoreError, Undecodable):
+            reading = await runtime.session.read(name)
+            if reading is not None and reading.stale_ms < reading.remaining_ms <= reading.total_ms:
+                return plan.codec.decode(reading.body)
+    if future.done():
+        return future.result()
+    waited = plan.policy.wait_timeout
+    raise WaitTimeout(f"{plan.title}: no value within wait_timeout ({waited:g} s), and no fallback gave one")
+
+
+@contextlib.contextmanager
+def _waiting_for(flight: Flight, plan: Plan) -> Iterator[None]:
+    """Note who waits for whom, so that a circle is an error and not a deadlock."""
+    current = CURRENT.get()
+    if current is None:
+        yield
+        return
+    _check_reentry(flight, plan)
+    current.awaits.add(flight)
+    try:
+        yield
+    finally:
+        current.awaits.discard(flight)
+
+
+def _check_reentry(flight: Flight, plan: Plan) -> None:
+    current = CURRENT.get()
+    if current is None:
+        return
+    seen: set[Flight] = set()
+    ahead = [flight]
+    while ahead:
+        other = ahead.pop()
+        if other is current:
+            raise ReentrantCall(
+                f"{plan.title} is called with the same key, from within its own computation: it would wait for itself. "
+                "Call the undecorated function (`.__wrapped__`) there, or change the key."
+            )
+        if other not in seen:
+            seen.add(other)
+            ahead.extend(other.awaits)

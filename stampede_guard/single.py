@@ -1,0 +1,105 @@
+"""The block form: one caller fleet-wide computes within an `async with` block, all others find the value."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from stampede_guard.errors import Misuse
+
+if TYPE_CHECKING:
+    from stampede_guard.guard import StampedeGuard
+    from stampede_guard.plan import Plan
+
+__all__ = ["Single"]
+
+
+class Single:
+    """`missing` says whether this caller is the one; then it calls `set` once. Otherwise `value` is there."""
+
+    def __init__(self, guard: StampedeGuard, plan: Plan, key: str) -> None:
+        self.missing = False
+        self._guard = guard
+        self._plan = plan
+        self._key = key
+        self._given: asyncio.Future[Any] | None = None
+        self._call: asyncio.Task[Any] | None = None
+        self._value: Any = None
+        self._has_value = False
+
+    @property
+    def value(self) -> Any:
+        """Raises `Misuse` while it is missing."""
+        if not self._has_value:
+            raise Misuse(
+                "entry.value is not there yet: entry.missing is True, so compute and `await entry.set(...)`"
+            )
+        return self._value
+
+    async def set(self, value: Any) -> Any:
+        """Store the value and serve it to all who wait. Returns it as all others get it.
+
+        Raises `UnsupportedValue`, `ComputeTimeout` when the block took longer than `compute_timeout`, and `Misuse` when
+        it is not this caller's turn.
+        """
+        if not self.missing or self._given is None or self._call is None:
+            raise Misuse("entry.set() is for the one caller that finds entry.missing, once")
+        self.missing = False
+        if not self._given.done():
+            self._given.set_result(value)
+        self._value = await asyncio.shield(self._call)
+        self._has_value = True
+        return self._value
+
+    async def __aenter__(self) -> Self:
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+
+        async def compute() -> Any:
+            # Run by a flight, maybe more than once if a grant was lost in between; the block computes once.
+            if self._given is None:
+                self._given = loop.create_future()
+            if not turn.done():
+                turn.set_result(None)
+            return await asyncio.shield(self._given)
+
+        async def call() -> Any:
+            return await self._guard.call(self._plan, self._key, compute)
+
+        self._call = loop.create_task(call(), name="stampede_guard single")
+        try:
+            await asyncio.wait({turn, self._call}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            await self._withdraw()
+            raise
+        if self._call.done():
+            self._value = self._call.result()
+            self._has_value = True
+        else:
+            self.missing = True
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if self._call is None or self._call.done():
+            return
+        if isinstance(error, Exception) and self._given is not None and not self._given.done():
+            self._given.set_exception(error)
+            await asyncio.wait({self._call})
+            self._call.exception()
+            return
+        if self._given is not None and self._given.done():
+            await asyncio.wait({self._call})
+            return
+        await self._withdraw()
+
+    async def _withdraw(self) -> None:
+        """Leave without a value: the next caller takes over."""
+        if self._call is None:
+            return
+        self._call.cancel()
+        with contextlib.suppress(asyncio.CancelledError, Exception):
+            await self._call
