@@ -45,7 +45,7 @@ lint: $(READY)
 
 types: $(READY)
 	$(BIN)/mypy
-	@if ls tests/typing/*.py >/dev/null 2>&1; then echo $(BIN)/pyright; $(BIN)/pyright; \
+	@if ls tests/typing/*.py >/dev/null 2>&1; then echo "$(BIN)/pyright (tests/typing)"; $(BIN)/pyright --pythonpath $(BIN)/python; \
 	else echo "pyright: NOT RUN, there is no tests/typing yet"; fi
 
 imports: $(READY)
