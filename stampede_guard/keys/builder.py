@@ -30,7 +30,8 @@ class KeyBuilder:
     context variables whose values are part of the key (an unset one is a value of its own). `key` is called
     with the arguments of the call and returns what takes the place of them all: a string, or a tuple of
     parts. `version` and `fingerprint` (of the result's type) separate the entries of different code; `name`
-    replaces `module.qualname`.
+    replaces `module.qualname`, and must be given where several functions share that, as those made by one
+    factory do.
 
     Raises `KeyPartError` for a name that is no parameter, and for a parameter whose annotation says already
     that it cannot be part of a key.
@@ -163,8 +164,11 @@ class KeyBuilder:
 
 def _full_name(function: Callable[..., Any]) -> str:
     function = inspect.unwrap(function)
-    qualname = getattr(function, "__qualname__", type(function).__qualname__)
-    return f"{getattr(function, '__module__', '')}.{qualname}"
+    qualname = getattr(function, "__qualname__", "")
+    if not qualname or qualname.endswith("<lambda>"):
+        kind = "lambda" if qualname else type(function).__qualname__
+        raise KeyPartError(f"a {kind} has no name of its own to begin a key with; give it one: name='...'")
+    return f"{function.__module__}.{qualname}"
 
 
 def _type_name(kind: type) -> str:
