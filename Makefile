@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Reports and caches of the tools stay in the checkout, also where HOME is missing or read-only.
 export MPLCONFIGDIR = $(CURDIR)/.cache/matplotlib
 
-.PHONY: help demo test check bench interpreters floor venv clean lint types imports coverage
+.PHONY: help demo test check bench interpreters floor venv clean lint format types public-types imports coverage
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -26,7 +26,7 @@ test: $(READY) ## every test, on a real Valkey from its wheel (PYTEST_ARGS="-k t
 	@rm -f .coverage .coverage.*
 	$(BIN)/python -m pytest --cov --cov-report= $(PYTEST_ARGS)
 
-check: lint types imports coverage ## lint, types, direction of imports, coverage of the last `make test`
+check: lint format types public-types imports coverage ## lint, types, direction of imports, coverage of the last `make test`
 
 bench: $(READY) ## the speed table: ratios measured in one run
 	$(BIN)/python -m bench.micro $(MICRO_ARGS)
@@ -41,12 +41,15 @@ venv: $(READY) ## only make .venv
 
 lint: $(READY)
 	$(BIN)/ruff check .
+
+format: $(READY)
 	$(BIN)/ruff format --check .
 
 types: $(READY)
 	$(BIN)/mypy
-	@if ls tests/typing/*.py >/dev/null 2>&1; then echo "$(BIN)/pyright (tests/typing)"; $(BIN)/pyright --pythonpath $(BIN)/python; \
-	else echo "pyright: NOT RUN, there is no tests/typing yet"; fi
+
+public-types: $(READY)
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 imports: $(READY)
 	$(BIN)/lint-imports
