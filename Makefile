@@ -52,7 +52,7 @@ public-types: $(READY)
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 imports: $(READY)
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 coverage: $(READY)
 	@test -f .coverage || { echo "No coverage data yet, so the tests run first."; $(MAKE) test; }
