@@ -80,6 +80,10 @@ class Fleet:
         for child in self._children:
             child.stop(patience=5.0)
 
+    def last_words(self) -> str:
+        """The ends of the workers' logs, those that say something."""
+        return "\n".join(filter(None, (child.last_words() for child in self._children)))
+
     def _wait_until_ready(self, read_end: int) -> None:
         ready = 0
         deadline = time.monotonic() + _START_PATIENCE

@@ -49,9 +49,9 @@ def main_picture(story: Story) -> Any:
             _database_cpu(axes[1][column], mode, told)
         axes[0][0].set_yscale("log")
         axes[0][0].set_yticks([0.001, 0.01, 0.1, 1, 10], ["1 ms", "10 ms", "100 ms", "1 s", "10 s"])
-        axes[0][0].set_ylim(0.001, 40 if "naive" in story.modes else 10)
+        axes[0][0].set_ylim(0.0007, 40 if "naive" in story.modes else 10)
         axes[0][0].set_ylabel("a request's latency")
-        axes[1][0].set_ylabel("database CPU, % of the machine")
+        axes[1][0].set_ylabel("database CPU, %")
         axes[1][0].set_ylim(0, 105)
         return figure
 

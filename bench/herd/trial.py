@@ -23,6 +23,7 @@ from bench.herd.stage import Stage
 
 __all__ = ["run_trial"]
 
+_FIRST_PATIENCE = 30.0
 _QUERIES_PATIENCE = 60.0
 _STEP = 0.25
 
@@ -46,7 +47,7 @@ async def run_trial(stage: Stage, plan: Plan, mode: Mode, advance: Callable[[flo
     fleet = Fleet(settings, plan.workers)
     try:
         await asyncio.to_thread(fleet.start)
-        await asyncio.to_thread(_ask_once, fleet.url)
+        await asyncio.to_thread(_ask_once, fleet)
         async with contextlib.AsyncExitStack() as stack:
             load = plan.load.start(fleet.url, directory)
             stack.callback(load.stop, patience=2.0)
@@ -67,10 +68,13 @@ async def run_trial(stage: Stage, plan: Plan, mode: Mode, advance: Callable[[flo
     return recording
 
 
-def _ask_once(url: str) -> None:
+def _ask_once(fleet: Fleet) -> None:
     """Fill the entry before the users come, as it is on any ordinary day."""
-    with urllib.request.urlopen(f"{url}/quality?project=1", timeout=60.0) as response:
-        response.read()
+    try:
+        with urllib.request.urlopen(f"{fleet.url}/quality?project=1", timeout=_FIRST_PATIENCE) as response:
+            response.read()
+    except OSError as error:
+        raise RuntimeError(f"the first request failed ({error}):\n{fleet.last_words()}") from error
 
 
 @contextlib.asynccontextmanager
