@@ -181,11 +181,14 @@ def acquire(entry: Entry, ask: Ask, *, now_us: int, listening: frozenset[str] | 
                 entry = replace(entry, waiters=entry.waiters | {ask.inbox})
             return entry, Held(record.fence, looked.missing_since_us is not None)
     token = max(entry.highest_token + 1, record.last + 1, now_us)
-    granted = Lease(ask.flight, token, record.epoch, ask.inbox, now_us + ask.lease_ms * 1000)
+    inbox = _confirmed(ask.inbox, listening)
+    granted = Lease(ask.flight, token, record.epoch, inbox, now_us + ask.lease_ms * 1000)
     return replace(entry, record=replace(record, last=token), lease=granted), Granted(token, record.epoch)
 
 
-def renew(entry: Entry, renewal: Renewal, *, now_us: int) -> tuple[Entry, bool]:
+def renew(
+    entry: Entry, renewal: Renewal, *, now_us: int, listening: frozenset[str] | None = None
+) -> tuple[Entry, bool]:
     """Extend the lease if it is still this flight's; never create one. False = it is lost."""
     entry = prune(entry, now_us)
     lease = entry.lease
@@ -195,7 +198,8 @@ def renew(entry: Entry, renewal: Renewal, *, now_us: int) -> tuple[Entry, bool]:
     if record is not None:
         record = replace(record, expires_us=max(record.expires_us, now_us + renewal.record_ms * 1000))
     deadline = now_us + renewal.lease_ms * 1000
-    lease = replace(lease, inbox=renewal.inbox, expires_us=deadline, missing_since_us=None)
+    inbox = _confirmed(renewal.inbox, listening)
+    lease = replace(lease, inbox=inbox, expires_us=deadline, missing_since_us=None)
     return replace(entry, lease=lease, record=record), True
 
 
@@ -262,6 +266,13 @@ def _new_record(entry: Entry, epoch: str, now_us: int) -> Record:
     # a smaller token and is ignored by whoever asks from now on.
     last = max(entry.highest_token, now_us)
     return Record(epoch, last=last, fence=last, expires_us=now_us)
+
+
+def _confirmed(inbox: str, listening: frozenset[str] | None) -> str:
+    # 1. The store restarts, or fails over; no process has noticed that its subscription is gone. 2. A is granted the
+    # lease and names an inbox that nobody listens to. 3. B finds it missing twice and takes over, then C from B, and
+    # so on: a computation per takeover gap. So the store itself looks before it writes a name down.
+    return inbox if listening is None or inbox in listening else ""
 
 
 def _look_at(lease: Lease, ask: Ask, *, now_us: int, listening: frozenset[str] | None) -> Lease | None:
