@@ -1,0 +1,218 @@
+"""Which moves there are in a world, and what kind each is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stampede_guard.core.flight import Asking, Computing, Publishing, Waiting
+from tests.core.world import BROKEN, OFF, ON, OPEN, Process, Setup, Table, World
+
+Move = tuple[Any, ...]
+GAP = -1
+"""Stands among the kept messages for a gap of the subscription."""
+
+PROGRESS = frozenset(
+    {
+        "join_after_miss",
+        "execute",
+        "answer",
+        "finish",
+        "hear",
+        "execute_invalidation",
+        "return_invalidation",
+        "subscribe",
+        "confirm",
+        "notice_broken_link",
+        "execute_renewal",
+        "step_fallback",
+        "drop_ghost",
+        "give_back",
+        "probe",
+    }
+)
+"""What happens by itself, sooner or later."""
+
+TIMERS = frozenset({"poll", "lapse_unowned"})
+"""What happens because time passes. Where no fault has happened, nobody may depend on these."""
+
+
+def list_moves(world: World, setup: Setup, table: Table) -> list[Move]:
+    moves: list[Move] = []
+    for number, process in enumerate(world.processes):
+        if process.alive:
+            _own_moves(moves, number, process, setup, table)
+            _renewals(moves, number, process, world, setup, table)
+    for place, invalidation in enumerate(world.invalidations):
+        moves.append(("return_invalidation" if invalidation.executed else "execute_invalidation", place))
+    for place, ghost in enumerate(world.ghosts):
+        if ghost not in world.ghosts[:place]:
+            moves += [("drop_ghost", place), ("run_ghost", place)]
+    for number, process in enumerate(world.processes):
+        if process.releases and all(ghost.flight != process.releases[0] for ghost in world.ghosts):
+            moves.append(("give_back", number))
+    if world.faults < setup.faults and _is_unowned(world, table):
+        moves.append(("lapse_unowned",))
+    _arrivals(moves, world, setup)
+    if world.spare_invalidations:
+        _invalidations(moves, world, table)
+    if world.events:
+        _events(moves, world, setup)
+    if world.faults:
+        _faults(moves, world, setup, table)
+    return moves
+
+
+def _own_moves(moves: list[Move], number: int, process: Process, setup: Setup, table: Table) -> None:
+    if process.inbox and process.link in (ON, BROKEN):
+        moves.append(("hear", number))
+    flight = process.flight
+    if flight is not None:
+        match flight.pending[0]:
+            case "ask" | "publish" | "release":
+                moves.append(("execute", number))
+            case "asked" | "published":
+                moves.append(("answer", number))
+            case "compute":
+                moves.append(("finish", number))
+            case "wait":
+                if setup.polls:
+                    moves.append(("poll", number))
+    if process.fallback is not None:
+        moves.append(("step_fallback", number))
+    for place in range(len(process.missed)):
+        if process.missed[place] not in process.missed[:place]:
+            moves.append(("join_after_miss", number, place))
+    if process.link == OFF:
+        moves.append(("subscribe", number))
+    elif process.link == OPEN:
+        moves.append(("confirm", number))
+    elif process.link == BROKEN:
+        moves.append(("notice_broken_link", number))
+    if table[process.breaker].is_open:
+        moves.append(("probe", number))
+
+
+def _renewals(
+    moves: list[Move], number: int, process: Process, world: World, setup: Setup, table: Table
+) -> None:
+    if process.renewal >= 0:
+        moves.append(("execute_renewal", number))
+    elif setup.renewals and process.flight is not None:
+        state, lease = table[process.flight.state], table[world.entry].lease
+        if isinstance(state, Computing | Publishing) and state.grant is not None:
+            inbox = f"i{number}" if process.link in (ON, BROKEN) else ""
+            # A renewal that would find everything as it is changes nothing.
+            if lease is None or lease.missing_since_us is not None or lease.inbox != inbox:
+                moves.append(("renew", number))
+
+
+def _is_unowned(world: World, table: Table) -> bool:
+    """Whether nobody renews the lease: its flight is not computing under it, or is gone."""
+    lease = table[world.entry].lease
+    if lease is None:
+        return False
+    for process in world.processes:
+        flight = process.flight
+        if flight is not None and flight.name == lease.owner:
+            state = table[flight.state]
+            grant = getattr(state, "grant", None)
+            if grant is not None and grant.token == lease.token:
+                return False
+            if isinstance(state, Asking) and flight.pending[0] == "asked":
+                return False
+    return True
+
+
+def _arrivals(moves: list[Move], world: World, setup: Setup) -> None:
+    if world.callers:
+        if setup.placement is not None:
+            numbers = [setup.placement[setup.callers - world.callers]]
+        else:
+            numbers = _interchangeable(world)
+        for number in numbers:
+            process = world.processes[number]
+            if process.alive:
+                moves.append(("arrive", number))
+                if process.flight is not None:
+                    moves.append(("board", number))
+    if world.refreshes:
+        for number in _interchangeable(world):
+            process = world.processes[number]
+            if process.alive and process.flight is None:
+                moves.append(("refresh", number))
+
+
+def _interchangeable(world: World) -> list[int]:
+    """The processes that were used already and one of those that were not: untouched processes are alike."""
+    numbers = []
+    for number, process in enumerate(world.processes):
+        numbers.append(number)
+        if not process.used:
+            break
+    return numbers
+
+
+def _invalidations(moves: list[Move], world: World, table: Table) -> None:
+    moves.append(("invalidate", -1))
+    for number, process in enumerate(world.processes):
+        if process.flight is not None and isinstance(table[process.flight.state], Computing | Publishing):
+            moves.append(("invalidate", number))
+
+
+def _events(moves: list[Move], world: World, setup: Setup) -> None:
+    for number, process in enumerate(world.processes):
+        flight = process.flight
+        if flight is None:
+            continue
+        if flight.pending[0] == "compute":
+            if "fail" in setup.event_kinds:
+                moves.append(("fail", number))
+            if "fail_private" in setup.event_kinds:
+                moves.append(("fail_privately", number))
+            if "unstorable" in setup.event_kinds:
+                moves.append(("finish_unstorable", number))
+            if "abandon" in setup.event_kinds:
+                moves.append(("abandon", number))
+        if "cancel" in setup.event_kinds:
+            for place in range(len(flight.passengers)):
+                if flight.passengers[place] not in flight.passengers[:place]:
+                    moves.append(("leave", number, place))
+
+
+def _faults(moves: list[Move], world: World, setup: Setup, table: Table) -> None:
+    kinds = setup.kinds
+    entry = table[world.entry]
+    if "lapse" in kinds and entry.lease is not None and not _is_unowned(world, table):
+        moves.append(("lapse",))
+    if "evict_value" in kinds and entry.value is not None:
+        moves.append(("evict_value",))
+    if "evict_record" in kinds and entry.record is not None:
+        moves.append(("evict_record",))
+    if "evict_waiters" in kinds and entry.waiters:
+        moves.append(("evict_waiters",))
+    if "restart" in kinds:
+        moves.append(("restart",))
+    if "clock" in kinds:
+        moves.append(("clock",))
+    for number, process in enumerate(world.processes):
+        if process.alive:
+            _process_faults(moves, number, process, kinds, table)
+
+
+def _process_faults(
+    moves: list[Move], number: int, process: Process, kinds: frozenset[str], table: Table
+) -> None:
+    flight = process.flight
+    if "crash" in kinds and process.used:
+        moves.append(("crash", number))
+    if "gap" in kinds and process.link == ON:
+        moves.append(("gap", number))
+    if "deaf" in kinds and process.inbox and process.link == ON:
+        moves.append(("deafen", number))
+    if flight is None:
+        return
+    if "lose" in kinds and flight.pending[0] in ("ask", "asked", "publish", "published", "release"):
+        moves.append(("lose", number))
+    if "fallback" in kinds and process.fallback is None and flight.passengers:
+        if isinstance(table[flight.state], Waiting):
+            moves.append(("fall_back", number))

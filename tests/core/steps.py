@@ -1,0 +1,267 @@
+"""The real scripts, carried out on the model's entry, with the promises that each single step must keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from stampede_guard.core import flight, scripts
+from stampede_guard.core.entry import EMPTY, Entry
+from stampede_guard.core.flight import Outcome
+from stampede_guard.core.scripts import (
+    Answer,
+    Denied,
+    FallbackAsk,
+    Found,
+    Granted,
+    Messages,
+    Publication,
+    Renewal,
+)
+from tests.core.world import OPEN, ON, Setup, Table, Violation, World
+
+
+@dataclass(frozen=True)
+class Core:
+    """What is searched; a mutation replaces one of these."""
+
+    read: Callable[..., Any] = scripts.read
+    acquire: Callable[..., Any] = scripts.acquire
+    publish: Callable[..., Any] = scripts.publish
+    invalidate: Callable[..., Any] = scripts.invalidate
+    release: Callable[..., Any] = scripts.release
+    renew: Callable[..., Any] = scripts.renew
+    fallback: Callable[..., Any] = scripts.fallback
+    begin: Callable[..., Any] = flight.begin
+    decide: Callable[..., Any] = flight.decide
+    names_unconfirmed_inbox: bool = False
+    everyone_is_covered: bool = False
+
+
+def version_of(body: bytes) -> int:
+    """Which truth a value or failure of the model was computed from."""
+    return int(body[1:])
+
+
+class Store:
+    """Runs scripts on numbered entries. Equal calls are answered from memory: the scripts are pure."""
+
+    def __init__(self, setup: Setup, core: Core, table: Table) -> None:
+        self.setup = setup
+        self.core = core
+        self.table = table
+        self.empty = table.id(EMPTY)
+        self._known: dict[tuple[Any, ...], Any] = {}
+        policy = setup.policy
+        self.lease_ms = 10**6
+        self.record_ms = 10**7
+        self.inline_bytes = policy.inline_bytes
+
+    def _run(self, key: tuple[Any, ...], call: Callable[[], Any]) -> Any:
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = call()
+        return known
+
+    def listening(self, world: World) -> frozenset[str] | None:
+        if not self.setup.listening_known:
+            return None
+        return frozenset(
+            f"i{number}"
+            for number, process in enumerate(world.processes)
+            if process.alive and process.link in (OPEN, ON)
+        )
+
+    # --- read ------------------------------------------------------------------------------------
+
+    def read_fresh(self, world: World) -> bytes | None:
+        def call() -> bytes | None:
+            entry: Entry = self.table[world.entry]
+            reading = self.core.read(entry, now_us=world.now)
+            if reading is None or not reading.stale_ms < reading.remaining_ms <= reading.total_ms:
+                return None
+            body: bytes = reading.body
+            return body
+
+        return self._run_or_none(("read", world.entry, world.now), call)
+
+    def _run_or_none(self, key: tuple[Any, ...], call: Callable[[], bytes | None]) -> bytes | None:
+        if key not in self._known:
+            self._known[key] = call()
+        found: bytes | None = self._known[key]
+        return found
+
+    def stored_token(self, world: World) -> int:
+        value = self.table[world.entry].value
+        return 0 if value is None else int(value.token)
+
+    # --- acquire ---------------------------------------------------------------------------------
+
+    def acquire(self, world: World, name: str, newer_than: int, inbox: str) -> tuple[World, Answer]:
+        listening = self.listening(world)
+        key = ("acquire", world.entry, world.now, world.epochs, name, newer_than, inbox, listening)
+        after, answer, created = self._run(
+            key, lambda: self._acquire(world, name, newer_than, inbox, listening)
+        )
+        if isinstance(answer, Granted):
+            world = self._note_token(world, answer, self.table[world.entry], name)
+        return world._replace(entry=after, epochs=world.epochs + created), answer
+
+    def _acquire(
+        self, world: World, name: str, newer_than: int, inbox: str, listening: frozenset[str] | None
+    ) -> tuple[int, Answer, bool]:
+        before: Entry = self.table[world.entry]
+        epoch = f"e{world.epochs}"
+        ask = scripts.Ask(
+            flight=name,
+            inbox=inbox,
+            epoch=epoch,
+            lease_ms=self.lease_ms,
+            record_ms=self.record_ms,
+            takeover_ms=0,
+            newer_than=newer_than,
+        )
+        after, answer = self.core.acquire(before, ask, now_us=world.now, listening=listening)
+        self._check_acquire(before, after, answer, newer_than)
+        created = after.record is not None and after.record.epoch == epoch
+        if isinstance(answer, Granted) and answer.epoch == epoch:
+            created = True
+        return self.table.id(after), answer, created
+
+    def _check_acquire(self, before: Entry, after: Entry, answer: Answer, newer_than: int) -> None:
+        if before.record is not None and after.record is not None and after.record.fence != before.record.fence:
+            raise Violation("acquire moved an existing fence")
+        if isinstance(answer, Found) and not newer_than and before.record is not None:
+            if answer.reading.token < before.record.fence:
+                raise Violation("acquire served a value older than the fence")
+
+    def _note_token(self, world: World, granted: Granted, before: Entry, name: str) -> World:
+        lease, record = before.lease, before.record
+        if (
+            lease is not None
+            and record is not None
+            and lease.owner == name
+            and lease.epoch == record.epoch
+            and lease.token >= record.fence
+        ):
+            if granted.token != lease.token:
+                raise Violation("the same flight, asking again, got another token")
+            return world
+        if granted.token <= world.issued and self.setup.clock_goes_on:
+            raise Violation(f"token {granted.token} was issued after {world.issued}")
+        return world._replace(issued=max(world.issued, granted.token))
+
+    # --- publish ---------------------------------------------------------------------------------
+
+    def publish(self, world: World, name: str, grant: Granted, outcome: Outcome) -> tuple[World, bool]:
+        key = ("publish", world.entry, world.now, name, grant, outcome.kind, outcome.body)
+        after, stored, messages = self._run(key, lambda: self._publish(world, name, grant, outcome))
+        if stored:
+            if version_of(outcome.body) < world.fenced:
+                raise Violation("stored something computed before an invalidation that was carried out")
+            if outcome.kind == "value":
+                if grant.token < world.stored and self.setup.clock_goes_on:
+                    raise Violation(f"stored token {grant.token} after token {world.stored}")
+                world = world._replace(stored=grant.token)
+        return self._deliver(world._replace(entry=after), messages), stored
+
+    def _publish(self, world: World, name: str, grant: Granted, outcome: Outcome) -> tuple[int, bool, Messages]:
+        before: Entry = self.table[world.entry]
+        is_value = outcome.kind == "value"
+        publication = Publication(
+            flight=name,
+            token=grant.token,
+            epoch=grant.epoch,
+            outcome=outcome.kind,
+            body=outcome.body,
+            total_ms=10**6 if is_value else int(self.setup.policy.error_ttl * 1000),
+            stale_ms=10 if is_value else 0,
+            record_ms=self.record_ms,
+            inline_bytes=self.inline_bytes,
+        )
+        after, stored, messages = self.core.publish(before, publication, now_us=world.now)
+        if stored and (before.record is None or grant.token < before.record.fence):
+            raise Violation("stored a token older than the fence")
+        if stored and before.value is not None and grant.token < before.value.token:
+            raise Violation("replaced a newer value by an older one")
+        if before.lease is not None and before.lease.owner != name and after.lease != before.lease:
+            raise Violation("publish took away somebody else's lease")
+        return self.table.id(after), stored, messages
+
+    # --- invalidate ------------------------------------------------------------------------------
+
+    def invalidate(self, world: World) -> World:
+        key = ("invalidate", world.entry, world.now, world.epochs)
+        after, fence, messages, created = self._run(key, lambda: self._invalidate(world))
+        if fence <= world.issued and self.setup.clock_goes_on:
+            raise Violation(f"an invalidation raised the fence to {fence}, but {world.issued} was issued before")
+        issued = max(world.issued, fence)
+        return self._deliver(
+            world._replace(entry=after, epochs=world.epochs + created, issued=issued), messages
+        )
+
+    def _invalidate(self, world: World) -> tuple[int, int, Messages, bool]:
+        before: Entry = self.table[world.entry]
+        epoch = f"e{world.epochs}"
+        after, fence, messages = self.core.invalidate(
+            before, now_us=world.now, epoch=epoch, record_ms=self.record_ms
+        )
+        if after.lease != before.lease:
+            raise Violation("an invalidation took away a lease")
+        return self.table.id(after), fence, messages, after.record is not None and after.record.epoch == epoch
+
+    # --- release, renew, fallback ----------------------------------------------------------------
+
+    def release(self, world: World, name: str) -> World:
+        key = ("release", world.entry, world.now, name)
+        after, messages = self._run(key, lambda: self._release(world, name))
+        return self._deliver(world._replace(entry=after), messages)
+
+    def _release(self, world: World, name: str) -> tuple[int, Messages]:
+        before: Entry = self.table[world.entry]
+        after, _, messages = self.core.release(before, name, now_us=world.now)
+        return self.table.id(after), messages
+
+    def renew(self, world: World, renewal: Renewal) -> World:
+        before: Entry = self.table[world.entry]
+        after, _ = self.core.renew(before, renewal, now_us=world.now, listening=self.listening(world))
+        if after.lease is not None and (before.lease is None or before.lease.owner != after.lease.owner):
+            raise Violation("a renewal created a lease")
+        return world._replace(entry=self.table.id(after))
+
+    def renewal(self, name: str, token: int, inbox: str) -> Renewal:
+        return Renewal(name, token, inbox, self.lease_ms, self.record_ms)
+
+    def fallback(self, world: World, name: str) -> tuple[World, Found | Granted | Denied]:
+        epoch = f"e{world.epochs}"
+        ask = FallbackAsk(name, epoch, self.setup.policy.fallback_limit, 10**6, self.record_ms)
+        entry, answer = self.core.fallback(self.table[world.entry], ask, now_us=world.now)
+        if isinstance(answer, Granted):
+            if answer.token <= world.issued and self.setup.clock_goes_on:
+                raise Violation(f"token {answer.token} was issued after {world.issued}")
+            world = world._replace(issued=max(world.issued, answer.token))
+        created = entry.record is not None and entry.record.epoch == epoch
+        return world._replace(entry=self.table.id(entry), epochs=world.epochs + created), answer
+
+    # --- loss ------------------------------------------------------------------------------------
+
+    def without(self, world: World, **parts: Any) -> World:
+        """The entry after an eviction. The clock goes on past every token: no server evicts in a microsecond."""
+        entry = replace(self.table[world.entry], **parts)
+        now = world.now
+        if self.setup.clock_goes_on and "record" in parts:
+            now = max(now, world.issued) + 10
+        return world._replace(entry=self.table.id(entry), now=now)
+
+    def _deliver(self, world: World, messages: Messages) -> World:
+        """Put messages on their way to the inboxes that are subscribed right now."""
+        if not messages:
+            return world
+        processes = list(world.processes)
+        for inbox, message in messages:
+            number = int(inbox[1:])
+            process = processes[number]
+            if process.alive and process.link in (OPEN, ON):
+                processes[number] = process._replace(inbox=(*process.inbox, self.table.id(message)))
+        return world._replace(processes=tuple(processes))

@@ -1,0 +1,180 @@
+"""The world that the search walks through: one entry, some processes, and what is under way between them.
+
+Everything is a tuple of small things, so that a world can be compared and hashed fast. Parts of the core (entries,
+states, answers, messages) are kept in a `Table` and stand in the world as numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from stampede_guard.policy import Policy
+
+NOON = 1_000_000
+"""The store's clock at the beginning. It stands still unless a move says otherwise: every script of a run may see the
+same microsecond, which is the worst that a clock can do without going back."""
+
+OFF, OPEN, ON, BROKEN = range(4)
+"""A subscription: none; at the store but not yet acknowledged; acknowledged; lost, and the process does not know."""
+
+FAULTS = frozenset(
+    {
+        "crash",
+        "lapse",
+        "evict_value",
+        "evict_record",
+        "evict_waiters",
+        "restart",
+        "lose",
+        "gap",
+        "deaf",
+        "fallback",
+    }
+)
+"""Each costs at most one more computation; `Model` says which cost none. `clock` (a step back) is asked for by name."""
+
+EVENTS = frozenset({"fail", "fail_private", "unstorable", "abandon", "cancel"})
+"""What may happen without anything being broken: failing computations and callers that leave."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What to explore. `placement` fixes the process of each caller in turn; otherwise every choice is explored."""
+
+    processes: int = 2
+    callers: int = 2
+    placement: tuple[int, ...] | None = None
+    faults: int = 0
+    kinds: frozenset[str] = FAULTS
+    events: int = 0
+    event_kinds: frozenset[str] = EVENTS
+    invalidations: int = 0
+    refreshes: int = 0
+    subscribed: bool = True
+    renewals: bool = False
+    polls: bool = True
+    listening_known: bool = True
+    clock_goes_on: bool = True
+    """False: the store that comes back after a loss of data has a clock that is behind."""
+    stale_at_start: bool = False
+    policy: Policy = field(default_factory=lambda: Policy(ttl=1000.0, error_ttl=1000.0))
+
+    def __str__(self) -> str:
+        parts = [f"{self.callers} callers, {self.processes} processes, {self.faults} faults"]
+        if self.faults and self.kinds != FAULTS:
+            parts.append("(" + "/".join(sorted(self.kinds)) + ")")
+        parts += [f"{self.invalidations} invalidations"] if self.invalidations else []
+        parts += [f"{self.events} of " + "/".join(sorted(self.event_kinds))] if self.events else []
+        parts += [f"{self.refreshes} refreshes"] if self.refreshes else []
+        parts += ["not yet subscribed"] if not self.subscribed else []
+        return ", ".join(parts)
+
+
+class Flight(NamedTuple):
+    """One flight and what its driver waits for.
+
+    `pending`: ("ask", inbox) and ("publish", grant, outcome) are sent but not carried out; ("asked", answer) and
+    ("published", stored) are carried out, with the reply on its way; ("compute", truth); ("release", outcome);
+    ("wait",). A passenger is `4 * need + 2 * covered + before_compute`.
+    """
+
+    name: str
+    newer_than: int
+    state: int
+    pending: tuple[Any, ...]
+    passengers: tuple[int, ...]
+    kept: tuple[int, ...] = ()
+    unsure: bool = False
+    alone: bool = False
+
+
+class Fallback(NamedTuple):
+    """One caller's own computation beside the holder: ("ask",), ("compute", grant, truth) or ("publish", grant, truth)."""
+
+    name: str
+    need: int
+    pending: tuple[Any, ...]
+
+
+class Process(NamedTuple):
+    alive: bool
+    used: bool
+    link: int
+    breaker: int
+    flights: int
+    flight: Flight | None
+    inbox: tuple[int, ...]
+    missed: tuple[int, ...]
+    fallback: Fallback | None
+    renewal: int
+    releases: tuple[str, ...]
+
+
+class Invalidation(NamedTuple):
+    executed: bool
+    version: int
+
+
+class Ghost(NamedTuple):
+    """A command whose sender has given up on it; it may still be carried out, once."""
+
+    flight: str
+    command: tuple[Any, ...]
+
+
+class World(NamedTuple):
+    """`truth` is the version in the database, `fenced` that of the newest invalidation carried out, `settled` that of
+    the newest invalidation that has returned. `slack`: computations that may still be begun."""
+
+    entry: int
+    now: int
+    epochs: int
+    truth: int
+    fenced: int
+    settled: int
+    invalidations: tuple[Invalidation, ...]
+    processes: tuple[Process, ...]
+    ghosts: tuple[Ghost, ...]
+    callers: int
+    faults: int
+    events: int
+    spare_invalidations: int
+    refreshes: int
+    slack: int
+    issued: int
+    stored: int
+
+    @property
+    def quiet(self) -> bool:
+        """Every caller that came has been served and nothing is under way."""
+        return not self.invalidations and all(
+            process.flight is None
+            and not process.missed
+            and process.fallback is None
+            and not process.releases
+            and not process.inbox
+            for process in self.processes
+        )
+
+
+class Table:
+    """Numbers for hashable objects, so that worlds hash fast."""
+
+    def __init__(self) -> None:
+        self._ids: dict[Any, int] = {}
+        self._things: list[Any] = []
+
+    def id(self, thing: Any) -> int:
+        # 1 == True == 1.0: things of different types must not meet.
+        found = self._ids.setdefault((type(thing), thing), len(self._things))
+        if found == len(self._things):
+            self._things.append(thing)
+        return found
+
+    def __getitem__(self, number: int) -> Any:
+        return self._things[number]
+
+
+class Violation(Exception):
+    """A move that breaks a promise."""
