@@ -21,11 +21,37 @@ Passengers that are left over are the reason for another round, under the same f
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal, assert_never
+from dataclasses import replace
+from typing import assert_never
 
-from stampede_guard.core.entry import Reading
+from stampede_guard.core.commands import (
+    Ask,
+    Audience,
+    Command,
+    Compute,
+    Deliver,
+    Keep,
+    Land,
+    Outcome,
+    Publish,
+    Release,
+    Wait,
+)
+from stampede_guard.core.events import (
+    Abandoned,
+    Answered,
+    Computed,
+    Delivered,
+    Event,
+    Failed,
+    Heard,
+    Invalidated,
+    LookAgain,
+    PublishAnswered,
+    StoreFailed,
+)
 from stampede_guard.core.scripts import Answer, FailedRecently, Found, Granted, Held, Message
+from stampede_guard.core.states import Asking, Computing, Delivering, Landed, Publishing, State, Waiting
 from stampede_guard.policy import Policy
 
 __all__ = [
@@ -65,200 +91,6 @@ __all__ = [
 ASK_TRIES = 2
 """Asks per round before the store counts as away for this flight. The same flight is answered the same token."""
 PUBLISH_TRIES = 2
-
-Audience = Literal["covered", "before_compute", "everyone"]
-
-
-# --- states ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Asking:
-    tries: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """The lease is held elsewhere. `fence`: messages with a smaller token are older than what we may serve."""
-
-    fence: int
-
-
-@dataclass(frozen=True, slots=True)
-class Computing:
-    """`grant` is None while the store is away: nothing of it will be stored. `fenced`: invalidated in this process."""
-
-    grant: Granted | None
-    fenced: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Publishing:
-    grant: Granted
-    outcome: Outcome
-    fenced: bool = False
-    tries: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Delivering:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Landed:
-    pass
-
-
-State = Asking | Waiting | Computing | Publishing | Delivering | Landed
-
-
-# --- events ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """`draw` is uniform in [0, 1). `wanted`: somebody waits for this flight (a background refresh has nobody)."""
-
-    answer: Answer
-    draw: float
-    wanted: bool
-
-
-@dataclass(frozen=True, slots=True)
-class StoreFailed:
-    """The command failed or got no answer; it may still be carried out. `away`: the breaker is open."""
-
-    away: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Heard:
-    message: Message
-    wanted: bool
-
-
-@dataclass(frozen=True, slots=True)
-class LookAgain:
-    """The poll is due, or the subscription had a gap in which a message may have been lost."""
-
-    wanted: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Computed:
-    """`storable` is False for a value that may not be stored (too large)."""
-
-    body: bytes
-    storable: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """`body` is None where the failure must not leave the process."""
-
-    body: bytes | None
-
-
-@dataclass(frozen=True, slots=True)
-class Abandoned:
-    """The request that the computation was bound to has gone, and no passenger can take over."""
-
-
-@dataclass(frozen=True, slots=True)
-class Invalidated:
-    """`invalidate()` was called in this process."""
-
-
-@dataclass(frozen=True, slots=True)
-class PublishAnswered:
-    stored: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Delivered:
-    remaining: int
-
-
-Event = (
-    Answered
-    | StoreFailed
-    | Heard
-    | LookAgain
-    | Computed
-    | Failed
-    | Abandoned
-    | Invalidated
-    | PublishAnswered
-    | Delivered
-)
-
-
-# --- commands -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What there is to hand out. `own` is the outcome of this flight's computation; it is not in the store's form."""
-
-    kind: Literal["value", "failure"]
-    body: bytes
-    reading: Reading | None = None
-    own: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """Run the acquire script. Who has joined by now is covered by its answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """Wait for a message, at most `seconds`."""
-
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Compute:
-    grant: Granted | None
-
-
-@dataclass(frozen=True, slots=True)
-class Publish:
-    """Run the publish script. Who has joined by now is covered by its answer."""
-
-    grant: Granted
-    outcome: Outcome
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    """Give the lease back without an outcome, then hand out `outcome` in this process if there is one."""
-
-    outcome: Outcome | None
-
-
-@dataclass(frozen=True, slots=True)
-class Deliver:
-    outcome: Outcome
-    to: Audience
-
-
-@dataclass(frozen=True, slots=True)
-class Keep:
-    """Nothing to do: go on with what is under way."""
-
-
-@dataclass(frozen=True, slots=True)
-class Land:
-    """Forget the flight. If one of its asks was never answered, the driver gives back what it may still be granted."""
-
-
-Command = Ask | Wait | Compute | Publish | Release | Deliver | Keep | Land
-
-
-# --- the decision ---------------------------------------------------------------------------------
 
 
 def begin(*, away: bool) -> tuple[State, Command]:

@@ -1,0 +1,86 @@
+"""What a flight can have its driver do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from stampede_guard.core.entry import Reading
+from stampede_guard.core.scripts import Granted
+
+__all__ = [
+    "Ask",
+    "Audience",
+    "Command",
+    "Compute",
+    "Deliver",
+    "Keep",
+    "Land",
+    "Outcome",
+    "Publish",
+    "Release",
+    "Wait",
+]
+
+Audience = Literal["covered", "before_compute", "everyone"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What there is to hand out. `own` is the outcome of this flight's computation; it is not in the store's form."""
+
+    kind: Literal["value", "failure"]
+    body: bytes
+    reading: Reading | None = None
+    own: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Run the acquire script. Who has joined by now is covered by its answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait for a message, at most `seconds`."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    grant: Granted | None
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Run the publish script. Who has joined by now is covered by its answer."""
+
+    grant: Granted
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Give the lease back without an outcome, then hand out `outcome` in this process if there is one."""
+
+    outcome: Outcome | None
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    outcome: Outcome
+    to: Audience
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Nothing to do: go on with what is under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Land:
+    """Forget the flight. If one of its asks was never answered, the driver gives back what it may still be granted."""
+
+
+Command = Ask | Wait | Compute | Publish | Release | Deliver | Keep | Land

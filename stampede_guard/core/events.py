@@ -1,0 +1,99 @@
+"""What can happen to a flight."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stampede_guard.core.scripts import Answer, Message
+
+__all__ = [
+    "Abandoned",
+    "Answered",
+    "Computed",
+    "Delivered",
+    "Event",
+    "Failed",
+    "Heard",
+    "Invalidated",
+    "LookAgain",
+    "PublishAnswered",
+    "StoreFailed",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """`draw` is uniform in [0, 1). `wanted`: somebody waits for this flight (a background refresh has nobody)."""
+
+    answer: Answer
+    draw: float
+    wanted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFailed:
+    """The command failed or got no answer; it may still be carried out. `away`: the breaker is open."""
+
+    away: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    message: Message
+    wanted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LookAgain:
+    """The poll is due, or the subscription had a gap in which a message may have been lost."""
+
+    wanted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """`storable` is False for a value that may not be stored (too large)."""
+
+    body: bytes
+    storable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """`body` is None where the failure must not leave the process."""
+
+    body: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """The request that the computation was bound to has gone, and no passenger can take over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invalidated:
+    """`invalidate()` was called in this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishAnswered:
+    stored: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    remaining: int
+
+
+Event = (
+    Answered
+    | StoreFailed
+    | Heard
+    | LookAgain
+    | Computed
+    | Failed
+    | Abandoned
+    | Invalidated
+    | PublishAnswered
+    | Delivered
+)

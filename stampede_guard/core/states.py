@@ -1,0 +1,59 @@
+"""Where a flight can be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stampede_guard.core.commands import Outcome
+from stampede_guard.core.scripts import Granted
+
+__all__ = [
+    "Asking",
+    "Computing",
+    "Delivering",
+    "Landed",
+    "Publishing",
+    "State",
+    "Waiting",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    tries: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The lease is held elsewhere. `fence`: messages with a smaller token are older than what we may serve."""
+
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Computing:
+    """`grant` is None while the store is away: nothing of it will be stored. `fenced`: invalidated in this process."""
+
+    grant: Granted | None
+    fenced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Publishing:
+    grant: Granted
+    outcome: Outcome
+    fenced: bool = False
+    tries: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Delivering:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    pass
+
+
+State = Asking | Waiting | Computing | Publishing | Delivering | Landed
