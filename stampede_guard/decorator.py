@@ -10,12 +10,13 @@ import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from stampede_guard.annotations import alternatives, live_kind, resolve
+from stampede_guard.cached import CachedFunction, Invalidation
 from stampede_guard.codec import codec_for, return_annotation
 from stampede_guard.errors import Misuse
-from stampede_guard.guard import Invalidation, StampedeGuard, checked_mode
+from stampede_guard.guard import StampedeGuard, checked_mode
 from stampede_guard.keys import KeyBuilder
 from stampede_guard.plan import Plan, Run
 from stampede_guard.policy import Mode, Policy
@@ -24,7 +25,6 @@ __all__ = ["CachedFunction", "configure", "default_guard", "locked_cache"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
 
 log = logging.getLogger("stampede_guard")
 
@@ -50,29 +50,6 @@ def default_guard() -> StampedeGuard:
             )
         _default = StampedeGuard.from_url(url)
     return _default
-
-
-class CachedFunction(Protocol[P, R_co]):
-    """A decorated function: called as before; the other methods take the same arguments as the call."""
-
-    __wrapped__: Callable[..., Any]
-
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]: ...
-
-    async def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> Invalidation:
-        """After `"done"` no caller is served an older value. `"pending"`: the store is away; see `Invalidation`."""
-
-    async def refresh(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Compute anew, once fleet-wide; callers meanwhile are served the old value."""
-
-    def key(self, *args: P.args, **kwargs: P.kwargs) -> str:
-        """The key of this call, with the namespace."""
-
-    def explain(self, *args: P.args, **kwargs: P.kwargs) -> Mapping[str, str]:
-        """What the key of this call is made of, for an operator: it shows the raw values."""
-
-    def set_mode(self, mode: Mode | None) -> None:
-        """The mode of this function from now on; None = the guard's."""
 
 
 @dataclass(frozen=True, slots=True)

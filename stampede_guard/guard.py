@@ -12,10 +12,11 @@ import importlib
 import os
 import re
 import weakref
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, get_args
 
+from stampede_guard.cached import CachedFunction, Invalidation
 from stampede_guard.codec import codec_for
 from stampede_guard.errors import Misuse, PolicyError
 from stampede_guard.keys.parts import escape
@@ -29,12 +30,11 @@ from stampede_guard.workers import warn_if_one_of_several
 if TYPE_CHECKING:
     from stampede_guard.stores.protocol import Store
 
-__all__ = ["Invalidation", "StampedeGuard"]
+__all__ = ["StampedeGuard"]
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
-
-Invalidation = Literal["done", "pending"]
-"""`pending`: the store is away; local copies are dropped, and the store is told when it is back."""
 
 MODE_VARIABLE = "STAMPEDE_GUARD_MODE"
 MOST_PLANS = 256
@@ -81,11 +81,33 @@ class StampedeGuard:
 
     # --- using it ------------------------------------------------------------------------------
 
-    def locked_cache(self, **options: Any) -> Callable[[Callable[..., Any]], Any]:
-        """The decorator; see `stampede_guard.locked_cache` for its options."""
+    def locked_cache(
+        self,
+        *,
+        unkeyed: Iterable[str] = (),
+        resources: Mapping[str, Callable[[], Any]] | None = None,
+        context: Sequence[ContextVar[Any]] = (),
+        version: str | int = "",
+        key: Callable[..., Any] | None = None,
+        name: str | None = None,
+        pickle: bool = False,
+        **fields: Any,
+    ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], CachedFunction[P, R]]:
+        """The decorator, for this guard; see `stampede_guard.locked_cache` for its options."""
+        # By name: the decorator is a face, and faces stand above the guard.
         decorate: Callable[..., Any] = importlib.import_module("stampede_guard.decorator").locked_cache
-        result: Callable[[Callable[..., Any]], Any] = decorate(guard=self, **options)
-        return result
+        made: Callable[[Callable[P, Coroutine[Any, Any, R]]], CachedFunction[P, R]] = decorate(
+            guard=self,
+            unkeyed=unkeyed,
+            resources=resources,
+            context=context,
+            version=version,
+            key=key,
+            name=name,
+            pickle=pickle,
+            **fields,
+        )
+        return made
 
     async def get_or_compute(
         self,

@@ -5,7 +5,8 @@ whole protocol can be searched exhaustively (`tests/core/`), and each store is h
 
 `entry`    what a store keeps for one key
 `scripts`  the six atomic steps on an entry; `stores/lua/*.lua` are their twins
-`flight`   one computation of one key in one process: `decide(state, event, policy)`, in terms of `states`, `events`, `commands`
+`flight`   one computation of one key in one process: `decide(state, event, policy)`;
+           its words are in `states`, `events` and `commands`
 `caller`   what one caller gets when its patience ends
 `breaker`  when the store counts as away
 """
