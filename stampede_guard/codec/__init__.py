@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from stampede_guard.annotations import resolve, unwrap
+from stampede_guard.annotations import resolve
 from stampede_guard.codec.builtin import BuiltinCodec
 from stampede_guard.codec.likeness import is_immutable
 from stampede_guard.codec.shapes import Shape, shape_of
@@ -57,7 +57,7 @@ def codec_for(annotation: Any, *, pickle: bool = False) -> Codec:
     fingerprint = _fingerprint(shape, "pickle" if pickle else "")
     if pickle:
         return PickleCodec(fingerprint)
-    if unwrap(annotation) in (Any, object):
+    if shape.text == "Any":
         return BuiltinCodec(fingerprint)
     if shape.pydantic:
         return _made(PydanticCodec, annotation, shape, fingerprint)

@@ -23,9 +23,20 @@ from stampede_guard.errors import Undecodable, UnsupportedValue
 __all__ = ["EXACT_TYPES", "BuiltinCodec", "dumps", "lift", "loads", "refusal"]
 
 # The numbers are part of the stored format: never give one a new meaning.
-_WIDE_INT, _WILD_STR, _TUPLE, _SET, _FROZENSET, _DATETIME, _DATE, _TIME, _TIMEDELTA, _DECIMAL, _UUID = range(
-    1, 12
-)
+(
+    _WIDE_INT,
+    _WILD_STR,
+    _TUPLE,
+    _SET,
+    _FROZENSET,
+    _DATETIME,
+    _DATE,
+    _TIME,
+    _TIMEDELTA,
+    _DECIMAL,
+    _UUID,
+    _PAIRS,
+) = range(1, 13)
 
 _LEAVES = frozenset({NoneType, bool, float, bytes})
 _DEEPEST = 200  # well inside what any interpreter's stack can decode again
@@ -60,7 +71,14 @@ def _lower(value: Any, depth: int) -> Any:
         raise UnsupportedValue(f"the result is nested more than {_DEEPEST} levels deep, or holds itself")
     depth += 1
     if kind is dict:
-        return {_lower(key, depth): _lower(item, depth) for key, item in value.items()}
+        keys = [key if type(key) is str and key.isascii() else _lower(key, depth) for key in value]
+        pairs = zip(keys, [_lower(item, depth) for item in value.values()], strict=True)
+        # an extension cannot be a key here, though what it stands for can be one
+        return (
+            msgpack.Ext(_PAIRS, msgpack.encode(list(pairs)))
+            if msgpack.Ext in map(type, keys)
+            else dict(pairs)
+        )
     if kind is list:
         return [_lower(item, depth) for item in value]
     if kind is tuple or kind is set or kind is frozenset:
@@ -141,6 +159,7 @@ def _lift_time(content: Any) -> datetime.time:
 
 
 _LIFTED: dict[int, Callable[[Any], Any]] = {
+    _PAIRS: dict,
     _TUPLE: tuple,
     _SET: set,
     _FROZENSET: frozenset,

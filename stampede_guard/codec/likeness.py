@@ -125,7 +125,8 @@ def _record(original: Any, back: Any, names: Iterable[str], where: str) -> str |
         if found:
             return found
     for state in ("__pydantic_extra__", "__pydantic_private__"):
-        found = difference(getattr(original, state, None) or {}, getattr(back, state, None) or {}, where)
+        extra = getattr(original, state, None) or {}
+        found = difference(extra, getattr(back, state, None) or {}, f"{where}.{state}")
         if found:
             return found
     return None

@@ -18,6 +18,7 @@ from typing import Any
 from stampede_guard.annotations import comes_from, field_names, live_kind, unwrap
 from stampede_guard.codec.likeness import is_frozen
 from stampede_guard.errors import UnsupportedValue
+from stampede_guard.keys.parts import Unkeyable, text_of
 
 __all__ = ["TEXTUAL", "Shape", "shape_of"]
 
@@ -35,7 +36,7 @@ _CONTAINERS: dict[Any, str] = {
     collections.abc.Mapping: "dict", collections.abc.MutableMapping: "dict",
     collections.abc.Set: "set", collections.abc.MutableSet: "set",
 }  # fmt: skip
-_ITEM_MARKS = (typing.Required, typing.NotRequired, getattr(typing, "ReadOnly", typing.Required))
+_ITEM_MARKS = ("Required", "NotRequired", "ReadOnly")
 _HARMLESS_FACTORIES = (list, dict, set, tuple, frozenset, str, int, float, bool)
 
 
@@ -80,8 +81,9 @@ class _Walk:
     def visit(self, annotation: Any) -> _Found:
         annotation = unwrap(annotation)
         origin = typing.get_origin(annotation)
-        if origin in _ITEM_MARKS:
-            return self.visit(typing.get_args(annotation)[0])
+        if getattr(origin, "_name", "") in _ITEM_MARKS:
+            text, immutable = self.visit(typing.get_args(annotation)[0])
+            return f"{text}?" if origin is typing.NotRequired else text, immutable
         if annotation is None or annotation is types.NoneType:
             return "None", True
         if annotation in (Any, object):
@@ -170,16 +172,32 @@ class _Walk:
 
     def _notes(self, kind: type) -> dict[str, str]:
         """What else decides how a field is stored: whether it may be absent, and what it is then."""
-        if typing.is_typeddict(kind):
+        if _is_typed_dict(kind):
             return dict.fromkeys(kind.__optional_keys__, "?")  # type: ignore[attr-defined]
-        notes = {}
+        config = getattr(kind, "__struct_config__", None)
+        if config is not None:
+            stored: tuple[str, ...] = kind.__struct_encode_fields__  # type: ignore[attr-defined]
+            form = f"@{config.tag_field}={config.tag}" + "[]" * config.array_like + "?" * config.omit_defaults
+            return {
+                name: f" as {stored_as}{form}"
+                for name, stored_as in zip(field_names(kind) or (), stored, strict=True)
+            }
         if comes_from(kind, "pydantic"):
-            for name, info in getattr(kind, "model_fields", {}).items():
-                if info.default_factory is not None:
-                    self.shape.computed_defaults |= info.default_factory not in _HARMLESS_FACTORIES
-                elif isinstance(info.default, types.NoneType | bool | int | float | str):
-                    notes[name] = f"={info.default!r}"
-        return notes
+            return {name: self._default(info) for name, info in getattr(kind, "model_fields", {}).items()}
+        return {}
+
+    def _default(self, info: Any) -> str:
+        if info.default_factory is not None:
+            self.shape.computed_defaults |= info.default_factory not in _HARMLESS_FACTORIES
+            return ""
+        if info.is_required():
+            return "!"
+        try:
+            return f"={text_of(info.default)}"
+        except Unkeyable:
+            # nothing would tell when it changes with the code: store the field even where it was not set
+            self.shape.computed_defaults = True
+            return ""
 
 
 def _all_immutable(found: Iterable[_Found]) -> bool | None:
@@ -187,11 +205,15 @@ def _all_immutable(found: Iterable[_Found]) -> bool | None:
     return False if False in sure else None if None in sure else True
 
 
+def _is_typed_dict(kind: type) -> bool:
+    return hasattr(kind, "__required_keys__")  # typing's and typing_extensions' own
+
+
 def _fields(kind: type) -> dict[str, Any] | None:
     """The fields of a record class with their types; None for a class that is no record."""
     if comes_from(kind, "pydantic") and isinstance(getattr(kind, "model_fields", None), dict):
         return {name: info.annotation for name, info in kind.model_fields.items()}  # type: ignore[attr-defined]
-    if typing.is_typeddict(kind):
+    if _is_typed_dict(kind):
         return _hints(kind)
     names = getattr(kind, "_fields", None) if issubclass(kind, tuple) else field_names(kind)
     if names is None:

@@ -35,8 +35,6 @@ def _to_text(value: Any) -> str:
 
 def _reason(error: BaseException) -> str:
     """Why an encoding failed, without the values: they may be secrets, and this text is logged."""
-    if isinstance(error, UnsupportedValue):
-        return str(error)
     while error.__cause__ is not None:
         error = error.__cause__
     if isinstance(error, msgspec.ValidationError) and "'" not in str(error):
@@ -58,22 +56,25 @@ class _Verified:
 
     def encode(self, value: Any) -> bytes:
         """Raises `UnsupportedValue` if the value is not what the annotation declares, or would lose something."""
+        refused: str | None = None
         lost: str | None = None
         failed: str | None = None
         for attempt in self._attempts():
             try:
                 data = attempt(value)
                 found = self._difference(value, self.decode(data))
+            except UnsupportedValue as error:
+                refused = refused or str(error)
             except Exception as error:
                 failed = failed or _reason(error)
-                continue
-            if found is None:
-                return data
-            lost = found
+            else:
+                if found is None:
+                    return data
+                lost = found
         name = getattr(self._annotation, "__name__", None) or str(self._annotation)
         raise UnsupportedValue(
             f"the function returned a {type(value).__name__} that cannot be stored as the {name} of its annotation: "
-            f"{lost or failed}. Return exactly what is declared, or change the annotation."
+            f"{refused or lost or failed}. Return exactly what is declared, or change the annotation."
         )
 
     def decode(self, data: bytes) -> Any:
@@ -187,7 +188,11 @@ class PydanticCodec(_Verified):
         return data
 
     def _python(self, value: Any, options: dict[str, Any]) -> bytes:
-        return dumps(self._adapter.dump_python(value, **options))
+        plain = self._adapter.dump_python(value, **options)
+        try:
+            return dumps(plain)
+        except UnsupportedValue:  # enums, paths and the like, which pydantic reads back from their plain form
+            return dumps(msgspec.to_builtins(plain, builtin_types=EXACT_TYPES, enc_hook=_to_text))
 
 
 class PickleCodec:
