@@ -11,11 +11,11 @@ from typing import Any
 from redis.exceptions import NoScriptError, ResponseError
 
 from stampede_guard.core.entry import Reading
-from stampede_guard.errors import StoreError
+from stampede_guard.errors import StoreError, StoreRefused
 from stampede_guard.stores.lane import Call, store_error
-from stampede_guard.stores.wire import parse_value, value_key
+from stampede_guard.stores.wire import parse_value
 
-__all__ = ["CommandCall", "ReadCall", "Script", "ScriptCall"]
+__all__ = ["ProbeCall", "ReadCall", "Script", "ScriptCall"]
 
 READS_PER_CALL = 512
 """Keys in one read script: a script holds up everybody else while it runs."""
@@ -33,7 +33,7 @@ class Script:
         self.text = text.encode()
         self.digest = hashlib.sha1(self.text, usedforsecurity=False).hexdigest().encode()
 
-    def pack(self, keys: list[bytes] | tuple[bytes, ...], args: list[bytes], *, whole: bool) -> bytes:
+    def pack(self, keys: tuple[bytes, ...], args: list[bytes], *, whole: bool) -> bytes:
         head = [b"EVAL", self.text] if whole else [b"EVALSHA", self.digest]
         return pack_command([*head, b"%d" % len(keys), *keys, *args])
 
@@ -83,18 +83,18 @@ class ScriptCall:
             self.future.set_exception(error)
 
 
-class CommandCall:
-    """A plain command, for the probe."""
+class ProbeCall:
+    """Asks whether the server can serve. A script that declares nothing counts as one that writes (a PING would also
+    be answered by a replica, which refuses to write); it writes nothing, and any other error is an answer too."""
 
-    __slots__ = ("_parts", "future", "sent_at")
+    __slots__ = ("future", "sent_at")
 
-    def __init__(self, parts: list[bytes], future: asyncio.Future[Any]) -> None:
-        self._parts = parts
+    def __init__(self, future: asyncio.Future[Any]) -> None:
         self.future = future
         self.sent_at = 0.0
 
     def pack(self) -> bytes:
-        return pack_command(self._parts)
+        return pack_command([b"EVAL", b"#!lua\nreturn 1", b"0"])
 
     def resolve(self, reply: Any) -> None:
         if isinstance(reply, ResponseError):
@@ -112,34 +112,39 @@ _ONE_KEY = b"*4\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n$1\r\n1\r\n$%%d\r\n%%b\r\n" % _
 
 
 class ReadCall:
-    """All reads of one tick as one script call. Callers may join until `pack` is called, when the command is sent."""
+    """All reads of one tick as one script call. Callers may join until it is sent, or has failed before that.
 
-    __slots__ = ("_on_sent", "_resend", "_whole", "sent_at", "waiting")
+    `on_closed` is told when nobody may join any more.
+    """
 
-    def __init__(self, on_sent: Callable[[], None], resend: Callable[[Call], None]) -> None:
-        self.waiting: dict[str, list[asyncio.Future[Reading | None]]] = {}
-        self._on_sent = on_sent
+    __slots__ = ("_on_closed", "_resend", "_whole", "sent_at", "waiting")
+
+    def __init__(self, on_closed: Callable[[ReadCall], None], resend: Callable[[Call], None]) -> None:
+        self.waiting: dict[bytes, list[asyncio.Future[Reading | None]]] = {}
+        self._on_closed = on_closed
         self._resend = resend
         self._whole = False
         self.sent_at = 0.0
 
     def pack(self) -> bytes:
+        self._on_closed(self)
         if self._whole:
-            return _READ.pack([value_key(name) for name in self.waiting], [], whole=True)
-        self._on_sent()
+            return _READ.pack(tuple(self.waiting), [], whole=True)
         if len(self.waiting) == 1:
-            (name,) = self.waiting
-            key = value_key(name)
+            (key,) = self.waiting
             return _ONE_KEY % (len(key), key)
-        return _READ.pack([value_key(name) for name in self.waiting], [], whole=False)
+        return _READ.pack(tuple(self.waiting), [], whole=False)
 
     def resolve(self, reply: Any) -> None:
+        if isinstance(reply, NoScriptError) and not self._whole:
+            self._whole = True
+            self._resend(self)
+            return
         if isinstance(reply, ResponseError):
-            if isinstance(reply, NoScriptError) and not self._whole:
-                self._whole = True
-                self._resend(self)
-            else:
-                self.fail(store_error(reply))
+            self.fail(store_error(reply))
+            return
+        if not isinstance(reply, list) or len(reply) != 2 * len(self.waiting):
+            self.fail(StoreRefused("the read script gave an answer of an unknown shape"))
             return
         index = 0
         for futures in self.waiting.values():
@@ -150,6 +155,7 @@ class ReadCall:
                     future.set_result(reading)
 
     def fail(self, error: StoreError) -> None:
+        self._on_closed(self)
         for futures in self.waiting.values():
             for future in futures:
                 if not future.done():

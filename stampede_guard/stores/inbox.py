@@ -1,20 +1,20 @@
 """The inbox: this process's one subscription, and by being subscribed, its sign of life.
 
 One task drains the socket and runs no user code. Every loss of the connection is a gap: messages may be missing, so
-each waiter looks again. The name is confirmed only between the server's acknowledgement and the loss of that connection.
+each waiter looks again. The name is confirmed only between the server's acknowledgement and the loss of that
+connection.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import RedisError
 
 from stampede_guard.core.scripts import Message
-from stampede_guard.stores.lane import let_go_after_fork
+from stampede_guard.stores.lane import disconnect, let_go_after_fork, stop
+from stampede_guard.stores.patience import more_time, patiently
 from stampede_guard.stores.wire import parse_message
 
 __all__ = ["Inbox"]
@@ -43,9 +43,11 @@ class Inbox:
         self._on_message = on_message
         self._on_gap = on_gap
         self._confirmed = False
+        self._closed = False
         self._settled = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._connection: AbstractConnection | None = None
+        self._loop = asyncio.get_running_loop()
 
     @property
     def confirmed_name(self) -> str:
@@ -54,18 +56,16 @@ class Inbox:
 
     async def ready(self) -> None:
         """Start if needed, and wait for the first confirmation or the first failure."""
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="stampede_guard inbox")
-        if not self._settled.is_set():
+        if self._task is None and not self._closed:
+            self._task = self._loop.create_task(self._run(), name="stampede_guard inbox")
+        if not self._settled.is_set() and not self._closed:
             await self._settled.wait()
 
     async def aclose(self) -> None:
+        self._closed = True
         self._confirmed = False
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await stop(self._task)
+        self._settled.set()
 
     def abandon(self) -> None:
         self._confirmed = False
@@ -74,27 +74,28 @@ class Inbox:
     async def _run(self) -> None:
         retry = FIRST_RETRY
         while True:
-            connection = self._make_connection()
-            self._connection = connection
+            connection = None
             try:
+                connection = self._connection = self._make_connection()
                 await self._subscribe(connection)
                 retry = FIRST_RETRY
                 await self._drain(connection)
-            except (RedisError, OSError, TimeoutError):
+            except Exception:
+                # Also what a credential provider raises. The lane meets the same error, and its callers hear of it.
                 pass
             finally:
                 # Also when this task is cancelled.
                 lost, self._confirmed = self._confirmed, False
                 self._settled.set()
-                with contextlib.suppress(RedisError, OSError, asyncio.CancelledError):
-                    await connection.disconnect(nowait=True)
+                if connection is not None:
+                    await disconnect(connection)
             if lost:
                 self._on_gap()
             await asyncio.sleep(retry)
             retry = min(retry * 2, LONGEST_RETRY)
 
     async def _subscribe(self, connection: AbstractConnection) -> None:
-        async with asyncio.timeout(self._deadline):
+        async with patiently(self._deadline):
             await connection.connect()  # type: ignore[no-untyped-call]
             await connection.send_command("SUBSCRIBE", self._name, check_health=False)
             reply = await connection.read_response(disable_decoding=True)
@@ -105,17 +106,20 @@ class Inbox:
         self._on_gap()
 
     async def _drain(self, connection: AbstractConnection) -> None:
-        asked = False
+        asked = spared = False
         while True:
             patience = self._deadline if asked else QUIET_SECONDS
+            due = self._loop.time() + patience
             reply = await connection.read_response(disable_decoding=True, timeout=patience)
             if reply is None:
-                if asked or not connection.is_connected:
+                spared = asked and more_time(patience, late=self._loop.time() - due, spared=spared) > 0
+                if not connection.is_connected or (asked and not spared):
                     raise ConnectionError("the subscription's connection is silent")
-                await connection.send_command("PING", check_health=False)
+                if not asked:
+                    await connection.send_command("PING", check_health=False)
                 asked = True
                 continue
-            asked = False
+            asked = spared = False
             if not isinstance(reply, list):
                 continue
             if reply[0] == b"message":

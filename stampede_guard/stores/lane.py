@@ -2,7 +2,8 @@
 
 Nobody waits for a pooled connection, and a caller that is cancelled leaves the connection as it was, because only the
 lane's own tasks touch the socket. redis-py makes the connection (TLS, passwords, credential providers), without
-retries; here is the deadline: an answer that is late by then means that the connection is given up, with everything on it.
+retries; here is the deadline: an answer that is late by then means that the connection is given up, with everything on
+it.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class Lane:
         self._outgoing: list[Call] = []
         self._pending: deque[Call] = deque()
         self._connection: AbstractConnection | None = None
+        self._abort: Callable[[], None] = lambda: None
         self._answered = False
         self._wake: asyncio.Future[None] | None = None
         self._writer: asyncio.Task[None] | None = None
@@ -146,6 +148,7 @@ class Lane:
                 raise store_error(error) from error
             raise
         self._connection = connection
+        self._abort = abort_of(connection)
         self._answered = False
         self._reader = self._loop.create_task(self._read(connection), name="stampede_guard lane reader")
         return connection
@@ -210,6 +213,8 @@ class Lane:
             call.fail(error)
         if connection is None:
             return
+        # Now, and not through the connection: its reader, once cancelled, would close it politely.
+        self._abort()
         if reader is not None and reader is not asyncio.current_task():
             reader.cancel()
             self._leave(reader)
@@ -238,7 +243,7 @@ def store_error(error: BaseException) -> StoreError:
         return StoreRefused(f"the store refused a command: {error}")
     if isinstance(error, TimeoutError):
         return StoreUnavailable("the store could not be reached in time")
-    return StoreUnavailable(f"the store cannot be reached: {error or type(error).__name__}")
+    return StoreUnavailable(f"the store cannot be reached: {str(error) or type(error).__name__}")
 
 
 def let_go_after_fork(connection: AbstractConnection | None) -> None:
@@ -266,10 +271,14 @@ async def stop(task: asyncio.Task[Any] | None) -> None:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def disconnect(connection: AbstractConnection) -> None:
-    """Drop a connection. A polite close would first flush, and towards a dead peer that never ends."""
+def abort_of(connection: AbstractConnection) -> Callable[[], None]:
+    """How to drop the socket now. A polite close would first flush, and towards a dead peer that never ends."""
     transport = getattr(getattr(connection, "_writer", None), "transport", None)
-    if transport is not None:
-        transport.abort()
+    return transport.abort if transport is not None else lambda: None
+
+
+async def disconnect(connection: AbstractConnection) -> None:
+    """Drop a connection, whatever state it is in."""
+    abort_of(connection)()
     with contextlib.suppress(RedisError, OSError):
         await connection.disconnect(nowait=True)

@@ -24,6 +24,8 @@ def more_time(seconds: float, *, late: float, spared: bool) -> float:
 async def patiently(seconds: float) -> AsyncIterator[None]:
     """`asyncio.timeout(seconds)`, except that a blocked event loop is no time-out. Raises `TimeoutError`."""
     loop = asyncio.get_running_loop()
+    due = loop.time() + seconds
+    handle: asyncio.TimerHandle | None = None
     async with asyncio.timeout(None) as scope:
 
         def look(due: float, spared: bool) -> None:
@@ -35,7 +37,6 @@ async def patiently(seconds: float) -> AsyncIterator[None]:
             else:
                 scope.reschedule(now)
 
-        due = loop.time() + seconds
         handle = loop.call_at(due, look, due, False)
         try:
             yield

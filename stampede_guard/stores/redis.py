@@ -8,6 +8,7 @@ provider), except for time-outs, retries and decoding, which are ours: no retrie
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from typing import Any
 
@@ -20,14 +21,14 @@ from stampede_guard.core import breaker
 from stampede_guard.core.breaker import PROBE_SECONDS, Breaker
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Answer, Denied, Found, Granted, Outcome
-from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
+from stampede_guard.errors import StoreError, StoreRefused
 from stampede_guard.policy import Policy
 from stampede_guard.stores.calls import READS_PER_CALL as _MOST_READS
-from stampede_guard.stores.calls import CommandCall, ReadCall, Script, ScriptCall
+from stampede_guard.stores.calls import ProbeCall, ReadCall, Script, ScriptCall
 from stampede_guard.stores.inbox import Inbox
-from stampede_guard.stores.lane import Lane
+from stampede_guard.stores.lane import Lane, stop
 from stampede_guard.stores.protocol import Listener
-from stampede_guard.stores.wire import entry_keys, parse_answer, value_bytes
+from stampede_guard.stores.wire import HEADER, entry_keys, parse_answer, value_bytes, value_key
 
 __all__ = ["RedisSession", "RedisStore"]
 
@@ -48,12 +49,14 @@ class RedisStore:
     shared = True
 
     def __init__(self, client: Redis, *, deadline: float = DEADLINE) -> None:
+        # Kept, because a sentinel's pool is named weakly in its own settings.
+        self._client = client
         pool = client.connection_pool
         self._connection_class = pool.connection_class
         self._settings = {
             **pool.connection_kwargs,
             "socket_timeout": None,
-            "socket_connect_timeout": deadline,
+            "socket_connect_timeout": None,
             "retry": Retry(NoBackoff(), 0),
             "retry_on_timeout": False,
             "retry_on_error": [],
@@ -79,6 +82,7 @@ class RedisSession:
 
     def __init__(self, store: RedisStore, listener: Listener) -> None:
         self._listener = listener
+        self._deadline = store.deadline
         self._loop = asyncio.get_running_loop()
         self._breaker = Breaker()
         self._away = False
@@ -104,21 +108,23 @@ class RedisSession:
 
     def read(self, name: str) -> asyncio.Future[Reading | None]:
         future: asyncio.Future[Reading | None] = self._loop.create_future()
+        key = value_key(name)
         call = self._reads
         if call is None or len(call.waiting) >= _MOST_READS:
-            self._reads = call = ReadCall(self._reads_sent, self._lane.send)
-            call.waiting[name] = [future]
+            self._reads = call = ReadCall(self._reads_closed, self._lane.send)
+            call.waiting[key] = [future]
             self._lane.send(call)
             return future
-        waiting = call.waiting.get(name)
+        waiting = call.waiting.get(key)
         if waiting is None:
-            call.waiting[name] = [future]
+            call.waiting[key] = [future]
         else:
             waiting.append(future)
         return future
 
-    def _reads_sent(self) -> None:
-        self._reads = None
+    def _reads_closed(self, call: ReadCall) -> None:
+        if self._reads is call:
+            self._reads = None
 
     # --- scripts ----------------------------------------------------------------------------------
 
@@ -153,7 +159,7 @@ class RedisSession:
     ) -> bool:
         total_ms = policy.total_ms
         if outcome == "failure":
-            total_ms = int(policy.error_ttl * 1000)
+            total_ms = round(policy.error_ttl * 1000)
         else:
             body = value_bytes(body, token=grant.token, total_ms=total_ms, stale_ms=policy.stale_ms)
         args = [
@@ -164,7 +170,7 @@ class RedisSession:
             body,
             b"%d" % total_ms,
             b"%d" % policy.record_ms,
-            b"%d" % policy.inline_bytes,
+            b"%d" % (policy.inline_bytes + HEADER),
             name.encode(),
         ]
         return bool(await self._run(_PUBLISH, name, args))
@@ -199,7 +205,7 @@ class RedisSession:
     async def _forget(self, name: str, flight: str) -> None:
         # The unanswered command may still lie unread in the server's socket. Once now, once when every command that was
         # sent before has either run or been lost; after that the lease's own deadline decides.
-        for pause in (0.0, 2 * DEADLINE):
+        for pause in (0.0, 2 * self._deadline):
             await asyncio.sleep(pause)
             try:
                 await self.release(name, flight=flight)
@@ -229,19 +235,17 @@ class RedisSession:
         while self._away:
             await asyncio.sleep(PROBE_SECONDS)
             future: asyncio.Future[Any] = self._loop.create_future()
-            self._lane.send(CommandCall([b"PING"], future))
-            try:
+            self._lane.send(ProbeCall(future))
+            with contextlib.suppress(StoreError):
                 await future
-            except (StoreUnavailable, StoreRefused):
-                continue
         self._probe = None
 
     # --- the end ----------------------------------------------------------------------------------
 
     async def aclose(self) -> None:
         self._closing = True
-        for task in [*self._forgotten, *([self._probe] if self._probe else [])]:
-            task.cancel()
+        for task in [*self._forgotten, self._probe]:
+            await stop(task)
         await self._inbox.aclose()
         await self._lane.aclose()
         await self._renewals.aclose()
