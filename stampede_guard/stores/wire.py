@@ -53,12 +53,9 @@ def value_bytes(body: bytes, *, token: int, total_ms: int, stale_ms: int) -> byt
 
 def parse_value(stored: bytes | None, remaining_ms: int) -> Reading | None:
     """The reading of what was stored; None for nothing, or for something that is not ours."""
-    if stored is None or stored[:3] != _MAGIC:
+    if stored is None or stored[:3] != _MAGIC or not stored[3:43].isdigit() or len(stored) < HEADER:
         return None
-    try:
-        return Reading(stored[43:], int(stored[3:19]), int(stored[19:31]), int(stored[31:43]), remaining_ms)
-    except ValueError:
-        return None
+    return Reading(stored[43:], int(stored[3:19]), int(stored[19:31]), int(stored[31:43]), remaining_ms)
 
 
 def parse_answer(reply: Any) -> Answer | Denied:
@@ -80,12 +77,16 @@ def parse_answer(reply: Any) -> Answer | Denied:
 
 
 def parse_message(data: bytes) -> tuple[str, Message] | None:
-    """The entry's name and the message; None for what is not ours."""
+    """The entry's name and the message; None for what is not ours.
+
+    Kind, token and the name's length end in a newline each; then come the name and what travels.
+    """
     try:
-        kind, name, token, payload = data.split(b"\n", 3)
+        kind, token, size, rest = data.split(b"\n", 3)
         known = _KINDS[kind]
         number = int(token)
-        text = name.decode()
+        text = rest[: int(size)].decode()
+        payload = rest[int(size) :]
     except (ValueError, KeyError):
         return None
     if known == "value":

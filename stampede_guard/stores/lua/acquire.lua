@@ -20,6 +20,9 @@ failure_token = failure_token or 0
 
 local lease = fields(KEYS[LEASE], 'owner', 'token', 'epoch', 'inbox', 'missing')
 local lease_token = tonumber(lease[2] or 0)
+-- A first write that changes nothing: after one, a server that is out of memory lets the script finish. What follows is
+-- small and expires, and a full server needs its leases more than any other.
+redis.call('HDEL', KEYS[LEASE], '')
 if not epoch then
   epoch = new_epoch
   last = largest(value_token, failure_token, lease_token, now)
@@ -49,7 +52,7 @@ if held then
   end
   if held then
     if inbox ~= '' then
-      redis.call('SADD', KEYS[WAITERS], inbox)
+      write('SADD', KEYS[WAITERS], inbox)
       live_longer(KEYS[WAITERS], record_ms)
     end
     return {'held', text(fence), suspect}

@@ -25,7 +25,7 @@ end
 -- Token, total and stale milliseconds of the stored value, and its PTTL; nothing if there is none of ours.
 local function value_header()
   local head = redis.pcall('GETRANGE', KEYS[VALUE], 0, 42)
-  if type(head) ~= 'string' or string.sub(head, 1, 3) ~= 'SG1' then
+  if type(head) ~= 'string' or #head ~= 43 or not string.find(head, '^SG1%d+$') then
     return nil
   end
   return tonumber(string.sub(head, 4, 19)), tonumber(string.sub(head, 20, 31)),
@@ -38,10 +38,20 @@ end
 
 local function failure()
   local stored = redis.pcall('GET', KEYS[FAILURE])
-  if type(stored) ~= 'string' then
+  if type(stored) ~= 'string' or not string.find(stored, '^%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d') then
     return nil
   end
   return tonumber(string.sub(stored, 1, 16)), string.sub(stored, 17)
+end
+
+-- A write to a key that may be of the wrong type, which is then not ours.
+local function write(command, key, ...)
+  local done = redis.pcall(command, key, ...)
+  if type(done) == 'table' and done.err and string.find(done.err, 'WRONGTYPE', 1, true) then
+    redis.call('DEL', key)
+    done = redis.pcall(command, key, ...)
+  end
+  return done
 end
 
 local function live_longer(key, ms)
@@ -67,7 +77,7 @@ local function announce(kind, name, token, payload)
   if inboxes.err then
     return
   end
-  local message = kind .. '\n' .. name .. '\n' .. text(token) .. '\n' .. payload
+  local message = kind .. '\n' .. text(token) .. '\n' .. #name .. '\n' .. name .. payload
   for _, inbox in ipairs(inboxes) do
     redis.pcall('PUBLISH', inbox, message)
   end

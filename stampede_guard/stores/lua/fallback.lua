@@ -7,7 +7,7 @@ if value_token and is_fresh(total_ms, stale_ms, pttl) then
   return {'found', redis.call('GET', KEYS[VALUE]), pttl}
 end
 
-redis.call('ZREMRANGEBYSCORE', KEYS[SLOTS], '-inf', text(now))
+write('ZREMRANGEBYSCORE', KEYS[SLOTS], '-inf', text(now))
 local taken = redis.call('ZCARD', KEYS[SLOTS])
 if redis.call('ZSCORE', KEYS[SLOTS], flight) then
   taken = taken - 1

@@ -4,5 +4,5 @@ if lease[1] ~= ARGV[1] then
   return 0
 end
 redis.call('DEL', KEYS[LEASE])
-announce('again', ARGV[2], tonumber(lease[2]), '')
+announce('again', ARGV[2], tonumber(lease[2] or 0), '')
 return 1
