@@ -7,6 +7,7 @@ touched, and by a sweep over a few others at every write, so that keys used once
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import threading
 import time
@@ -83,15 +84,19 @@ class MemoryStore:
         """Run one atomic step and deliver its messages."""
         with self._lock:
             now_us = self.now_us()
-            entry, reply, messages = step(
-                self._entries.get(name, EMPTY), now_us, frozenset(self._subscribers)
+            # A loop that was closed without a word hears nothing any more: its leases may be taken over.
+            listening = frozenset(
+                inbox for inbox, subscriber in self._subscribers.items() if not subscriber.loop.is_closed()
             )
+            entry, reply, messages = step(self._entries.get(name, EMPTY), now_us, listening)
             self._keep(name, entry)
             self._sweep(now_us)
             heard = [(self._subscribers.get(inbox), message) for inbox, message in messages]
         for subscriber, message in heard:
-            if subscriber is not None and not subscriber.loop.is_closed():
-                subscriber.loop.call_soon_threadsafe(subscriber.listener.heard, name, message)
+            if subscriber is not None:
+                # RuntimeError: the loop has been closed.
+                with contextlib.suppress(RuntimeError):
+                    subscriber.loop.call_soon_threadsafe(subscriber.listener.heard, name, message)
         return reply
 
     def _keep(self, name: str, entry: Entry) -> None:
