@@ -10,6 +10,8 @@ import signal
 import sys
 from pathlib import Path
 
+import asyncpg  # type: ignore[import-untyped]
+from redis.exceptions import RedisError
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -36,7 +38,7 @@ def main() -> int:
     except KeyboardInterrupt:
         console.print("interrupted; every process has been stopped")
         return 130
-    except (RuntimeError, OSError) as error:
+    except (RuntimeError, OSError, RedisError, asyncpg.PostgresError) as error:
         console.print(f"[bold red]the herd could not be run:[/] {error}", highlight=False)
         return 1
     _tell(story, arguments, console)

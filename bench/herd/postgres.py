@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -92,7 +93,7 @@ class PostgresServer:
     def start(self) -> None:
         binaries = find_postgres(self._account)
         template = self._template(binaries)
-        self._home = self._account.open_to(processes.temporary_directory("herd-postgres-"))
+        self._home = _home(self._account)
         data = self._home / "data"
         shutil.copytree(template, data, symlinks=True)
         self._account.give(data)
@@ -147,6 +148,13 @@ class PostgresServer:
         if done.returncode != 0:
             name = Path(command[0]).name
             raise RuntimeError(f"{name} failed with status {done.returncode}:\n{done.stderr}")
+
+
+def _home(account: Account) -> Path:
+    """Where temporary things go, unless the account cannot get there: then beside what it is copied from."""
+    reachable = account.may_enter(Path(tempfile.gettempdir()))
+    parent = None if reachable else cache_directory(account)
+    return account.open_to(processes.temporary_directory("herd-postgres-", parent=parent))
 
 
 def _url(port: int) -> str:

@@ -105,9 +105,9 @@ def start(
     return child
 
 
-def temporary_directory(prefix: str) -> Path:
-    """A private directory that goes when we do, however we end."""
-    path = Path(tempfile.mkdtemp(prefix=prefix))
+def temporary_directory(prefix: str, *, parent: Path | None = None) -> Path:
+    """A private directory, in `parent` or where temporary things go, that goes when we do, however we end."""
+    path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
     _link().remove_at_end(path)
     return path
 

@@ -62,7 +62,7 @@ async def sample_redis_commands(url: str, times: list[float]) -> None:
     MONITOR tells a client's commands from those inside its scripts. INFO does not: both `commandstats` and
     `total_commands_processed` count a script and each command in it (Valkey 9.1: an EVAL of ten GETs adds 11).
     """
-    client = Redis.from_url(url)
+    client = Redis.from_url(url, socket_timeout=None)  # a naive herd leaves Redis alone for many seconds
     try:
         async with client.monitor() as monitor:
             async for command in monitor.listen():

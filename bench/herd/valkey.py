@@ -16,6 +16,8 @@ from types import TracebackType
 from typing import Any, Self
 
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from bench.herd import processes
 
@@ -71,7 +73,8 @@ class ValkeyServer:
         return self._child.pid
 
     def client(self, **settings: Any) -> redis.Redis:
-        """A blocking client for looking from outside; the caller closes it."""
+        """A blocking client for looking from outside, without redis-py's retries; the caller closes it."""
+        settings.setdefault("retry", Retry(NoBackoff(), 0))
         return redis.Redis.from_url(self.url, **settings)
 
     def start(self) -> ValkeyServer:

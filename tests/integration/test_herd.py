@@ -1,0 +1,101 @@
+"""The herd itself, small: real PostgreSQL, real Valkey, eight workers, eighty users. Counts, never times."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil  # type: ignore[import-untyped]
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PATIENCE = 180.0
+
+
+def herd(*arguments: str | Path, **settings: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "bench.herd", "--smoke", *arguments],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        **settings,
+    )
+
+
+def running(processes: set[psutil.Process]) -> set[psutil.Process]:
+    """Those that are still there; one that ended and was not reaped by the container's init is not."""
+    alive = set()
+    for process in processes:
+        try:
+            if process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+                alive.add(process)
+        except psutil.NoSuchProcess:
+            continue
+    return alive
+
+
+def test_the_fix_of_the_incident_stampedes_and_the_guard_computes_once_at_every_expiry(
+    tmp_path: Path,
+) -> None:
+    figures, report = tmp_path / "herd.json", tmp_path / "herd.html"
+    run = herd("--modes", "incident-fix,guard", "--json", figures, "--report", report)
+    output, _ = run.communicate(timeout=PATIENCE)
+    assert run.returncode == 0, output
+
+    modes = json.loads(figures.read_text())["modes"]
+    guarded, fixed = modes["guard"], modes["incident-fix"]
+    assert len(guarded["queries_per_expiry"]) >= 2
+    assert set(guarded["queries_per_expiry"]) == {1}
+    assert guarded["peak_concurrent_queries"] == 1
+    assert max(fixed["queries_per_expiry"]) > 1
+    for mode in modes.values():
+        assert mode["workers"] == 8
+        assert mode["errors"] == 0
+        assert len(mode["redis_commands_per_expiry"]) == len(mode["queries_per_expiry"])
+
+    page = report.read_text()
+    assert "data:image/png;base64," in page
+    assert 'src="http' not in page and "href=" not in page
+    assert (tmp_path / "herd.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_or_killed_run_leaves_no_process_behind(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    run = herd(
+        "--modes", "local", "--report", tmp_path / "herd.html", env={**os.environ, "TMPDIR": str(tmp_path)}
+    )
+    try:
+        started = descendants_once_locust_runs(run)
+        names = {process.name() for process in running(started)}
+        assert {"postgres", "valkey-server"} <= names or {"postgres", "redis-server"} <= names
+        run.send_signal(number)
+        output, _ = run.communicate(timeout=PATIENCE)
+        assert run.returncode == (130 if number == signal.SIGINT else -number), output
+        deadline = time.monotonic() + 60.0
+        while running(started) and time.monotonic() < deadline:
+            psutil.wait_procs(running(started), timeout=0.2)
+        assert running(started) == set()
+    finally:
+        run.kill()
+
+
+def descendants_once_locust_runs(run: subprocess.Popen[str]) -> set[psutil.Process]:
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        assert run.poll() is None, run.communicate()[0]
+        found = set(psutil.Process(run.pid).children(recursive=True))
+        if any("locust" in word for process in running(found) for word in process.cmdline()):
+            return found
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            run.wait(0.1)
+    raise AssertionError("Locust was never started")
