@@ -136,9 +136,12 @@ def _http_content(error: Any) -> dict[str, Any]:
 
 def _http_error(package: str) -> _FromDict:
     def read(content: dict[str, Any]) -> Exception:
+        status = content["status"]
+        if type(status) is not int or not 100 <= status <= 599:
+            raise ValueError("not an HTTP status")
         module = importlib.import_module(f"{package}.exceptions")
         error: Exception = module.HTTPException(
-            status_code=content["status"], detail=content["detail"], headers=content["headers"]
+            status_code=status, detail=content["detail"], headers=content["headers"]
         )
         return error
 
@@ -146,10 +149,10 @@ def _http_error(package: str) -> _FromDict:
 
 
 _OURS: dict[str, _FromDict] = {
-    "failed": lambda content: ComputeFailed(content["type"], content["message"]),
+    "failed": lambda content: ComputeFailed(str(content["type"]), str(content["message"])),
     "timeout": lambda content: ComputeTimeout(content["message"]),
-    "WaitTimeout": lambda content: WaitTimeout(content["message"], retry_after=content["retry_after"]),
-    "Overloaded": lambda content: Overloaded(content["message"], retry_after=content["retry_after"]),
+    "WaitTimeout": lambda content: WaitTimeout(content["message"], retry_after=float(content["retry_after"])),
+    "Overloaded": lambda content: Overloaded(content["message"], retry_after=float(content["retry_after"])),
     "fastapi": _http_error("fastapi"),
     "starlette": _http_error("starlette"),
 }
