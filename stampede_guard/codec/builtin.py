@@ -193,7 +193,7 @@ def refusal(value: Any) -> UnsupportedValue:
             f"the function returned a {name}, which cannot be stored and given to other callers; "
             f"return the data itself, or cache whole responses with StampedeMiddleware"
         )
-    if isinstance(value, Mapping) or hasattr(value, "_mapping"):
+    if isinstance(value, Mapping) or hasattr(value, "_mapping") or hasattr(value, "keys"):
         return UnsupportedValue(f"the result holds a {name}; return plain dictionaries instead: dict(row)")
     return UnsupportedValue(
         f"the result holds a {name}, which cannot be stored exactly without a return annotation that describes it; "

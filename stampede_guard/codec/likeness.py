@@ -77,7 +77,7 @@ def _conversion(original: Any, back: Any, where: str) -> str | None:
     target = type(back)
     if isinstance(original, _SEQUENCES) and isinstance(back, _SEQUENCES):
         return _sequence(original, back, where)
-    if isinstance(original, dict) and target is dict:
+    if isinstance(original, Mapping) and target is dict:
         return _mapping(original, back, where)
     if isinstance(original, dict) and field_names(target) is not None:
         return _dict_as_record(original, back, where)

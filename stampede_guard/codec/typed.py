@@ -129,10 +129,8 @@ class MsgspecCodec(_Verified):
         return msgspec.to_builtins(value, builtin_types=EXACT_TYPES, enc_hook=_to_text)
 
     def _difference(self, value: Any, back: Any) -> str | None:
-        if not self._exact and type(value) is type(back) and value == back:
-            return (
-                None  # compared in C; the declared type leaves no room for a difference that == does not see
-            )
+        if not self._blind and type(value) is type(back) and value == back:
+            return None  # compared in C; what these types can lose, == sees
         return difference(value, back)
 
 
