@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -101,5 +100,7 @@ class Single:
         if self._call is None:
             return
         self._call.cancel()
-        with contextlib.suppress(asyncio.CancelledError, Exception):
-            await self._call
+        # Not awaited itself: its cancellation could not be told from one of this caller's own.
+        await asyncio.wait({self._call})
+        if not self._call.cancelled():
+            self._call.exception()
