@@ -5,10 +5,11 @@ order per inbox, and may be arbitrarily late. The driver's duties, as the core s
 
 * Sending an ask or a publication marks everybody who has joined as covered; beginning to compute marks them as
   "before compute".
-* A message, or a gap of the subscription, noticed while asking is kept and fed to the flight once it waits.
+* Messages heard, and a gap of the subscription noticed, while the flight does not wait are kept and fed to it once it
+  waits. Beginning to compute forgets them; asking forgets a gap.
 * A flight that lands although one of its commands was never answered gives back its lease once those commands can no
   longer run.
-* The outcome of a `Release` goes to those who joined before the computation began.
+* The value of a `Release` goes to those who joined before the computation began.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from stampede_guard.core.flight import (
     Abandoned,
     Answered,
     Ask,
-    Asking,
     Command,
     Compute,
     Computed,
@@ -42,7 +42,6 @@ from stampede_guard.core.flight import (
     Release,
     StoreFailed,
     Wait,
-    Waiting,
 )
 from stampede_guard.core.scripts import Denied, Found, Granted
 from tests.core.moves import GAP, Move, list_moves
@@ -56,7 +55,6 @@ from tests.core.world import (
     Fallback,
     Flight,
     Ghost,
-    Invalidation,
     Process,
     Setup,
     Table,
@@ -85,7 +83,6 @@ class Model:
             now=NOON,
             epochs=0,
             truth=0,
-            fenced=0,
             settled=0,
             invalidations=(),
             processes=(process,) * setup.processes,
@@ -143,7 +140,8 @@ class Model:
             case Ask():
                 confirmed = world.processes[number].link in (ON, BROKEN)
                 inbox = f"i{number}" if confirmed or self.core.names_unconfirmed_inbox else ""
-                flight = flight._replace(pending=("ask", inbox), kept=(), passengers=_mark(flight, 2))
+                kept = tuple(what for what in flight.kept if what != GAP)
+                flight = flight._replace(pending=("ask", inbox), kept=kept, passengers=_mark(flight, 2))
             case Compute(grant):
                 if grant is not None:
                     world = world._replace(slack=world.slack - 1)
@@ -154,7 +152,9 @@ class Model:
                 pending = ("publish", self.table.id(grant), self.table.id(outcome))
                 flight = flight._replace(pending=pending, passengers=_mark(flight, 2))
             case Release(outcome):
-                flight = flight._replace(pending=("release", outcome is not None, version))
+                # A failure goes to all who are aboard now, a value to those who joined before it was computed.
+                to = 0 if outcome is None else 1 if outcome.kind == "value" else 2
+                flight = flight._replace(pending=("release", to, version), passengers=_mark(flight, 2))
             case Deliver(outcome, to):
                 return self._hand_out(world, number, flight, outcome, to, exempt)
             case Wait():
@@ -268,12 +268,15 @@ class Model:
         world, reply = self._run(world, flight.name, flight.newer_than, flight.pending)
         flight = self._flight(world, number)
         if flight.pending[0] == "release":
-            _, has_outcome, version = flight.pending
-            if has_outcome:
-                flight = self._serve(flight, 1, version, False)
-            world = self._put(world, number, flight=flight)
-            return self._feed(world, number, Delivered(len(flight.passengers)))
+            return self._released(world, number, flight)
         return self._put(world, number, flight=flight._replace(pending=reply))
+
+    def _released(self, world: World, number: int, flight: Flight) -> World:
+        _, to, version = flight.pending
+        if to:
+            flight = self._serve(flight, to, version, False)
+        world = self._put(world, number, flight=flight)
+        return self._feed(world, number, Delivered(len(flight.passengers)))
 
     def _run(
         self, world: World, name: str, newer_than: int, command: tuple[Any, ...]
@@ -306,17 +309,16 @@ class Model:
         return self._feed(world._replace(events=world.events - 1), number, Failed(b"f%d" % version))
 
     def _fail_privately(self, world: World, number: int) -> World:
-        return self._end_unstored(world, number, Failed(None))
+        return self._end_unstored(world, number, Failed(None), 10**9)
 
     def _finish_unstorable(self, world: World, number: int) -> World:
         version = self._flight(world, number).pending[1]
-        return self._end_unstored(world, number, Computed(b"v%d" % version, storable=False))
+        return self._end_unstored(world, number, Computed(b"v%d" % version, storable=False), version)
 
     def _abandon(self, world: World, number: int) -> World:
-        return self._end_unstored(world, number, Abandoned())
+        return self._end_unstored(world, number, Abandoned(), 0)
 
-    def _end_unstored(self, world: World, number: int, event: Event) -> World:
-        version = self._flight(world, number).pending[1]
+    def _end_unstored(self, world: World, number: int, event: Event, version: int) -> World:
         world = world._replace(events=world.events - 1, slack=world.slack + 1)
         return self._feed(world, number, event, version)
 
@@ -334,30 +336,32 @@ class Model:
         flight = world.processes[number].flight
         if flight is None:
             return world
-        state = self._state(flight)
-        if not isinstance(state, Waiting | Asking):
+        if flight.pending[0] == "compute" and what == GAP:
             return world
-        world = self._put(world, number, flight=flight._replace(kept=(*flight.kept, what)))
-        return self._wait(world, number, self._flight(world, number)) if isinstance(state, Waiting) else world
+        flight = flight._replace(kept=(*flight.kept, what))
+        if flight.pending == ("wait",):
+            return self._wait(world, number, flight)
+        return self._put(world, number, flight=flight)
 
     # --- invalidation ----------------------------------------------------------------------------
 
     def _invalidate(self, world: World, number: int) -> World:
         """The truth changes and the invalidation is sent; by a process (or -1: by one without any flights)."""
         truth = world.truth + 1
-        invalidations = (*world.invalidations, Invalidation(False, truth))
+        invalidations = (*world.invalidations, truth)
         world = world._replace(
             truth=truth, invalidations=invalidations, spare_invalidations=world.spare_invalidations - 1
         )
         return world if number < 0 else self._feed(world, number, Invalidated())
 
     def _execute_invalidation(self, world: World, place: int) -> World:
-        invalidations = list(world.invalidations)
-        version = invalidations[place].version
-        invalidations[place] = Invalidation(True, version)
+        """Carried out, and returned at once: a later return asks less of whoever comes in between."""
+        waiting = list(world.invalidations)
+        version = waiting.pop(place)
         world = world._replace(slack=world.slack + self._hits(world))
+        newest = max(world.settled, version)
         world = self.store.invalidate(world)
-        return world._replace(invalidations=tuple(invalidations), fenced=max(world.fenced, version))
+        return world._replace(invalidations=tuple(waiting), settled=newest)
 
     def _hits(self, world: World) -> int:
         """Whether there is a stored outcome, or a computation that could still be stored: one more is then needed."""
@@ -372,11 +376,6 @@ class Model:
             for process in world.processes
         ]
         return int(any(grant is not None and grant.token >= fence for grant in grants))
-
-    def _return_invalidation(self, world: World, place: int) -> World:
-        invalidations = list(world.invalidations)
-        version = invalidations.pop(place).version
-        return world._replace(invalidations=tuple(invalidations), settled=max(world.settled, version))
 
     # --- subscriptions and renewal ---------------------------------------------------------------
 
@@ -409,7 +408,7 @@ class Model:
         flight = self._flight(world, number)
         first, *rest = flight.passengers
         world = world._replace(faults=world.faults - 1, slack=world.slack + 1)
-        fallback = Fallback(flight.name, first // 4, ("ask",))
+        fallback = Fallback(f"{number}.f", first // 4, ("ask",))
         return self._put(
             world, number, flight=flight._replace(passengers=tuple(rest)), fallback=fallback
         )
@@ -505,10 +504,7 @@ class Model:
         flight = flight._replace(unsure=True)
         world = self._put(world, number, breaker=self.table.id(failed), flight=flight)
         if kind == "release":
-            if flight.pending[1]:
-                flight = self._serve(flight, 1, flight.pending[2], False)
-            world = self._put(world, number, flight=flight)
-            return self._feed(world, number, Delivered(len(flight.passengers)))
+            return self._released(world, number, flight)
         return self._feed(world, number, StoreFailed(away=failed.is_open))
 
     def _probe(self, world: World, number: int) -> World:

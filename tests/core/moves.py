@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stampede_guard.core.flight import Asking, Computing, Publishing, Waiting
+from stampede_guard.core.flight import Asking, Computing, Publishing
 from tests.core.world import BROKEN, OFF, ON, OPEN, Process, Setup, Table, World
 
 Move = tuple[Any, ...]
@@ -19,7 +19,6 @@ PROGRESS = frozenset(
         "finish",
         "hear",
         "execute_invalidation",
-        "return_invalidation",
         "subscribe",
         "confirm",
         "notice_broken_link",
@@ -42,8 +41,7 @@ def list_moves(world: World, setup: Setup, table: Table) -> list[Move]:
         if process.alive:
             _own_moves(moves, number, process, setup, table)
             _renewals(moves, number, process, world, setup, table)
-    for place, invalidation in enumerate(world.invalidations):
-        moves.append(("return_invalidation" if invalidation.executed else "execute_invalidation", place))
+    moves += [("execute_invalidation", place) for place in range(len(world.invalidations))]
     for place, ghost in enumerate(world.ghosts):
         if ghost not in world.ghosts[:place]:
             moves += [("drop_ghost", place), ("run_ghost", place)]
@@ -171,7 +169,8 @@ def _events(moves: list[Move], world: World, setup: Setup) -> None:
                 moves.append(("fail_privately", number))
             if "unstorable" in setup.event_kinds:
                 moves.append(("finish_unstorable", number))
-            if "abandon" in setup.event_kinds:
+            # "No passenger can take over": with none aboard. Others may join until the lease is given back.
+            if "abandon" in setup.event_kinds and not flight.passengers:
                 moves.append(("abandon", number))
         if "cancel" in setup.event_kinds:
             for place in range(len(flight.passengers)):
@@ -214,5 +213,5 @@ def _process_faults(
     if "lose" in kinds and flight.pending[0] in ("ask", "asked", "publish", "published", "release"):
         moves.append(("lose", number))
     if "fallback" in kinds and process.fallback is None and flight.passengers:
-        if isinstance(table[flight.state], Waiting):
+        if flight.pending[0] in ("wait", "compute"):
             moves.append(("fall_back", number))

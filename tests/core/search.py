@@ -7,6 +7,7 @@ a timer; and where no fault has happened, nobody depends on a timer.
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from dataclasses import dataclass
 
@@ -29,66 +30,71 @@ class Result:
 
 
 class Search:
-    """Breadth first, so that the first counterexample is a shortest one."""
+    """Breadth first, so that the first counterexample is a shortest one.
 
-    def __init__(self, setup: Setup, core: Core | None = None, *, limit: int = 5_000_000) -> None:
+    Only the hashes of worlds are kept (64 bits; the chance that two of ten million collide is below one in 300,000).
+    """
+
+    def __init__(self, setup: Setup, core: Core | None = None, *, limit: int = 20_000_000) -> None:
         self.model = Model(setup, core)
         self.setup = setup
         self.limit = limit
-        self._numbers: dict[World, int] = {}
-        self._from: list[tuple[int, Move]] = []
-        self._progress: list[list[int]] = []
-        self._timed: list[list[int]] = []
-        self._quiet: list[int] = []
-        self._moves = 0
+        self._numbers: dict[int, int] = {}
+        self._origins = array("q")
+        self._last_moves: list[Move] = []
+        self._shared: dict[Move, Move] = {}
+        self._moves_made = 0
+        # The moves of world n that happen by themselves lead to targets[starts[n]:starts[n + 1]], negated (and less
+        # one) where a timer is needed.
+        self._starts = array("q")
+        self._targets = array("q")
+        self._quiet = bytearray()
 
     def run(self) -> Result:
         start = self.model.start()
         queue = deque([start])
         self._add(start, -1, ())
+        here = 0
         while queue:
-            world = queue.popleft()
-            text = self._expand(world, queue)
+            text = self._expand(here, queue.popleft(), queue)
             if text is not None:
                 return self._result(text)
+            here += 1
+        self._starts.append(len(self._targets))
         return self._result(self._stranded() or self._circle())
 
     def _result(self, text: str | None) -> Result:
-        return Result(self.setup, len(self._numbers), self._moves, text)
+        return Result(self.setup, len(self._numbers), self._moves_made, text)
 
     def _add(self, world: World, origin: int, move: Move) -> int:
-        number = len(self._from)
+        number = len(self._origins)
         if number >= self.limit:
             raise RuntimeError(f"more than {self.limit} worlds")
-        self._numbers[world] = number
-        self._from.append((origin, move))
-        self._progress.append([])
-        self._timed.append([])
+        self._numbers[hash(world)] = number
+        self._origins.append(origin)
+        self._last_moves.append(self._shared.setdefault(move, move))
         return number
 
-    def _expand(self, world: World, queue: deque[World]) -> str | None:
-        here = self._numbers[world]
+    def _expand(self, here: int, world: World, queue: deque[World]) -> str | None:
         model, numbers = self.model, self._numbers
-        can_go_on = quiet = world.quiet
-        if quiet:
-            self._quiet.append(here)
+        self._starts.append(len(self._targets))
+        can_go_on = world.quiet
+        self._quiet.append(can_go_on)
         for move in model.moves(world):
-            self._moves += 1
+            self._moves_made += 1
             try:
                 after = model.make(world, move)
             except Violation as violation:
                 return self._story(here, (*move, violation))
-            if after == world:
-                continue
-            there = numbers.get(after)
+            there = numbers.get(hash(after))
             if there is None:
                 there = self._add(after, here, move)
                 queue.append(after)
             if move[0] in PROGRESS:
                 can_go_on = True
-                self._progress[here].append(there)
+                self._targets.append(there)
             elif move[0] in TIMERS:
-                self._timed[here].append(there)
+                self._targets.append(-there - 1)
         if not can_go_on and world.faults == self.setup.faults:
             return self._story(here, ("somebody waits for a timer although nothing is broken",))
         return None
@@ -97,39 +103,42 @@ class Search:
 
     def _stranded(self) -> str | None:
         """A world from which no quiet one can be reached."""
-        before: list[list[int]] = [[] for _ in self._from]
-        for here, (by_itself, in_time) in enumerate(zip(self._progress, self._timed, strict=True)):
-            for there in (*by_itself, *in_time):
-                before[there].append(here)
-        good = bytearray(len(self._from))
-        stack = list(self._quiet)
-        for number in stack:
-            good[number] = 1
-        while stack:
-            for number in before[stack.pop()]:
-                if not good[number]:
-                    good[number] = 1
-                    stack.append(number)
-        first = good.find(0)
-        return None if first < 0 else self._story(first, ("from here on somebody waits for ever",))
+        good, starts, targets = bytearray(self._quiet), self._starts, self._targets
+        left = [number for number in reversed(range(len(good))) if not good[number]]
+        while left:
+            still = []
+            for number in left:
+                for there in targets[starts[number] : starts[number + 1]]:
+                    if good[there if there >= 0 else -there - 1]:
+                        good[number] = 1
+                        break
+                else:
+                    still.append(number)
+            if len(still) == len(left):
+                return self._story(still[-1], ("from here on somebody waits for ever",))
+            left = still
+        return None
 
     def _circle(self) -> str | None:
         """A circle of moves that happen by themselves, without a timer: chatter that need not end."""
-        incoming = [0] * len(self._from)
-        for targets in self._progress:
-            for there in targets:
+        starts, targets, count = self._starts, self._targets, len(self._origins)
+        incoming = array("q", bytes(8 * count))
+        for there in targets:
+            if there >= 0:
                 incoming[there] += 1
-        ready = [number for number, count in enumerate(incoming) if not count]
+        ready = [number for number in range(count) if not incoming[number]]
         seen = 0
         while ready:
+            number = ready.pop()
             seen += 1
-            for there in self._progress[ready.pop()]:
-                incoming[there] -= 1
-                if not incoming[there]:
-                    ready.append(there)
-        if seen == len(self._from):
+            for there in targets[starts[number] : starts[number + 1]]:
+                if there >= 0:
+                    incoming[there] -= 1
+                    if not incoming[there]:
+                        ready.append(there)
+        if seen == count:
             return None
-        first = next(number for number, count in enumerate(incoming) if count)
+        first = next(number for number in range(count) if incoming[number])
         return self._story(first, ("from here a circle can be walked without a timer",))
 
     # --- the story -------------------------------------------------------------------------------
@@ -137,9 +146,9 @@ class Search:
     def _story(self, number: int, last: Move) -> str:
         """The numbered moves from the beginning to `number`, then `last`."""
         moves = []
-        while self._from[number][0] >= 0:
-            number, move = self._from[number]
-            moves.append(move)
+        while self._origins[number] >= 0:
+            moves.append(self._last_moves[number])
+            number = self._origins[number]
         world, lines = self.model.start(), []
         for place, move in enumerate(reversed(moves), 1):
             world = self.model.make(world, move)

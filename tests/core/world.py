@@ -111,11 +111,6 @@ class Process(NamedTuple):
     releases: tuple[str, ...]
 
 
-class Invalidation(NamedTuple):
-    executed: bool
-    version: int
-
-
 class Ghost(NamedTuple):
     """A command whose sender has given up on it; it may still be carried out, once."""
 
@@ -124,16 +119,15 @@ class Ghost(NamedTuple):
 
 
 class World(NamedTuple):
-    """`truth` is the version in the database, `fenced` that of the newest invalidation carried out, `settled` that of
-    the newest invalidation that has returned. `slack`: computations that may still be begun."""
+    """`truth` is the version in the database, `settled` that of the newest invalidation that has returned;
+    `invalidations` are the versions of those on their way. `slack`: computations that may still be begun."""
 
     entry: int
     now: int
     epochs: int
     truth: int
-    fenced: int
     settled: int
-    invalidations: tuple[Invalidation, ...]
+    invalidations: tuple[int, ...]
     processes: tuple[Process, ...]
     ghosts: tuple[Ghost, ...]
     callers: int
