@@ -82,7 +82,6 @@ _LIVE_ABSTRACTIONS: tuple[type, ...] = (
     typing.IO,
 )
 _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
-_Alias: Any = getattr(typing, "TypeAliasType", ())
 
 
 def resolve(function: Callable[..., Any]) -> dict[str, Any]:
@@ -121,7 +120,7 @@ def unwrap(annotation: Any) -> Any:
             annotation = annotation.__origin__
         elif isinstance(annotation, typing.NewType):
             annotation = annotation.__supertype__
-        elif _Alias and isinstance(annotation, _Alias):
+        elif type(annotation).__name__ == "TypeAliasType":  # typing's from 3.12 on, or typing_extensions' own
             annotation = annotation.__value__
         else:
             return annotation

@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import decimal
 import enum
+import inspect
 import io
 import ipaddress
 import math
@@ -26,7 +27,7 @@ from hypothesis import strategies as st
 from msgspec import msgpack
 from starlette.background import BackgroundTasks
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from typing_extensions import TypedDict
+from typing_extensions import TypeAliasType, TypedDict
 
 from stampede_guard.codec import codec_for, is_immutable, return_annotation
 from stampede_guard.errors import Undecodable, UnsupportedValue
@@ -137,12 +138,16 @@ class Rich(pydantic.BaseModel):
     path: pathlib.PurePosixPath = pathlib.PurePosixPath("/")
     nested: Quality | None = None
     anything: Any = None
-    named: int = pydantic.Field(0, alias="Named", serialization_alias="NAMED")
+    named: int = pydantic.Field(0, alias="Named")
 
     @pydantic.computed_field  # type: ignore[prop-decorator]
     @property
     def double(self) -> float:
         return self.ratio * 2
+
+
+class Renamed(pydantic.BaseModel):
+    a: int = pydantic.Field(validation_alias="given", serialization_alias="shown")
 
 
 class Stamped(pydantic.BaseModel):
@@ -446,6 +451,15 @@ def test_which_fields_of_a_model_were_set_is_kept() -> None:
     assert back[0].model_fields_set == {"project", "share"}
 
 
+def test_a_model_read_and_written_under_two_names_survives_or_is_an_error_with_an_old_pydantic() -> None:
+    value = Renamed(given=1)
+    if "by_name" in inspect.signature(pydantic.TypeAdapter.validate_json).parameters:
+        assert round_trip(Renamed, value) == value
+    else:
+        with pytest.raises(UnsupportedValue):
+            codec_for(Renamed).encode(value)
+
+
 def test_defaults_that_are_computed_are_stored_and_not_computed_again() -> None:
     value = Stamped()
     codec = codec_for(Stamped)
@@ -645,6 +659,7 @@ def test_every_type_has_a_fingerprint_of_its_own() -> None:
         (list, list[Any]),
         (Annotated[int, "note"], int),
         (UserId, int),
+        (TypeAliasType("Identifier", dict[str, int]), dict[str, int]),
         (Literal["a", "b"], Literal["b", "a"]),
     ],
     ids=str,
