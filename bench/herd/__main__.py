@@ -77,9 +77,8 @@ def _tell_calibration(stage: Stage, console: Console) -> None:
 
 def _tell(story: Story, arguments: argparse.Namespace, console: Console) -> None:
     console.print(terminal_table(story))
-    for mode, told in story.modes.items():
-        if told.note:
-            console.print(f"[yellow]{mode}:[/] {told.note}")
+    for note in story.notes:
+        console.print(f"[yellow]note:[/] {note}", highlight=False)
     console.print(setting(story), style="dim", highlight=False)
     console.print(headline(story), style="bold", highlight=False)
     picture = write_report(story, arguments.report)

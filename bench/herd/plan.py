@@ -33,7 +33,7 @@ class Plan:
 
 # Eighty users on eight sockets: the kernel spreads connections by hash, and with 80 no socket stays empty but
 # once in five thousand runs. A user's period keeps the machine's other work small against the queries.
-_LOAD: Final = Load(users=80, spawn_rate=40, period=0.75, seconds=20)
+_LOAD: Final = Load(users=80, spawn_rate=40, period=0.75, seconds=18)
 
 QUICK: Final = Plan(modes=("local", "incident-fix", "guard"), ttl=4.0, load=_LOAD)
 FULL: Final = Plan(modes=MODES, ttl=24.0, load=Load(users=80, spawn_rate=40, period=0.75, seconds=75))

@@ -19,6 +19,8 @@ from bench.herd.stage import Stage
 
 __all__ = ["ABOUT", "Story", "Told", "machine"]
 
+_CROWDED = 20.0
+
 ABOUT: Final[dict[Mode, str]] = {
     "naive": "get, compute, set; nothing else",
     "local": "one asyncio.Lock per worker: the incident",
@@ -56,6 +58,21 @@ class Story:
     stage: Stage
     machine: str
     modes: dict[Mode, Told]
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader must know before believing the times."""
+        notes = [f"{mode}: {told.note}" for mode, told in self.modes.items() if told.note]
+        if not self.stage.calibration.is_typical:
+            notes.append(
+                "the query alone takes less than 300 or more than 700 ms: proportions differ from the story's"
+            )
+        others = max((told.figures.others_cpu_mean for told in self.modes.values()), default=0.0)
+        if others > _CROWDED:
+            notes.append(
+                f"other programs used up to {others:.0f} % of the CPU meanwhile: alone, all times are shorter"
+            )
+        return notes
 
     def write_json(self, path: Path) -> None:
         """`modes.<name>.queries_per_expiry` is a list with one count per expiry; times are in seconds."""
