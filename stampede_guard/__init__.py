@@ -13,12 +13,17 @@ if TYPE_CHECKING:
     from stampede_guard.errors import (
         ComputeFailed,
         ComputeTimeout,
+        KeyPartError,
+        Misuse,
         Overloaded,
         PolicyError,
+        ReentrantCall,
         StampedeError,
         StoreError,
+        UnsupportedValue,
         WaitTimeout,
     )
+    from stampede_guard.failures import register_failure
     from stampede_guard.guard import StampedeGuard
     from stampede_guard.policy import Policy
 
@@ -27,29 +32,39 @@ __version__ = "0.1.0"
 _HOMES = {
     "ComputeFailed": "errors",
     "ComputeTimeout": "errors",
+    "KeyPartError": "errors",
+    "Misuse": "errors",
     "Overloaded": "errors",
     "Policy": "policy",
     "PolicyError": "errors",
+    "ReentrantCall": "errors",
     "StampedeError": "errors",
     "StampedeGuard": "guard",
     "StoreError": "errors",
+    "UnsupportedValue": "errors",
     "WaitTimeout": "errors",
     "configure": "decorator",
     "locked_cache": "decorator",
+    "register_failure": "failures",
 }
 
 __all__ = [
     "ComputeFailed",
     "ComputeTimeout",
+    "KeyPartError",
+    "Misuse",
     "Overloaded",
     "Policy",
     "PolicyError",
+    "ReentrantCall",
     "StampedeError",
     "StampedeGuard",
     "StoreError",
+    "UnsupportedValue",
     "WaitTimeout",
     "configure",
     "locked_cache",
+    "register_failure",
 ]
 
 
