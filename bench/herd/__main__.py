@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import dataclasses
 import functools
+import math
 import signal
 import sys
 from pathlib import Path
@@ -29,12 +30,12 @@ _DEFAULT_REPORT = Path("results/herd.html")
 
 def main() -> int:
     """Exit status: 0, 1 if the run failed, 2 for a wrong command line, 130 if it was interrupted."""
-    arguments = _parse(sys.argv[1:])
+    plan, arguments = parse(sys.argv[1:])
     console = Console()
     try:
         # A SIGTERM unwinds everything as Ctrl-C does; what nothing can catch is the keeper's.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        story = asyncio.run(_run(_plan(arguments), console))
+        story = asyncio.run(_run(plan, console))
     except KeyboardInterrupt:
         console.print("interrupted; every process has been stopped")
         return 130
@@ -88,19 +89,28 @@ def _tell(story: Story, arguments: argparse.Namespace, console: Console) -> None
         console.print(f"figures: {arguments.json}", highlight=False, soft_wrap=True)
 
 
-def _plan(arguments: argparse.Namespace) -> Plan:
+def parse(given: list[str]) -> tuple[Plan, argparse.Namespace]:
+    """The plan that a command line means, and its other choices. Exits with status 2 if it makes no sense."""
+    parser = _parser()
+    arguments = parser.parse_args(given)
     plan: Plan = arguments.plan
-    load = plan.load
-    if arguments.seconds is not None:
-        load = dataclasses.replace(load, seconds=arguments.seconds)
-    if arguments.users is not None:
-        load = dataclasses.replace(load, users=arguments.users)
-    return dataclasses.replace(
-        plan, modes=arguments.modes or plan.modes, ttl=arguments.ttl or plan.ttl, load=load
-    )
+    try:
+        load = dataclasses.replace(
+            plan.load,
+            seconds=arguments.seconds or plan.load.seconds,
+            users=arguments.users or plan.load.users,
+        )
+        return (
+            dataclasses.replace(
+                plan, modes=arguments.modes or plan.modes, ttl=arguments.ttl or plan.ttl, load=load
+            ),
+            arguments,
+        )
+    except ValueError as error:
+        parser.error(str(error))
 
 
-def _parse(given: list[str]) -> argparse.Namespace:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m bench.herd",
         description="Reproduce the production herd and its cure on a real PostgreSQL and a real Redis.",
@@ -116,9 +126,9 @@ def _parse(given: list[str]) -> argparse.Namespace:
         size.add_argument(name, dest="plan", action="store_const", const=plan, help=text)
     parser.set_defaults(plan=QUICK)
     parser.add_argument("--modes", type=_modes, help=f"some of {','.join(MODES)}")
-    parser.add_argument("--ttl", type=_positive, metavar="S", help="lifetime of the entry, in seconds")
+    parser.add_argument("--ttl", type=_seconds, metavar="S", help="lifetime of the entry, in seconds")
     parser.add_argument(
-        "--seconds", type=_positive, metavar="S", help="load per mode once all users are there"
+        "--seconds", type=_seconds, metavar="S", help="load per mode once all users are there"
     )
     parser.add_argument("--users", type=_users, metavar="N", help="users, each with a connection; 60 or more")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
@@ -126,7 +136,7 @@ def _parse(given: list[str]) -> argparse.Namespace:
         "--report", type=Path, metavar="FILE", default=_DEFAULT_REPORT,
         help=f"the HTML report, with its main picture beside it as .png (default: {_DEFAULT_REPORT})",
     )  # fmt: skip
-    return parser.parse_args(given)
+    return parser
 
 
 def _modes(text: str) -> tuple[Mode, ...]:
@@ -137,18 +147,20 @@ def _modes(text: str) -> tuple[Mode, ...]:
     return tuple(known[name] for name in dict.fromkeys(text.split(",")))  # type: ignore[index]
 
 
-def _positive(text: str) -> float:
-    value = float(text)
-    if not value > 0:
-        raise argparse.ArgumentTypeError(f"{text} s: it must be more than 0")
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from None
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} s: it must be more than 0 and finite")
     return value
 
 
 def _users(text: str) -> int:
-    value = int(text)
-    if value < 60:
-        raise argparse.ArgumentTypeError(f"{value} users are no herd on eight workers; give 60 or more")
-    return value
+    if not text.isdigit() or int(text) < 60:
+        raise argparse.ArgumentTypeError(f"{text} users are no herd on eight workers; give 60 or more")
+    return int(text)
 
 
 if __name__ == "__main__":

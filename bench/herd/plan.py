@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench.herd.load import Load
+from bench.herd.measure import AFTER_EXPIRY
 from bench.herd.modes import MODES, Mode
 
 __all__ = ["FULL", "QUICK", "SMOKE", "Plan"]
@@ -19,6 +20,13 @@ class Plan:
     ttl: float
     load: Load
     workers: int = 8
+
+    def __post_init__(self) -> None:
+        if self.load.seconds < self.ttl + AFTER_EXPIRY:
+            raise ValueError(
+                f"{self.load.seconds:g} s of load show no expiry of a ttl of {self.ttl:g} s and what follows it; "
+                f"give at least {self.ttl + AFTER_EXPIRY:g} s"
+            )
 
     @property
     def stale_ttl(self) -> float:

@@ -94,7 +94,8 @@ def cost_per_hour(story: Story) -> Any:
         axis.set_xlabel("ttl of the entry")
         axis.set_ylabel("database core-seconds per hour")
         axis.set_title(f"One entry's cost at {1000 * solo:.0f} ms per query, if it is always asked for")
-        axis.legend(frameon=False)
+        if axis.lines:
+            axis.legend(frameon=False)
         return figure
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 import asyncpg  # type: ignore[import-untyped]
 import psutil  # type: ignore[import-untyped]
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from bench.herd.database import MARK, SEED, SESSION, Calibration, calibrate, ensure_filled
 from bench.herd.postgres import PostgresServer
@@ -43,14 +44,18 @@ async def open_stage(say: Callable[[str], None]) -> AsyncIterator[Stage]:
         say("PostgreSQL: starting (the first run also makes 1.4 million rows)")
         database_url = os.environ.get("DATABASE_URL")
         if database_url:
-            await ensure_filled(database_url)
+            with _naming("DATABASE_URL"):
+                await ensure_filled(database_url)
         else:
             await asyncio.to_thread(database.start)
             database_url = database.url
         say("Redis: starting")
         redis_url = os.environ.get("REDIS_URL")
         redis_pids: Callable[[], Iterable[int]] = tuple
-        if not redis_url:
+        if redis_url:
+            with _naming("REDIS_URL"):
+                await _redis_version(redis_url)
+        else:
             await asyncio.to_thread(valkey.start)
             redis_url, redis_pids = valkey.url, process_tree(valkey.pid)
         say("The aggregate alone: calibrating")
@@ -58,6 +63,17 @@ async def open_stage(say: Callable[[str], None]) -> AsyncIterator[Stage]:
     finally:
         valkey.close()
         database.close()
+
+
+@contextmanager
+def _naming(variable: str) -> Iterator[None]:
+    """Say which variable led to a server that does not answer."""
+    try:
+        yield
+    except (OSError, ValueError, RedisError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+        raise RuntimeError(
+            f"the server that {variable} names does not answer: {error}; unset it to use our own"
+        ) from error
 
 
 async def _look(database_url: str, redis_url: str, redis_pids: Callable[[], Iterable[int]]) -> Stage:

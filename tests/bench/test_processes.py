@@ -82,10 +82,11 @@ def test_a_child_that_ignores_its_end_signal_does_not_outlive_a_killed_runner() 
 
 def test_a_forked_copy_that_exits_ends_nothing() -> None:
     child = processes.start(["sleep", "600"])
+    link = processes._link()
     try:
         pid = os.fork()
         if pid == 0:
-            processes._link()._end_everything()
+            link._end_everything()
             os._exit(0)
         os.waitpid(pid, 0)
         assert child.running
