@@ -80,7 +80,8 @@ def test_a_child_that_ignores_its_end_signal_does_not_outlive_a_killed_runner() 
     assert_gone(started, directory)
 
 
-def test_a_forked_copy_that_exits_ends_nothing() -> None:
+def test_a_forked_copy_that_exits_ends_and_removes_nothing() -> None:
+    directory = processes.temporary_directory("herd-test-")
     child = processes.start(["sleep", "600"])
     link = processes._link()
     try:
@@ -90,6 +91,7 @@ def test_a_forked_copy_that_exits_ends_nothing() -> None:
             os._exit(0)
         os.waitpid(pid, 0)
         assert child.running
+        assert directory.exists()
     finally:
         child.stop()
 
