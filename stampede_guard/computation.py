@@ -112,9 +112,15 @@ class Computation:
             raise
         finally:
             flight.leader = None
+        if (
+            bound
+            and leader is not None
+            and leader.gone
+            and (task.cancelled() or task.exception() is not None)
+        ):
+            # An error, too: what a driver raises when it is cancelled says nothing about the value.
+            return None
         if task.cancelled():
-            if bound and leader is not None and leader.gone:
-                return None
             return Result(error=ComputeFailed("CancelledError", "the computation was cancelled from within"))
         return self._encoded(task)
 
