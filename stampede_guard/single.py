@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from contextvars import Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from stampede_guard.computation import CURRENT
 from stampede_guard.errors import Misuse
 
 if TYPE_CHECKING:
+    from stampede_guard.flight import Flight
     from stampede_guard.guard import StampedeGuard
     from stampede_guard.plan import Plan
 
@@ -25,6 +29,8 @@ class Single:
         self._key = key
         self._given: asyncio.Future[Any] | None = None
         self._call: asyncio.Task[Any] | None = None
+        self._flight: Flight | None = None
+        self._outside: Token[Flight | None] | None = None
         self._value: Any = None
         self._has_value = False
 
@@ -53,6 +59,8 @@ class Single:
         return self._value
 
     async def __aenter__(self) -> Self:
+        if self._call is not None:
+            raise Misuse("guard.single(...) is for one `async with`: call it again for the next")
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
 
@@ -60,6 +68,7 @@ class Single:
             # Run by a flight, maybe more than once if a grant was lost in between; the block computes once.
             if self._given is None:
                 self._given = loop.create_future()
+            self._flight = CURRENT.get()
             if not turn.done():
                 turn.set_result(None)
             return await asyncio.shield(self._given)
@@ -78,22 +87,29 @@ class Single:
             self._has_value = True
         else:
             self.missing = True
+            # The block is the computation: calls of the same entry within it are an error and not a deadlock.
+            self._outside = CURRENT.set(self._flight)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
-        if self._call is None or self._call.done():
+        if self._outside is not None:
+            with contextlib.suppress(ValueError):  # left in another context than it was entered in
+                CURRENT.reset(self._outside)
+        if self._call is None or self._given is None:
             return
-        if isinstance(error, Exception) and self._given is not None and not self._given.done():
+        if not self._given.done() and not self._call.done():
+            # StopIteration cannot be put into a future; like what stops the process, it is nobody else's.
+            if not isinstance(error, Exception) or isinstance(error, StopIteration):
+                await self._withdraw()
+                return
             self._given.set_exception(error)
-            await asyncio.wait({self._call})
+            self._given.exception()
+        await asyncio.wait({self._call})
+        if not self._call.cancelled():
+            # Raised by `set` already, or nobody's any more: the block overran its time.
             self._call.exception()
-            return
-        if self._given is not None and self._given.done():
-            await asyncio.wait({self._call})
-            return
-        await self._withdraw()
 
     async def _withdraw(self) -> None:
         """Leave without a value: the next caller takes over."""
