@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from stampede_guard.annotations import alternatives, live_kind, resolve
+from stampede_guard.annotations import alternatives, live_kind, resolve, root_package
 from stampede_guard.cached import CachedFunction, Invalidation
 from stampede_guard.codec import codec_for, return_annotation
 from stampede_guard.errors import Misuse
@@ -27,6 +27,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 log = logging.getLogger("stampede_guard")
+
+_ONE_CALLERS = frozenset({"Response", "BackgroundTasks", "BackgroundTask"})
 
 _default: StampedeGuard | None = None
 
@@ -118,6 +120,7 @@ class _Face(Generic[P, R]):
         self._guard = guard
         self._options = options
         self._fields = fields
+        _refuse_one_callers_answer(function, options)
         annotation = return_annotation(function)
         self._codec = codec_for(annotation, pickle=options.pickle)
         self._keys = KeyBuilder(
@@ -205,7 +208,7 @@ class _Face(Generic[P, R]):
             return self._keys.describe(args, kwargs)
 
         def set_mode(mode: Mode | None) -> None:
-            self._guarded()
+            # No guard is needed for this, and none is made: `configure` may come later.
             self._plan.mode = checked_mode(mode)
 
         face: Any = call
@@ -224,6 +227,21 @@ class _Face(Generic[P, R]):
             if name not in self._options.resources
         ]
         return signature.replace(parameters=shown)
+
+
+def _refuse_one_callers_answer(function: Callable[..., Any], options: _Options) -> None:
+    """FastAPI's Response and BackgroundTasks: what the one computation tells them would reach one caller only."""
+    for name, hint in resolve(function).items():
+        if name == "return" or name in options.resources:
+            continue
+        for kind in alternatives(hint):
+            bases = kind.__mro__ if isinstance(kind, type) else ()
+            if any(root_package(base) == "starlette" and base.__name__ in _ONE_CALLERS for base in bases):
+                raise Misuse(
+                    f"parameter {name!r} of {function.__qualname__}() is a {kind.__name__}: it belongs to the answer "
+                    f"of one caller, and those served from the cache would go without what it is told. Use it in the "
+                    f"endpoint, and cache a function that the endpoint calls."
+                )
 
 
 async def _open(stack: contextlib.AsyncExitStack, factory: Callable[[], Any]) -> Any:
