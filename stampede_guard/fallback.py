@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from stampede_guard.computation import CURRENT
 from stampede_guard.core.scripts import Denied, Found, Granted
 from stampede_guard.errors import StoreError, Undecodable, UnsupportedValue, WaitTimeout
 
 if TYPE_CHECKING:
+    from stampede_guard.flight import Flight
     from stampede_guard.plan import Plan, Run, Variables
     from stampede_guard.runtime import Runtime
 
@@ -18,8 +20,11 @@ __all__ = ["Fallback"]
 class Fallback:
     """At most one per key and process at once, `fallback_limit` per key in all processes together."""
 
-    def __init__(self, runtime: Runtime, plan: Plan, name: str, run: Run, variables: Variables) -> None:
+    def __init__(
+        self, runtime: Runtime, plan: Plan, flight: Flight, name: str, run: Run, variables: Variables
+    ) -> None:
         self.denied = False
+        self._flight = flight
         self._runtime = runtime
         self._plan = plan
         self._name = name
@@ -73,6 +78,8 @@ class Fallback:
     async def _compute(self, grant: Granted, flight_id: str) -> Any:
         plan, policy = self._plan, self._plan.policy
         context = plan.clean_context(self._variables)
+        # It computes for this flight: a call of the same entry from within it would wait for itself.
+        context.run(CURRENT.set, self._flight)
         task = self._runtime.loop.create_task(_call(self._run), context=context)
         try:
             await asyncio.wait({task}, timeout=policy.fallback_timeout)

@@ -11,6 +11,7 @@ import contextlib
 import importlib
 import os
 import re
+import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -23,7 +24,7 @@ from stampede_guard.keys.parts import escape
 from stampede_guard.plan import Plan, Run
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.runtime import Runtime
-from stampede_guard.serving import refresh, serve, serve_bypassed
+from stampede_guard.serving import bypassed_name, refresh, serve, serve_bypassed
 from stampede_guard.single import Single
 from stampede_guard.workers import warn_if_one_of_several
 
@@ -38,9 +39,11 @@ T = TypeVar("T")
 
 MODE_VARIABLE = "STAMPEDE_GUARD_MODE"
 MOST_PLANS = 256
+MOST_ROUNDS = 8
+"""Of closing: so deep may calls of cached functions within each other be while the guard closes."""
 LONGEST_KEY = 512
 _NAMESPACE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
-_FORCED: ContextVar[Mode | None] = ContextVar("stampede_guard_mode", default=None)
+_BYPASSED: ContextVar[tuple[StampedeGuard, ...]] = ContextVar("stampede_guard_bypassed", default=())
 _GUARDS: weakref.WeakSet[StampedeGuard] = weakref.WeakSet()
 
 
@@ -62,11 +65,10 @@ class StampedeGuard:
         self.policy = policy or Policy()
         self._prefix = f"{namespace}:"
         self._mode: Mode | None = _mode_from_environment()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        # The runtime used last. Its loop is asked of itself: two attributes could be read in between by another thread.
         self._current: Runtime | None = None
-        self._runtimes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Runtime] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._runtimes: dict[asyncio.AbstractEventLoop, Runtime] = {}
+        self._lock = threading.Lock()
         self._plans: dict[tuple[Any, ...], Plan] = {}
         _GUARDS.add(self)
 
@@ -124,8 +126,13 @@ class StampedeGuard:
         builtins come back exactly as they went in. Give `request_bound=True` when `compute` uses things that end with
         the caller's request, such as its database session.
         """
-        plan = self._plan(key, type, request_bound, fields)
-        value: T = await self.call(plan, escape_key(key), compute)
+        if not callable(compute):
+            raise Misuse(
+                f"get_or_compute({key!r}, compute) calls compute() when there is no value: give it the async function "
+                f"itself, without parentheses, not a {compute.__class__.__name__}"
+            )
+        name = escape_key(key)
+        value: T = await self.call(self._plan(key, type, request_bound, fields), name, compute)
         return value
 
     def single(self, key: str, *, type: Any = Any, **fields: Any) -> Single:
@@ -134,7 +141,8 @@ class StampedeGuard:
         It does `await entry.set(value)`; all others find `entry.value`. A block that ends without `set` hands over to
         the next caller; one that raises shares its error with the callers that wait.
         """
-        return Single(self, self._plan(key, type, True, fields), escape_key(key))
+        name = escape_key(key)
+        return Single(self, self._plan(key, type, True, fields), name)
 
     async def invalidate(self, key: str) -> Invalidation:
         """Drop the entry of `get_or_compute(key)` or `single(key)`.
@@ -145,12 +153,15 @@ class StampedeGuard:
 
     @contextlib.contextmanager
     def bypassed(self) -> Iterator[None]:
-        """Within the block, calls of the current task do without the store; still one flight per key and process."""
-        token = _FORCED.set("bypass")
+        """Within the block, calls of the current task do without the store; still one flight per key and process.
+
+        That holds for what they call in turn, too. Functions that are `off` stay so.
+        """
+        token = _BYPASSED.set((*_BYPASSED.get(), self))
         try:
             yield
         finally:
-            _FORCED.reset(token)
+            _BYPASSED.reset(token)
 
     @property
     def mode(self) -> Mode | None:
@@ -171,13 +182,20 @@ class StampedeGuard:
         install(self, app)
 
     async def aclose(self) -> None:
-        """End this event loop's part: flights drain for `drain_timeout` s, leases go back, connections close."""
-        runtime = self._runtimes.pop(asyncio.get_running_loop(), None)
-        if runtime is None:
-            return
-        if self._current is runtime:
-            self._loop = self._current = None
-        await runtime.aclose()
+        """End this event loop's part: flights drain for `drain_timeout` s, leases go back, connections close.
+
+        The guard can be used again afterwards; it then connects anew.
+        """
+        loop = asyncio.get_running_loop()
+        # More than once, because a computation that drains may call other cached functions, for which a new part opens.
+        for _ in range(MOST_ROUNDS):
+            with self._lock:
+                runtime = self._runtimes.pop(loop, None)
+            if runtime is None:
+                return
+            if self._current is runtime:
+                self._current = None
+            await runtime.aclose()
 
     async def __aenter__(self) -> Self:
         return self
@@ -189,63 +207,98 @@ class StampedeGuard:
 
     def call(self, plan: Plan, key: str, run: Run) -> Awaitable[Any]:
         """One call of what `plan` describes; `key` is complete but for the namespace."""
-        mode = _FORCED.get() or plan.mode or self._mode or plan.policy.mode
+        mode = plan.mode or self._mode or plan.policy.mode
         if mode == "off":
             return run()
-        if mode == "bypass":
-            return serve_bypassed(self.runtime(), plan, self._prefix + key, run)
+        if mode == "bypass" or _BYPASSED.get():
+            return self._call_without_store(plan, key, run, mode)
         return serve(self.runtime(), plan, self._prefix + key, run)
 
+    def _call_without_store(self, plan: Plan, key: str, run: Run, mode: Mode) -> Awaitable[Any]:
+        guards = _BYPASSED.get()
+        if mode != "bypass" and self not in guards:
+            return serve(self.runtime(), plan, self._prefix + key, run)
+
+        async def bypassed_inside() -> Any:
+            # A computation has a context of its own, in which the caller's `with` block would be forgotten.
+            _BYPASSED.set(guards)
+            return await run()
+
+        compute = bypassed_inside if guards else run
+        return serve_bypassed(self.runtime(), plan, self._prefix + key, compute)
+
     async def refresh_entry(self, plan: Plan, key: str, run: Run) -> Any:
-        """Compute anew; callers meanwhile are served the old value."""
+        """Compute anew; callers meanwhile are served the old value. Without the store there is none: a plain call."""
+        mode = plan.mode or self._mode or plan.policy.mode
+        if mode != "on" or self in _BYPASSED.get():
+            return await self.call(plan, key, run)
         return await refresh(self.runtime(), plan, self._prefix + key, run)
 
     async def invalidate_entry(self, key: str, policy: Policy) -> Invalidation:
+        """In every mode: what is stored is served again when the mode is `on` again."""
         name = self._prefix + key
         runtime = self.runtime()
         for loop, other in list(self._runtimes.items()):
-            if other is not runtime and not loop.is_closed():
-                loop.call_soon_threadsafe(other.forget_local, name)
+            if other is not runtime:
+                with contextlib.suppress(RuntimeError):  # the loop has been closed
+                    loop.call_soon_threadsafe(other.forget_local, name)
+                    loop.call_soon_threadsafe(other.forget_local, bypassed_name(name))
+        runtime.forget_local(bypassed_name(name))
         return "done" if await runtime.invalidate(name, policy) else "pending"
 
     def runtime(self) -> Runtime:
         """The running event loop's part of this guard."""
         loop = asyncio.get_running_loop()
-        if loop is self._loop and self._current is not None:
-            return self._current
-        runtime = self._runtimes.get(loop)
-        if runtime is None:
-            if not self._store.shared:
-                warn_if_one_of_several()
-            runtime = self._runtimes[loop] = Runtime(self._store, self.policy)
-        self._loop, self._current = loop, runtime
+        current = self._current
+        if current is not None and current.loop is loop:
+            return current
+        with self._lock:
+            runtime = self._runtimes.get(loop)
+            if runtime is None:
+                self._forget_closed_loops()
+                if not self._store.shared:
+                    warn_if_one_of_several()
+                runtime = self._runtimes[loop] = Runtime(self._store, self.policy)
+        self._current = runtime
         return runtime
 
+    def _forget_closed_loops(self) -> None:
+        """A loop that ended without `aclose()` leaves its connections behind, and nobody else would close them."""
+        for loop in [loop for loop in self._runtimes if loop.is_closed()]:
+            self._runtimes.pop(loop).abandon()
+
     def _plan(self, key: str, type: Any, request_bound: bool, fields: dict[str, Any]) -> Plan:
-        known = (str(type), request_bound, *sorted(fields.items()))
-        plan = self._plans.get(known)
+        # What stands before the first colon names the entry in logs; without one, the whole key may be somebody's name.
+        kind, colon, _ = key.partition(":")
+        title = f"{self.namespace}:{kind[:40]}" if colon else f"{self.namespace}:get_or_compute"
+        known = (title, type, request_bound, *sorted(fields.items()))
+        try:
+            plan = self._plans.get(known)
+        except TypeError:  # an annotation, or a field's wrong value, that cannot be hashed
+            return self._new_plan(title, type, request_bound, fields)
         if plan is None:
-            plan = Plan(
-                title=f"{self.namespace}:{key.split(':', 1)[0][:40]}",
-                policy=self.policy.replace(**fields),
-                codec=codec_for(type),
-                request_bound=request_bound,
-            )
+            plan = self._new_plan(title, type, request_bound, fields)
             if len(self._plans) >= MOST_PLANS:
                 del self._plans[next(iter(self._plans))]
             self._plans[known] = plan
         return plan
 
+    def _new_plan(self, title: str, type: Any, request_bound: bool, fields: dict[str, Any]) -> Plan:
+        policy = self.policy.replace(**fields)
+        return Plan(title=title, policy=policy, codec=codec_for(type), request_bound=request_bound)
+
     def _leave_the_parents(self) -> None:
         for runtime in list(self._runtimes.values()):
             runtime.abandon()
         self._runtimes.clear()
-        self._loop = self._current = None
+        self._current = None
+        # Another thread of the parent may have held it.
+        self._lock = threading.Lock()
 
 
-def escape_key(key: str) -> str:
-    """A user's own key as part of a name. Raises `Misuse` when it is empty or too long."""
-    if not 0 < len(key) <= LONGEST_KEY:
+def escape_key(key: Any) -> str:
+    """A user's own key as part of a name. Raises `Misuse` when it is no text, empty or too long."""
+    if not isinstance(key, str) or not 0 < len(key) <= LONGEST_KEY:
         raise Misuse(f"a key must be a text of 1 to {LONGEST_KEY} characters")
     return "=" + escape(key)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stampede_guard.plan import Plan, Run
     from stampede_guard.runtime import Runtime
 
-__all__ = ["refresh", "serve", "serve_bypassed"]
+__all__ = ["bypassed_name", "refresh", "serve", "serve_bypassed"]
 
 
 async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
@@ -61,22 +61,36 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
 
 async def serve_bypassed(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     """The value, in mode `bypass`: no store, but still one flight per key in this process."""
+    name = bypassed_name(name)
     flight = runtime.take_off(name, plan, run, plan.capture(), bypassed=True)
     return await _ride(runtime, plan, name, run, flight, None)
 
 
+def bypassed_name(name: str) -> str:
+    """Flights that do without the store are apart from those that ask it: the mode may change while both are open.
+
+    A caller in mode `bypass` would wait for the store in the flight of one in mode `on`; and a caller in mode `on`
+    would be served, in the other's flight, a value from before an invalidation that another process has made.
+    """
+    return f"bypassed {name}"
+
+
 async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     """Compute anew even if a fresh value is there; others are served the old one until the new one is stored."""
-    while (flight := runtime.flights.get(name)) is not None:
-        # Its computation may have begun before this call.
-        _check_reentry(flight, plan)
-        await asyncio.wait({flight.landed})
+    before = runtime.flights.get(name)
+    if before is not None:
+        # Its computation may have begun before this call. The next flight's cannot, whoever starts it.
+        with _waiting_for(before, plan):
+            await asyncio.wait({before.landed}, timeout=plan.policy.wait_timeout)
+        if not before.landed.done():
+            raise _too_long(plan)
     token = 0
     if not runtime.away:
         with contextlib.suppress(StoreError):
             reading = await runtime.session.read(name)
             token = reading.token if reading is not None else 0
     flight = runtime.take_off(name, plan, run, plan.capture(), refreshing=token > 0, newer_than=token)
+    flight.newer_than = max(flight.newer_than, token)
     return await _ride(runtime, plan, name, run, flight, None, keep_refreshing=token > 0)
 
 
@@ -94,6 +108,8 @@ async def _stale(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Rea
             runtime.take_off(name, plan, run, plan.capture(), refreshing=True)
         return value
     # Bound to this request, so it cannot go on in the background: compute here if nobody else does, else serve stale.
+    if len(runtime.flights) >= plan.policy.max_flights:
+        return value
     flight = runtime.take_off(name, plan, run, plan.capture(), refreshing=True)
     return await _ride(runtime, plan, name, run, flight, reading)
 
@@ -115,6 +131,9 @@ async def _ride(
         with _waiting_for(flight, plan):
             return await _wait(runtime, plan, name, run, flight, passenger)
     finally:
+        if passenger.future.done() and not passenger.future.cancelled():
+            # The caller may have been cancelled in the very moment in which its flight failed.
+            passenger.future.exception()
         if not passenger.future.done() or passenger.computing is not None:
             await flight.leave(passenger)
 
@@ -133,7 +152,7 @@ async def _wait(
         resort = last_resort(
             computes_itself=flight.computing and flight.leader is passenger,
             has_stale=passenger.stale is not None,
-            fallback_limit=policy.fallback_limit,
+            fallback_limit=0 if flight.bypassed else policy.fallback_limit,
             fallback=tried,
         )
         match resort:
@@ -143,7 +162,7 @@ async def _wait(
                 assert passenger.stale is not None
                 return plan.codec.decode(passenger.stale.body)
             case "try_fallback":
-                fallback = Fallback(runtime, plan, name, run, passenger.variables)
+                fallback = Fallback(runtime, plan, flight, name, run, passenger.variables)
                 value, served = await fallback.attempt(future)
                 if served:
                     return value
@@ -154,7 +173,9 @@ async def _wait(
                 tried = "over"
                 patience = 0.0
             case "give_up":
-                return await _last_look(runtime, plan, name, future)
+                if not flight.bypassed:
+                    return await _last_look(runtime, plan, name, future)
+                raise _too_long(plan)
             case _:
                 assert_never(resort)
 
@@ -168,8 +189,12 @@ async def _last_look(runtime: Runtime, plan: Plan, name: str, future: asyncio.Fu
                 return plan.codec.decode(reading.body)
     if future.done():
         return future.result()
+    raise _too_long(plan)
+
+
+def _too_long(plan: Plan) -> WaitTimeout:
     waited = plan.policy.wait_timeout
-    raise WaitTimeout(f"{plan.title}: no value within wait_timeout ({waited:g} s), and no fallback gave one")
+    return WaitTimeout(f"{plan.title}: no value within wait_timeout ({waited:g} s), and no fallback gave one")
 
 
 @contextlib.contextmanager
