@@ -1,0 +1,84 @@
+"""Guards on one store. Each has flights and an inbox of its own, as a process has: two of them are a fleet."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Literal, Self
+
+import redis.asyncio
+
+from stampede_guard import Policy, StampedeGuard
+from stampede_guard.stores.memory import MemoryStore
+from tests.support.clock import Clock
+from tests.support.gate import until
+
+__all__ = ["Guards"]
+
+
+class Guards:
+    """`on` is "memory", or a URL. Closes what it made, and then nothing of it may be left.
+
+    On memory, `clock` is moved by hand; on a server, `age` moves the one entry.
+    """
+
+    def __init__(self, on: Literal["memory"] | str, namespace: str) -> None:
+        self.clock = Clock()
+        self.namespace = namespace
+        self.url = on
+        self.memory = MemoryStore(clock=self.clock) if on == "memory" else None
+        self.made: list[StampedeGuard] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: object, *_: object) -> None:
+        for guard in self.made:
+            await guard.aclose()
+        if kind is None:
+            assert ours() == set(), "tasks of a closed guard are still running"
+
+    def guard(self, **fields: Any) -> StampedeGuard:
+        """One more process of the fleet. `fields` are those of its Policy."""
+        policy = Policy(**fields)
+        if self.memory is not None:
+            guard = StampedeGuard(self.memory, namespace=self.namespace, policy=policy)
+        else:
+            guard = StampedeGuard.from_url(self.url, namespace=self.namespace, policy=policy)
+        self.made.append(guard)
+        return guard
+
+    def name(self, key: str) -> str:
+        """The entry's name in the store for a key given to `get_or_compute` or `single`."""
+        return f"{self.namespace}:={key}"
+
+    async def age(self, name: str, seconds: float) -> None:
+        """Let an entry's value and failure grow older. On memory everything does, leases too."""
+        if self.memory is not None:
+            self.clock.advance(seconds)
+            return
+        async with redis.asyncio.Redis.from_url(self.url) as client:
+            for part in ("v", "e"):
+                key = f"{{{name}}}:{part}"
+                left = await client.pttl(key)
+                if left > 0:
+                    await client.pexpire(key, max(0, left - round(seconds * 1000)))
+
+    async def lease_holder(self, name: str) -> str:
+        """The flight that holds the lease, or an empty text."""
+        if self.memory is not None:
+            lease = self.memory.look(name).lease
+            return lease.owner if lease is not None else ""
+        async with redis.asyncio.Redis.from_url(self.url) as client:
+            return str(await client.hget(f"{{{name}}}:l", "owner") or "")
+
+
+async def joined(guard: StampedeGuard, name: str, callers: int) -> None:
+    """Wait until so many callers have joined the flight of an entry in this guard."""
+    flights = guard.runtime().flights
+    await until(lambda: name in flights and flights[name].joined >= callers)
+
+
+def ours() -> set[str]:
+    """The names of all running tasks that belong to guards."""
+    running = (task for task in asyncio.all_tasks() if not task.done())
+    return {task.get_name() for task in running if task.get_name().startswith("stampede_guard")}
