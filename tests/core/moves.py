@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from stampede_guard.core.entry import EMPTY
 from stampede_guard.core.flight import Asking, Computing, Publishing
 from tests.core.world import BROKEN, OFF, ON, OPEN, Process, Setup, Table, World
 
@@ -24,7 +25,6 @@ PROGRESS = frozenset(
         "notice_broken_link",
         "execute_renewal",
         "step_fallback",
-        "drop_ghost",
         "give_back",
         "probe",
     }
@@ -42,12 +42,7 @@ def list_moves(world: World, setup: Setup, table: Table) -> list[Move]:
             _own_moves(moves, number, process, setup, table)
             _renewals(moves, number, process, world, setup, table)
     moves += [("execute_invalidation", place) for place in range(len(world.invalidations))]
-    for place, ghost in enumerate(world.ghosts):
-        if ghost not in world.ghosts[:place]:
-            moves += [("drop_ghost", place), ("run_ghost", place)]
-    for number, process in enumerate(world.processes):
-        if process.releases and all(ghost.flight != process.releases[0] for ghost in world.ghosts):
-            moves.append(("give_back", number))
+    moves += [("run_ghost", place) for place in _different(world.ghosts)]
     if world.faults < setup.faults and _is_unowned(world, table):
         moves.append(("lapse_unowned",))
     _arrivals(moves, world, setup)
@@ -58,6 +53,11 @@ def list_moves(world: World, setup: Setup, table: Table) -> list[Move]:
     if world.faults:
         _faults(moves, world, setup, table)
     return moves
+
+
+def _different(things: tuple[Any, ...]) -> list[int]:
+    """The places of things that are unlike those before them."""
+    return [place for place, thing in enumerate(things) if thing not in things[:place]]
 
 
 def _own_moves(moves: list[Move], number: int, process: Process, setup: Setup, table: Table) -> None:
@@ -77,9 +77,7 @@ def _own_moves(moves: list[Move], number: int, process: Process, setup: Setup, t
                     moves.append(("poll", number))
     if process.fallback is not None:
         moves.append(("step_fallback", number))
-    for place in range(len(process.missed)):
-        if process.missed[place] not in process.missed[:place]:
-            moves.append(("join_after_miss", number, place))
+    moves += [("join_after_miss", number, place) for place in _different(process.missed)]
     if process.link == OFF:
         moves.append(("subscribe", number))
     elif process.link == OPEN:
@@ -88,6 +86,8 @@ def _own_moves(moves: list[Move], number: int, process: Process, setup: Setup, t
         moves.append(("notice_broken_link", number))
     if table[process.breaker].is_open:
         moves.append(("probe", number))
+    if process.releases:
+        moves.append(("give_back", number))
 
 
 def _renewals(
@@ -173,9 +173,7 @@ def _events(moves: list[Move], world: World, setup: Setup) -> None:
             if "abandon" in setup.event_kinds and not flight.passengers:
                 moves.append(("abandon", number))
         if "cancel" in setup.event_kinds:
-            for place in range(len(flight.passengers)):
-                if flight.passengers[place] not in flight.passengers[:place]:
-                    moves.append(("leave", number, place))
+            moves += [("leave", number, place) for place in _different(flight.passengers)]
 
 
 def _faults(moves: list[Move], world: World, setup: Setup, table: Table) -> None:
@@ -189,7 +187,7 @@ def _faults(moves: list[Move], world: World, setup: Setup, table: Table) -> None
         moves.append(("evict_record",))
     if "evict_waiters" in kinds and entry.waiters:
         moves.append(("evict_waiters",))
-    if "restart" in kinds:
+    if "restart" in kinds and entry != EMPTY:
         moves.append(("restart",))
     if "clock" in kinds:
         moves.append(("clock",))
@@ -202,7 +200,7 @@ def _process_faults(
     moves: list[Move], number: int, process: Process, kinds: frozenset[str], table: Table
 ) -> None:
     flight = process.flight
-    if "crash" in kinds and process.used:
+    if "crash" in kinds and (flight is not None or process.fallback is not None):
         moves.append(("crash", number))
     if "gap" in kinds and process.link == ON:
         moves.append(("gap", number))
@@ -212,6 +210,6 @@ def _process_faults(
         return
     if "lose" in kinds and flight.pending[0] in ("ask", "asked", "publish", "published", "release"):
         moves.append(("lose", number))
-    if "fallback" in kinds and process.fallback is None and flight.passengers:
-        if flight.pending[0] in ("wait", "compute"):
-            moves.append(("fall_back", number))
+    waits = bool(flight.passengers) and flight.pending[0] in ("wait", "compute")
+    if "fallback" in kinds and process.fallback is None and waits:
+        moves.append(("fall_back", number))

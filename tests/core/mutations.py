@@ -230,7 +230,12 @@ MUTATIONS = {
     "release by anybody": _mutation(
         "too many",
         Setup(
-            callers=3, placement=(0, 1, 0), faults=1, kinds=_only("lose"), events=1, event_kinds=_only("cancel")
+            callers=3,
+            placement=(0, 1, 0),
+            faults=1,
+            kinds=_only("lose"),
+            events=1,
+            event_kinds=_only("cancel"),
         ),
         release=_release_by_anybody,
     ),
@@ -272,6 +277,11 @@ MUTATIONS = {
     ),
     "late passengers forgotten": _mutation(
         "left passengers behind", Setup(), decide=_decide_to_forget_who_is_left
+    ),
+    "refresh hears what it is to replace": _mutation(
+        "was to replace",
+        Setup(callers=3, placement=(0, 1, 1), refreshes=2),
+        skips_what_it_replaces=False,
     ),
     "invalidation keeps the failure": _mutation(
         "was served version",

@@ -19,7 +19,7 @@ from stampede_guard.core.scripts import (
     Publication,
     Renewal,
 )
-from tests.core.world import OPEN, ON, Setup, Table, Violation, World
+from tests.core.world import ON, OPEN, Setup, Table, Violation, World
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,7 @@ class Core:
     decide: Callable[..., Any] = flight.decide
     names_unconfirmed_inbox: bool = False
     everyone_is_covered: bool = False
+    skips_what_it_replaces: bool = True
 
 
 def version_of(body: bytes) -> int:
@@ -130,12 +131,17 @@ class Store:
         return self.table.id(after), answer, created
 
     def _check_acquire(self, before: Entry, after: Entry, answer: Answer) -> None:
-        if before.record is not None and after.record is not None and after.record.fence != before.record.fence:
+        if (
+            before.record is not None
+            and after.record is not None
+            and after.record.fence != before.record.fence
+        ):
             raise Violation("acquire moved an existing fence")
         # A refresh may have to create a record beside a fresh value; its fence is then above that value's token.
-        if isinstance(answer, Found) and not self.setup.refreshes and before.record is not None:
-            if answer.reading.token < before.record.fence:
-                raise Violation("acquire served a value older than the fence")
+        if self.setup.refreshes or before.record is None:
+            return
+        if isinstance(answer, Found) and answer.reading.token < before.record.fence:
+            raise Violation("acquire served a value older than the fence")
 
     def _note_token(self, world: World, granted: Granted, before: Entry, name: str) -> World:
         lease, record = before.lease, before.record
@@ -167,7 +173,9 @@ class Store:
                 world = world._replace(stored=grant.token)
         return self._deliver(world._replace(entry=after), messages), stored
 
-    def _publish(self, world: World, name: str, grant: Granted, outcome: Outcome) -> tuple[int, bool, Messages]:
+    def _publish(
+        self, world: World, name: str, grant: Granted, outcome: Outcome
+    ) -> tuple[int, bool, Messages]:
         before: Entry = self.table[world.entry]
         is_value = outcome.kind == "value"
         publication = Publication(
@@ -196,7 +204,9 @@ class Store:
         key = ("invalidate", world.entry, world.now, world.epochs)
         after, fence, messages, created = self._run(key, lambda: self._invalidate(world))
         if fence <= world.issued and self.setup.clock_goes_on:
-            raise Violation(f"an invalidation raised the fence to {fence}, but {world.issued} was issued before")
+            raise Violation(
+                f"an invalidation raised the fence to {fence}, but {world.issued} was issued before"
+            )
         issued = max(world.issued, fence)
         return self._deliver(
             world._replace(entry=after, epochs=world.epochs + created, issued=issued), messages

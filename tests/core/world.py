@@ -68,6 +68,11 @@ class Setup:
         parts += [f"{self.events} of " + "/".join(sorted(self.event_kinds))] if self.events else []
         parts += [f"{self.refreshes} refreshes"] if self.refreshes else []
         parts += ["not yet subscribed"] if not self.subscribed else []
+        parts += ["renewals"] if self.renewals else []
+        parts += ["a stale value at first"] if self.stale_at_start else []
+        parts += ["liveness unknown"] if not self.listening_known else []
+        parts += ["a clock that is behind after a loss of data"] if not self.clock_goes_on else []
+        parts += ["nothing inline"] if not self.policy.inline_bytes else []
         return ", ".join(parts)
 
 
@@ -90,7 +95,8 @@ class Flight(NamedTuple):
 
 
 class Fallback(NamedTuple):
-    """One caller's own computation beside the holder: ("ask",), ("compute", grant, truth) or ("publish", grant, truth)."""
+    """One caller's own computation beside the holder. `pending` is ("ask",), ("compute", grant, truth) or ("publish",
+    grant, truth)."""
 
     name: str
     need: int

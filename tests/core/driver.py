@@ -1,0 +1,264 @@
+"""Every move that the world can make, driven by the real `begin` and `decide`.
+
+A command is carried out in steps: sent, carried out at the store, reply arrived. Messages travel apart from replies, in
+order per inbox, and may be arbitrarily late. The driver's duties, as the core states them, are spelled out here:
+
+* Sending an ask or a publication marks everybody who has joined as covered; beginning to compute marks them as
+  "before compute".
+* Messages heard, and a gap of the subscription noticed, while the flight does not wait are kept and fed to it once it
+  waits. Beginning to compute forgets them; asking forgets a gap.
+* A message with a value that is not newer than what the flight was to replace is no news.
+* A flight that lands although one of its commands was never answered gives back its lease once those commands can no
+  longer run.
+* The value of a `Release` goes to those who joined before the computation began.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stampede_guard.core import breaker
+from stampede_guard.core.flight import (
+    Answered,
+    Ask,
+    Command,
+    Compute,
+    Computing,
+    Deliver,
+    Delivered,
+    Event,
+    Heard,
+    Keep,
+    Land,
+    LookAgain,
+    Outcome,
+    Publish,
+    PublishAnswered,
+    Publishing,
+    Release,
+    StoreFailed,
+    Wait,
+)
+from tests.core.moves import GAP
+from tests.core.steps import Core, Store, version_of
+from tests.core.world import (
+    BROKEN,
+    ON,
+    Flight,
+    Setup,
+    Table,
+    Violation,
+    World,
+)
+
+
+class Driver:
+    """Carries out what `decide` says, for the flights of a world."""
+
+    def __init__(self, setup: Setup, core: Core | None = None) -> None:
+        self.setup = setup
+        self.core = core if core is not None else Core()
+        self.table = Table()
+        self.store = Store(setup, self.core, self.table)
+        self.calm = self.table.id(breaker.Breaker())
+        self._decided: dict[tuple[Any, ...], tuple[int, Command]] = {}
+
+    def _put(self, world: World, number: int, **changes: Any) -> World:
+        processes = list(world.processes)
+        processes[number] = processes[number]._replace(**changes)
+        return world._replace(processes=tuple(processes))
+
+    def _flight(self, world: World, number: int) -> Flight:
+        flight = world.processes[number].flight
+        assert flight is not None
+        return flight
+
+    def _state(self, flight: Flight) -> Any:
+        return self.table[flight.state]
+
+    def _feed(self, world: World, number: int, event: Event, version: int = 0) -> World:
+        flight = self._flight(world, number)
+        key = (flight.state, event)
+        decided = self._decided.get(key)
+        if decided is None:
+            state, command = self.core.decide(self.table[flight.state], event, self.setup.policy)
+            decided = self._decided[key] = self.table.id(state), command
+        before = self._state(flight)
+        exempt = isinstance(event, StoreFailed) or (isinstance(before, Computing) and before.grant is None)
+        if isinstance(before, Publishing) and exempt and not isinstance(decided[1], Publish):
+            world = world._replace(slack=world.slack + 1)
+        flight = flight._replace(state=decided[0])
+        return self._carry_out(world, number, flight, decided[1], exempt, version)
+
+    def _carry_out(
+        self, world: World, number: int, flight: Flight, command: Command, exempt: bool, version: int
+    ) -> World:
+        match command:
+            case Ask():
+                confirmed = world.processes[number].link in (ON, BROKEN)
+                inbox = f"i{number}" if confirmed or self.core.names_unconfirmed_inbox else ""
+                kept = tuple(what for what in flight.kept if what != GAP)
+                flight = flight._replace(pending=("ask", inbox), kept=kept, passengers=_mark(flight, 2))
+            case Compute(grant):
+                if grant is not None:
+                    world = world._replace(slack=world.slack - 1)
+                    if world.slack < 0:
+                        raise Violation("one computation too many")
+                flight = flight._replace(
+                    pending=("compute", world.truth), kept=(), passengers=_mark(flight, 1)
+                )
+            case Publish(grant, outcome):
+                pending = ("publish", self.table.id(grant), self.table.id(outcome))
+                flight = flight._replace(pending=pending, passengers=_mark(flight, 2))
+            case Release(outcome):
+                # A failure goes to all who are aboard now, a value to those who joined before it was computed.
+                to = 0 if outcome is None else 1 if outcome.kind == "value" else 2
+                flight = flight._replace(pending=("release", to, version), passengers=_mark(flight, 2))
+            case Deliver(outcome, to):
+                return self._hand_out(world, number, flight, outcome, to, exempt)
+            case Wait():
+                return self._wait(world, number, flight._replace(pending=("wait",)))
+            case Keep():
+                if flight.pending == ("wait",):
+                    return self._wait(world, number, flight)
+            case Land():
+                if flight.passengers:
+                    raise Violation("a flight landed and left passengers behind")
+                releases = world.processes[number].releases
+                if flight.unsure:
+                    releases = (*releases, flight.name)
+                return self._put(world, number, flight=None, releases=releases)
+        return self._put(world, number, flight=flight)
+
+    def _wait(self, world: World, number: int, flight: Flight) -> World:
+        """Feed what was noticed while asking, one by one, until the flight no longer waits."""
+        if not flight.kept:
+            return self._put(world, number, flight=flight)
+        first, *rest = flight.kept
+        flight = flight._replace(kept=tuple(rest))
+        world = self._put(world, number, flight=flight)
+        wanted = bool(flight.passengers)
+        if first == GAP:
+            return self._feed(world, number, LookAgain(wanted))
+        message = self.table[first]
+        if (
+            message.kind != "again"
+            and message.token <= flight.newer_than
+            and self.core.skips_what_it_replaces
+        ):
+            return self._wait(world, number, flight)
+        return self._feed(world, number, Heard(message, wanted))
+
+    def _hand_out(
+        self, world: World, number: int, flight: Flight, outcome: Outcome, to: str, exempt: bool
+    ) -> World:
+        if self.core.everyone_is_covered:
+            to = "everyone"
+        if outcome.reading is not None and outcome.reading.token <= flight.newer_than:
+            raise Violation("a refresh was answered with what it was to replace")
+        served = {"everyone": -1, "covered": 2, "before_compute": 1}[to]
+        version = version_of(outcome.body)
+        flight = self._serve(flight, served, version, exempt)
+        world = self._put(world, number, flight=flight)
+        return self._feed(world, number, Delivered(len(flight.passengers)))
+
+    def _serve(self, flight: Flight, bit: int, version: int, exempt: bool) -> Flight:
+        left = []
+        for passenger in flight.passengers:
+            if not passenger & bit and bit != -1:
+                left.append(passenger)
+            elif version < passenger // 4 and not exempt:
+                raise Violation(too_old(version, passenger // 4))
+        return flight._replace(passengers=tuple(left))
+
+    def _join(self, world: World, number: int, need: int) -> World:
+        process = world.processes[number]
+        if process.flight is not None:
+            passengers = tuple(sorted((*process.flight.passengers, 4 * need)))
+            return self._put(world, number, flight=process.flight._replace(passengers=passengers))
+        return self._begin(world, number, (4 * need,), 0)
+
+    def _begin(self, world: World, number: int, passengers: tuple[int, ...], newer_than: int) -> World:
+        process = world.processes[number]
+        away = self.table[process.breaker].is_open
+        state, command = self.core.begin(away=away)
+        name = f"{number}.{process.flights}"
+        flight = Flight(name, newer_than, self.table.id(state), (), passengers)
+        world = self._put(world, number, flights=process.flights + 1, used=True)
+        return self._carry_out(world, number, flight, command, False, 0)
+
+    def _answered_well(self, world: World, number: int) -> World:
+        """Any reply closes the breaker."""
+        if world.processes[number].breaker == self.calm:
+            return world
+        closed = breaker.succeeded(self.table[world.processes[number].breaker])
+        return self._put(world, number, breaker=self.table.id(closed))
+
+    # --- commands of a flight --------------------------------------------------------------------
+
+    def _execute(self, world: World, number: int) -> World:
+        """The store carries out what the flight has sent."""
+        flight = self._flight(world, number)
+        world, reply = self._run(world, flight.name, flight.newer_than, flight.pending)
+        flight = self._flight(world, number)
+        if flight.pending[0] == "release":
+            return self._released(world, number, flight)
+        return self._put(world, number, flight=flight._replace(pending=reply))
+
+    def _released(self, world: World, number: int, flight: Flight) -> World:
+        _, to, version = flight.pending
+        if to:
+            flight = self._serve(flight, to, version, False)
+        world = self._put(world, number, flight=flight)
+        return self._feed(world, number, Delivered(len(flight.passengers)))
+
+    def _run(
+        self, world: World, name: str, newer_than: int, command: tuple[Any, ...]
+    ) -> tuple[World, tuple[Any, ...]]:
+        match command:
+            case ("ask", inbox):
+                world, answer = self.store.acquire(world, name, newer_than, inbox)
+                return world, ("asked", self.table.id(answer))
+            case ("publish", grant, outcome):
+                world, stored = self.store.publish(world, name, self.table[grant], self.table[outcome])
+                return world, ("published", stored)
+            case _:
+                return self.store.release(world, name), ()
+
+    def _answer(self, world: World, number: int) -> World:
+        """The reply arrives."""
+        world = self._answered_well(world, number)
+        flight = self._flight(world, number)
+        kind, reply = flight.pending
+        if kind == "published":
+            return self._feed(world, number, PublishAnswered(reply))
+        return self._feed(world, number, Answered(self.table[reply], 0.0, bool(flight.passengers)))
+
+    def _poll(self, world: World, number: int) -> World:
+        return self._feed(world, number, LookAgain(bool(self._flight(world, number).passengers)))
+
+    def _hear(self, world: World, number: int) -> World:
+        """The first message of the inbox arrives."""
+        process = world.processes[number]
+        first, *rest = process.inbox
+        world = self._put(world, number, inbox=tuple(rest))
+        return self._notice(world, number, first)
+
+    def _notice(self, world: World, number: int, what: int) -> World:
+        flight = world.processes[number].flight
+        if flight is None:
+            return world
+        if flight.pending[0] == "compute" and what == GAP:
+            return world
+        flight = flight._replace(kept=(*flight.kept, what))
+        if flight.pending == ("wait",):
+            return self._wait(world, number, flight)
+        return self._put(world, number, flight=flight)
+
+
+def _mark(flight: Flight, bit: int) -> tuple[int, ...]:
+    return tuple(passenger | bit for passenger in flight.passengers)
+
+
+def too_old(version: int, need: int) -> str:
+    return f"a caller that began after invalidation {need} had returned was served version {version}"

@@ -1,0 +1,45 @@
+"""What is explored: QUICK in every run of the tests, DEEP (hours and gigabytes) with STAMPEDE_SEARCH=deep."""
+
+from __future__ import annotations
+
+from stampede_guard.policy import Policy
+from tests.core.world import Setup
+
+QUICK = (
+    Setup(callers=4),
+    Setup(callers=3, processes=3),
+    Setup(faults=2),
+    Setup(callers=3, faults=1),
+    Setup(faults=1, invalidations=1),
+    Setup(callers=3, invalidations=1),
+    Setup(callers=4, placement=(0, 1, 1, 0), invalidations=1),
+    Setup(invalidations=2),
+    Setup(callers=3, subscribed=False),
+    Setup(subscribed=False, renewals=True, invalidations=1),
+    Setup(subscribed=False, renewals=True, faults=1, kinds=frozenset({"crash", "gap", "restart"})),
+    Setup(callers=3, events=1),
+    Setup(events=2, invalidations=1),
+    Setup(faults=1, events=1),
+    Setup(events=1, invalidations=1, policy=Policy(ttl=1000.0, error_ttl=0.0, inline_bytes=0)),
+    Setup(refreshes=1, invalidations=1),
+    Setup(callers=3, placement=(0, 1, 1), refreshes=2),
+    Setup(stale_at_start=True, faults=1),
+    Setup(stale_at_start=True, invalidations=1, refreshes=1),
+    Setup(listening_known=False, faults=1),
+    Setup(faults=2, kinds=frozenset({"clock", "lapse"}), invalidations=1),
+    Setup(faults=1, kinds=frozenset({"restart"}), invalidations=1, clock_goes_on=False),
+)
+
+DEEP = (
+    Setup(faults=1, refreshes=1),
+    Setup(callers=3, subscribed=False, invalidations=1),
+    Setup(callers=3, invalidations=1, refreshes=1),
+    Setup(callers=3, processes=3, faults=1),
+    Setup(callers=4, invalidations=1),
+    Setup(callers=4, faults=1),
+    Setup(callers=3, faults=1, renewals=True),
+    Setup(callers=3, faults=1, invalidations=1),
+    Setup(faults=2, events=1),
+    Setup(faults=2, invalidations=1),
+    Setup(callers=3, faults=2),
+)

@@ -1,0 +1,47 @@
+"""The core keeps its promises in every interleaving.
+
+Checked in every world that can be reached:
+
+* Computations under a lease or a fallback's token never exceed 1 + what happened. One more is allowed for each fault
+  of `world.FAULTS` (a lost reply, an evicted waiter set, a lost message, a crash of a process that computes nothing:
+  none), for an invalidation that hits a stored outcome or a computation that could still be stored, for a computation
+  that stores nothing (private failure, too large, abandoned), for a publication that was given up, and for a refresh.
+* Nothing older than the fence, than the stored value, or than an invalidation that has returned is stored.
+* Nobody is served a value, or a failure that was published, from before an invalidation that had returned when he
+  came; except by a flight that works without the store.
+* Tokens grow; the same flight, asking again, gets the same token unless it was fenced.
+* From everywhere a world can be reached, by what happens by itself, in which all callers are served and every flight
+  has landed. No circle of moves can be walked without a timer. Where nothing was broken nobody depends on a timer:
+  neither on a poll nor on the end of a lease.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.core.search import Search
+from tests.core.setups import DEEP, QUICK
+from tests.core.world import Setup
+
+SETUPS = QUICK + (DEEP if os.environ.get("STAMPEDE_SEARCH") == "deep" else ())
+
+
+@pytest.mark.parametrize("setup", SETUPS, ids=str)
+def test_every_interleaving_keeps_the_promises(setup: Setup) -> None:
+    result = Search(setup).run()
+    print(result)
+    assert result.counterexample is None, result.counterexample
+
+
+def test_a_counterexample_is_told_as_numbered_moves() -> None:
+    # Two more computations than one: the bound is broken on purpose.
+    from tests.core.mutations import MUTATIONS
+
+    mutation = MUTATIONS["re-read removed"]
+    result = Search(mutation.setup, mutation.core).run()
+    assert result.counterexample is not None
+    lines = result.counterexample.splitlines()
+    assert [int(line.split(".")[0]) for line in lines] == list(range(1, len(lines) + 1))
+    assert "arrive" in lines[0]
