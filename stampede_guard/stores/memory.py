@@ -150,8 +150,8 @@ class MemorySession:
     async def renew(self, name: str, *, flight: str, token: int, policy: Policy) -> bool:
         renewal = Renewal(flight, token, self._inbox, _ms(policy.lease_ttl), policy.record_ms)
 
-        def step(entry: Entry, now_us: int, _: frozenset[str]) -> tuple[Entry, bool, Messages]:
-            return *scripts.renew(entry, renewal, now_us=now_us), ()
+        def step(entry: Entry, now_us: int, listening: frozenset[str]) -> tuple[Entry, bool, Messages]:
+            return *scripts.renew(entry, renewal, now_us=now_us, listening=listening), ()
 
         return self._store.change(name, step)
 

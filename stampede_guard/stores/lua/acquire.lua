@@ -37,8 +37,7 @@ if lease[1] == flight and lease[3] == epoch and lease_token >= fence then
 end
 if held then
   local missing, suspect = tonumber(lease[5] or 0), 0
-  local seen = lease[4] ~= '' and redis.pcall('PUBSUB', 'NUMSUB', lease[4])
-  if not seen or seen.err or tonumber(seen[2]) > 0 then
+  if not lease[4] or lease[4] == '' or is_listening(lease[4]) ~= false then
     if missing > 0 then
       redis.call('HDEL', KEYS[LEASE], 'missing')
     end
@@ -62,6 +61,6 @@ end
 local token = largest(last + 1, value_token + 1, failure_token + 1, lease_token + 1, now)
 redis.call('HSET', KEYS[RECORD], 'last', text(token))
 redis.call('DEL', KEYS[LEASE])
-redis.call('HSET', KEYS[LEASE], 'owner', flight, 'token', text(token), 'epoch', epoch, 'inbox', inbox)
+redis.call('HSET', KEYS[LEASE], 'owner', flight, 'token', text(token), 'epoch', epoch, 'inbox', confirmed(inbox))
 redis.call('PEXPIRE', KEYS[LEASE], lease_ms)
 return {'granted', text(token), epoch}

@@ -60,6 +60,23 @@ local function live_longer(key, ms)
   end
 end
 
+-- Whether an inbox has a subscriber; nil where the server does not tell.
+local function is_listening(inbox)
+  local seen = redis.pcall('PUBSUB', 'NUMSUB', inbox)
+  if seen.err then
+    return nil
+  end
+  return tonumber(seen[2]) > 0
+end
+
+-- The inbox that a lease may name: after a restart nobody has noticed yet that his subscription is gone.
+local function confirmed(inbox)
+  if inbox ~= '' and is_listening(inbox) == false then
+    return ''
+  end
+  return inbox
+end
+
 local function largest(...)
   local most = 0
   for _, number in ipairs({...}) do

@@ -5,7 +5,7 @@ if lease[1] ~= ARGV[1] or tonumber(lease[2]) ~= tonumber(ARGV[2]) then
 end
 -- The deadline first: after a write that takes no memory, HSET is allowed also when there is none left.
 redis.call('PEXPIRE', KEYS[LEASE], tonumber(ARGV[4]))
-redis.call('HSET', KEYS[LEASE], 'inbox', ARGV[3])
+redis.call('HSET', KEYS[LEASE], 'inbox', confirmed(ARGV[3]))
 redis.call('HDEL', KEYS[LEASE], 'missing')
 if redis.call('EXISTS', KEYS[RECORD]) == 1 then
   live_longer(KEYS[RECORD], tonumber(ARGV[5]))
