@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from stampede_guard.computation import Computation
 from stampede_guard.core import flight as core
 from stampede_guard.core.entry import Reading
-from stampede_guard.core.scripts import Granted, Message
+from stampede_guard.core.scripts import Granted, Held, Message
 from stampede_guard.errors import (
     ComputeFailed,
     Overloaded,
@@ -70,6 +70,7 @@ class Flight:
         self._signal: asyncio.Future[None] | None = None
         self._gap = False
         self._look_at = 0.0
+        self._trusted_until = 0.0
         self._unanswered = False
         self._value: Any = None
         self._error: BaseException | None = None
@@ -192,6 +193,16 @@ class Flight:
         return any(passenger.stale is None for passenger in self._passengers)
 
     async def _ask(self) -> core.Event:
+        policy = self.plan.policy
+        while True:
+            event = await self._ask_once()
+            if not isinstance(event, core.StoreFailed) or self._runtime.loop.time() >= self._trusted_until:
+                return event
+            # The holder was alive at the last answer, and a store that restarts is back in a moment: without this
+            # every waiter of the fleet would compute for itself.
+            await asyncio.sleep(policy.poll_interval * (0.6 + 0.4 * self._runtime.draw()))
+
+    async def _ask_once(self) -> core.Event:
         self._covered = self._joined
         # From here on a gap is news again; messages heard earlier stay: the fence of the answer decides on them.
         self._gap = False
@@ -208,6 +219,9 @@ class Flight:
         except StoreRefused as error:
             self._runtime.warn_refused(error)
             return core.StoreFailed(away=True)
+        policy = self.plan.policy
+        trust = min(policy.lease_ttl, policy.wait_timeout / 2) if isinstance(answer, Held) else 0.0
+        self._trusted_until = self._runtime.loop.time() + trust
         return core.Answered(answer, self._runtime.draw(), self._wanted)
 
     async def _wait(self) -> core.Event:

@@ -71,10 +71,10 @@ class Call:
 @dataclass(slots=True, eq=False)
 class Worker:
     name: str
-    fleet: Fleet
-    child: processes.Child
-    reader: asyncio.StreamReader
-    writer: asyncio.StreamWriter
+    fleet: Fleet = field(repr=False)
+    child: processes.Child = field(repr=False)
+    reader: asyncio.StreamReader = field(repr=False)
+    writer: asyncio.StreamWriter = field(repr=False)
     expected_to_live: bool = True
     listener: asyncio.Task[None] | None = field(default=None, repr=False)
 
