@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 from collections import deque
 from collections.abc import Callable
@@ -30,6 +31,7 @@ from redis.exceptions import (
 
 from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
 from stampede_guard.stores.patience import more_time, patiently
+from stampede_guard.stores.pipe import Pipe, take_over
 
 __all__ = ["Call", "Lane", "disconnect", "is_not_serving", "let_go_after_fork", "stop", "store_error"]
 
@@ -65,6 +67,7 @@ class Lane:
         self._outgoing: list[Call] = []
         self._pending: deque[Call] = deque()
         self._connection: AbstractConnection | None = None
+        self._pipe: Pipe | None = None
         self._abort: Callable[[], None] = lambda: None
         self._answered = False
         self._wake: asyncio.Future[None] | None = None
@@ -80,11 +83,28 @@ class Lane:
             call.fail(StoreUnavailable("the store's session is closed"))
             return
         self._outgoing.append(call)
+        if self._pipe is None:
+            self._call_writer()
+        elif len(self._outgoing) == 1:
+            self._loop.call_soon(self._flush)
+
+    def _call_writer(self) -> None:
         if self._wake is not None:
             if not self._wake.done():
                 self._wake.set_result(None)
         elif self._writer is None:
             self._writer = self._loop.create_task(self._write(), name="stampede_guard lane writer")
+
+    def _flush(self) -> None:
+        pipe = self._pipe
+        if pipe is not None and pipe.closing and self._connection is not None:
+            self._lost(self._connection, ConnectionResetError("the connection was closed"))
+        if not self._outgoing:
+            return
+        if self._pipe is None:
+            self._call_writer()
+        elif not self._pipe.paused:
+            self._pipe.write(self._packed())
 
     async def aclose(self) -> None:
         self._closed = True
@@ -106,9 +126,7 @@ class Lane:
     async def _write(self) -> None:
         while True:
             if not self._outgoing:
-                self._wake = self._loop.create_future()
-                await self._wake
-                self._wake = None
+                await self._called()
             try:
                 connection = self._connection or await self._connect()
             except StoreError as error:
@@ -118,14 +136,12 @@ class Lane:
                 for call in calls:
                     call.fail(error)
                 continue
-            calls, self._outgoing = self._outgoing, []
-            data = b"".join([call.pack() for call in calls])
-            now = self._loop.time()
-            for call in calls:
-                call.sent_at = now
-            self._pending.extend(calls)
-            if self._watch is None:
-                self._watch = self._loop.call_at(now + self._deadline, self._check, now + self._deadline)
+            if self._pipe is not None:
+                self._flush()
+                if self._pipe is not None:
+                    await self._called()
+                continue
+            data = self._packed()
             try:
                 if not connection.is_connected:
                     # send_packed_command would connect again without a word, and nobody would read the answers.
@@ -133,6 +149,22 @@ class Lane:
                 await connection.send_packed_command([data], check_health=False)
             except (RedisError, OSError) as error:
                 self._lost(connection, error)
+
+    async def _called(self) -> None:
+        self._wake = self._loop.create_future()
+        await self._wake
+        self._wake = None
+
+    def _packed(self) -> bytes:
+        calls, self._outgoing = self._outgoing, []
+        data = b"".join([call.pack() for call in calls])
+        now = self._loop.time()
+        for call in calls:
+            call.sent_at = now
+        self._pending.extend(calls)
+        if self._watch is None:
+            self._watch = self._loop.call_at(now + self._deadline, self._check, now + self._deadline)
+        return data
 
     async def _connect(self) -> AbstractConnection:
         connection = None
@@ -150,11 +182,17 @@ class Lane:
         self._connection = connection
         self._abort = abort_of(connection)
         self._answered = False
-        self._reader = self._loop.create_task(self._read(connection), name="stampede_guard lane reader")
+        self._pipe = take_over(
+            connection,
+            on_reply=self._received,
+            on_end=functools.partial(self._lost, connection),
+            on_ready=self._flush,
+        )
+        if self._pipe is None:
+            self._reader = self._loop.create_task(self._read(connection), name="stampede_guard lane reader")
         return connection
 
     async def _read(self, connection: AbstractConnection) -> None:
-        pending = self._pending
         read_response = connection.read_response
         while True:
             try:
@@ -164,17 +202,21 @@ class Lane:
             except (RedisError, OSError) as error:
                 self._lost(connection, error)
                 return
-            if not pending:
-                self._lost(connection, ConnectionResetError("it sent an answer that nobody asked for"))
+            self._received(reply)
+            if self._connection is not connection:
                 return
-            self._answered = True
-            serving = not (isinstance(reply, ResponseError) and is_not_serving(reply))
-            self._on_change(serving)
-            pending.popleft().resolve(reply)
-            if not serving:
-                # After a failover the name leads to another server; on this connection it would stay the old one.
-                self._let_go(store_error(reply))
-                return
+
+    def _received(self, reply: Any) -> None:
+        if not self._pending:
+            self._let_go(store_error(ConnectionResetError("it sent an answer that nobody asked for")))
+            return
+        self._answered = True
+        serving = not (isinstance(reply, ResponseError) and is_not_serving(reply))
+        self._on_change(serving)
+        self._pending.popleft().resolve(reply)
+        if not serving:
+            # After a failover the name leads to another server; on this connection it would stay the old one.
+            self._let_go(store_error(reply))
 
     def _check(self, due: float, spared: Call | None = None) -> None:
         """The deadline of the oldest unanswered command."""
@@ -206,6 +248,7 @@ class Lane:
     def _let_go(self, error: StoreError) -> None:
         """Give up the connection with everything on it."""
         connection, self._connection = self._connection, None
+        self._pipe = None
         reader, self._reader = self._reader, None
         calls = list(self._pending)
         self._pending.clear()
@@ -219,6 +262,9 @@ class Lane:
             reader.cancel()
             self._leave(reader)
         self._leave(self._loop.create_task(disconnect(connection)))
+        if self._outgoing and not self._closed:
+            # Held back by a socket that took no more.
+            self._call_writer()
 
     def _leave(self, task: asyncio.Task[None]) -> None:
         self._leaving.add(task)

@@ -1,0 +1,90 @@
+"""The bare socket of a connection that redis-py has made: bytes out, replies in, nothing in between.
+
+redis-py connects (TLS, passwords, credential providers, the greeting). From then on its stream and its reader, and the
+turns of the event loop that they take, would cost more time per answer than the server does: measured on loopback, a
+read took 43 us with them and 29 us without. Replies are parsed by hiredis as before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import hiredis
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import InvalidResponse, ResponseError
+
+__all__ = ["Pipe", "take_over"]
+
+_MORE = object()
+
+
+class Pipe(asyncio.Protocol):
+    """`on_reply` gets each answer, an error answer as a ResponseError. `on_end` gets what ended the connection, perhaps
+    more than once. `on_ready` is called when `paused` is over: the server reads again."""
+
+    def __init__(
+        self,
+        transport: Any,
+        parse_error: Callable[[str], Exception],
+        *,
+        on_reply: Callable[[Any], None],
+        on_end: Callable[[Exception], None],
+        on_ready: Callable[[], None],
+    ) -> None:
+        reader = hiredis.Reader(protocolError=InvalidResponse, replyError=parse_error, notEnoughData=_MORE)
+        self._feed = reader.feed
+        self._next = reader.gets
+        self._on_reply = on_reply
+        self._on_end = on_end
+        self._on_ready = on_ready
+        self._is_closing: Callable[[], bool] = transport.is_closing
+        self.write: Callable[[bytes], None] = transport.write
+        self.paused = False
+
+    @property
+    def closing(self) -> bool:
+        return self._is_closing()
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._feed(data)
+            while (reply := self._next()) is not _MORE:
+                if isinstance(reply, Exception) and not isinstance(reply, ResponseError):
+                    # What redis-py takes for the end of a connection: a server that loads, a password that is wrong.
+                    self._on_end(reply)
+                    return
+                self._on_reply(reply)
+                if self._is_closing():
+                    return
+        except InvalidResponse as error:
+            self._on_end(error)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._on_end(error or ConnectionResetError("the store closed the connection"))
+
+    def pause_writing(self) -> None:
+        self.paused = True
+
+    def resume_writing(self) -> None:
+        self.paused = False
+        self._on_ready()
+
+
+def take_over(
+    connection: AbstractConnection,
+    *,
+    on_reply: Callable[[Any], None],
+    on_end: Callable[[Exception], None],
+    on_ready: Callable[[], None],
+) -> Pipe | None:
+    """None where there is no socket as event loops make them (fakeredis): then redis-py goes on reading."""
+    transport: Any = getattr(getattr(connection, "_writer", None), "transport", None)
+    unread = getattr(getattr(connection, "_reader", None), "_buffer", None)
+    parse_error = getattr(getattr(connection, "_parser", None), "parse_error", None)
+    if not hasattr(transport, "set_protocol") or unread is None or len(unread) or parse_error is None:
+        return None
+    pipe = Pipe(transport, parse_error, on_reply=on_reply, on_end=on_end, on_ready=on_ready)
+    transport.set_protocol(pipe)
+    return pipe
