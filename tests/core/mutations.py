@@ -192,7 +192,7 @@ ONE_INVALIDATION = Setup(invalidations=1)
 MUTATIONS = {
     "no epoch check": _mutation(
         "before an invalidation",
-        Setup(faults=1, kinds=_only("restart"), invalidations=1, clock_goes_on=False),
+        Setup(placement=(0, 1), faults=1, kinds=_only("restart"), invalidations=1, clock_goes_on=False),
         publish=_publish_without_epoch,
     ),
     "record created late": _mutation(

@@ -26,8 +26,8 @@ QUICK = (
     Setup(stale_at_start=True, faults=1),
     Setup(stale_at_start=True, invalidations=1, refreshes=1),
     Setup(listening_known=False, faults=1),
-    Setup(faults=2, kinds=frozenset({"clock", "lapse"}), invalidations=1),
-    Setup(faults=1, kinds=frozenset({"restart"}), invalidations=1, clock_goes_on=False),
+    Setup(faults=1, kinds=frozenset({"clock"}), invalidations=1),
+    Setup(placement=(0, 1), faults=1, kinds=frozenset({"restart"}), invalidations=1, clock_goes_on=False),
 )
 
 DEEP = (
@@ -39,6 +39,7 @@ DEEP = (
     Setup(callers=4, faults=1),
     Setup(callers=3, faults=1, renewals=True),
     Setup(callers=3, faults=1, invalidations=1),
+    Setup(faults=2, kinds=frozenset({"clock", "lapse"}), invalidations=1),
     Setup(faults=2, events=1),
     Setup(faults=2, invalidations=1),
     Setup(callers=3, faults=2),
