@@ -13,7 +13,7 @@ from redis.exceptions import NoScriptError, ResponseError
 from stampede_guard.core.entry import Reading
 from stampede_guard.errors import StoreError, StoreRefused
 from stampede_guard.stores.lane import Call, store_error
-from stampede_guard.stores.wire import parse_value
+from stampede_guard.stores.wire import parse_value, value_key
 
 __all__ = ["ProbeCall", "ReadCall", "Script", "ScriptCall"]
 
@@ -114,13 +114,15 @@ _ONE_KEY = b"*4\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n$1\r\n1\r\n$%%d\r\n%%b\r\n" % _
 class ReadCall:
     """All reads of one tick as one script call. Callers may join until it is sent, or has failed before that.
 
+    `waiting`: the entries' names, each with a future per caller.
+
     `on_closed` is told when nobody may join any more.
     """
 
     __slots__ = ("_on_closed", "_resend", "_whole", "sent_at", "waiting")
 
     def __init__(self, on_closed: Callable[[ReadCall], None], resend: Callable[[Call], None]) -> None:
-        self.waiting: dict[bytes, list[asyncio.Future[Reading | None]]] = {}
+        self.waiting: dict[str, list[asyncio.Future[Reading | None]]] = {}
         self._on_closed = on_closed
         self._resend = resend
         self._whole = False
@@ -128,12 +130,10 @@ class ReadCall:
 
     def pack(self) -> bytes:
         self._on_closed(self)
-        if self._whole:
-            return _READ.pack(tuple(self.waiting), [], whole=True)
-        if len(self.waiting) == 1:
-            (key,) = self.waiting
-            return _ONE_KEY % (len(key), key)
-        return _READ.pack(tuple(self.waiting), [], whole=False)
+        keys = tuple(map(value_key, self.waiting))
+        if len(keys) == 1 and not self._whole:
+            return _ONE_KEY % (len(keys[0]), keys[0])
+        return _READ.pack(keys, [], whole=self._whole)
 
     def resolve(self, reply: Any) -> None:
         if isinstance(reply, NoScriptError) and not self._whole:

@@ -28,12 +28,15 @@ from stampede_guard.stores.calls import ProbeCall, ReadCall, Script, ScriptCall
 from stampede_guard.stores.inbox import Inbox
 from stampede_guard.stores.lane import Lane, stop
 from stampede_guard.stores.protocol import Listener
-from stampede_guard.stores.wire import HEADER, entry_keys, parse_answer, value_bytes, value_key
+from stampede_guard.stores.wire import HEADER, entry_keys, parse_answer, value_bytes
 
 __all__ = ["RedisSession", "RedisStore"]
 
 DEADLINE = 0.5
 """Seconds for connecting and for each answer."""
+
+# On the hit path a look-up counts.
+_Future = asyncio.Future
 
 _ACQUIRE = Script("acquire")
 _RENEW = Script("renew")
@@ -107,19 +110,19 @@ class RedisSession:
     # --- reads: the hit path ----------------------------------------------------------------------
 
     def read(self, name: str) -> asyncio.Future[Reading | None]:
-        future: asyncio.Future[Reading | None] = self._loop.create_future()
-        key = value_key(name)
+        future: asyncio.Future[Reading | None] = _Future(loop=self._loop)
         call = self._reads
-        if call is None or len(call.waiting) >= _MOST_READS:
-            self._reads = call = ReadCall(self._reads_closed, self._lane.send)
-            call.waiting[key] = [future]
-            self._lane.send(call)
-            return future
-        waiting = call.waiting.get(key)
-        if waiting is None:
-            call.waiting[key] = [future]
-        else:
-            waiting.append(future)
+        if call is not None:
+            waiting = call.waiting.get(name)
+            if waiting is not None:
+                waiting.append(future)
+                return future
+            if len(call.waiting) < _MOST_READS:
+                call.waiting[name] = [future]
+                return future
+        self._reads = call = ReadCall(self._reads_closed, self._lane.send)
+        call.waiting[name] = [future]
+        self._lane.send(call)
         return future
 
     def _reads_closed(self, call: ReadCall) -> None:

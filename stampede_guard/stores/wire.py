@@ -6,6 +6,7 @@ All keys of an entry share the hash tag `{name}`, so they live in one slot of a 
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from stampede_guard.core.entry import Reading
@@ -53,9 +54,19 @@ def value_bytes(body: bytes, *, token: int, total_ms: int, stale_ms: int) -> byt
 
 def parse_value(stored: bytes | None, remaining_ms: int) -> Reading | None:
     """The reading of what was stored; None for nothing, or for something that is not ours."""
-    if stored is None or stored[:3] != _MAGIC or not stored[3:43].isdigit() or len(stored) < HEADER:
+    if stored is None or stored[:3] != _MAGIC or len(stored) < HEADER:
         return None
-    return Reading(stored[43:], int(stored[3:19]), int(stored[19:31]), int(stored[31:43]), remaining_ms)
+    token = stored[3:19]
+    lifetimes = _lifetimes(stored[19:HEADER])
+    if lifetimes is None or not token.isdigit():
+        return None
+    return Reading(stored[HEADER:], int(token), *lifetimes, remaining_ms)
+
+
+@functools.lru_cache(maxsize=256)
+def _lifetimes(digits: bytes) -> tuple[int, int] | None:
+    """Total and stale milliseconds. Most values of a process have one of a few pairs, and are read again and again."""
+    return (int(digits[:12]), int(digits[12:])) if digits.isdigit() else None
 
 
 def parse_answer(reply: Any) -> Answer | Denied:
