@@ -52,7 +52,7 @@ def run_starter(
 def ended(process: psutil.Process) -> bool:
     """Gone, or not reaped yet by whoever inherited it."""
     try:
-        return process.status() == psutil.STATUS_ZOMBIE
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return True
 
