@@ -44,7 +44,12 @@ async def test_waits_that_are_over_cost_no_more_computations_than_the_fallback_l
     fleet: Fleet, limit: int
 ) -> None:
     _, calls = await herd_behind_a_hanging_holder(
-        fleet, {"kind": "sleep", "seconds": 0.1}, wait_timeout=1.0, compute_timeout=20.0, fallback_limit=limit, fallback_timeout=15.0
+        fleet,
+        {"kind": "sleep", "seconds": 0.1},
+        wait_timeout=1.0,
+        compute_timeout=20.0,
+        fallback_limit=limit,
+        fallback_timeout=15.0,
     )
     values, errors = await count_of(calls[1:])
     computed = fleet.journal.computations("k")
@@ -87,7 +92,8 @@ async def test_a_wait_for_a_pooled_connection_is_never_read_as_an_outage(
         await asyncio.sleep(0.3)
         return computations
 
-    taken = [await pool.get_connection()  # type: ignore[no-untyped-call] for _ in range(connections)]
+    connect: Any = pool.get_connection
+    taken = [await connect() for _ in range(connections)]
     try:
         # Not one connection of the pool is left; and fifty callers at once, of one key and of fifty.
         async with StampedeGuard(client, namespace=namespace) as guard:
