@@ -41,6 +41,10 @@ class Runtime:
         self.flights: dict[str, Flight] = {}
         self.fallbacks: dict[str, asyncio.Task[Any]] = {}
         self.closing = False
+        self.away = False
+        """Also while invalidations wait for the store: until they are applied it has older values."""
+        self.remembered: Reading | None = None
+        """The reading remembered last. One reading serves all callers of its tick; to remember it once is enough."""
         self.last = LastValues(policy.last_value_bytes)
         self._policy = policy
         self._id = uuid.uuid4().hex
@@ -53,11 +57,6 @@ class Runtime:
         self.session = store.open_session(self)
 
     # --- flights -------------------------------------------------------------------------------
-
-    @property
-    def away(self) -> bool:
-        """Also true while invalidations wait for the store: until they are applied it has older values."""
-        return self.session.away or bool(self._pending)
 
     @property
     def abandoned(self) -> int:
@@ -134,7 +133,14 @@ class Runtime:
             )
         task.add_done_callback(_look_at)
 
+    def look(self, name: str) -> asyncio.Future[Reading | None] | None:
+        """A read of the store; None where a flight is under way or the store is away, and `serve` must decide."""
+        if self.away or name in self.flights:
+            return None
+        return self.session.read(name)
+
     def remember(self, name: str, reading: Reading) -> None:
+        self.remembered = reading
         self.last.keep(name, reading, now=self.loop.time())
 
     # --- the session's listener ----------------------------------------------------------------
@@ -149,6 +155,7 @@ class Runtime:
             flight.notice_gap()
 
     def breaker_changed(self, *, away: bool) -> None:
+        self._note_whether_away()
         if away:
             log.warning("the store is away: one flight per key in each process, nothing is stored meanwhile")
         else:
@@ -181,6 +188,7 @@ class Runtime:
 
     def _postpone(self, name: str, policy: Policy) -> None:
         self._pending[name] = policy
+        self._note_whether_away()
         if len(self._pending) > MOST_PENDING:
             lost = next(iter(self._pending))
             del self._pending[lost]
@@ -205,6 +213,10 @@ class Runtime:
             self.last.drop(name)
             if self._pending.get(name) is policy:
                 del self._pending[name]
+            self._note_whether_away()
+
+    def _note_whether_away(self) -> None:
+        self.away = self.session.away or bool(self._pending)
 
     # --- warnings ------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from stampede_guard.computation import CURRENT
 from stampede_guard.core.caller import last_resort
-from stampede_guard.core.entry import Reading
+from stampede_guard.core.entry import Reading, freshness
 from stampede_guard.errors import ReentrantCall, StoreError, Undecodable, WaitTimeout
 from stampede_guard.fallback import Fallback
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stampede_guard.plan import Plan, Run
     from stampede_guard.runtime import Runtime
 
-__all__ = ["bypassed_name", "refresh", "serve", "serve_bypassed"]
+__all__ = ["after_read", "bypassed_name", "refresh", "serve", "serve_bypassed"]
 
 
 async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
@@ -32,25 +32,34 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     flight = runtime.flights.get(name)
     if flight is not None and flight.open_to_all:
         return await _ride(runtime, plan, name, run, flight, None)
-    reading: Reading | None = None
-    fresh = False
     if runtime.away:
-        reading, state = runtime.last.find(name, now=runtime.loop.time())
-        fresh = state == "fresh"
-    else:
-        try:
-            reading = await runtime.session.read(name)
-        except StoreError:
-            # The flight asks once more and finds out.
-            return await _miss(runtime, plan, name, run)
-        if reading is not None:
-            # Written out for the hit path: core.entry.freshness is the same.
-            fresh = reading.stale_ms < reading.remaining_ms <= reading.total_ms
+        known, state = runtime.last.find(name, now=runtime.loop.time())
+        return await _served_by(runtime, plan, name, run, known, fresh=state == "fresh")
+    try:
+        reading = await runtime.session.read(name)
+    except StoreError:
+        # The flight asks once more and finds out.
+        return await _miss(runtime, plan, name, run)
+    return await after_read(runtime, plan, name, run, reading)
+
+
+async def after_read(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Reading | None) -> Any:
+    """The value for a caller whose read found `reading`; None if it found or heard nothing."""
+    fresh = False
+    if reading is not None:
+        fresh = freshness(reading.remaining_ms, reading.total_ms, reading.stale_ms) == "fresh"
+        if reading is not runtime.remembered:
             runtime.remember(name, reading)
+    return await _served_by(runtime, plan, name, run, reading, fresh=fresh)
+
+
+async def _served_by(
+    runtime: Runtime, plan: Plan, name: str, run: Run, reading: Reading | None, *, fresh: bool
+) -> Any:
     if reading is None:
         return await _miss(runtime, plan, name, run)
     try:
-        value = plan.codec.decode(reading.body)
+        value = plan.decode(reading.body)
     except Undecodable as error:
         runtime.warn_undecodable(plan, error)
         return await _miss(runtime, plan, name, run, newer_than=reading.token)
