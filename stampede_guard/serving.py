@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 from stampede_guard.computation import CURRENT
 from stampede_guard.core.caller import last_resort
 from stampede_guard.core.entry import Reading, freshness
-from stampede_guard.errors import ReentrantCall, StoreError, Undecodable, WaitTimeout
+from stampede_guard.errors import ReentrantCall, StoreError, StoreRefused, Undecodable, WaitTimeout
 from stampede_guard.fallback import Fallback
 
 if TYPE_CHECKING:
@@ -33,14 +33,24 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     if flight is not None and flight.open_to_all:
         return await _ride(runtime, plan, name, run, flight, None)
     if runtime.away:
-        known, state = runtime.last.find(name, now=runtime.loop.time())
-        return await _served_by(runtime, plan, name, run, known, fresh=state == "fresh")
+        return await _served_by_last(runtime, plan, name, run)
     try:
         reading = await runtime.session.read(name)
+    except StoreRefused as error:
+        # Nobody is let in, so it is as good as away. Without this every call would compute.
+        runtime.note_refusal(error)
+        return await _served_by_last(runtime, plan, name, run)
     except StoreError:
         # The flight asks once more and finds out.
         return await _miss(runtime, plan, name, run)
+    runtime.refused = False
     return await after_read(runtime, plan, name, run, reading)
+
+
+async def _served_by_last(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
+    """The value as this process saw it last, while the store serves nobody."""
+    known, state = runtime.last.find(name, now=runtime.loop.time())
+    return await _served_by(runtime, plan, name, run, known, fresh=state == "fresh")
 
 
 async def after_read(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Reading | None) -> Any:
@@ -178,7 +188,7 @@ async def _wait(
                 tried = "denied" if fallback.denied else "over"
                 patience = 0.0
             case "wait_for_fallback":
-                await asyncio.wait({future}, timeout=policy.fallback_timeout)
+                await _wait_for_fallback(runtime, name, future, policy.fallback_timeout)
                 tried = "over"
                 patience = 0.0
             case "give_up":
@@ -187,6 +197,19 @@ async def _wait(
                 raise _too_long(plan)
             case _:
                 assert_never(resort)
+
+
+async def _wait_for_fallback(
+    runtime: Runtime, name: str, future: asyncio.Future[Any], seconds: float
+) -> None:
+    """A fallback of this process ends the wait at once: its flight hears of no value while it computes itself."""
+    until = runtime.loop.time() + seconds
+    task = runtime.fallbacks.get(name)
+    if task is not None:
+        await asyncio.wait({future, task}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if task.done() and not task.cancelled() and task.exception() is None and task.result()[1]:
+            return
+    await asyncio.wait({future}, timeout=max(0.0, until - runtime.loop.time()))
 
 
 async def _last_look(runtime: Runtime, plan: Plan, name: str, future: asyncio.Future[Any]) -> Any:
