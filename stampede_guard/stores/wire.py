@@ -24,6 +24,7 @@ from stampede_guard.errors import StoreRefused
 __all__ = [
     "HEADER",
     "entry_keys",
+    "name_bytes",
     "parse_answer",
     "parse_message",
     "parse_value",
@@ -38,13 +39,18 @@ HEADER = 43
 _KINDS: dict[bytes, Any] = {b"value": "value", b"failure": "failure", b"again": "again"}
 
 
+def name_bytes(name: str) -> bytes:
+    """A name in UTF-8, whatever characters it has: one that cannot be sent would take the others of its tick along."""
+    return name.encode("utf-8", "surrogatepass")
+
+
 def value_key(name: str) -> bytes:
-    return b"{%b}:v" % name.encode()
+    return b"{%b}:v" % name_bytes(name)
 
 
 def entry_keys(name: str) -> tuple[bytes, ...]:
     """Value, failure, record, lease, waiters, fallback slots: the order that every script expects."""
-    tag = b"{%b}:" % name.encode()
+    tag = b"{%b}:" % name_bytes(name)
     return (tag + b"v", tag + b"e", tag + b"r", tag + b"l", tag + b"w", tag + b"f")
 
 
@@ -96,7 +102,7 @@ def parse_message(data: bytes) -> tuple[str, Message] | None:
         kind, token, size, rest = data.split(b"\n", 3)
         known = _KINDS[kind]
         number = int(token)
-        text = rest[: int(size)].decode()
+        text = rest[: int(size)].decode("utf-8", "surrogatepass")
         payload = rest[int(size) :]
     except (ValueError, KeyError):
         return None

@@ -70,7 +70,7 @@ STEPS = st.one_of(
     st.tuples(st.just("fallback"), FLIGHTS, st.integers(0, 2)),
     st.tuples(st.just("age"), st.sampled_from([110, 350, 650, 1_000, 4_000])),
     st.tuples(st.sampled_from(["evict", "spoil"]), st.sampled_from(PARTS)),
-    st.tuples(st.sampled_from(["stretch", "die", "step_back"])),
+    st.tuples(st.sampled_from(["stretch", "die", "revive", "step_back"])),
 )
 _HELD = [("acquire", "f1", "inbox-a", None), ("acquire", "f2", "inbox-b", None)]
 _STORED = [("acquire", "f1", "inbox-a", None), ("publish_own", "f1", "value", INLINE)]
@@ -80,9 +80,12 @@ BEGINNINGS = st.sampled_from(
         _HELD,
         [*_HELD, ("die",)],
         [*_HELD, ("die",), ("acquire", "f2", "inbox-b", None)],
+        [*_HELD, ("die",), ("acquire", "f2", "inbox-b", None), ("revive",)],
+        [*_HELD, ("spoil", "waiters")],
         [*_HELD, ("fallback", "f2", 2)],
         [*_HELD, ("fallback", "f2", 2), ("publish_own", "f2", "value", INLINE), ("evict", "record")],
         [*_HELD, ("publish_own", "f1", "failure", INLINE)],
+        [*_HELD, ("publish_own", "f1", "failure", INLINE), ("evict", "record"), ("fallback", "f2", 2)],
         _STORED,
         [*_STORED, ("stretch",)],
         [*_STORED, ("age", 1_000)],
@@ -357,10 +360,17 @@ class Worlds:
 
     def die(self) -> None:
         """The holder's process is gone: its inbox was heard of once and is not any more."""
+        self._rename_inbox(DEAD)
+
+    def revive(self) -> None:
+        """It is heard of again."""
+        self._rename_inbox("inbox-a")
+
+    def _rename_inbox(self, inbox: str) -> None:
         lease = prune(self.entry, self.now_us).lease
         if lease is not None and lease.inbox:
-            self.client.hset(self.keys[3], "inbox", DEAD)
-            self.entry = replace(self.entry, lease=replace(lease, inbox=DEAD))
+            self.client.hset(self.keys[3], "inbox", inbox)
+            self.entry = replace(self.entry, lease=replace(lease, inbox=inbox))
 
     # --- what is stored ---------------------------------------------------------------------------
 
