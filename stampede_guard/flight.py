@@ -217,7 +217,7 @@ class Flight:
             self._unanswered = True
             return core.StoreFailed(away=session.away)
         except StoreRefused as error:
-            self._runtime.warn_refused(error)
+            self._runtime.note_refusal(error)
             return core.StoreFailed(away=True)
         policy = self.plan.policy
         trust = min(policy.lease_ttl, policy.wait_timeout / 2) if isinstance(answer, Held) else 0.0
@@ -276,7 +276,7 @@ class Flight:
             self._unanswered = True
             return core.StoreFailed(away=session.away)
         except StoreRefused as error:
-            self._runtime.warn_refused(error)
+            self._runtime.note_refusal(error)
             self._unanswered = True
             return core.StoreFailed(away=True)
         if stored and outcome.kind == "value":

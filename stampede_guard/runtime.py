@@ -43,6 +43,8 @@ class Runtime:
         self.closing = False
         self.away = False
         """Also while invalidations wait for the store: until they are applied it has older values."""
+        self.refused = False
+        """Whether the store answered last that it lets this guard in no more (a password, a permission)."""
         self.remembered: Reading | None = None
         """The reading remembered last. One reading serves all callers of its tick; to remember it once is enough."""
         self.last = LastValues(policy.last_value_bytes)
@@ -134,8 +136,8 @@ class Runtime:
         task.add_done_callback(_look_at)
 
     def look(self, name: str) -> asyncio.Future[Reading | None] | None:
-        """A read of the store; None where a flight is under way or the store is away, and `serve` must decide."""
-        if self.away or name in self.flights:
+        """A read of the store; None where a flight is under way or the store serves nobody, and `serve` must decide."""
+        if self.away or self.refused or name in self.flights:
             return None
         return self.session.read(name)
 
@@ -232,7 +234,8 @@ class Runtime:
             f"{plan.title}: a stored value cannot be decoded and counts as a miss: {error}",
         )
 
-    def warn_refused(self, error: StoreError) -> None:
+    def note_refusal(self, error: StoreError) -> None:
+        self.refused = True
         if not self._warned_refused:
             self._warned_refused = True
             log.error("the store refuses this guard, so every process computes for itself: %s", error)
