@@ -6,6 +6,7 @@ All keys of an entry share the hash tag `{name}`, so they live in one slot of a 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import Any
 
@@ -76,20 +77,22 @@ def _lifetimes(digits: bytes) -> tuple[int, int] | None:
 
 
 def parse_answer(reply: Any) -> Answer | Denied:
-    """What the acquire and fallback scripts answered."""
-    match reply:
-        case [b"found", bytes(stored), int(remaining_ms)]:
-            reading = parse_value(stored, remaining_ms)
-            if reading is not None:
-                return Found(reading)
-        case [b"failed", bytes(body), bytes(token)]:
-            return FailedRecently(body, int(token))
-        case [b"granted", bytes(token), bytes(epoch)]:
-            return Granted(int(token), epoch.decode())
-        case [b"held", bytes(fence), int(suspect)]:
-            return Held(int(fence), bool(suspect))
-        case [b"denied"]:
-            return Denied()
+    """What the acquire and fallback scripts answered. Raises `StoreRefused` for anything else."""
+    # ValueError: bytes where digits should be, or no UTF-8.
+    with contextlib.suppress(ValueError):
+        match reply:
+            case [b"found", bytes(stored), int(remaining_ms)]:
+                reading = parse_value(stored, remaining_ms)
+                if reading is not None:
+                    return Found(reading)
+            case [b"failed", bytes(body), bytes(token)]:
+                return FailedRecently(body, int(token))
+            case [b"granted", bytes(token), bytes(epoch)]:
+                return Granted(int(token), epoch.decode())
+            case [b"held", bytes(fence), int(suspect)]:
+                return Held(int(fence), bool(suspect))
+            case [b"denied"]:
+                return Denied()
     raise StoreRefused(f"the script gave an answer of an unknown shape ({type(reply).__name__})")
 
 
