@@ -261,13 +261,14 @@ def test_a_failed_fallback_keeps_its_slot() -> None:
 # --- what survives --------------------------------------------------------------------------------
 
 
-def test_a_publication_lets_the_record_live_longer_and_never_shorter() -> None:
+@pytest.mark.parametrize("outcome", ["value", "failure"])
+def test_a_publication_lets_the_record_live_longer_and_never_shorter(outcome: Outcome) -> None:
     entry, grant = granted()
     later = NOW + SECOND
-    after, _, _ = scripts.publish(entry, publication(grant), now_us=later)
+    after, _, _ = scripts.publish(entry, publication(grant, outcome=outcome), now_us=later)
     assert after.record is not None
     assert after.record.expires_us == later + 60 * SECOND
-    brief = replace(publication(grant), record_ms=1)
+    brief = replace(publication(grant, outcome=outcome), record_ms=1)
     after, _, _ = scripts.publish(after, brief, now_us=later)
     assert after.record is not None
     assert after.record.expires_us == later + 60 * SECOND
