@@ -75,6 +75,8 @@ class FaultProxy:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        # The transports close in the loop's next turn.
+        await asyncio.sleep(0)
 
     @property
     def url(self) -> str:
@@ -148,13 +150,14 @@ class FaultProxy:
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._requests(link, reader))
                 both.create_task(self._replies(link, from_server))
-        except* (OSError, _Ended):
+        except* (OSError, _Ended, asyncio.CancelledError):
+            # Cancelled: the proxy is closed, and asyncio's streams would log a task that says so.
             pass
         finally:
             if link in self.links:
                 self.links.remove(link)
-            writer.close()
-            to_server.close()
+            writer.transport.abort()
+            to_server.transport.abort()
 
     async def _requests(self, link: Link, reader: asyncio.StreamReader) -> None:
         cutter = CommandCutter()
