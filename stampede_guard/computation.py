@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from stampede_guard.plan import Run, Variables
     from stampede_guard.runtime import Runtime
 
-__all__ = ["CURRENT", "Computation", "Result"]
+__all__ = ["CURRENT", "THREAD_SECONDS", "Computation", "Result"]
 
 CURRENT: ContextVar[Flight | None] = ContextVar("stampede_guard_current_flight", default=None)
 """The flight whose computation is running, seen from within it."""
 
 UNWIND_SECONDS = 1.0
 """How long a cancelled computation may take to end before it is left to itself."""
+THREAD_SECONDS = 0.05
+"""The same for one in a thread: long enough for one that has not begun."""
 
 
 class Result(NamedTuple):
@@ -108,7 +110,7 @@ class Computation:
             if not task.done():
                 return await self._overdue(task)
         except asyncio.CancelledError:
-            await self._runtime.unwind(task, UNWIND_SECONDS)
+            await self._unwind(task)
             raise
         finally:
             flight.leader = None
@@ -125,10 +127,13 @@ class Computation:
         return self._encoded(task)
 
     async def _overdue(self, task: asyncio.Task[Any]) -> Result:
-        await self._runtime.unwind(task, UNWIND_SECONDS)
+        await self._unwind(task)
         plan = self._flight.plan
         text = f"{plan.title}: no result within compute_timeout ({plan.policy.compute_timeout:g} s)"
         return Result(error=ComputeTimeout(text))
+
+    async def _unwind(self, task: asyncio.Task[Any]) -> None:
+        await self._runtime.unwind(task, THREAD_SECONDS if self._flight.plan.in_thread else UNWIND_SECONDS)
 
     def _encoded(self, task: asyncio.Task[Any]) -> Result:
         error = task.exception()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from stampede_guard.computation import CURRENT
+from stampede_guard.computation import CURRENT, THREAD_SECONDS
 from stampede_guard.core.scripts import Denied, Found, Granted
 from stampede_guard.errors import StoreError, Undecodable, UnsupportedValue, WaitTimeout
 
@@ -85,7 +85,9 @@ class Fallback:
             await asyncio.wait({task}, timeout=policy.fallback_timeout)
         finally:
             if not task.done():
-                await self._runtime.unwind(task, policy.fallback_timeout)
+                await self._runtime.unwind(
+                    task, THREAD_SECONDS if plan.in_thread else policy.fallback_timeout
+                )
         if task.cancelled() or not task.done():
             raise WaitTimeout(
                 f"{plan.title}: the holder is slow, and the fallback took longer than fallback_timeout "

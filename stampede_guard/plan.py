@@ -23,6 +23,7 @@ class Plan:
     """`request_bound`: the computation uses things that belong to its caller's request, so it runs within it.
 
     `variables` are the ContextVars that a computation sees; all others are unset in it. `mode` None means the guard's.
+    `in_thread`: the computation is a plain function's, which cannot be cancelled, so nobody waits for it to give way.
     """
 
     title: str
@@ -31,6 +32,7 @@ class Plan:
     request_bound: bool = False
     variables: tuple[contextvars.ContextVar[Any], ...] = ()
     mode: Mode | None = None
+    in_thread: bool = False
     warned: set[str] = field(default_factory=set)
     decode: Callable[[bytes], Any] = field(init=False)
     """The codec's, bound once."""

@@ -18,6 +18,7 @@ from stampede_guard.core.scripts import Message
 from stampede_guard.errors import Overloaded, StoreError, StoreRefused, Undecodable
 from stampede_guard.flight import Flight
 from stampede_guard.lastvalues import LastValues
+from stampede_guard.threads import Threads
 
 if TYPE_CHECKING:
     from stampede_guard.plan import Plan, Run, Variables
@@ -48,6 +49,8 @@ class Runtime:
         self.remembered: Reading | None = None
         """The reading remembered last. One reading serves all callers of its tick; to remember it once is enough."""
         self.last = LastValues(policy.last_value_bytes)
+        self.threads = Threads(policy.max_threads)
+        """For plain functions. None is started before the first of them computes."""
         self._policy = policy
         self._id = uuid.uuid4().hex
         self._numbers = itertools.count(1)
@@ -263,6 +266,7 @@ class Runtime:
                         await self.session.release(flight.name, flight=flight.id)
         if self._pending:
             log.error("%d invalidations could not be applied: the store is away", len(self._pending))
+        self.threads.close()
         await self.session.aclose()
 
     def abandon(self) -> None:
