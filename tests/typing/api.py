@@ -66,6 +66,28 @@ async def through_the_guard(name: str) -> bytes:
     return name.encode()
 
 
+@locked_cache(ttl=300)
+def plain(project: int, *, deep: bool = False) -> Quality:
+    return Quality(project, int(deep))
+
+
+@guard.locked_cache(ttl=300)
+def plain_through_the_guard(name: str) -> bytes:
+    return name.encode()
+
+
+class Shop:
+    @locked_cache(ttl=300)
+    async def sales(self, day: str) -> int: ...
+
+    @locked_cache(ttl=300)
+    def plain_sales(self, day: str) -> float: ...
+
+    @staticmethod
+    @locked_cache(ttl=300)
+    def rate(currency: str) -> float: ...
+
+
 async def calls_keep_their_types() -> None:
     assert_type(await quality(7, deep=True), Quality)
     assert_type(await counted(7), int | None)
@@ -88,6 +110,30 @@ async def the_other_methods_take_the_arguments_of_the_call() -> None:
     quality.set_mode("sometimes")  # pyright: ignore[reportArgumentType]
 
 
+def plain_functions_stay_plain() -> None:
+    assert_type(plain(7, deep=True), Quality)
+    assert_type(plain.refresh(7), Quality)
+    assert_type(plain.invalidate(7), Literal["done", "pending"])
+    assert_type(plain_through_the_guard("x"), bytes)
+
+    plain("7")  # pyright: ignore[reportArgumentType]
+    plain.invalidate()  # pyright: ignore[reportCallIssue]
+
+
+async def methods_are_bound() -> None:
+    shop = Shop()
+    assert_type(await shop.sales("mo"), int)
+    assert_type(await shop.sales.refresh("mo"), int)
+    assert_type(await shop.sales.invalidate("mo"), Literal["done", "pending"])
+    assert_type(await Shop.sales.invalidate(shop, "mo"), Literal["done", "pending"])
+    assert_type(shop.plain_sales("mo"), float)
+    assert_type(shop.plain_sales.invalidate("mo"), Literal["done", "pending"])
+    assert_type(Shop.rate("eur"), float)
+
+    await shop.sales(7)  # pyright: ignore[reportArgumentType]
+    shop.plain_sales.invalidate()  # pyright: ignore[reportCallIssue]
+
+
 async def the_guard_itself() -> None:
     async def compute() -> float:
         return 1.5
@@ -103,6 +149,7 @@ async def the_guard_itself() -> None:
     async with own_client as same:
         assert_type(same, StampedeGuard)
     await guard.aclose()
+    guard.close()
 
 
 def errors() -> None:
