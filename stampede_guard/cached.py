@@ -11,7 +11,9 @@ __all__ = [
     "CacheDecorator",
     "CachedFunction",
     "CachedPlainFunction",
+    "CachedMany",
     "Invalidation",
+    "ManyDecorator",
 ]
 
 P = ParamSpec("P")
@@ -19,6 +21,8 @@ Q = ParamSpec("Q")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 Invalidation = Literal["done", "pending"]
 """`pending`: the store is away; local copies are dropped, and the store is told when it is back."""
@@ -91,3 +95,35 @@ class CacheDecorator(Protocol):
 
     @overload
     def __call__(self, function: Callable[P, R]) -> CachedPlainFunction[P, R]: ...
+
+
+class CachedMany(Protocol[P, K, V]):
+    """A decorated function of many ids. The other methods take the same arguments as the call, ids included."""
+
+    __wrapped__: Callable[..., Any]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, dict[K, V]]: ...
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+
+    @overload
+    def __get__(
+        self: CachedMany[Concatenate[T, Q], K, V], instance: T, owner: type | None = None
+    ) -> CachedMany[Q, K, V]: ...
+
+    async def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> Invalidation:
+        """Drop the entries of these ids; `"pending"` if that is so for one of them."""
+
+    async def refresh(self, *args: P.args, **kwargs: P.kwargs) -> dict[K, V]:
+        """Compute these ids anew."""
+
+    def keys(self, *args: P.args, **kwargs: P.kwargs) -> dict[K, str]:
+        """The key of each id, with the namespace."""
+
+    def set_mode(self, mode: Mode | None) -> None:
+        """The mode of this function from now on; None = the guard's."""
+
+
+class ManyDecorator(Protocol):
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, dict[K, V]]]) -> CachedMany[P, K, V]: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,10 +14,10 @@ from stampede_guard.errors import ComputeFailed, ComputeTimeout, Overloaded, Sto
 
 if TYPE_CHECKING:
     from stampede_guard.flight import Flight
-    from stampede_guard.plan import Run, Variables
+    from stampede_guard.plan import Plan, Run, Variables
     from stampede_guard.runtime import Runtime
 
-__all__ = ["CURRENT", "THREAD_SECONDS", "Computation", "Result"]
+__all__ = ["CURRENT", "THREAD_SECONDS", "Computation", "Result", "turn_without_store"]
 
 CURRENT: ContextVar[Flight | None] = ContextVar("stampede_guard_current_flight", default=None)
 """The flight whose computation is running, seen from within it."""
@@ -61,19 +62,13 @@ class Computation:
                 await renewal
 
     async def _run_alone(self) -> Result | core.Abandoned:
-        if self._flight.bypassed:
+        if self._flight.bypassed or self._flight.plan.batched:
             return await self._run_bounded()
-        policy = self._flight.plan.policy
         try:
-            async with asyncio.timeout(policy.wait_timeout):
-                await self._runtime.local_computations(policy.max_local_computations).acquire()
-        except TimeoutError:
-            text = f"{self._flight.plan.title}: the store is away and {policy.max_local_computations} computations run"
-            return Result(error=Overloaded(f"{text} in this process already (max_local_computations)"))
-        try:
-            return await self._run_bounded()
-        finally:
-            self._runtime.local_computations(policy.max_local_computations).release()
+            async with turn_without_store(self._runtime, self._flight.plan):
+                return await self._run_bounded()
+        except Overloaded as error:
+            return Result(error=error)
 
     async def _run_bounded(self) -> Result | core.Abandoned:
         policy = self._flight.plan.policy
@@ -162,6 +157,23 @@ class Computation:
             if not held:
                 self.lapsed = True
                 return
+
+
+@contextlib.asynccontextmanager
+async def turn_without_store(runtime: Runtime, plan: Plan) -> AsyncIterator[None]:
+    """One of the few computations of this process while the store is away. Raises `Overloaded`."""
+    policy = plan.policy
+    turns = runtime.local_computations(policy.max_local_computations)
+    try:
+        async with asyncio.timeout(policy.wait_timeout):
+            await turns.acquire()
+    except TimeoutError:
+        text = f"{plan.title}: the store is away and {policy.max_local_computations} computations run"
+        raise Overloaded(f"{text} in this process already (max_local_computations)") from None
+    try:
+        yield
+    finally:
+        turns.release()
 
 
 async def _call(run: Run) -> Any:

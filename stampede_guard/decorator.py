@@ -283,16 +283,17 @@ class Face(Generic[P, R]):
         def explain(*args: P.args, **kwargs: P.kwargs) -> Mapping[str, str]:
             return self._keys.describe(args, kwargs)
 
-        def set_mode(mode: Mode | None) -> None:
-            # No guard is needed for this, and none is made: `configure` may come later.
-            self._plan.mode = checked_mode(mode)
-
         face: Any = call
         face.invalidate, face.refresh, face.key, face.explain = invalidate, refresh, key, explain
-        face.set_mode = set_mode
+        face.set_mode = self._set_mode
         if self._options.resources:
             face.__signature__ = self._visible_signature()
         return call
+
+    def _set_mode(self, mode: Mode | None) -> None:
+        """The mode of this function from now on; None = the guard's."""
+        # No guard is needed for this, and none is made: `configure` may come later.
+        self._plan.mode = checked_mode(mode)
 
     def _visible_signature(self) -> inspect.Signature:
         """Without the resources: neither FastAPI nor a caller is to give them."""

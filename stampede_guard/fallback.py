@@ -112,7 +112,7 @@ class Fallback:
                 grant=grant,
                 outcome="value",
                 body=body,
-                policy=self._plan.policy,
+                policy=self._plan.policy_of(body),
             )
         except StoreError:
             # The caller has its value; what could not be stored is computed again.

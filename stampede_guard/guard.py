@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
-from stampede_guard.cached import CacheDecorator, Invalidation
+from stampede_guard.cached import CacheDecorator, Invalidation, ManyDecorator
 from stampede_guard.codec import codec_for
 from stampede_guard.errors import Misuse, PolicyError
 from stampede_guard.keys.parts import escape
@@ -109,6 +109,11 @@ class StampedeGuard:
             **fields,
         )
         return made
+
+    def cached_many(self, **options: Any) -> ManyDecorator:
+        """The decorator for functions of many ids, for this guard; see `stampede_guard.cached_many` for its options."""
+        decorate: Callable[..., ManyDecorator] = importlib.import_module("stampede_guard.many").cached_many
+        return decorate(guard=self, **options)
 
     async def get_or_compute(
         self,

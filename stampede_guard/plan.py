@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextvars
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stampede_guard.codec import Codec, is_immutable
 from stampede_guard.policy import Mode, Policy
+
+if TYPE_CHECKING:
+    from stampede_guard.runtime import Runtime
 
 __all__ = ["Plan", "Run", "Variables"]
 
@@ -24,6 +27,8 @@ class Plan:
 
     `variables` are the ContextVars that a computation sees; all others are unset in it. `mode` None means the guard's.
     `in_thread`: the computation is a plain function's, which cannot be cancelled, so nobody waits for it to give way.
+    `batched`: several flights share a computation, which takes its turn itself while the store is away. `policy_of` is
+    the policy for a value's stored bytes. `on_wait` is told of entries that are held elsewhere.
     """
 
     title: str
@@ -33,12 +38,16 @@ class Plan:
     variables: tuple[contextvars.ContextVar[Any], ...] = ()
     mode: Mode | None = None
     in_thread: bool = False
+    batched: bool = False
+    on_wait: Callable[[Runtime, str], None] | None = None
     warned: set[str] = field(default_factory=set)
     decode: Callable[[bytes], Any] = field(init=False)
     """The codec's, bound once."""
+    policy_of: Callable[[bytes], Policy] = field(init=False)
 
     def __post_init__(self) -> None:
         self.decode = self.codec.decode
+        self.policy_of = lambda body: self.policy
 
     def capture(self) -> Variables:
         """The caller's values of the named variables."""

@@ -21,6 +21,7 @@ from stampede_guard.lastvalues import LastValues
 from stampede_guard.threads import Threads
 
 if TYPE_CHECKING:
+    from stampede_guard.batch import Batches
     from stampede_guard.plan import Plan, Run, Variables
     from stampede_guard.policy import Policy
     from stampede_guard.stores.protocol import Store
@@ -46,6 +47,8 @@ class Runtime:
         """Also while invalidations wait for the store: until they are applied it has older values."""
         self.refused = False
         """Whether the store answered last that it lets this guard in no more (a password, a permission)."""
+        self.batches: dict[object, Batches] = {}
+        """By decorated function."""
         self.remembered: Reading | None = None
         """The reading remembered last. One reading serves all callers of its tick; to remember it once is enough."""
         self.last = LastValues(policy.last_value_bytes)

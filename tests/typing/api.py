@@ -11,7 +11,7 @@ from typing import Literal, assert_type
 import redis.asyncio
 from fastapi import FastAPI
 
-from stampede_guard import Policy, StampedeGuard, WaitTimeout, configure, locked_cache
+from stampede_guard import Policy, StampedeGuard, WaitTimeout, cached_many, configure, locked_cache
 from stampede_guard.errors import Overloaded, PolicyError, StampedeError
 
 
@@ -132,6 +132,32 @@ async def methods_are_bound() -> None:
 
     await shop.sales(7)  # pyright: ignore[reportArgumentType]
     shop.plain_sales.invalidate()  # pyright: ignore[reportCallIssue]
+
+
+@cached_many(ttl=300)
+async def products(ids: list[int], *, currency: str = "eur") -> dict[int, Quality]: ...
+
+
+@guard.cached_many(ttl=300, ids="names")
+async def by_name(shop: int, names: list[str]) -> dict[str, bytes]: ...
+
+
+class Catalogue:
+    @cached_many(ttl=300, absent_ttl=5, max_ids=100)
+    async def products(self, ids: list[int]) -> dict[int, str]: ...
+
+
+async def functions_of_many_ids() -> None:
+    assert_type(await products([1, 2], currency="usd"), dict[int, Quality])
+    assert_type(await products.refresh([1]), dict[int, Quality])
+    assert_type(await products.invalidate([1]), Literal["done", "pending"])
+    assert_type(products.keys([1]), dict[int, str])
+    assert_type(await by_name(7, ["a"]), dict[str, bytes])
+    assert_type(await Catalogue().products([1]), dict[int, str])
+    assert_type(await Catalogue().products.invalidate([1]), Literal["done", "pending"])
+
+    await products(["1"])  # pyright: ignore[reportArgumentType]
+    await products.invalidate()  # pyright: ignore[reportCallIssue]
 
 
 async def the_guard_itself() -> None:
