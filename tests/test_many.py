@@ -152,6 +152,68 @@ async def test_calls_of_one_tick_are_one_batch(guards: Guards) -> None:
     assert source.calls == [list(range(21))]
 
 
+@pytest.fixture
+def patience_in_gathering(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that begins only because its time is over fails the test."""
+    monkeypatch.setattr("stampede_guard.batch.GATHER_SECONDS", PATIENCE * 10)
+
+
+def hold_back(guard: StampedeGuard, names: set[str]) -> Gate:
+    """The answers to these acquire the lease later than all others."""
+    gate = Gate()
+    session: Any = guard.runtime().session
+    acquire = session.acquire
+
+    async def late(name: str, **options: Any) -> Any:
+        if name in names:
+            await gate.hold()
+        return await acquire(name, **options)
+
+    session.acquire = late
+    return gate
+
+
+async def test_ids_whose_leases_come_at_different_times_are_computed_in_one_call(
+    guards: Guards, patience_in_gathering: None
+) -> None:
+    source, guard = Catalogue(), guards.guard()
+    products = source.cached(guard)
+    keys = products.keys([1, 2, 3])
+    late = hold_back(guard, {keys[2]})
+    caller = asyncio.create_task(products([1, 2, 3]))
+    await late.arrival()
+    await until(lambda: all(guard.runtime().flights[keys[id]].computing for id in (1, 3)))
+    late.open()
+    assert list(await soon(caller)) == [1, 2, 3]
+    assert [sorted(call) for call in source.calls] == [[1, 2, 3]]
+
+
+async def test_a_batch_waits_for_no_answer_longer_than_a_moment(guards: Guards) -> None:
+    source, guard = Catalogue(), guards.guard()
+    products = source.cached(guard)
+    late = hold_back(guard, {products.keys([2])[2]})
+    caller = asyncio.create_task(products([1, 2, 3]))
+    await until(lambda: source.calls == [[1, 3]])
+    late.open()
+    assert list(await soon(caller)) == [1, 2, 3]
+    assert source.calls == [[1, 3], [2]]
+
+
+async def test_ids_held_elsewhere_do_not_keep_the_others_from_being_computed(
+    guards: Guards, patience_in_gathering: None
+) -> None:
+    source = Catalogue()
+    source.gate = Gate()
+    here, there = source.cached(guards.guard()), source.cached(guards.guard())
+    first = asyncio.create_task(there([1, 2]))
+    await source.gate.arrival()
+    second = asyncio.create_task(here([1, 2, 3, 4]))
+    await source.gate.arrival()
+    assert source.calls == [[1, 2], [3, 4]]
+    source.gate.open()
+    assert [list(found) for found in await soon(asyncio.gather(first, second))] == [[1, 2], [1, 2, 3, 4]]
+
+
 async def test_calls_that_ask_crosswise_do_not_wait_for_each_other(guards: Guards) -> None:
     """Each holds what the other waits for, in groups that are computed apart."""
     seen: list[tuple[str, list[int]]] = []

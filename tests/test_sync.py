@@ -592,11 +592,40 @@ print("computed", threading.active_count() > 1)
 @pytest.mark.parametrize("store", ["memory", "valkey"])
 def test_a_script_without_an_event_loop_ends_in_order(store: str, valkey_url: str, namespace: str) -> None:
     url = "memory://" if store == "memory" else valkey_url
-    command = [sys.executable, "-X", "dev", "-W", "error", "-c", SCRIPT.format(url=url, namespace=namespace)]
+    command = [sys.executable, "-W", "error", "-c", SCRIPT.format(url=url, namespace=namespace)]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE * 4, check=False
     )
     assert (done.stdout.strip(), done.stderr, done.returncode) == ("computed True", "", 0)
+
+
+LEAVING = """
+import time
+from stampede_guard import StampedeGuard
+
+guard = StampedeGuard.from_url({url!r}, namespace={namespace!r})
+calls = []
+
+@guard.locked_cache(ttl=0.05, stale_ttl=60)
+def quality(project: int) -> int:
+    calls.append(1)
+    if len(calls) == 2:
+        print("refreshing", flush=True)
+        time.sleep(0.3)
+        print("refreshed", flush=True)
+    return len(calls)
+
+while len(calls) < 2:
+    quality(7)
+"""
+
+
+def test_a_background_computation_ends_before_its_process_does(valkey_url: str, namespace: str) -> None:
+    command = [sys.executable, "-W", "error", "-c", LEAVING.format(url=valkey_url, namespace=namespace)]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE * 4, check=False
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("refreshing\nrefreshed\n", "", 0)
 
 
 async def _in_thread(function: Callable[[], Any]) -> Any:
