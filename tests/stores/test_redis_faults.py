@@ -63,6 +63,15 @@ async def until_in_flight(session: RedisSession) -> None:
     raise TimeoutError("nothing was ever sent")
 
 
+def established(port: int) -> int:
+    """How many connections of this process lead there."""
+    return sum(
+        1
+        for connection in psutil.Process().net_connections("tcp")
+        if connection.raddr and connection.raddr.port == port and connection.status == psutil.CONN_ESTABLISHED
+    )
+
+
 class TestLostConnections:
     async def test_a_reset_fails_what_was_pending_and_the_next_read_connects_again(
         self, proxy: FaultProxy, sessions: Sessions, name: str
@@ -275,11 +284,14 @@ class TestNobodyThere:
         await outside.acl_setuser(
             "vaulted", enabled=True, passwords=["+open"], keys=["*"], channels=["*"], categories=["+@all"]
         )
-        vault = Vault()
+        vault, sockets = Vault(), established(server.port)
         client = redis.asyncio.Redis(port=server.port, credential_provider=vault)
         session, listener = sessions.open(client)
-        with pytest.raises(StoreUnavailable, match="sealed"):
-            await asyncio.wait_for(granted(session, name), PATIENCE)
+        with pytest.raises(StoreUnavailable, match="sealed") as refused:
+            await asyncio.wait_for(session.read(name), PATIENCE)
+        # While somebody holds the error, and with it the frames in which the connection was made.
+        await until(lambda: established(server.port) == sockets)
+        del refused
         vault.sealed = False
         await granted(session, name)
         await listener.until(lambda heard: heard.gaps == 1)
@@ -490,27 +502,17 @@ class TestCallersThatLeave:
     "error:unclosed Connection:ResourceWarning", "error::pytest.PytestUnraisableExceptionWarning"
 )
 class TestTheEnd:
-    @staticmethod
-    def sockets(port: int) -> int:
-        return sum(
-            1
-            for connection in psutil.Process().net_connections("tcp")
-            if connection.raddr
-            and connection.raddr.port == port
-            and connection.status == psutil.CONN_ESTABLISHED
-        )
-
     async def test_closing_leaves_no_task_and_no_socket(
         self, server: ValkeyServer, sessions: Sessions, name: str
     ) -> None:
-        before, sockets = asyncio.all_tasks(), self.sockets(server.port)
+        before, sockets = asyncio.all_tasks(), established(server.port)
         session, _ = sessions.open(server.url)
         await warm(session, name)
         session.forget(name, flight="ghost")
-        assert self.sockets(server.port) == sockets + 3
+        assert established(server.port) == sockets + 3
         await session.aclose()
         assert asyncio.all_tasks() == before
-        assert self.sockets(server.port) == sockets
+        assert established(server.port) == sockets
 
     @pytest.mark.parametrize("when", ["connecting", "waiting for an answer", "writing", "away", "never used"])
     async def test_closing_at_a_bad_moment_leaves_nothing_either(
@@ -543,7 +545,7 @@ class TestTheEnd:
                 assert isinstance(outcome, StoreUnavailable)
             left = {task for task in asyncio.all_tasks() - mine if "stampede_guard" in repr(task)}
             assert left == set()
-            assert self.sockets(proxy.port) == 0
+            assert established(proxy.port) == 0
             del session
             gc.collect()  # a connection that was left to the collector says so
 
