@@ -334,20 +334,22 @@ class Flight:
         self._remember(outcome, to)
         codec = self.plan.codec
         shared: Any = None
-        has_shared = False
+        sharing: bool | None = None
         for passenger in served:
             if passenger.future.done():
                 continue
             try:
-                value = shared if has_shared else codec.decode(outcome.body)
+                value = shared if sharing else codec.decode(outcome.body)
             except Undecodable as error:
                 if outcome.reading is None:
                     self._fail(served, error)
                 else:
                     self.reject(outcome.reading, error)
                 return
-            if not has_shared and self.plan.may_share(value):
-                shared, has_shared = value, True
+            if sharing is None:
+                # The same bytes for all: what is true of the first value is true of each.
+                sharing = self.plan.may_share(value)
+                shared = value
             passenger.future.set_result(value)
 
     def _remember(self, outcome: core.Outcome, to: core.Audience) -> None:
