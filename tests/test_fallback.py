@@ -158,7 +158,7 @@ async def test_a_stale_value_comes_before_a_fallback(guards: Guards) -> None:
     guard = guards.guard(ttl=60, stale_ttl=600)
     await ask(guard, quick, "old")
     await guards.age(guards.name(KEY), 61)
-    refreshing = ask(guard, slow, "new", request_bound=True, wait_timeout=0.05)
+    refreshing = ask(guard, slow, "new", request_bound=True)
     await slow.arrival()
     assert await soon(ask(guard, slow, "x", request_bound=True, wait_timeout=0.05)) == "old"
     slow.open()
@@ -168,13 +168,12 @@ async def test_a_stale_value_comes_before_a_fallback(guards: Guards) -> None:
 
 async def test_a_leader_waits_for_its_own_computation_longer_than_wait_timeout(guards: Guards) -> None:
     gate = Gate()
-    guard = guards.guard()
-    passenger_timed_out = asyncio.Event()
-    leader = ask(guard, gate, "value", wait_timeout=0.02, fallback_limit=0)
+    guard = guards.guard(fallback_limit=0)
+    leader = ask(guard, gate, "value", wait_timeout=0.4)
     await gate.arrival()
+    # When this one has run out of patience, the leader's own has been over for a while.
     with pytest.raises(WaitTimeout):
-        await soon(ask(guard, gate, "x", wait_timeout=0.05, fallback_limit=0))
-    passenger_timed_out.set()
+        await soon(ask(guard, gate, "x", wait_timeout=0.6))
     assert not leader.done()
     gate.open()
     assert await soon(leader) == "value"
