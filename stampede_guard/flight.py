@@ -227,8 +227,11 @@ class Flight:
     async def _wait(self) -> core.Event:
         loop = self._runtime.loop
         while True:
-            if self._heard:
-                return core.Heard(self._heard.popleft(), self._wanted)
+            while self._heard:
+                message = self._heard.popleft()
+                # A refresh must not be answered with the value that it is to replace, announced late.
+                if message.kind == "again" or message.token > self.newer_than:
+                    return core.Heard(message, self._wanted)
             remaining = self._look_at - loop.time()
             if self._gap or remaining <= 0:
                 self._gap = False
@@ -248,7 +251,7 @@ class Flight:
             return result
         if result.error is not None:
             self._error = result.error
-            return core.Failed(encode_failure(result.error))
+            return core.Failed(None if result.private else encode_failure(result.error))
         policy = self.plan.policy
         if len(result.body) > policy.max_value_bytes:
             self._runtime.warn_once(
