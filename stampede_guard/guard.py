@@ -122,8 +122,8 @@ class StampedeGuard:
     ) -> T:
         """The value stored under `key`, or what `compute()` returns; computed once, fleet-wide.
 
-        `fields` are Policy fields (`ttl=300`). `type` says what the value is, as a return annotation would; without it
-        builtins come back exactly as they went in. Give `request_bound=True` when `compute` uses things that end with
+        `fields` are Policy fields (`ttl=300`). `type` says what the value is, as a return annotation would, and its
+        shape is part of the key; without it builtins come back exactly as they went in. Give `request_bound=True` when `compute` uses things that end with
         the caller's request, such as its database session.
         """
         if not callable(compute):
@@ -131,8 +131,8 @@ class StampedeGuard:
                 f"get_or_compute({key!r}, compute) calls compute() when there is no value: give it the async function "
                 f"itself, without parentheses, not a {compute.__class__.__name__}"
             )
-        name = escape_key(key)
-        value: T = await self.call(self._plan(key, type, request_bound, fields), name, compute)
+        plan = self._plan(key, type, request_bound, fields)
+        value: T = await self.call(plan, entry_key(key, type, plan), compute)
         return value
 
     def single(self, key: str, *, type: Any = Any, **fields: Any) -> Single:
@@ -141,15 +141,15 @@ class StampedeGuard:
         It does `await entry.set(value)`; all others find `entry.value`. A block that ends without `set` hands over to
         the next caller; one that raises shares its error with the callers that wait.
         """
-        name = escape_key(key)
-        return Single(self, self._plan(key, type, True, fields), name)
+        plan = self._plan(key, type, True, fields)
+        return Single(self, plan, entry_key(key, type, plan))
 
-    async def invalidate(self, key: str) -> Invalidation:
-        """Drop the entry of `get_or_compute(key)` or `single(key)`.
+    async def invalidate(self, key: str, *, type: Any = Any) -> Invalidation:
+        """Drop the entry of `get_or_compute(key)` or `single(key)`, with the same `type`.
 
         After `"done"` no caller is served an older value, also not by a computation that was under way.
         """
-        return await self.invalidate_entry(escape_key(key), self.policy)
+        return await self.invalidate_entry(entry_key(key, type, self._plan(key, type, False, {})), self.policy)
 
     @contextlib.contextmanager
     def bypassed(self) -> Iterator[None]:

@@ -706,3 +706,19 @@ async def test_an_invalidation_reaches_the_flights_of_other_loops() -> None:
     loop.call_soon(gate.open)
     assert await soon(late) == "after"
     assert await soon(early) in ("before", "after")
+
+
+async def test_two_types_under_one_key_are_two_entries() -> None:
+    async with StampedeGuard.from_url("memory://", namespace="types") as guard:
+
+        async def number() -> int:
+            return 7
+
+        async def text() -> str:
+            return "seven"
+
+        assert await guard.get_or_compute("seven", number, type=int) == 7
+        assert await guard.get_or_compute("seven", text, type=str) == "seven"
+        assert await guard.get_or_compute("seven", text, type=int) == 7
+        assert await guard.invalidate("seven", type=int) == "done"
+        assert await guard.get_or_compute("seven", number, type=int) == 7
