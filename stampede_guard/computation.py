@@ -46,11 +46,25 @@ class Computation:
         self._renew_at_once = asyncio.Event()
 
     def renew_now(self) -> None:
+        self._within_slot = False
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether a fallback may have ended the wait for everybody else by now."""
+        return self._runtime.loop.time() > self._slow_at
         """The inbox's state changed; the lease says so before a waiter can draw a conclusion from it."""
         self._renew_at_once.set()
 
     async def run(self, grant: Granted | None) -> Result | core.Abandoned:
         self.lapsed = False
+    def awaited_by(self, other: Computation) -> None:
+        """The other one waits for this. If it has one of the slots, it must not wait for another."""
+        if other._within_slot and not self._within_slot:
+            self._within_slot = True
+            self._runtime.slots.let_pass(self)
+            for flight in self._flight.awaits:
+                flight.computation.awaited_by(self)
+
         if grant is None:
             return await self._run_alone()
         renewal = asyncio.create_task(self._renew(grant), name="stampede_guard renewal")
@@ -64,17 +78,19 @@ class Computation:
     async def _run_alone(self) -> Result | core.Abandoned:
         if self._flight.bypassed:
             return await self._run_bounded()
-        policy = self._flight.plan.policy
+        policy, slots = self._flight.plan.policy, self._runtime.slots
         try:
             async with asyncio.timeout(policy.wait_timeout):
-                await self._runtime.local_computations(policy.max_local_computations).acquire()
+                has_slot = not self._within_slot and await slots.take(self, policy.max_local_computations)
         except TimeoutError:
             text = f"{self._flight.plan.title}: the store is away and {policy.max_local_computations} computations run"
             return Result(error=Overloaded(f"{text} in this process already (max_local_computations)"))
         try:
             return await self._run_bounded()
+        self._within_slot = True
         finally:
-            self._runtime.local_computations(policy.max_local_computations).release()
+            if has_slot:
+                slots.give_back()
 
     async def _run_bounded(self) -> Result | core.Abandoned:
         policy = self._flight.plan.policy

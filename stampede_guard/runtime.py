@@ -18,6 +18,7 @@ from stampede_guard.core.scripts import Message
 from stampede_guard.errors import Overloaded, StoreError, StoreRefused, Undecodable
 from stampede_guard.flight import Flight
 from stampede_guard.lastvalues import LastValues
+from stampede_guard.slots import Slots
 
 if TYPE_CHECKING:
     from stampede_guard.plan import Plan, Run, Variables
@@ -48,10 +49,10 @@ class Runtime:
         self.remembered: Reading | None = None
         """The reading remembered last. One reading serves all callers of its tick; to remember it once is enough."""
         self.last = LastValues(policy.last_value_bytes)
+        self.slots = Slots()
         self._policy = policy
         self._id = uuid.uuid4().hex
         self._numbers = itertools.count(1)
-        self._local: asyncio.Semaphore | None = None
         self._abandoned: set[asyncio.Task[Any]] = set()
         self._pending: dict[str, Policy] = {}
         self._replay: asyncio.Task[None] | None = None
@@ -117,12 +118,6 @@ class Runtime:
                 flight.joined,
                 extra={"function": flight.plan.title, "callers": flight.joined, "collapsed": collapsed},
             )
-
-    def local_computations(self, limit: int) -> asyncio.Semaphore:
-        """The cap on computations of this process while the store is away."""
-        if self._local is None:
-            self._local = asyncio.Semaphore(limit)
-        return self._local
 
     async def unwind(self, task: asyncio.Task[Any], seconds: float) -> None:
         """Cancel a computation and give it `seconds` to end; what does not end is left alone, and counted."""

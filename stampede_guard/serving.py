@@ -255,6 +255,7 @@ def _waiting_for(flight: Flight, plan: Plan) -> Iterator[None]:
     _check_reentry(flight, plan)
     current.awaits.add(flight)
     try:
+    flight.computation.awaited_by(current.computation)
         yield
     finally:
         current.awaits.discard(flight)

@@ -1,0 +1,114 @@
+"""What a process does for itself while the store is away, and what it still owes the store then."""
+
+from __future__ import annotations
+
+import asyncio
+
+from stampede_guard import StampedeGuard
+from stampede_guard.policy import Policy
+from stampede_guard.slots import Slots
+from tests.support.gate import Gate, soon, until
+
+# Long, so that a deadlock is a test that fails and not one that waits its way out.
+PATIENT = Policy(wait_timeout=3600, compute_timeout=3600, drain_timeout=0, max_local_computations=2)
+
+
+async def without_store(unused_tcp_port: int) -> StampedeGuard:
+    """A guard that knows already that its store is away."""
+    guard = StampedeGuard.from_url(f"redis://127.0.0.1:{unused_tcp_port}", policy=PATIENT)
+
+    async def compute() -> int:
+        return 1
+
+    await guard.get_or_compute("first", compute)
+    assert guard.runtime().away
+    return guard
+
+
+# --- computing alone --------------------------------------------------------------------------------------
+
+
+async def test_cached_functions_that_call_each_other_do_not_wait_for_each_others_slots(
+    unused_tcp_port: int,
+) -> None:
+    all_begun = asyncio.Barrier(2)
+
+    async def innermost() -> int:
+        return 1
+
+    async with await without_store(unused_tcp_port) as guard:
+
+        async def inner() -> int:
+            return await guard.get_or_compute("innermost", innermost)
+
+        async def outer() -> int:
+            await all_begun.wait()
+            return await guard.get_or_compute("inner", inner)
+
+        callers = [guard.get_or_compute(f"outer:{i}", outer) for i in range(2)]
+        assert await soon(asyncio.gather(*callers)) == [1, 1]
+
+
+async def test_a_computation_with_a_slot_does_not_wait_for_one_that_queues_for_a_slot(
+    unused_tcp_port: int,
+) -> None:
+    begun, go_on = asyncio.Barrier(3), asyncio.Event()
+
+    async def inner() -> int:
+        return 1
+
+    async with await without_store(unused_tcp_port) as guard:
+
+        async def outer() -> int:
+            await begun.wait()
+            await go_on.wait()
+            return await guard.get_or_compute("inner", inner)
+
+        callers = [asyncio.create_task(guard.get_or_compute(f"outer:{i}", outer)) for i in range(2)]
+        await soon(begun.wait())
+        # Called first by somebody else, it queues behind the two that are about to call it, too.
+        queued = asyncio.create_task(guard.get_or_compute("inner", inner))
+        await until(lambda: len(guard.runtime().slots) == 1)
+        go_on.set()
+        assert await soon(asyncio.gather(queued, *callers)) == [1, 1, 1]
+
+
+async def test_no_more_than_the_limit_compute_at_once_and_a_slot_goes_to_the_next(
+    unused_tcp_port: int,
+) -> None:
+    gate = Gate()
+
+    async def compute() -> int:
+        await gate.hold()
+        return 1
+
+    async with await without_store(unused_tcp_port) as guard:
+        callers = [asyncio.create_task(guard.get_or_compute(f"k:{i}", compute)) for i in range(5)]
+        await until(lambda: len(guard.runtime().slots) == 3)
+        assert gate.entered == 2
+        gate.open()
+        assert await soon(asyncio.gather(*callers)) == [1] * 5
+
+
+async def test_whoever_stops_waiting_for_a_slot_leaves_it_to_the_next() -> None:
+    slots = Slots()
+    assert await slots.take("holder", 1)
+    leaving, staying = (asyncio.create_task(slots.take(who, 1)) for who in ("leaving", "staying"))
+    await until(lambda: len(slots) == 2)
+    slots.give_back()
+    # In the very moment in which it is given the slot.
+    leaving.cancel()
+    assert await soon(staying)
+    assert leaving.cancelled()
+
+
+async def test_every_function_queues_with_its_own_limit() -> None:
+    slots = Slots()
+    assert await slots.take("first", 1)
+    queued = asyncio.create_task(slots.take("second", 1))
+    await until(lambda: len(slots) == 1)
+    assert await soon(slots.take("third", 2))
+    slots.give_back()
+    assert not queued.done(), "there is still one at work, and its limit is one"
+    slots.give_back()
+    assert await soon(queued)
