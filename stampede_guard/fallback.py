@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stampede_guard.computation import CURRENT
 from stampede_guard.core.scripts import Denied, Found, Granted
+from stampede_guard.ending import ended
 from stampede_guard.errors import StoreError, Undecodable, UnsupportedValue, WaitTimeout
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class Fallback:
             if not task.done() and self._plan.request_bound:
                 # It uses things of this caller's request.
                 task.cancel()
-                await asyncio.wait({task})
+                await ended(task)
         if task.done() and not task.cancelled():
             return task.result()
         # Cancelled above, when its own publication ended the wait before it was answered; or with the guard.

@@ -14,6 +14,7 @@ from stampede_guard.computation import Computation
 from stampede_guard.core import flight as core
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Granted, Held, Message
+from stampede_guard.ending import ended
 from stampede_guard.errors import (
     ComputeFailed,
     Overloaded,
@@ -113,7 +114,7 @@ class Flight:
         task = passenger.computing
         if task is not None and not task.done():
             task.cancel()
-            await asyncio.wait({task}, timeout=self.plan.policy.compute_timeout)
+            await ended(task, self.plan.policy.compute_timeout)
 
     def next_passenger(self) -> Passenger | None:
         return self._passengers[0] if self._passengers else None

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from stampede_guard.computation import CURRENT
+from stampede_guard.ending import ended
 from stampede_guard.errors import Misuse
 
 if TYPE_CHECKING:
@@ -117,6 +118,6 @@ class Single:
             return
         self._call.cancel()
         # Not awaited itself: its cancellation could not be told from one of this caller's own.
-        await asyncio.wait({self._call})
+        await ended(self._call)
         if not self._call.cancelled():
             self._call.exception()
