@@ -35,7 +35,7 @@ class LastValues:
     def keep(self, name: str, reading: Reading, *, now: float) -> None:
         """Remember a value just seen, with the time it has left."""
         known = self._kept.get(name)
-        if known is not None and known.reading.token == reading.token and reading.token:
+        if known is not None and (known.reading is reading or known.reading.token == reading.token > 0):
             self._kept.move_to_end(name)
             return
         if known is not None:
