@@ -56,6 +56,7 @@ class Runtime:
         self._abandoned: set[asyncio.Task[Any]] = set()
         self._pending: dict[str, Policy] = {}
         self._replay: asyncio.Task[None] | None = None
+        self._end: asyncio.Task[None] | None = None
         self._warned_refused = False
         self.session = store.open_session(self)
         self.read = self.session.read
@@ -233,27 +234,55 @@ class Runtime:
     # --- the end -------------------------------------------------------------------------------
 
     async def aclose(self) -> None:
-        """Let flights end for `drain_timeout` seconds, end the rest and give their leases back, disconnect."""
+        """Let flights end for `drain_timeout` seconds, end the rest and give their leases back, disconnect.
+
+        Cancelled, it does so without letting them end. That goes on by itself when it is cancelled once more.
+        """
         self.closing = True
-        flights = list(self.flights.values())
+        draining = self.loop.create_future()
+        self._end = self.loop.create_task(self._close(draining), name="stampede_guard closing")
+        try:
+            await asyncio.shield(self._end)
+        except asyncio.CancelledError:
+            draining.cancel()
+            await asyncio.wait({self._end})
+            raise
+
+    async def _close(self, draining: asyncio.Future[None]) -> None:
+        """`draining` is cancelled to cut the drain short."""
+        try:
+            flights = list(self.flights.values())
+            await self._drain(flights, draining)
+            left = [flight for flight in flights if not flight.task.done()]
+            tasks = [flight.task for flight in left] + list(self.fallbacks.values())
+            if self._replay is not None:
+                tasks.append(self._replay)
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks, timeout=RELEASE_SECONDS * 2)
+            await self._give_back(left)
+            if self._pending:
+                log.error("%d invalidations could not be applied: the store is away", len(self._pending))
+        finally:
+            await self.session.aclose()
+
+    async def _drain(self, flights: list[Flight], draining: asyncio.Future[None]) -> None:
         if flights:
-            await asyncio.wait([flight.task for flight in flights], timeout=self._policy.drain_timeout)
-        left = [flight for flight in flights if not flight.task.done()]
-        tasks = [flight.task for flight in left] + list(self.fallbacks.values())
-        if self._replay is not None:
-            tasks.append(self._replay)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=RELEASE_SECONDS * 2)
-        if not self.session.away:
-            for flight in left:
-                with contextlib.suppress(StoreError, TimeoutError):
-                    async with asyncio.timeout(RELEASE_SECONDS):
-                        await self.session.release(flight.name, flight=flight.id)
-        if self._pending:
-            log.error("%d invalidations could not be applied: the store is away", len(self._pending))
-        await self.session.aclose()
+            drained = asyncio.gather(*(flight.landed for flight in flights))
+            either: set[asyncio.Future[Any]] = {drained, draining}
+            await asyncio.wait(
+                either, timeout=self._policy.drain_timeout, return_when=asyncio.FIRST_COMPLETED
+            )
+
+    async def _give_back(self, flights: list[Flight]) -> None:
+        """All leases at once: against a store that does not answer, each would take its whole deadline."""
+        if not flights or self.session.away:
+            return
+        releases = [self.session.release(flight.name, flight=flight.id) for flight in flights]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await asyncio.gather(*releases, return_exceptions=True)
 
     def abandon(self) -> None:
         """After a fork, in the child: nothing here is ours."""
