@@ -11,6 +11,7 @@ import itertools
 import logging
 import random
 import uuid
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.core.entry import Reading
@@ -34,6 +35,13 @@ MOST_PENDING = 10_000
 RELEASE_SECONDS = 1.0
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pending:
+    """One invalidation that waits for the store. Each is told from the next of the same name by its identity."""
+
+    policy: Policy
+
+
 class Runtime:
     """Made within the event loop that it serves."""
 
@@ -54,7 +62,7 @@ class Runtime:
         self._id = uuid.uuid4().hex
         self._numbers = itertools.count(1)
         self._abandoned: set[asyncio.Task[Any]] = set()
-        self._pending: dict[str, Policy] = {}
+        self._pending: dict[str, _Pending] = {}
         self._replay: asyncio.Task[None] | None = None
         self._end: asyncio.Task[None] | None = None
         self._warned_refused = False
@@ -134,6 +142,9 @@ class Runtime:
 
     def remember(self, name: str, reading: Reading) -> None:
         self.remembered = reading
+        if name in self._pending and reading.token:
+            # Asked for before the invalidation, answered after it. Nothing in the store is news until it is applied.
+            return
         self.last.keep(name, reading, now=self.loop.time())
 
     # --- the session's listener ----------------------------------------------------------------
@@ -164,23 +175,23 @@ class Runtime:
             if self.session.away:
                 break
             try:
-                await self.session.invalidate(name, policy=policy)
+                fence = await self.session.invalidate(name, policy=policy)
             except StoreError:
                 continue
-            # A read of before may have been remembered while the command was on its way.
-            self.forget_local(name)
+            # A read of before may have been remembered while the command was on its way, or may be answered yet.
+            self.forget_local(name, fence=fence)
             return True
         self._postpone(name, policy)
         return False
 
-    def forget_local(self, name: str) -> None:
-        self.last.drop(name)
+    def forget_local(self, name: str, *, fence: int = 0) -> None:
+        self.last.drop(name, fence=fence)
         flight = self.flights.get(name)
         if flight is not None:
             flight.invalidated()
 
     def _postpone(self, name: str, policy: Policy) -> None:
-        self._pending[name] = policy
+        self._pending[name] = _Pending(policy)
         self._note_whether_away()
         if len(self._pending) > MOST_PENDING:
             lost = next(iter(self._pending))
@@ -195,16 +206,18 @@ class Runtime:
 
     async def _replay_pending(self) -> None:
         while self._pending and not self.session.away:
-            name, policy = next(iter(self._pending.items()))
+            name, pending = next(iter(self._pending.items()))
             try:
-                await self.session.invalidate(name, policy=policy)
+                fence = await self.session.invalidate(name, policy=pending.policy)
             except StoreRefused as error:
+                fence = 0
                 log.error("an invalidation was refused and is given up: %s", error)
             except StoreError:
                 await asyncio.sleep(0.05)
                 continue
-            self.last.drop(name)
-            if self._pending.get(name) is policy:
+            self.last.drop(name, fence=fence)
+            # Another one may have been asked for while this one was on its way, and after a later write.
+            if self._pending.get(name) is pending:
                 del self._pending[name]
             self._note_whether_away()
 

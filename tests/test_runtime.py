@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from stampede_guard import StampedeGuard
+from stampede_guard.core.entry import Reading
 from stampede_guard.policy import Policy
+from stampede_guard.runtime import Runtime
 from stampede_guard.slots import Slots
 from tests.support.gate import Gate, soon, until
 
@@ -112,3 +115,93 @@ async def test_every_function_queues_with_its_own_limit() -> None:
     assert not queued.done(), "there is still one at work, and its limit is one"
     slots.give_back()
     assert await soon(queued)
+
+
+# --- invalidations that wait for the store ------------------------------------------------------------------
+
+
+class Scripted:
+    """A session, and the store that opens it: a test answers its commands by hand."""
+
+    shared = True
+
+    def __init__(self) -> None:
+        self.away = False
+        self.listener: Any = None
+        self.reads: list[asyncio.Future[Reading | None]] = []
+        self.invalidations: list[asyncio.Future[int]] = []
+
+    def open_session(self, listener: Any) -> Any:
+        self.listener = listener
+        return self
+
+    def turn(self, *, away: bool) -> None:
+        self.away = away
+        self.listener.breaker_changed(away=away)
+
+    def read(self, name: str) -> asyncio.Future[Reading | None]:
+        self.reads.append(asyncio.get_running_loop().create_future())
+        return self.reads[-1]
+
+    async def invalidate(self, name: str, *, policy: Policy) -> int:
+        self.invalidations.append(asyncio.get_running_loop().create_future())
+        return await self.invalidations[-1]
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""
+
+
+def value(body: bytes, token: int) -> Reading:
+    return Reading(body, token, 60_000, 0, 59_000)
+
+
+async def test_an_invalidation_asked_for_while_the_one_before_is_on_its_way_is_sent_too() -> None:
+    store = Scripted()
+    runtime = Runtime(store, Policy())
+    store.turn(away=True)
+    assert not await runtime.invalidate("k", runtime._policy)
+    store.turn(away=False)
+    await until(lambda: len(store.invalidations) == 1)
+    # The server has carried it out; then somebody stores a value, and the user writes and invalidates once more.
+    store.turn(away=True)
+    assert not await runtime.invalidate("k", runtime._policy)
+    store.invalidations[0].set_result(5)
+    await until(lambda: runtime._replay is None or runtime._replay.done())
+    store.turn(away=False)
+    await until(lambda: len(store.invalidations) == 2)
+    assert runtime.away, "until it is applied"
+    store.invalidations[1].set_result(6)
+    await until(lambda: not runtime.away)
+    await runtime.aclose()
+
+
+async def test_a_read_that_is_answered_after_a_pending_invalidation_is_not_what_is_served_then() -> None:
+    store = Scripted()
+
+    async def compute() -> str:
+        return "new"
+
+    guard = StampedeGuard(store)
+    early = asyncio.create_task(guard.get_or_compute("k", compute))
+    await until(lambda: store.reads)
+    store.turn(away=True)
+    assert await guard.invalidate("k") == "pending"
+    codec = guard._plan("k", Any, False, {}).codec
+    store.reads[0].set_result(value(codec.encode("old"), 4))
+    assert await soon(early) == "old", "it began before the invalidation"
+    assert await soon(guard.get_or_compute("k", compute)) == "new"
+    await guard.aclose()
+
+
+async def test_a_value_that_arrives_after_an_invalidation_that_it_came_before_is_not_remembered() -> None:
+    store = Scripted()
+    runtime = Runtime(store, Policy())
+    invalidation = asyncio.create_task(runtime.invalidate("k", runtime._policy))
+    await until(lambda: store.invalidations)
+    store.invalidations[0].set_result(5)
+    assert await soon(invalidation)
+    runtime.remember("k", value(b"old", 4))
+    assert runtime.last.find("k", now=runtime.loop.time())[0] is None
+    runtime.remember("k", value(b"new", 5))
+    assert runtime.last.find("k", now=runtime.loop.time())[0] is not None
+    await runtime.aclose()
