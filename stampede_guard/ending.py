@@ -1,11 +1,11 @@
-"""Waiting for the end of a task that uses things of its caller's request."""
+"""The ends of tasks that work for a caller: waited for by who must, and of no concern when the caller has gone."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
-__all__ = ["ended"]
+__all__ = ["ended", "retrieve"]
 
 
 async def ended(task: asyncio.Task[Any], seconds: float | None = None) -> None:
@@ -27,3 +27,9 @@ async def ended(task: asyncio.Task[Any], seconds: float | None = None) -> None:
             cancelled = error
     if cancelled is not None:
         raise cancelled
+
+
+def retrieve(task: asyncio.Task[Any]) -> None:
+    """A done callback, for tasks whose error may be nobody's any more: it is not reported as forgotten."""
+    if not task.cancelled():
+        task.exception()
