@@ -39,7 +39,10 @@ MESSAGES = 64
 
 
 class Flight:
-    """`bypassed`: the store is never asked. `away`: not for now. `refreshing`: callers are served a stale value."""
+    """`bypassed`: the store is never asked. `away`: not for now. `refreshing`: callers are served a stale value.
+
+    `stored`: False when the store did not take the value that was computed last.
+    """
 
     def __init__(
         self,
@@ -61,6 +64,7 @@ class Flight:
         self.refreshing = refreshing
         self.newer_than = newer_than
         self.outdates_holder = False
+        self.stored = True
         self.awaits: set[Flight] = set()
         self.leader: Passenger | None = None
         self.computation = Computation(runtime, self, run, variables)
@@ -114,6 +118,7 @@ class Flight:
         future = self._runtime.loop.create_future()
         passenger = Passenger(self._joined, future, run, variables, bound=bound, stale=stale)
         self._passengers.append(passenger)
+        self.computation.passengers_changed()
         return passenger
 
     async def leave(self, passenger: Passenger) -> None:
@@ -121,13 +126,18 @@ class Flight:
         passenger.gone = True
         if passenger in self._passengers:
             self._passengers.remove(passenger)
+        self.computation.passengers_changed()
         task = passenger.computing
         if task is not None and not task.done():
             task.cancel()
             await ended(task, self.plan.policy.compute_timeout)
 
     def next_passenger(self) -> Passenger | None:
-        return self._passengers[0] if self._passengers else None
+        return next((passenger for passenger in self._passengers if not passenger.busy), None)
+
+    @property
+    def all_busy(self) -> bool:
+        return all(passenger.busy for passenger in self._passengers) and bool(self._passengers)
 
     @property
     def joined(self) -> int:
@@ -288,6 +298,7 @@ class Flight:
             self._error = result.error
             return core.Failed(None if result.private else encode_failure(result.error))
         policy = self.plan.policy
+        self.stored = grant is not None and len(result.body) <= policy.max_value_bytes
         if len(result.body) > policy.max_value_bytes:
             self._runtime.warn_once(
                 self.plan,
@@ -301,6 +312,7 @@ class Flight:
     async def _publish(self, grant: Granted, outcome: core.Outcome) -> core.Event:
         self._covered = self._joined
         session = self._runtime.session
+        self.stored = False
         try:
             stored = await session.publish(
                 self.name,
@@ -317,6 +329,8 @@ class Flight:
             self._runtime.note_refusal(error)
             self._unanswered = True
             return core.StoreFailed(away=session.away)
+        # Refused, it is not stored either; but then what it was to replace is not there any more.
+        self.stored = True
         if stored and outcome.kind == "value":
             policy = self.plan.policy
             reading = Reading(outcome.body, grant.token, policy.total_ms, policy.stale_ms, policy.total_ms)

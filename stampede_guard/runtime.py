@@ -184,6 +184,14 @@ class Runtime:
         self._postpone(name, policy)
         return False
 
+    async def outdate(self, name: str, policy: Policy) -> None:
+        """A refreshed value could not be stored: what it was to replace must not outlive it."""
+        if self.away:
+            # Without forgetting the new value, which this process keeps for the time being.
+            self._postpone(name, policy)
+        else:
+            await self.invalidate(name, policy)
+
     def forget_local(self, name: str, *, fence: int = 0) -> None:
         self.last.drop(name, fence=fence)
         flight = self.flights.get(name)

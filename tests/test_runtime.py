@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from bench.herd.valkey import ValkeyServer
 from stampede_guard import StampedeGuard
+from stampede_guard.cached import CachedFunction
 from stampede_guard.core.entry import Reading
 from stampede_guard.policy import Policy
 from stampede_guard.runtime import Runtime
 from stampede_guard.slots import Slots
+from stampede_guard.stores.memory import MemoryStore
 from tests.support.gate import Gate, soon, until
+from tests.support.guards import Guards
+from tests.support.proxy import FaultProxy
 
 # Long, so that a deadlock is a test that fails and not one that waits its way out.
 PATIENT = Policy(wait_timeout=3600, compute_timeout=3600, drain_timeout=0, max_local_computations=2)
@@ -205,3 +210,52 @@ async def test_a_value_that_arrives_after_an_invalidation_that_it_came_before_is
     runtime.remember("k", value(b"new", 5))
     assert runtime.last.find("k", now=runtime.loop.time())[0] is not None
     await runtime.aclose()
+
+
+# --- a refresh whose value cannot be stored ---------------------------------------------------------------
+
+
+async def test_a_refresh_while_the_store_is_away_outdates_what_the_store_has(
+    own_valkey: ValkeyServer, namespace: str
+) -> None:
+    source = "before"
+    runs = 0
+
+    async with Guards(own_valkey.url, namespace) as guards, FaultProxy(own_valkey.port) as proxy:
+        there = guards.guard()
+        async with StampedeGuard.from_url(proxy.url, namespace=namespace) as here:
+
+            async def read() -> str:
+                nonlocal runs
+                runs += 1
+                return source
+
+            def quality(guard: StampedeGuard) -> CachedFunction[[], str]:
+                return guard.locked_cache(name="quality", ttl=300)(read)
+
+            assert await quality(here)() == "before"
+            await proxy.refuse()
+            await soon(here.invalidate("something else"))
+            await until(lambda: here.runtime().session.away)
+            source = "after"
+            assert await soon(quality(here).refresh()) == "after"
+            assert await soon(quality(here)()) == "after"
+            assert runs == 2, "the new value serves this process as long as the store is away"
+            await proxy.listen()
+            await until(lambda: not here.runtime().away)
+            assert [await quality(guard)() for guard in (here, there)] == ["after", "after"]
+
+
+async def test_a_refreshed_value_that_is_too_large_does_not_leave_the_old_one_behind() -> None:
+    source = "small"
+
+    async with StampedeGuard(MemoryStore()) as guard:
+
+        @guard.locked_cache(max_value_bytes=100, inline_bytes=100)
+        async def quality() -> str:
+            return source
+
+        assert await quality() == "small"
+        source = "large" * 100
+        assert await quality.refresh() == source
+        assert await quality() == source
