@@ -16,12 +16,11 @@ from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from stampede_guard.codec import Codec
-from stampede_guard.computation import CURRENT, turn_without_store
+from stampede_guard.computation import CURRENT
 from stampede_guard.errors import ComputeFailed, Misuse, Undecodable
 
 if TYPE_CHECKING:
     from stampede_guard.flight import Flight
-    from stampede_guard.plan import Plan
     from stampede_guard.runtime import Runtime
 
 __all__ = ["ABSENT", "Batches", "Gathering", "ManyCodec", "Start"]
@@ -119,22 +118,21 @@ class Gathering:
         if self.open is not None:
             self.open.decided(name)
 
-    async def compute(self, plan: Plan, name: str, id: Any, start: Start) -> Any:
+    async def compute(self, name: str, id: Any, start: Start) -> Any:
         """The value of one id, or `ABSENT`, by the batch that is open or a new one."""
         self._batches.decided(name)
         batch = self.open
         if batch is None:
-            batch = self.open = _Batch(self, self._batches, plan, start)
+            batch = self.open = _Batch(self, self._batches, start)
         return await batch.result_of(id)
 
 
 class _Batch:
     """Begins in the context of its first id's computation, which is a clean one."""
 
-    def __init__(self, gathering: Gathering, batches: Batches, plan: Plan, start: Start) -> None:
+    def __init__(self, gathering: Gathering, batches: Batches, start: Start) -> None:
         self._gathering = gathering
         self._batches = batches
-        self._plan = plan
         self._start = start
         self._context = contextvars.copy_context()
         self._leader = CURRENT.get()
@@ -208,10 +206,9 @@ class _Batch:
         self._finished.set_result(None)
 
     async def _compute(self, ids: list[Any]) -> Mapping[Any, Any]:
-        runtime = self._batches.runtime
-        bypassed = self._leader is not None and self._leader.bypassed
-        if runtime.away and not bypassed:
-            async with turn_without_store(runtime, self._plan):
+        leader = self._leader
+        if self._batches.runtime.away and leader is not None and not leader.bypassed:
+            async with leader.computation.turn_without_store():
                 result = await self._start(ids)
         else:
             result = await self._start(ids)
@@ -244,6 +241,7 @@ class _behind:
     def __enter__(self) -> None:
         if self._flight is not None and self._leader is not None and self._flight is not self._leader:
             self._flight.awaits.add(self._leader)
+            self._leader.computation.awaited_by(self._flight.computation)
 
     def __exit__(self, *_: object) -> None:
         if self._flight is not None and self._leader is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,10 +15,10 @@ from stampede_guard.errors import ComputeFailed, ComputeTimeout, Overloaded, Sto
 
 if TYPE_CHECKING:
     from stampede_guard.flight import Flight
-    from stampede_guard.plan import Plan, Run, Variables
+    from stampede_guard.plan import Run, Variables
     from stampede_guard.runtime import Runtime
 
-__all__ = ["CURRENT", "THREAD_SECONDS", "Computation", "Result", "turn_without_store"]
+__all__ = ["CURRENT", "THREAD_SECONDS", "Computation", "Result"]
 
 CURRENT: ContextVar[Flight | None] = ContextVar("stampede_guard_current_flight", default=None)
 """The flight whose computation is running, seen from within it."""
@@ -29,8 +30,11 @@ THREAD_SECONDS = 0.05
 
 
 class Result(NamedTuple):
+    """`private`: an error that is about the callers of this process, and nothing that others should hear."""
+
     body: bytes = b""
     error: BaseException | None = None
+    private: bool = False
 
 
 class Computation:
@@ -39,15 +43,30 @@ class Computation:
     def __init__(self, runtime: Runtime, flight: Flight, run: Run, variables: Variables) -> None:
         self.joined_before = 0
         self.lapsed = False
+        self._slow_at = math.inf
         self._runtime = runtime
         self._flight = flight
         self._run = run
         self._variables = variables
         self._renew_at_once = asyncio.Event()
+        self._within_slot = False
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether a fallback may have ended the wait for everybody else by now."""
+        return self._runtime.loop.time() > self._slow_at
 
     def renew_now(self) -> None:
         """The inbox's state changed; the lease says so before a waiter can draw a conclusion from it."""
         self._renew_at_once.set()
+
+    def awaited_by(self, other: Computation) -> None:
+        """The other one waits for this. If it has one of the slots, it must not wait for another."""
+        if other._within_slot and not self._within_slot:
+            self._within_slot = True
+            self._runtime.slots.let_pass(self)
+            for flight in self._flight.awaits:
+                flight.computation.awaited_by(self)
 
     async def run(self, grant: Granted | None) -> Result | core.Abandoned:
         self.lapsed = False
@@ -65,10 +84,27 @@ class Computation:
         if self._flight.bypassed or self._flight.plan.batched:
             return await self._run_bounded()
         try:
-            async with turn_without_store(self._runtime, self._flight.plan):
+            async with self.turn_without_store():
                 return await self._run_bounded()
         except Overloaded as error:
             return Result(error=error)
+
+    @contextlib.asynccontextmanager
+    async def turn_without_store(self) -> AsyncIterator[None]:
+        """One of the few computations of this process while the store is away. Raises `Overloaded`."""
+        policy, slots = self._flight.plan.policy, self._runtime.slots
+        try:
+            async with asyncio.timeout(policy.wait_timeout):
+                has_slot = not self._within_slot and await slots.take(self, policy.max_local_computations)
+        except TimeoutError:
+            text = f"{self._flight.plan.title}: the store is away and {policy.max_local_computations} computations run"
+            raise Overloaded(f"{text} in this process already (max_local_computations)") from None
+        self._within_slot = True
+        try:
+            yield
+        finally:
+            if has_slot:
+                slots.give_back()
 
     async def _run_bounded(self) -> Result | core.Abandoned:
         policy = self._flight.plan.policy
@@ -78,15 +114,15 @@ class Computation:
             if result is not None:
                 return result
         title = self._flight.plan.title
-        return Result(
-            error=ComputeFailed("Abandoned", f"{title}: {policy.max_handovers + 1} callers in turn left")
-        )
+        error = ComputeFailed("Abandoned", f"{title}: {policy.max_handovers + 1} callers left in turn")
+        return Result(error=error, private=True)
 
     async def _run_once(self, deadline: float) -> Result | core.Abandoned | None:
         """None when the request that it ran in has gone, and another passenger may take over."""
         flight = self._flight
         leader = flight.next_passenger()
-        bound = flight.plan.request_bound
+        # The passenger's own: one flight may serve calls that are bound to their request and calls that are not.
+        bound = leader.bound if leader is not None else flight.plan.request_bound
         if bound and leader is None:
             return core.Abandoned()
         run, variables = (
@@ -95,6 +131,8 @@ class Computation:
         context = flight.plan.clean_context(variables)
         context.run(CURRENT.set, flight)
         self.joined_before = flight.joined
+        policy = flight.plan.policy
+        self._slow_at = self._runtime.loop.time() + min(policy.lease_ttl, policy.wait_timeout)
         task = self._runtime.loop.create_task(_call(run), name="stampede_guard computation", context=context)
         if leader is not None:
             flight.leader = leader
@@ -157,23 +195,6 @@ class Computation:
             if not held:
                 self.lapsed = True
                 return
-
-
-@contextlib.asynccontextmanager
-async def turn_without_store(runtime: Runtime, plan: Plan) -> AsyncIterator[None]:
-    """One of the few computations of this process while the store is away. Raises `Overloaded`."""
-    policy = plan.policy
-    turns = runtime.local_computations(policy.max_local_computations)
-    try:
-        async with asyncio.timeout(policy.wait_timeout):
-            await turns.acquire()
-    except TimeoutError:
-        text = f"{plan.title}: the store is away and {policy.max_local_computations} computations run"
-        raise Overloaded(f"{text} in this process already (max_local_computations)") from None
-    try:
-        yield
-    finally:
-        turns.release()
 
 
 async def _call(run: Run) -> Any:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["StampedeGuard"]
 
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 MODE_VARIABLE = "STAMPEDE_GUARD_MODE"
 MOST_PLANS = 256
@@ -69,6 +71,8 @@ class StampedeGuard:
         self._runtimes: dict[asyncio.AbstractEventLoop, Runtime] = {}
         self._lock = threading.Lock()
         self._plans: dict[tuple[Any, ...], Plan] = {}
+        # Titles with the fingerprints of the types that were used for them. A dict, for its order.
+        self._shapes: dict[tuple[str, str], None] = {}
         _GUARDS.add(self)
 
     @classmethod
@@ -126,17 +130,17 @@ class StampedeGuard:
     ) -> T:
         """The value stored under `key`, or what `compute()` returns; computed once, fleet-wide.
 
-        `fields` are Policy fields (`ttl=300`). `type` says what the value is, as a return annotation would; without it
-        builtins come back exactly as they went in. Give `request_bound=True` when `compute` uses things that end with
-        the caller's request, such as its database session.
+        `fields` are Policy fields (`ttl=300`). `type` says what the value is, as a return annotation would, and its
+        shape is part of the key; without it builtins come back exactly as they went in. Give `request_bound=True` when
+        `compute` uses things that end with the caller's request, such as its database session.
         """
         if not callable(compute):
             raise Misuse(
                 f"get_or_compute({key!r}, compute) calls compute() when there is no value: give it the async function "
                 f"itself, without parentheses, not a {compute.__class__.__name__}"
             )
-        name = escape_key(key)
-        value: T = await self.call(self._plan(key, type, request_bound, fields), name, compute)
+        plan = self._plan(key, type, request_bound, fields)
+        value: T = await self.call(plan, entry_key(key, type, plan), compute)
         return value
 
     def single(self, key: str, *, type: Any = Any, **fields: Any) -> Single:
@@ -145,15 +149,23 @@ class StampedeGuard:
         It does `await entry.set(value)`; all others find `entry.value`. A block that ends without `set` hands over to
         the next caller; one that raises shares its error with the callers that wait.
         """
-        name = escape_key(key)
-        return Single(self, self._plan(key, type, True, fields), name)
+        plan = self._plan(key, type, True, fields)
+        return Single(self, plan, entry_key(key, type, plan))
 
-    async def invalidate(self, key: str) -> Invalidation:
-        """Drop the entry of `get_or_compute(key)` or `single(key)`.
+    async def invalidate(self, key: str, *, type: Any = Any) -> Invalidation:
+        """Drop the entry of `get_or_compute(key)` or `single(key)`, with the same `type`.
 
-        After `"done"` no caller is served an older value, also not by a computation that was under way.
+        After `"done"` no caller is served an older value, also not by a computation that was under way. Without `type`,
+        the entries go of all types that this guard has used for such keys. It knows of no others: a process that does
+        nothing but invalidate must name the type.
         """
-        return await self.invalidate_entry(escape_key(key), self.policy)
+        plan = self._plan(key, type, False, {})
+        entries = {entry_key(key, type, plan): None}
+        if type is Any:
+            seen = [shape for title, shape in list(self._shapes) if title == plan.title]
+            entries |= dict.fromkeys(f"{escape_key(key)}#{shape}" for shape in seen)
+        answers = await asyncio.gather(*(self.invalidate_entry(entry, self.policy) for entry in entries))
+        return "done" if all(answer == "done" for answer in answers) else "pending"
 
     @contextlib.contextmanager
     def bypassed(self) -> Iterator[None]:
@@ -298,6 +310,7 @@ class StampedeGuard:
             self._runtimes.pop(loop).abandon()
 
     def _plan(self, key: str, type: Any, request_bound: bool, fields: dict[str, Any]) -> Plan:
+        escape_key(key)
         # What stands before the first colon names the entry in logs; without one, the whole key may be somebody's name.
         kind, colon, _ = key.partition(":")
         title = f"{self.namespace}:{kind[:40]}" if colon else f"{self.namespace}:get_or_compute"
@@ -308,14 +321,18 @@ class StampedeGuard:
             return self._new_plan(title, type, request_bound, fields)
         if plan is None:
             plan = self._new_plan(title, type, request_bound, fields)
-            if len(self._plans) >= MOST_PLANS:
-                del self._plans[next(iter(self._plans))]
-            self._plans[known] = plan
+            with self._lock:
+                _keep(self._plans, known, plan)
         return plan
 
     def _new_plan(self, title: str, type: Any, request_bound: bool, fields: dict[str, Any]) -> Plan:
-        policy = self.policy.replace(**fields)
-        return Plan(title=title, policy=policy, codec=codec_for(type), request_bound=request_bound)
+        codec = codec_for(type)
+        if type is not Any and (title, codec.fingerprint) not in self._shapes:
+            with self._lock:
+                _keep(self._shapes, (title, codec.fingerprint), None)
+        return Plan(
+            title=title, policy=self.policy.replace(**fields), codec=codec, request_bound=request_bound
+        )
 
     def _leave_the_parents(self) -> None:
         for runtime in list(self._runtimes.values()):
@@ -324,6 +341,18 @@ class StampedeGuard:
         self._current = None
         # Another thread of the parent may have held it.
         self._lock = threading.Lock()
+
+
+def _keep(kept: dict[K, V], key: K, value: V) -> None:
+    """What a guard remembers of its calls is bounded: the oldest goes first."""
+    if len(kept) >= MOST_PLANS:
+        del kept[next(iter(kept))]
+    kept[key] = value
+
+
+def entry_key(key: str, type: Any, plan: Plan) -> str:
+    """With the shape of a declared type, so that old and new pods of a rolling deploy use different entries."""
+    return escape_key(key) if type is Any else f"{escape_key(key)}#{plan.codec.fingerprint}"
 
 
 def escape_key(key: Any) -> str:

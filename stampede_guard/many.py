@@ -235,9 +235,8 @@ class _ManyCall:
             for id, key in keys.items():
                 name = self._guard.prefix + key
                 self._batches.expect(name, group)
-                look = on.look(name) if on is not None else None
-                if look is not None:
-                    self._looks[id] = look
+                if on is not None and not (on.away or on.refused or name in on.flights):
+                    self._looks[id] = on.read(name)
                 else:
                     self._begin(id, name, self._guard.call(self._plan, key, self._run(group, name, id)))
             if on is not None:
@@ -278,7 +277,7 @@ class _ManyCall:
                 self._begin(id, name, after_read(runtime, self._plan, name, run, reading))
 
     def _run(self, group: Gathering, name: str, id: Any) -> Run:
-        return lambda: group.compute(self._plan, name, id, self._start)
+        return lambda: group.compute(name, id, self._start)
 
     async def _start(self, ids: list[Any]) -> Any:
         args, kwargs = self._face._placed(self.args, self.kwargs, _like(self._given, ids))

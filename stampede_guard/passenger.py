@@ -10,25 +10,46 @@ from stampede_guard.core.entry import Reading
 if TYPE_CHECKING:
     from stampede_guard.plan import Run, Variables
 
-__all__ = ["Passenger"]
+__all__ = ["OUT_OF_PATIENCE", "Passenger"]
+
+OUT_OF_PATIENCE: Any = object()
+"""What a passenger's future gives when the waiting is over and there is no outcome."""
 
 
 class Passenger:
     """`future` is the passenger's own, so that cancelling one caller cancels nobody else.
 
     `number` counts joins of its flight from 1. `stale` is a value that it would rather have than wait. `gone`: its
-    caller left. `computing` is the task that runs in its request, if the computation is bound to it.
+    caller left. `bound`: its `run` uses things of its caller's request; `computing` is then the task that runs there.
     """
 
-    __slots__ = ("computing", "future", "gone", "number", "run", "stale", "variables")
+    __slots__ = ("bound", "computing", "future", "gone", "number", "run", "stale", "variables")
 
     def __init__(
-        self, number: int, future: asyncio.Future[Any], run: Run, variables: Variables, stale: Reading | None
+        self,
+        number: int,
+        future: asyncio.Future[Any],
+        run: Run,
+        variables: Variables,
+        *,
+        bound: bool,
+        stale: Reading | None,
     ) -> None:
         self.number = number
         self.future = future
         self.run = run
         self.variables = variables
+        self.bound = bound
         self.stale = stale
         self.gone = False
         self.computing: asyncio.Task[Any] | None = None
+
+    def lose_patience(self) -> None:
+        """Wake the caller without an outcome. What comes later comes to a new future.
+
+        So that a caller can wait on its future itself: `asyncio.wait` with a time-out makes two more turns of the event
+        loop of each wake-up, which count when fifty wake up at once.
+        """
+        if not self.future.done():
+            waiting, self.future = self.future, self.future.get_loop().create_future()
+            waiting.set_result(OUT_OF_PATIENCE)

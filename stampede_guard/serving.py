@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, assert_never
 
 from stampede_guard.computation import CURRENT
@@ -17,6 +17,7 @@ from stampede_guard.core.caller import last_resort
 from stampede_guard.core.entry import Reading, freshness
 from stampede_guard.errors import ReentrantCall, StoreError, StoreRefused, Undecodable, WaitTimeout
 from stampede_guard.fallback import Fallback
+from stampede_guard.passenger import OUT_OF_PATIENCE
 
 if TYPE_CHECKING:
     from stampede_guard.flight import Flight
@@ -65,14 +66,16 @@ def hit(runtime: Runtime, plan: Plan, name: str, reading: Reading | None) -> tup
         return None, False
 
 
-async def after_read(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Reading | None) -> Any:
+def after_read(
+    runtime: Runtime, plan: Plan, name: str, run: Run, reading: Reading | None
+) -> Coroutine[Any, Any, Any]:
     """The value for a caller whose read found `reading`; None if it found or heard nothing."""
     fresh = False
     if reading is not None:
         fresh = freshness(reading.remaining_ms, reading.total_ms, reading.stale_ms) == "fresh"
         if reading is not runtime.remembered:
             runtime.remember(name, reading)
-    return await _served_by(runtime, plan, name, run, reading, fresh=fresh)
+    return _served_by(runtime, plan, name, run, reading, fresh=fresh)
 
 
 async def _served_by(
@@ -122,13 +125,19 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
             token = reading.token if reading is not None else 0
     flight = runtime.take_off(name, plan, run, plan.capture(), refreshing=token > 0, newer_than=token)
     flight.newer_than = max(flight.newer_than, token)
-    return await _ride(runtime, plan, name, run, flight, None, keep_refreshing=token > 0)
+    flight.outdates_holder = True
+    value = await _ride(runtime, plan, name, run, flight, None, keep_refreshing=token > 0)
+    if not flight.stored:
+        await runtime.outdate(name, plan.policy)
+    return value
 
 
-async def _miss(runtime: Runtime, plan: Plan, name: str, run: Run, *, newer_than: int = 0) -> Any:
+def _miss(
+    runtime: Runtime, plan: Plan, name: str, run: Run, *, newer_than: int = 0
+) -> Coroutine[Any, Any, Any]:
     flight = runtime.take_off(name, plan, run, plan.capture(), newer_than=newer_than)
     flight.newer_than = max(flight.newer_than, newer_than)
-    return await _ride(runtime, plan, name, run, flight, None)
+    return _ride(runtime, plan, name, run, flight, None)
 
 
 async def _stale(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Reading, value: Any) -> Any:
@@ -155,26 +164,35 @@ async def _ride(
     *,
     keep_refreshing: bool = False,
 ) -> Any:
-    passenger = flight.join(run, plan.capture(), stale=stale)
+    passenger = flight.join(run, plan.capture(), bound=plan.request_bound, stale=stale)
     if keep_refreshing:
         flight.refreshing = True
+    patience = runtime.loop.call_later(plan.policy.wait_timeout, passenger.lose_patience)
     try:
+        if CURRENT.get() is None:
+            outcome = await passenger.future
+        else:
+            with _waiting_for(flight, plan):
+                outcome = await passenger.future
+        if outcome is not OUT_OF_PATIENCE:
+            return outcome
         with _waiting_for(flight, plan):
-            return await _wait(runtime, plan, name, run, flight, passenger)
+            return await _wait_on(runtime, plan, name, flight, passenger)
     finally:
-        if passenger.future.done() and not passenger.future.cancelled():
+        patience.cancel()
+        future = passenger.future
+        if future.done() and not future.cancelled():
             # The caller may have been cancelled in the very moment in which its flight failed.
-            passenger.future.exception()
-        if not passenger.future.done() or passenger.computing is not None:
+            future.exception()
+        if not future.done() or future.cancelled() or passenger.computing is not None:
             await flight.leave(passenger)
 
 
-async def _wait(
-    runtime: Runtime, plan: Plan, name: str, run: Run, flight: Flight, passenger: Passenger
-) -> Any:
+async def _wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passenger: Passenger) -> Any:
+    """For a caller that has waited `wait_timeout` already."""
     policy = plan.policy
     future = passenger.future
-    patience = policy.wait_timeout
+    patience = 0.0
     tried: Any = "untried"
     while True:
         await asyncio.wait({future}, timeout=patience)
@@ -193,7 +211,7 @@ async def _wait(
                 assert passenger.stale is not None
                 return plan.codec.decode(passenger.stale.body)
             case "try_fallback":
-                fallback = Fallback(runtime, plan, flight, name, run, passenger.variables)
+                fallback = Fallback(runtime, plan, flight, name, passenger)
                 value, served = await fallback.attempt(future)
                 if served:
                     return value
@@ -250,6 +268,7 @@ def _waiting_for(flight: Flight, plan: Plan) -> Iterator[None]:
         return
     _check_reentry(flight, plan)
     current.awaits.add(flight)
+    flight.computation.awaited_by(current.computation)
     try:
         yield
     finally:

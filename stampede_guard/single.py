@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from stampede_guard.computation import CURRENT
+from stampede_guard.ending import ended, retrieve
 from stampede_guard.errors import Misuse
 
 if TYPE_CHECKING:
@@ -33,10 +34,13 @@ class Single:
         self._outside: Token[Flight | None] | None = None
         self._value: Any = None
         self._has_value = False
+        self._over = False
 
     @property
     def value(self) -> Any:
         """Raises `Misuse` while it is missing."""
+        if not self._has_value and self._over:
+            raise Misuse("there is no entry.value: the block ended without `await entry.set(...)`")
         if not self._has_value:
             raise Misuse(
                 "entry.value is not there yet: entry.missing is True, so compute and `await entry.set(...)`"
@@ -47,8 +51,10 @@ class Single:
         """Store the value and serve it to all who wait. Returns it as all others get it.
 
         Raises `UnsupportedValue`, `ComputeTimeout` when the block took longer than `compute_timeout`, and `Misuse` when
-        it is not this caller's turn.
+        it is not this caller's turn, or the block is over.
         """
+        if self._over and not self._has_value:
+            raise Misuse("entry.set() is for the block of `async with`, and that is over")
         if not self.missing or self._given is None or self._call is None:
             raise Misuse("entry.set() is for the one caller that finds entry.missing, once")
         self.missing = False
@@ -77,6 +83,8 @@ class Single:
             return await self._guard.call(self._plan, self._key, compute)
 
         self._call = loop.create_task(call(), name="stampede_guard single")
+        # Raised by `set`, or nobody's any more: the block overran its time, or its caller was cancelled.
+        self._call.add_done_callback(retrieve)
         try:
             await asyncio.wait({turn, self._call}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
@@ -94,6 +102,7 @@ class Single:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
+        self._over = True
         if self._outside is not None:
             with contextlib.suppress(ValueError):  # left in another context than it was entered in
                 CURRENT.reset(self._outside)
@@ -107,9 +116,6 @@ class Single:
             self._given.set_exception(error)
             self._given.exception()
         await asyncio.wait({self._call})
-        if not self._call.cancelled():
-            # Raised by `set` already, or nobody's any more: the block overran its time.
-            self._call.exception()
 
     async def _withdraw(self) -> None:
         """Leave without a value: the next caller takes over."""
@@ -117,6 +123,4 @@ class Single:
             return
         self._call.cancel()
         # Not awaited itself: its cancellation could not be told from one of this caller's own.
-        await asyncio.wait({self._call})
-        if not self._call.cancelled():
-            self._call.exception()
+        await ended(self._call)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -158,7 +159,7 @@ async def test_a_stale_value_comes_before_a_fallback(guards: Guards) -> None:
     guard = guards.guard(ttl=60, stale_ttl=600)
     await ask(guard, quick, "old")
     await guards.age(guards.name(KEY), 61)
-    refreshing = ask(guard, slow, "new", request_bound=True, wait_timeout=0.05)
+    refreshing = ask(guard, slow, "new", request_bound=True)
     await slow.arrival()
     assert await soon(ask(guard, slow, "x", request_bound=True, wait_timeout=0.05)) == "old"
     slow.open()
@@ -168,13 +169,12 @@ async def test_a_stale_value_comes_before_a_fallback(guards: Guards) -> None:
 
 async def test_a_leader_waits_for_its_own_computation_longer_than_wait_timeout(guards: Guards) -> None:
     gate = Gate()
-    guard = guards.guard()
-    passenger_timed_out = asyncio.Event()
-    leader = ask(guard, gate, "value", wait_timeout=0.02, fallback_limit=0)
+    guard = guards.guard(fallback_limit=0)
+    leader = ask(guard, gate, "value", wait_timeout=0.4)
     await gate.arrival()
+    # When this one has run out of patience, the leader's own has been over for a while.
     with pytest.raises(WaitTimeout):
-        await soon(ask(guard, gate, "x", wait_timeout=0.05, fallback_limit=0))
-    passenger_timed_out.set()
+        await soon(ask(guard, gate, "x", wait_timeout=0.6))
     assert not leader.done()
     gate.open()
     assert await soon(leader) == "value"
@@ -208,5 +208,31 @@ async def test_a_fallback_that_belongs_to_nobody_goes_on_when_its_caller_leaves(
     quick.open()
     assert await soon(staying) == "fallback"
     assert (quick.entered, quick.cancelled) == (1, 0)
+    slow.open()
+    await soon(holding)
+
+
+async def test_the_error_of_a_fallback_whose_caller_has_left_is_not_reported(guards: Guards) -> None:
+    reports: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
+    slow, gate = Gate(), Gate()
+    holding = await hold(guards, slow)
+    waiter = guards.guard()
+
+    async def failing() -> str:
+        await gate.hold()
+        raise ConnectionError("the database is gone")
+
+    leaving = asyncio.create_task(
+        waiter.get_or_compute(KEY, failing, wait_timeout=0.05, fallback_timeout=3600)
+    )
+    await gate.arrival()
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    gate.open()
+    await until(lambda: waiter.runtime().fallbacks == {})
+    gc.collect()
+    assert reports == []
     slow.open()
     await soon(holding)

@@ -7,7 +7,7 @@ import logging
 import sys
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ import redis
 import redis.asyncio
 
 from stampede_guard import ComputeFailed, Overloaded, Policy, PolicyError, StampedeGuard, workers
+from stampede_guard.codec import codec_for
 from stampede_guard.errors import Misuse, UnsupportedValue, UrlError
 from stampede_guard.flight import Flight
 from stampede_guard.stores.memory import MemoryStore
@@ -335,12 +336,8 @@ async def test_a_stored_value_that_cannot_be_decoded_is_a_miss_with_one_warning_
     guards: Guards, caplog: pytest.LogCaptureFixture
 ) -> None:
     count = Counted()
-
-    async def text() -> str:
-        return "not a number"
-
-    writer, reader, other = guards.guard(), guards.guard(), guards.guard()
-    await writer.get_or_compute("k", text, type=str)
+    reader, other = guards.guard(), guards.guard()
+    await guards.put(guards.name("k", int), codec_for(str).encode("not a number"))
     callers = [reader.get_or_compute("k", count, type=int) for _ in range(5)]
     assert await soon(asyncio.gather(*callers)) == [1] * 5
     assert await other.get_or_compute("k", count, type=int) == 1, "replaced for everybody"
@@ -355,13 +352,13 @@ async def test_damage_in_the_store_is_a_miss(
 ) -> None:
     async with Guards(valkey_url, namespace) as guards:
         guard, count = guards.guard(), Counted()
-        name = guards.name("k")
+        name = guards.name("k", int)
         for damage in (b"", b"SG1", b"garbage", b"SG1" + b"0" * 40, b"SG1" + b"0" * 40 + b"\xc1"):
             before = count.runs
             await valkey.set(f"{{{name}}}:v", damage, px=60_000)
             assert await soon(guard.get_or_compute("k", count, type=int)) == before + 1, damage
             assert await soon(guard.get_or_compute("k", count, type=int)) == before + 1, damage
-            await guard.invalidate("k")
+            await guard.invalidate("k", type=int)
 
 
 async def test_a_wrong_password_costs_the_cache_and_is_logged_once(
@@ -706,3 +703,74 @@ async def test_an_invalidation_reaches_the_flights_of_other_loops() -> None:
     loop.call_soon(gate.open)
     assert await soon(late) == "after"
     assert await soon(early) in ("before", "after")
+
+
+async def test_two_types_under_one_key_are_two_entries() -> None:
+    async with StampedeGuard.from_url("memory://", namespace="types") as guard:
+
+        async def number() -> int:
+            return 7
+
+        async def text() -> str:
+            return "seven"
+
+        assert await guard.get_or_compute("seven", number, type=int) == 7
+        assert await guard.get_or_compute("seven", text, type=str) == "seven"
+        assert await guard.get_or_compute("seven", text, type=int) == 7
+        assert await guard.invalidate("seven", type=int) == "done"
+        assert await guard.get_or_compute("seven", number, type=int) == 7
+
+
+async def test_an_invalidation_without_a_type_drops_the_entries_of_all_types_used_by_this_guard() -> None:
+    async with StampedeGuard.from_url("memory://", namespace="types") as guard:
+        count = Counted()
+
+        async def text() -> str:
+            return str(await count())
+
+        keys = ["report:7", "report:8"]
+        for key in keys:
+            assert isinstance(await guard.get_or_compute(key, count, type=int), int)
+            assert isinstance(await guard.get_or_compute(key, text, type=str), str)
+            assert isinstance(await guard.get_or_compute(key, count), int)
+        guard._plans.clear()
+        assert await guard.invalidate("report:7") == "done"
+        assert await guard.get_or_compute("report:7", count, type=int) == 7
+        assert await guard.get_or_compute("report:7", text, type=str) == "8"
+        assert await guard.get_or_compute("report:7", count) == 9
+        await guard.get_or_compute("report:8", count, type=int)
+        assert count.runs == 9, "other keys keep theirs"
+        for number in range(300):
+            await guard.get_or_compute(f"type{number}:7", count, type=int)
+        assert len(guard._shapes) <= 256
+
+
+def test_two_threads_that_give_up_an_old_plan_at_once_are_no_error() -> None:
+    guard = StampedeGuard(MemoryStore())
+    both_there = threading.Barrier(2)
+
+    class Meeting(dict[Any, Any]):
+        def __iter__(self) -> Iterator[Any]:
+            oldest = next(super().__iter__())
+            with contextlib.suppress(threading.BrokenBarrierError):
+                both_there.wait(timeout=0.5)
+            return iter([oldest])
+
+    for number in range(256):
+        guard._plan(f"kind{number}:1", Any, False, {})
+    guard._plans = Meeting(guard._plans)
+    errors: list[BaseException] = []
+
+    def make(key: str) -> None:
+        try:
+            guard._plan(key, Any, False, {})
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=make, args=(key,)) for key in ("one:1", "other:1")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert len(guard._plans) == 256

@@ -61,13 +61,24 @@ async def test_bypass_keeps_one_flight_per_key_and_process_and_asks_no_store(gua
     assert await entries(guards) == 0
 
 
-async def test_bypass_works_with_a_store_that_is_not_there(unused_tcp_port: int) -> None:
-    guard = StampedeGuard.from_url(f"redis://127.0.0.1:{unused_tcp_port}")
-    guard.mode = "bypass"
-    count = Counted()
-    assert await guard.get_or_compute("k", count) == 1
-    assert guard.runtime().session._lane._writer is None, "no connection was tried"  # type: ignore[attr-defined]
-    await guard.aclose()
+async def test_bypass_never_asks_for_a_connection(unused_tcp_port: int) -> None:
+    gate, count = Gate(), Counted()
+
+    async def slow() -> str:
+        await gate.hold()
+        return "value"
+
+    async with StampedeGuard.from_url(f"redis://127.0.0.1:{unused_tcp_port}") as guard:
+        guard.mode = "bypass"
+        assert await guard.get_or_compute("k", count) == 1
+        leader = asyncio.create_task(guard.get_or_compute("slow", slow))
+        await gate.arrival()
+        with pytest.raises(WaitTimeout):
+            await soon(guard.get_or_compute("slow", slow, wait_timeout=0.05))
+        gate.open()
+        await soon(leader)
+        session: Any = guard.runtime().session
+        assert session._lane._writer is None
 
 
 async def test_a_caller_in_bypass_that_waits_too_long_is_told_so_without_asking_the_store(

@@ -157,9 +157,28 @@ async def test_it_is_handed_over_a_bounded_number_of_times(guards: Guards) -> No
         await gate.arrival()
         await cancel(leaving)
     for left in callers[3:]:
-        with pytest.raises(ComputeFailed, match="3 callers in turn left"):
+        with pytest.raises(ComputeFailed, match="3 callers left in turn"):
             await soon(left)
     assert gate.entered == 3
+
+
+async def test_that_all_callers_of_one_process_left_is_no_failure_for_another(guards: Guards) -> None:
+    gate, requests = Gate(), Requests()
+    here, there = guards.guard(), guards.guard()
+    cached, elsewhere = quality(here, gate, max_handovers=0), quality(there, gate)
+    leader = requests.request("one", lambda db: cached(7, db))
+    await gate.arrival()
+    passenger = requests.request("two", lambda db: cached(7, db))
+    await joined(here, cached.key(7, None), 2)
+    waiter = requests.request("three", lambda db: elsewhere(7, db))
+    await joined(there, cached.key(7, None), 1)
+    await until(lambda: type(there.runtime().flights[cached.key(7, None)]._state).__name__ == "Waiting")
+    await cancel(leader)
+    with pytest.raises(ComputeFailed, match="1 callers left in turn"):
+        await soon(passenger)
+    await gate.arrival()
+    gate.open()
+    assert await soon(waiter) == "counted in three"
 
 
 async def test_when_all_callers_have_left_the_lease_is_given_back(guards: Guards) -> None:

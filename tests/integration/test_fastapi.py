@@ -445,7 +445,7 @@ def test_an_endpoint_that_is_not_async_is_refused() -> None:
 
 async def test_who_waits_too_long_gets_a_503_that_says_when_to_come_back(guards: Guards) -> None:
     gate, app = Gate(), FastAPI()
-    guard = guards.guard(wait_timeout=0.05, fallback_limit=0)
+    guard = guards.guard(wait_timeout=0.5, fallback_limit=0)
     guard.install(app)
 
     @app.get("/slow")

@@ -141,7 +141,7 @@ async def test_starlettes_own_http_exception_reaches_other_processes_as_it_is(gu
 
 
 async def test_install_answers_503_and_closes_with_the_app(guards: Guards) -> None:
-    guard, gate = guards.guard(wait_timeout=0.05, fallback_limit=0), Gate()
+    guard, gate = guards.guard(wait_timeout=0.5, fallback_limit=0), Gate()
 
     @guard.locked_cache()
     async def slow() -> int:

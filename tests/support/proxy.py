@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -52,8 +53,10 @@ class Link:
 class FaultProxy:
     """Listens on a free loopback port (`port`) and forwards to `target` on `host`."""
 
-    def __init__(self, target: int, *, host: str = "127.0.0.1") -> None:
+    def __init__(self, target: int, *, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> None:
+        """`tls` is spoken with the clients only."""
         self.target = target
+        self._tls = tls
         self.host = host
         self.port = 0
         self.links: list[Link] = []
@@ -128,7 +131,7 @@ class FaultProxy:
 
     async def listen(self) -> None:
         """Listen (again, on the same port)."""
-        self._server = await asyncio.start_server(self._accept, self.host, self.port)
+        self._server = await asyncio.start_server(self._accept, self.host, self.port, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     # --- forwarding -------------------------------------------------------------------------------
