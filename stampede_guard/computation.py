@@ -49,6 +49,7 @@ class Computation:
         self._run = run
         self._variables = variables
         self._renew_at_once = asyncio.Event()
+        self._passengers_changed: asyncio.Future[None] | None = None
         self._within_slot = False
 
     @property
@@ -59,6 +60,15 @@ class Computation:
     def renew_now(self) -> None:
         """The inbox's state changed; the lease says so before a waiter can draw a conclusion from it."""
         self._renew_at_once.set()
+
+    def passengers_changed(self) -> None:
+        if self._passengers_changed is not None and not self._passengers_changed.done():
+            self._passengers_changed.set_result(None)
+
+    async def _wait_for_somebody_free(self) -> None:
+        while self._flight.plan.request_bound and self._flight.all_busy:
+            self._passengers_changed = self._runtime.loop.create_future()
+            await self._passengers_changed
 
     def awaited_by(self, other: Computation) -> None:
         """The other one waits for this. If it has one of the slots, it must not wait for another."""
@@ -108,8 +118,10 @@ class Computation:
 
     async def _run_bounded(self) -> Result | core.Abandoned:
         policy = self._flight.plan.policy
+        await self._wait_for_somebody_free()
         deadline = self._runtime.loop.time() + policy.compute_timeout
         for _ in range(policy.max_handovers + 1):
+            await self._wait_for_somebody_free()
             result = await self._run_once(deadline)
             if result is not None:
                 return result
