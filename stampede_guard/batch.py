@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stampede_guard.codec import Codec
 from stampede_guard.computation import CURRENT
+from stampede_guard.ending import ended
 from stampede_guard.errors import ComputeFailed, Misuse, Undecodable
 
 if TYPE_CHECKING:
@@ -179,7 +180,7 @@ class _Batch:
         elif not self._task.done():
             self._task.cancel()
             # Whoever cancelled this counts it as left to itself if the function does not give way.
-            await asyncio.wait({self._task})
+            await ended(self._task)
 
     def _begin_soon(self) -> None:
         # Those that were granted in the same turn of the event loop come along.

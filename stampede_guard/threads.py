@@ -86,8 +86,7 @@ class Threads:
             await asyncio.wait({job.ended})
         except asyncio.CancelledError:
             if not self._drop(job):
-                await asyncio.wait({job.ended})
-                job.ended.exception()
+                await _end_of(job.ended)
             raise
         return job.ended.result()
 
@@ -169,6 +168,14 @@ def waiting() -> Iterator[None]:
         yield
     finally:
         pool._goes_on()
+
+
+async def _end_of(future: asyncio.Future[Any]) -> None:
+    """However often the waiting is cancelled: the thread still uses what its caller would close."""
+    while not future.done():
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait({future})
+    future.exception()
 
 
 def _bearable(error: BaseException) -> Exception:
