@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from stampede_guard.core import flight as core
 from stampede_guard.core.scripts import Granted
@@ -75,7 +75,8 @@ class Computation:
             for flight in self._flight.awaits:
                 flight.computation.awaited_by(self)
 
-    async def run(self, grant: Granted | None) -> Result | core.Abandoned:
+    async def run(self, grant: Granted | None) -> Result | core.Abandoned | Literal["back"]:
+        """`back`: the store came back while this waited for its turn to compute without it."""
         self.lapsed = False
         if grant is None:
             return await self._run_alone()
@@ -87,18 +88,21 @@ class Computation:
             with contextlib.suppress(asyncio.CancelledError):
                 await renewal
 
-    async def _run_alone(self) -> Result | core.Abandoned:
+    async def _run_alone(self) -> Result | core.Abandoned | Literal["back"]:
         if self._flight.bypassed:
             return await self._run_bounded()
         policy, slots = self._flight.plan.policy, self._runtime.slots
+        was_away = self._runtime.away
         try:
             async with asyncio.timeout(policy.wait_timeout):
                 has_slot = not self._within_slot and await slots.take(self, policy.max_local_computations)
         except TimeoutError:
             text = f"{self._flight.plan.title}: the store is away and {policy.max_local_computations} computations run"
             return Result(error=Overloaded(f"{text} in this process already (max_local_computations)"))
-        self._within_slot = True
         try:
+            if was_away and not self._runtime.away:
+                return "back"
+            self._within_slot = True
             return await self._run_bounded()
         finally:
             if has_slot:
