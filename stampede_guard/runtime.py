@@ -165,6 +165,9 @@ class Runtime:
         else:
             log.warning("the store is back")
             self._apply_pending()
+            # Those who wait ask again within a poll_interval, and a lease that a restart has lost is free.
+            for flight in self.flights.values():
+                flight.computation.renew_now()
 
     # --- invalidation --------------------------------------------------------------------------
 

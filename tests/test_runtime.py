@@ -289,3 +289,28 @@ async def test_what_still_waits_for_its_turn_when_the_store_comes_back_computes_
             assert gate.entered == 2
             assert await guards.guard().get_or_compute("second", compute) == "value"
             assert gate.entered == 2, "stored, for everybody"
+
+
+async def test_a_holder_renews_its_lease_as_soon_as_the_store_is_back() -> None:
+    gate, renewed = Gate(), asyncio.Event()
+
+    async def compute() -> str:
+        await gate.hold()
+        return "value"
+
+    async with StampedeGuard(MemoryStore(), policy=Policy(lease_ttl=3600)) as guard:
+        holder = asyncio.create_task(guard.get_or_compute("k", compute))
+        await gate.arrival()
+        runtime = guard.runtime()
+        session: Any = runtime.session
+        renew = session.renew
+
+        async def watched(name: str, **fields: Any) -> Any:
+            renewed.set()
+            return await renew(name, **fields)
+
+        session.renew = watched
+        runtime.breaker_changed(away=False)
+        await soon(renewed.wait())
+        gate.open()
+        assert await soon(holder) == "value"
