@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -85,8 +84,10 @@ class Computation:
             return await self._run_bounded()
         finally:
             renewal.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await renewal
+            # Not awaited itself: its cancellation could not be told from the flight's own.
+            await asyncio.wait({renewal})
+            if not renewal.cancelled():
+                renewal.result()
 
     async def _run_alone(self) -> Result | core.Abandoned | Literal["back"]:
         if self._flight.bypassed:
