@@ -85,9 +85,10 @@ class Flight:
         self._error: BaseException | None = None
         self._state, self._command = core.begin(away=away or bypassed)
         self.landed: asyncio.Future[None] = runtime.loop.create_future()
-        # In a context of its own: it may serve others long after the request that began it.
-        self.task = runtime.loop.create_task(
-            self._fly(), name=f"stampede_guard flight {plan.title}", context=Context()
+        # In a context of its own: it may serve others long after the request that began it. And not by the loop's task
+        # factory: an eager one would let it land before anybody could join it.
+        self.task = asyncio.Task(
+            self._fly(), loop=runtime.loop, name=f"stampede_guard flight {plan.title}", context=Context()
         )
 
     # --- the passengers' side ------------------------------------------------------------------
