@@ -210,6 +210,7 @@ class _Batch:
         leader = self._leader
         if self._batches.runtime.away and leader is not None and not leader.bypassed:
             async with leader.computation.turn_without_store():
+                leader.computation.has_its_turn()
                 result = await self._start(ids)
         else:
             result = await self._start(ids)

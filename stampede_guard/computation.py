@@ -7,7 +7,7 @@ import contextlib
 import math
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from stampede_guard.core import flight as core
 from stampede_guard.core.scripts import Granted
@@ -78,7 +78,8 @@ class Computation:
             for flight in self._flight.awaits:
                 flight.computation.awaited_by(self)
 
-    async def run(self, grant: Granted | None) -> Result | core.Abandoned:
+    async def run(self, grant: Granted | None) -> Result | core.Abandoned | Literal["back"]:
+        """`back`: the store came back while this waited for its turn to compute without it."""
         self.lapsed = False
         if grant is None:
             return await self._run_alone()
@@ -87,17 +88,27 @@ class Computation:
             return await self._run_bounded()
         finally:
             renewal.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await renewal
+            # Not awaited itself: its cancellation could not be told from the flight's own.
+            await asyncio.wait({renewal})
+            if not renewal.cancelled():
+                renewal.result()
 
-    async def _run_alone(self) -> Result | core.Abandoned:
+    async def _run_alone(self) -> Result | core.Abandoned | Literal["back"]:
         if self._flight.bypassed or self._flight.plan.batched:
             return await self._run_bounded()
+        was_away = self._runtime.away
         try:
             async with self.turn_without_store():
+                if was_away and not self._runtime.away:
+                    return "back"
+                self.has_its_turn()
                 return await self._run_bounded()
         except Overloaded as error:
             return Result(error=error)
+
+    def has_its_turn(self) -> None:
+        """What it waits for from now on takes no turn of its own."""
+        self._within_slot = True
 
     @contextlib.asynccontextmanager
     async def turn_without_store(self) -> AsyncIterator[None]:
@@ -109,7 +120,6 @@ class Computation:
         except TimeoutError:
             text = f"{self._flight.plan.title}: the store is away and {policy.max_local_computations} computations run"
             raise Overloaded(f"{text} in this process already (max_local_computations)") from None
-        self._within_slot = True
         try:
             yield
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.computation import CURRENT, THREAD_SECONDS
@@ -38,7 +39,9 @@ class Fallback:
         if self._name in self._runtime.fallbacks or self._runtime.away:
             self.denied = True
             return None, False
-        task = self._runtime.loop.create_task(self._attempt(), name="stampede_guard fallback")
+        task = self._runtime.loop.create_task(
+            self._attempt(), name="stampede_guard fallback", context=Context()
+        )
         self._runtime.fallbacks[self._name] = task
         task.add_done_callback(retrieve)
         # Its flight may be granted the lease meanwhile, and must not use the same request for its own computation.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from contextvars import Context
 from typing import TYPE_CHECKING, Any, assert_never
 
 from stampede_guard.computation import Computation
@@ -84,7 +85,11 @@ class Flight:
         self._error: BaseException | None = None
         self._state, self._command = core.begin(away=away or bypassed)
         self.landed: asyncio.Future[None] = runtime.loop.create_future()
-        self.task = runtime.loop.create_task(self._fly(), name=f"stampede_guard flight {plan.title}")
+        # In a context of its own: it may serve others long after the request that began it. And not by the loop's task
+        # factory: an eager one would let it land before anybody could join it.
+        self.task = asyncio.Task(
+            self._fly(), loop=runtime.loop, name=f"stampede_guard flight {plan.title}", context=Context()
+        )
 
     # --- the passengers' side ------------------------------------------------------------------
 
@@ -294,6 +299,8 @@ class Flight:
         self._is_alone = grant is None and not self.bypassed
         self._outdated = False
         result = await self.computation.run(grant)
+        if result == "back":
+            return core.LookAgain(self._wanted)
         if isinstance(result, core.Abandoned):
             return result
         if result.error is not None:

@@ -11,6 +11,7 @@ import itertools
 import logging
 import random
 import uuid
+from contextvars import Context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -170,6 +171,9 @@ class Runtime:
             log.warning("the store is away: one flight per key in each process, nothing is stored meanwhile")
         else:
             log.warning("the store is back")
+            # Those who wait ask again within a poll_interval, and a lease that a restart has lost is free.
+            for flight in self.flights.values():
+                flight.computation.renew_now()
             self._apply_pending()
 
     # --- invalidation --------------------------------------------------------------------------
@@ -216,7 +220,9 @@ class Runtime:
 
     def _apply_pending(self) -> None:
         if self._pending and not self.closing and (self._replay is None or self._replay.done()):
-            self._replay = self.loop.create_task(self._replay_pending(), name="stampede_guard invalidations")
+            self._replay = self.loop.create_task(
+                self._replay_pending(), name="stampede_guard invalidations", context=Context()
+            )
 
     async def _replay_pending(self) -> None:
         while self._pending and not self.session.away:

@@ -259,3 +259,58 @@ async def test_a_refreshed_value_that_is_too_large_does_not_leave_the_old_one_be
         source = "large" * 100
         assert await quality.refresh() == source
         assert await quality() == source
+
+
+# --- the store's return -----------------------------------------------------------------------------------
+
+
+async def test_what_still_waits_for_its_turn_when_the_store_comes_back_computes_with_a_lease(
+    own_valkey: ValkeyServer, namespace: str
+) -> None:
+    gate = Gate()
+
+    async def compute() -> str:
+        await gate.hold()
+        return "value"
+
+    async with Guards(own_valkey.url, namespace) as guards, FaultProxy(own_valkey.port) as proxy:
+        policy = Policy(max_local_computations=1, wait_timeout=3600)
+        async with StampedeGuard.from_url(proxy.url, namespace=namespace, policy=policy) as guard:
+            await proxy.refuse()
+            await soon(guard.invalidate("something else"))
+            await until(lambda: guard.runtime().session.away)
+            callers = [asyncio.create_task(guard.get_or_compute(key, compute)) for key in ("first", "second")]
+            await gate.arrival()
+            await until(lambda: len(guard.runtime().slots) == 1)
+            await proxy.listen()
+            await until(lambda: not guard.runtime().away)
+            gate.open()
+            assert await soon(asyncio.gather(*callers)) == ["value"] * 2
+            assert gate.entered == 2
+            assert await guards.guard().get_or_compute("second", compute) == "value"
+            assert gate.entered == 2, "stored, for everybody"
+
+
+async def test_a_holder_renews_its_lease_as_soon_as_the_store_is_back() -> None:
+    gate, renewed = Gate(), asyncio.Event()
+
+    async def compute() -> str:
+        await gate.hold()
+        return "value"
+
+    async with StampedeGuard(MemoryStore(), policy=Policy(lease_ttl=3600)) as guard:
+        holder = asyncio.create_task(guard.get_or_compute("k", compute))
+        await gate.arrival()
+        runtime = guard.runtime()
+        session: Any = runtime.session
+        renew = session.renew
+
+        async def watched(name: str, **fields: Any) -> Any:
+            renewed.set()
+            return await renew(name, **fields)
+
+        session.renew = watched
+        runtime.breaker_changed(away=False)
+        await soon(renewed.wait())
+        gate.open()
+        assert await soon(holder) == "value"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
+from contextvars import Context
 from typing import Any
 
 from redis.asyncio import Redis
@@ -232,7 +233,9 @@ class RedisSession:
         self._away = self._breaker.is_open
         self._listener.breaker_changed(away=self._away)
         if self._away and self._probe is None:
-            self._probe = self._loop.create_task(self._look_for_store(), name="stampede_guard probe")
+            self._probe = self._loop.create_task(
+                self._look_for_store(), name="stampede_guard probe", context=Context()
+            )
 
     async def _look_for_store(self) -> None:
         while self._away:
