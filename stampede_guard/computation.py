@@ -66,7 +66,7 @@ class Computation:
             self._passengers_changed.set_result(None)
 
     async def _wait_for_somebody_free(self) -> None:
-        while self._flight.plan.request_bound and self._flight.all_busy:
+        while self._flight.plan.request_bound and self._flight.passengers.all_busy:
             self._passengers_changed = self._runtime.loop.create_future()
             await self._passengers_changed
 
@@ -142,7 +142,7 @@ class Computation:
     async def _run_once(self, deadline: float) -> Result | core.Abandoned | None:
         """None when the request that it ran in has gone, and another passenger may take over."""
         flight = self._flight
-        leader = flight.next_passenger()
+        leader = flight.passengers.next_idle()
         # The passenger's own: one flight may serve calls that are bound to their request and calls that are not.
         bound = leader.bound if leader is not None else flight.plan.request_bound
         if bound and leader is None:
