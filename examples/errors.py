@@ -19,7 +19,9 @@ from typing import Any
 from stampede_guard import StampedeGuard, register_failure
 
 URL = os.environ.get("REDIS_URL", "redis://localhost:6379/0")
-here, there = (StampedeGuard.from_url(URL, namespace="errors") for _ in range(2))  # two processes, in effect
+# Two processes, in effect.
+here = StampedeGuard.from_url(URL, namespace="errors")
+there = StampedeGuard.from_url(URL, namespace="errors")
 
 
 class OutOfStock(Exception):

@@ -24,12 +24,14 @@ from stampede_guard import StampedeGuard
 URL = os.environ.get("REDIS_URL", "redis://localhost:6379/0")
 guard = StampedeGuard.from_url(URL, namespace="invalidate")
 database = {"price": 100}
+has_read = asyncio.Event()
 
 
 @guard.locked_cache(ttl=300)
 async def price(item: int) -> int:
     seen = database["price"]
     print("read", seen)
+    has_read.set()
     await asyncio.sleep(0.1)
     return seen
 
@@ -42,7 +44,7 @@ def change(new: int) -> None:
 async def main() -> None:
     async with guard:
         early = asyncio.create_task(price(7))
-        await asyncio.sleep(0.05)
+        await has_read.wait()
 
         change(200)
         print(

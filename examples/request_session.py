@@ -21,6 +21,9 @@ URL = os.environ.get("REDIS_URL", "redis://localhost:6379/0")
 guard = StampedeGuard.from_url(URL, namespace="request-session")
 
 
+ann_computes = asyncio.Event()
+
+
 class Session:
     def __init__(self, user: str) -> None:
         self.user = user
@@ -29,6 +32,7 @@ class Session:
 @guard.locked_cache(ttl=300, unkeyed=("db",))  # the result does not depend on whose session it is
 async def counted(project: int, db: Session) -> str:
     print(db.user, "computes")
+    ann_computes.set()
     await asyncio.sleep(0.2)
     return f"counted in {db.user}'s session"
 
@@ -44,9 +48,9 @@ async def request(user: str) -> None:
 async def main() -> None:
     async with guard:
         ann = asyncio.create_task(request("ann"))
-        await asyncio.sleep(0.05)
+        await ann_computes.wait()
         bob = asyncio.create_task(request("bob"))
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)  # he waits for her computation
         ann.cancel()  # her computation ends before her session is closed, and bob takes over with his own
         await asyncio.gather(ann, bob, return_exceptions=True)
 

@@ -9,8 +9,8 @@ prints, the first time:
     -- it expires --
     got version 1
     got version 1
-    computing version 2
     -- a moment later --
+    computing version 2
     got version 2
 """
 
@@ -25,25 +25,29 @@ from stampede_guard import StampedeGuard
 URL = os.environ.get("REDIS_URL", "redis://localhost:6379/0")
 guard = StampedeGuard.from_url(URL, namespace="stale")
 versions = itertools.count(1)
+refreshed = asyncio.Event()
 
 
-@guard.locked_cache(ttl=0.5, stale_ttl=3600)
+@guard.locked_cache(ttl=1, stale_ttl=3600)
 async def report() -> str:
     version = f"version {next(versions)}"
     print("computing", version)
     await asyncio.sleep(0.1)  # the expensive query
+    if version == "version 2":
+        refreshed.set()
     return version
 
 
 async def main() -> None:
     async with guard:
         print("got", await report())
-        await asyncio.sleep(0.55)
+        await asyncio.sleep(1.05)
         print("-- it expires --")
         for value in await asyncio.gather(report(), report()):
             print("got", value)
-        await asyncio.sleep(0.3)
         print("-- a moment later --")
+        await refreshed.wait()
+        await asyncio.sleep(0.2)
         print("got", await report())
 
 
