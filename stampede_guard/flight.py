@@ -207,7 +207,7 @@ class Flight:
         # From here on a gap is news again; messages heard earlier stay: the fence of the answer decides on them.
         self._gap = False
         session = self._runtime.session
-        if self.bypassed or self._runtime.away:
+        if self.bypassed or self._runtime.away_for(self.name):
             return core.StoreFailed(away=True)
         try:
             answer = await session.acquire(
@@ -215,7 +215,7 @@ class Flight:
             )
         except StoreUnavailable:
             self._unanswered = True
-            return core.StoreFailed(away=session.away)
+            return core.StoreFailed(away=session.away_for(self.name))
         except StoreRefused as error:
             self._runtime.warn_refused(error)
             return core.StoreFailed(away=True)
@@ -274,7 +274,7 @@ class Flight:
             )
         except StoreUnavailable:
             self._unanswered = True
-            return core.StoreFailed(away=session.away)
+            return core.StoreFailed(away=session.away_for(self.name))
         except StoreRefused as error:
             self._runtime.warn_refused(error)
             self._unanswered = True

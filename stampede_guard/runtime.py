@@ -56,8 +56,12 @@ class Runtime:
 
     @property
     def away(self) -> bool:
-        """Also true while invalidations wait for the store: until they are applied it has older values."""
+        """Also true while invalidations wait for the store."""
         return self.session.away or bool(self._pending)
+
+    def away_for(self, name: str) -> bool:
+        """Also true while an invalidation of this entry waits: until it is applied the store has an older value."""
+        return name in self._pending or self.session.away_for(name)
 
     @property
     def abandoned(self) -> int:
@@ -95,7 +99,7 @@ class Runtime:
             plan,
             run,
             variables,
-            away=self.away,
+            away=self.away_for(name),
             bypassed=bypassed,
             refreshing=refreshing,
             newer_than=newer_than,
@@ -148,11 +152,12 @@ class Runtime:
         for flight in self.flights.values():
             flight.notice_gap()
 
-    def breaker_changed(self, *, away: bool) -> None:
+    def breaker_changed(self, *, away: bool, part: str = "") -> None:
+        what = f"the store's server {part}" if part else "the store"
         if away:
-            log.warning("the store is away: one flight per key in each process, nothing is stored meanwhile")
+            log.warning("%s is away: one flight per key in each process, nothing is stored meanwhile", what)
         else:
-            log.warning("the store is back")
+            log.warning("%s is back", what)
             self._apply_pending()
 
     # --- invalidation --------------------------------------------------------------------------
@@ -161,7 +166,7 @@ class Runtime:
         """Whether it is done. False: the store is away, and it will be done when the store is back."""
         self.forget_local(name)
         for _ in range(2):
-            if self.session.away:
+            if self.session.away_for(name):
                 break
             try:
                 await self.session.invalidate(name, policy=policy)
@@ -185,7 +190,7 @@ class Runtime:
             lost = next(iter(self._pending))
             del self._pending[lost]
             log.error("more than %d invalidations wait for the store: the oldest is given up", MOST_PENDING)
-        if not self.session.away:
+        if not self.session.away_for(name):
             self._apply_pending()
 
     def _apply_pending(self) -> None:
@@ -193,8 +198,8 @@ class Runtime:
             self._replay = self.loop.create_task(self._replay_pending(), name="stampede_guard invalidations")
 
     async def _replay_pending(self) -> None:
-        while self._pending and not self.session.away:
-            name, policy = next(iter(self._pending.items()))
+        while (name := self._next_pending()) is not None:
+            policy = self._pending[name]
             try:
                 await self.session.invalidate(name, policy=policy)
             except StoreRefused as error:
@@ -205,6 +210,9 @@ class Runtime:
             self.last.drop(name)
             if self._pending.get(name) is policy:
                 del self._pending[name]
+
+    def _next_pending(self) -> str | None:
+        return next((name for name in self._pending if not self.session.away_for(name)), None)
 
     # --- warnings ------------------------------------------------------------------------------
 

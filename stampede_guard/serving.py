@@ -34,7 +34,7 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
         return await _ride(runtime, plan, name, run, flight, None)
     reading: Reading | None = None
     fresh = False
-    if runtime.away:
+    if runtime.away_for(name):
         reading, state = runtime.last.find(name, now=runtime.loop.time())
         fresh = state == "fresh"
     else:
@@ -85,7 +85,7 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
         if not before.landed.done():
             raise _too_long(plan)
     token = 0
-    if not runtime.away:
+    if not runtime.away_for(name):
         with contextlib.suppress(StoreError):
             reading = await runtime.session.read(name)
             token = reading.token if reading is not None else 0
@@ -182,7 +182,7 @@ async def _wait(
 
 async def _last_look(runtime: Runtime, plan: Plan, name: str, future: asyncio.Future[Any]) -> Any:
     """Somebody's fallback may have stored a value while this process's flight is busy with its own computation."""
-    if not runtime.away:
+    if not runtime.away_for(name):
         with contextlib.suppress(StoreError, Undecodable):
             reading = await runtime.session.read(name)
             if reading is not None and reading.stale_ms < reading.remaining_ms <= reading.total_ms:
