@@ -101,6 +101,7 @@ class ClusterSession(ScriptedSession):
         self._map: SlotMap | None = None
         self._nodes: dict[Address, Node] = {}
         self._away: set[Address] = set()
+        self._doubted: set[Address] = set()
         self._lost: StoreError | None = None
         self._outdated = False
         self._waiting: list[tuple[_Route, Call]] = []
@@ -180,6 +181,14 @@ class ClusterSession(ScriptedSession):
         if holder is None or holder is self._nodes.get(address) or not holder.inbox.confirmed_name:
             self._listener.heard(name, message)
 
+    def _gap(self, address: Address) -> None:
+        self._listener.gap()
+        node = self._nodes.get(address)
+        if node is not None and not node.inbox.confirmed_name and not self._closing:
+            # A holder that computes asks nothing for seconds, and must be heard where its lease is, soon.
+            self._doubted.add(address)
+            self._look()
+
     # --- the way to a node ----------------------------------------------------------------------
 
     def _holder(self, slot: int) -> Node | None:
@@ -194,7 +203,7 @@ class ClusterSession(ScriptedSession):
                 deadline=self._deadline,
                 inbox=self._inbox_name,
                 on_message=functools.partial(self._heard, address),
-                on_gap=self._listener.gap,
+                on_gap=functools.partial(self._gap, address),
                 on_breaker=functools.partial(self._breaker_changed, address),
                 not_serving=_is_not_serving,
             )
@@ -264,7 +273,7 @@ class ClusterSession(ScriptedSession):
         try:
             while True:
                 self._outdated = False
-                probing = asyncio.gather(*[self._node(away).probe() for away in self._away & self._masters])
+                probing = asyncio.gather(*map(self._probe, (self._away | self._doubted) & self._masters))
                 fetched = await self._fetch()
                 await probing
                 if isinstance(fetched, SlotMap):
@@ -277,10 +286,15 @@ class ClusterSession(ScriptedSession):
                     self._settled.clear()
                     return
                 await asyncio.sleep(PROBE_SECONDS)
-                if self._map is not None and self._map.complete and not self._outdated | bool(self._away):
-                    return
+                if self._map is not None and self._map.complete and not self._outdated:
+                    if not self._away and not self._doubted & self._masters:
+                        return
         finally:
             self._looking = None
+
+    async def _probe(self, address: Address) -> None:
+        if await self._node(address).probe():
+            self._doubted.discard(address)
 
     @property
     def _masters(self) -> set[Address]:

@@ -7,7 +7,6 @@ connects when it is first used.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,7 @@ from redis.asyncio.connection import AbstractConnection
 from stampede_guard.core import breaker
 from stampede_guard.core.breaker import Breaker
 from stampede_guard.core.scripts import Message
-from stampede_guard.errors import StoreError
+from stampede_guard.errors import StoreError, StoreUnavailable
 from stampede_guard.stores.calls import CommandCall, probe_call
 from stampede_guard.stores.inbox import Inbox
 from stampede_guard.stores.lane import Lane
@@ -60,12 +59,17 @@ class Node:
         self.lane.send(CommandCall(list(parts), future))
         return await future
 
-    async def probe(self) -> None:
-        """Find out whether the server is back."""
+    async def probe(self) -> bool:
+        """Find out whether the server is there. False: no answer, or one that says that it cannot serve."""
         future: asyncio.Future[Any] = self._loop.create_future()
         self.lane.send(probe_call(future, key=self.probe_key))
-        with contextlib.suppress(StoreError):
+        try:
             await future
+        except StoreUnavailable:
+            return False
+        except StoreError:
+            return True
+        return True
 
     def _changed(self, ok: bool) -> None:
         if ok and self._breaker.failures == 0:
