@@ -286,11 +286,15 @@ class ClusterSession(ScriptedSession):
                     self._settled.clear()
                     return
                 await asyncio.sleep(PROBE_SECONDS)
-                if self._map is not None and self._map.complete and not self._outdated:
-                    if not self._away and not self._doubted & self._masters:
-                        return
+                if self._is_settled():
+                    return
         finally:
             self._looking = None
+
+    def _is_settled(self) -> bool:
+        if self._map is None or self._outdated or self._away or not self._map.complete:
+            return False
+        return not self._doubted & self._map.masters
 
     async def _probe(self, address: Address) -> None:
         if await self._node(address).probe():
