@@ -22,7 +22,7 @@ from typing import Any
 
 from redis.asyncio.cluster import RedisCluster
 from redis.asyncio.connection import AbstractConnection, Connection
-from redis.exceptions import AskError, ClusterDownError, MovedError, ResponseError, TryAgainError
+from redis.exceptions import TryAgainError
 
 from stampede_guard.core.breaker import PROBE_SECONDS
 from stampede_guard.core.entry import Reading
@@ -32,17 +32,13 @@ from stampede_guard.stores.calls import CommandCall, ReadCall, Script, ScriptCal
 from stampede_guard.stores.lane import Call, is_not_serving, stop
 from stampede_guard.stores.node import Node
 from stampede_guard.stores.protocol import Listener
+from stampede_guard.stores.route import Route
 from stampede_guard.stores.scripted import ScriptedSession
 from stampede_guard.stores.settings import DEADLINE, own_settings
 from stampede_guard.stores.slots import Address, Remap, SlotMap, parse_slots, slot_of
-from stampede_guard.stores.wire import entry_keys, value_key
+from stampede_guard.stores.wire import entry_keys
 
 __all__ = ["ClusterSession", "ClusterStore"]
-
-REDIRECTIONS = 5
-"""Times that one call is sent anew because its keys are, or may soon be, elsewhere."""
-PAUSE = 0.05
-"""Seconds before a call is sent anew to a slot that moves or has no master; each time as much longer."""
 
 
 class ClusterStore:
@@ -104,7 +100,7 @@ class ClusterSession(ScriptedSession):
         self._doubted: set[Address] = set()
         self._lost: StoreError | None = None
         self._outdated = False
-        self._waiting: list[tuple[_Route, Call]] = []
+        self._waiting: list[tuple[Route, Call]] = []
         self._settled = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
         self._leaving: dict[Address, asyncio.Task[None]] = {}
@@ -143,7 +139,7 @@ class ClusterSession(ScriptedSession):
         if call is not None:
             call.waiting[name].append(future)
             return future
-        route = _Route(self, name)
+        route = Route(self, name)
         self._reads[name] = call = ReadCall(self._read_closed, route.send, route.again)
         call.waiting[name] = [future]
         route.send(call)
@@ -156,7 +152,7 @@ class ClusterSession(ScriptedSession):
 
     async def _run(self, script: Script, name: str, args: list[bytes], *, renewal: bool = False) -> Any:
         future: asyncio.Future[Any] = self._loop.create_future()
-        route = _Route(self, name, renewal=renewal)
+        route = Route(self, name, renewal=renewal)
         route.send(ScriptCall(script, entry_keys(name), args, future, route.send, route.again))
         return await future
 
@@ -209,8 +205,8 @@ class ClusterSession(ScriptedSession):
             )
         return node
 
-    def dispatch(self, route: _Route, call: Call) -> None:
-        """Send a call to the master of its slot, as soon as it is known."""
+    def dispatch(self, route: Route, call: Call) -> None:
+        """See `stores.route.Network`, also for the three below."""
         if self._closing:
             call.fail(StoreUnavailable("the store's session is closed"))
         elif self._map is None and self._lost is not None:
@@ -221,7 +217,7 @@ class ClusterSession(ScriptedSession):
         else:
             self._send(route, call)
 
-    def _send(self, route: _Route, call: Call) -> None:
+    def _send(self, route: Route, call: Call) -> None:
         node = self._holder(route.slot)
         if node is None:
             self._look()
@@ -229,17 +225,17 @@ class ClusterSession(ScriptedSession):
         elif node.away:
             call.fail(StoreUnavailable("the master that holds this entry is away"))
         else:
+            node.asked_for = route.name
             (node.renewals if route.renewal else node.lane).send(call)
 
     def moved(self, slot: int, address: Address) -> None:
-        """A node said who holds the slot now; there is more that changed, most likely."""
+        # There is more that changed, most likely.
         if self._map is not None:
             self._map.move(slot, self._told(slot, address))
         self._outdated = True
         self._look()
 
-    def ask(self, route: _Route, address: Address, call: Call) -> None:
-        """For this once: the slot is on its way there."""
+    def ask(self, route: Route, address: Address, call: Call) -> None:
         node = self._node(self._told(route.slot, address))
         lane = node.renewals if route.renewal else node.lane
         permission: asyncio.Future[Any] = self._loop.create_future()
@@ -247,11 +243,7 @@ class ClusterSession(ScriptedSession):
         lane.send(CommandCall([b"ASKING"], permission))
         lane.send(call)
 
-    def unsettled(self, slot: int, name: str) -> None:
-        """A node said that the cluster, or this slot, is not served now."""
-        node = self._holder(slot)
-        if node is not None:
-            node.probe_key = value_key(name)
+    def unsettled(self) -> None:
         self._outdated = True
         self._look()
 
@@ -292,7 +284,8 @@ class ClusterSession(ScriptedSession):
             self._looking = None
 
     def _is_settled(self) -> bool:
-        if self._map is None or self._outdated or self._away or not self._map.complete:
+        # A slot that nobody serves is looked for by who asks for it.
+        if self._map is None or self._outdated or self._away:
             return False
         return not self._doubted & self._map.masters
 
@@ -380,43 +373,6 @@ class ClusterSession(ScriptedSession):
         super().abandon()
         for node in self._nodes.values():
             node.abandon()
-
-
-class _Route:
-    """One call's way through the cluster, with the number of times that it may be sent anew."""
-
-    __slots__ = ("_left", "_name", "_session", "renewal", "slot")
-
-    def __init__(self, session: ClusterSession, name: str, *, renewal: bool = False) -> None:
-        self._session = session
-        self._name = name
-        self._left = REDIRECTIONS
-        self.renewal = renewal
-        self.slot = slot_of(name)
-
-    def send(self, call: Call) -> None:
-        self._session.dispatch(self, call)
-
-    def again(self, call: Call, error: ResponseError) -> bool:
-        """Whether the call is sent once more for this answer."""
-        if self._left == 0:
-            return False
-        tries = REDIRECTIONS - self._left
-        match error:
-            case MovedError():
-                self._session.moved(self.slot, (error.host, error.port))
-                self.send(call)
-            case AskError():
-                self._session.ask(self, (error.host, error.port), call)
-            case TryAgainError():
-                asyncio.get_running_loop().call_later(PAUSE * (tries + 1), self.send, call)
-            case ClusterDownError():
-                self._session.unsettled(self.slot, self._name)
-                asyncio.get_running_loop().call_later(PAUSE * (tries + 1), self.send, call)
-            case _:
-                return False
-        self._left -= 1
-        return True
 
 
 def _is_not_serving(error: BaseException) -> bool:

@@ -19,6 +19,7 @@ from stampede_guard.errors import StoreError, StoreUnavailable
 from stampede_guard.stores.calls import CommandCall, probe_call
 from stampede_guard.stores.inbox import Inbox
 from stampede_guard.stores.lane import Lane
+from stampede_guard.stores.wire import value_key
 
 __all__ = ["Node"]
 
@@ -41,8 +42,8 @@ class Node:
         not_serving: Callable[[BaseException], bool] | None = None,
     ) -> None:
         self.away = False
-        self.probe_key = b""
-        """A key that the server refused while its cluster was down; the probe asks for this one."""
+        self.asked_for = ""
+        """In a cluster, the entry that was asked for last: the probe asks for it, too."""
         self._breaker = Breaker()
         self._on_breaker = on_breaker
         self._closing = False
@@ -62,7 +63,7 @@ class Node:
     async def probe(self) -> bool:
         """Find out whether the server is there. False: no answer, or one that says that it cannot serve."""
         future: asyncio.Future[Any] = self._loop.create_future()
-        self.lane.send(probe_call(future, key=self.probe_key))
+        self.lane.send(probe_call(future, key=value_key(self.asked_for) if self.asked_for else b""))
         try:
             await future
         except StoreUnavailable:
