@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Reports and caches of the tools stay in the checkout, also where HOME is missing or read-only.
 export MPLCONFIGDIR = $(CURDIR)/.cache/matplotlib
 
-.PHONY: help demo test check bench interpreters floor venv clean lint format types public-types imports coverage
+.PHONY: help demo test check bench search interpreters floor venv clean lint format types public-types imports coverage
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -30,6 +30,9 @@ check: lint format types public-types imports coverage ## lint, types, direction
 
 bench: $(READY) ## the speed table: ratios measured in one run
 	$(BIN)/python -m bench.micro $(MICRO_ARGS)
+
+search: $(READY) ## the larger worlds of the exhaustive search (half an hour, a few GB)
+	STAMPEDE_SEARCH=deep $(BIN)/python -m pytest tests/core/test_search.py -s
 
 interpreters: $(READY) ## core and store tests on every Python 3.11 to 3.14 found here
 	$(BIN)/python scripts/interpreters.py

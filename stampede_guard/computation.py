@@ -26,8 +26,11 @@ UNWIND_SECONDS = 1.0
 
 
 class Result(NamedTuple):
+    """`private`: an error that is about the callers of this process, and nothing that others should hear."""
+
     body: bytes = b""
     error: BaseException | None = None
+    private: bool = False
 
 
 class Computation:
@@ -81,9 +84,8 @@ class Computation:
             if result is not None:
                 return result
         title = self._flight.plan.title
-        return Result(
-            error=ComputeFailed("Abandoned", f"{title}: {policy.max_handovers + 1} callers in turn left")
-        )
+        error = ComputeFailed("Abandoned", f"{title}: {policy.max_handovers + 1} callers left in turn")
+        return Result(error=error, private=True)
 
     async def _run_once(self, deadline: float) -> Result | core.Abandoned | None:
         """None when the request that it ran in has gone, and another passenger may take over."""

@@ -49,10 +49,13 @@ class Fallback:
                 # It uses things of this caller's request.
                 task.cancel()
                 await asyncio.wait({task})
-        if meanwhile.done() and not task.done():
+        if task.done() and not task.cancelled():
+            return task.result()
+        # Cancelled above, when its own publication ended the wait before it was answered; or with the guard.
+        if meanwhile.done():
             task.add_done_callback(_retrieve)
             return meanwhile.result(), True
-        return task.result()
+        return None, False
 
     async def _attempt(self) -> tuple[Any, bool]:
         runtime, plan, policy = self._runtime, self._plan, self._plan.policy

@@ -217,7 +217,7 @@ class Flight:
             self._unanswered = True
             return core.StoreFailed(away=session.away_for(self.name))
         except StoreRefused as error:
-            self._runtime.warn_refused(error)
+            self._runtime.note_refusal(error)
             return core.StoreFailed(away=True)
         policy = self.plan.policy
         trust = min(policy.lease_ttl, policy.wait_timeout / 2) if isinstance(answer, Held) else 0.0
@@ -227,8 +227,11 @@ class Flight:
     async def _wait(self) -> core.Event:
         loop = self._runtime.loop
         while True:
-            if self._heard:
-                return core.Heard(self._heard.popleft(), self._wanted)
+            while self._heard:
+                message = self._heard.popleft()
+                # A refresh must not be answered with the value that it is to replace, announced late.
+                if message.kind == "again" or message.token > self.newer_than:
+                    return core.Heard(message, self._wanted)
             remaining = self._look_at - loop.time()
             if self._gap or remaining <= 0:
                 self._gap = False
@@ -248,7 +251,7 @@ class Flight:
             return result
         if result.error is not None:
             self._error = result.error
-            return core.Failed(encode_failure(result.error))
+            return core.Failed(None if result.private else encode_failure(result.error))
         policy = self.plan.policy
         if len(result.body) > policy.max_value_bytes:
             self._runtime.warn_once(
@@ -276,7 +279,7 @@ class Flight:
             self._unanswered = True
             return core.StoreFailed(away=session.away_for(self.name))
         except StoreRefused as error:
-            self._runtime.warn_refused(error)
+            self._runtime.note_refusal(error)
             self._unanswered = True
             return core.StoreFailed(away=True)
         if stored and outcome.kind == "value":
@@ -334,20 +337,22 @@ class Flight:
         self._remember(outcome, to)
         codec = self.plan.codec
         shared: Any = None
-        has_shared = False
+        sharing: bool | None = None
         for passenger in served:
             if passenger.future.done():
                 continue
             try:
-                value = shared if has_shared else codec.decode(outcome.body)
+                value = shared if sharing else codec.decode(outcome.body)
             except Undecodable as error:
                 if outcome.reading is None:
                     self._fail(served, error)
                 else:
                     self.reject(outcome.reading, error)
                 return
-            if not has_shared and self.plan.may_share(value):
-                shared, has_shared = value, True
+            if sharing is None:
+                # The same bytes for all: what is true of the first value is true of each.
+                sharing = self.plan.may_share(value)
+                shared = value
             passenger.future.set_result(value)
 
     def _remember(self, outcome: core.Outcome, to: core.Audience) -> None:

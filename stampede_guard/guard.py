@@ -63,7 +63,7 @@ class StampedeGuard:
         self._store: Store = importlib.import_module("stampede_guard.urls").store_for(client)
         self.namespace = namespace
         self.policy = policy or Policy()
-        self._prefix = f"{namespace}:"
+        self.prefix = f"{namespace}:"
         self._mode: Mode | None = _mode_from_environment()
         # The runtime used last. Its loop is asked of itself: two attributes could be read in between by another thread.
         self._current: Runtime | None = None
@@ -122,8 +122,8 @@ class StampedeGuard:
     ) -> T:
         """The value stored under `key`, or what `compute()` returns; computed once, fleet-wide.
 
-        `fields` are Policy fields (`ttl=300`). `type` says what the value is, as a return annotation would; without it
-        builtins come back exactly as they went in. Give `request_bound=True` when `compute` uses things that end with
+        `fields` are Policy fields (`ttl=300`). `type` says what the value is, as a return annotation would, and its
+        shape is part of the key; without it builtins come back exactly as they went in. Give `request_bound=True` when `compute` uses things that end with
         the caller's request, such as its database session.
         """
         if not callable(compute):
@@ -131,8 +131,8 @@ class StampedeGuard:
                 f"get_or_compute({key!r}, compute) calls compute() when there is no value: give it the async function "
                 f"itself, without parentheses, not a {compute.__class__.__name__}"
             )
-        name = escape_key(key)
-        value: T = await self.call(self._plan(key, type, request_bound, fields), name, compute)
+        plan = self._plan(key, type, request_bound, fields)
+        value: T = await self.call(plan, entry_key(key, type, plan), compute)
         return value
 
     def single(self, key: str, *, type: Any = Any, **fields: Any) -> Single:
@@ -141,15 +141,17 @@ class StampedeGuard:
         It does `await entry.set(value)`; all others find `entry.value`. A block that ends without `set` hands over to
         the next caller; one that raises shares its error with the callers that wait.
         """
-        name = escape_key(key)
-        return Single(self, self._plan(key, type, True, fields), name)
+        plan = self._plan(key, type, True, fields)
+        return Single(self, plan, entry_key(key, type, plan))
 
-    async def invalidate(self, key: str) -> Invalidation:
-        """Drop the entry of `get_or_compute(key)` or `single(key)`.
+    async def invalidate(self, key: str, *, type: Any = Any) -> Invalidation:
+        """Drop the entry of `get_or_compute(key)` or `single(key)`, with the same `type`.
 
         After `"done"` no caller is served an older value, also not by a computation that was under way.
         """
-        return await self.invalidate_entry(escape_key(key), self.policy)
+        return await self.invalidate_entry(
+            entry_key(key, type, self._plan(key, type, False, {})), self.policy
+        )
 
     @contextlib.contextmanager
     def bypassed(self) -> Iterator[None]:
@@ -205,6 +207,15 @@ class StampedeGuard:
 
     # --- what faces are built on ---------------------------------------------------------------
 
+    def on(self, plan: Plan) -> Runtime | None:
+        """The running event loop's part if calls of `plan` are in mode `on`, else None."""
+        if (plan.mode or self._mode or plan.policy.mode) != "on" or _BYPASSED.get():
+            return None
+        current = self._current
+        if current is not None and current.loop is asyncio.get_running_loop():
+            return current
+        return self.runtime()
+
     def call(self, plan: Plan, key: str, run: Run) -> Awaitable[Any]:
         """One call of what `plan` describes; `key` is complete but for the namespace."""
         mode = plan.mode or self._mode or plan.policy.mode
@@ -212,12 +223,12 @@ class StampedeGuard:
             return run()
         if mode == "bypass" or _BYPASSED.get():
             return self._call_without_store(plan, key, run, mode)
-        return serve(self.runtime(), plan, self._prefix + key, run)
+        return serve(self.runtime(), plan, self.prefix + key, run)
 
     def _call_without_store(self, plan: Plan, key: str, run: Run, mode: Mode) -> Awaitable[Any]:
         guards = _BYPASSED.get()
         if mode != "bypass" and self not in guards:
-            return serve(self.runtime(), plan, self._prefix + key, run)
+            return serve(self.runtime(), plan, self.prefix + key, run)
 
         async def bypassed_inside() -> Any:
             # A computation has a context of its own, in which the caller's `with` block would be forgotten.
@@ -225,18 +236,18 @@ class StampedeGuard:
             return await run()
 
         compute = bypassed_inside if guards else run
-        return serve_bypassed(self.runtime(), plan, self._prefix + key, compute)
+        return serve_bypassed(self.runtime(), plan, self.prefix + key, compute)
 
     async def refresh_entry(self, plan: Plan, key: str, run: Run) -> Any:
         """Compute anew; callers meanwhile are served the old value. Without the store there is none: a plain call."""
         mode = plan.mode or self._mode or plan.policy.mode
         if mode != "on" or self in _BYPASSED.get():
             return await self.call(plan, key, run)
-        return await refresh(self.runtime(), plan, self._prefix + key, run)
+        return await refresh(self.runtime(), plan, self.prefix + key, run)
 
     async def invalidate_entry(self, key: str, policy: Policy) -> Invalidation:
         """In every mode: what is stored is served again when the mode is `on` again."""
-        name = self._prefix + key
+        name = self.prefix + key
         runtime = self.runtime()
         for loop, other in list(self._runtimes.items()):
             if other is not runtime:

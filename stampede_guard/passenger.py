@@ -10,7 +10,10 @@ from stampede_guard.core.entry import Reading
 if TYPE_CHECKING:
     from stampede_guard.plan import Run, Variables
 
-__all__ = ["Passenger"]
+__all__ = ["OUT_OF_PATIENCE", "Passenger"]
+
+OUT_OF_PATIENCE: Any = object()
+"""What a passenger's future gives when the waiting is over and there is no outcome."""
 
 
 class Passenger:
@@ -32,3 +35,13 @@ class Passenger:
         self.stale = stale
         self.gone = False
         self.computing: asyncio.Task[Any] | None = None
+
+    def lose_patience(self) -> None:
+        """Wake the caller without an outcome. What comes later comes to a new future.
+
+        So that a caller can wait on its future itself: `asyncio.wait` with a time-out makes two more turns of the event
+        loop of each wake-up, which count when fifty wake up at once.
+        """
+        if not self.future.done():
+            waiting, self.future = self.future, self.future.get_loop().create_future()
+            waiting.set_result(OUT_OF_PATIENCE)

@@ -32,6 +32,11 @@ class Plan:
     variables: tuple[contextvars.ContextVar[Any], ...] = ()
     mode: Mode | None = None
     warned: set[str] = field(default_factory=set)
+    decode: Callable[[bytes], Any] = field(init=False)
+    """The codec's, bound once."""
+
+    def __post_init__(self) -> None:
+        self.decode = self.codec.decode
 
     def capture(self) -> Variables:
         """The caller's values of the named variables."""

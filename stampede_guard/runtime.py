@@ -41,6 +41,12 @@ class Runtime:
         self.flights: dict[str, Flight] = {}
         self.fallbacks: dict[str, asyncio.Task[Any]] = {}
         self.closing = False
+        self.away = False
+        """Also while invalidations wait for the store: until they are applied it has older values."""
+        self.refused = False
+        """Whether the store answered last that it lets this guard in no more (a password, a permission)."""
+        self.remembered: Reading | None = None
+        """The reading remembered last. One reading serves all callers of its tick; to remember it once is enough."""
         self.last = LastValues(policy.last_value_bytes)
         self._policy = policy
         self._id = uuid.uuid4().hex
@@ -54,14 +60,9 @@ class Runtime:
 
     # --- flights -------------------------------------------------------------------------------
 
-    @property
-    def away(self) -> bool:
-        """Also true while invalidations wait for the store."""
-        return self.session.away or bool(self._pending)
-
     def away_for(self, name: str) -> bool:
         """Also true while an invalidation of this entry waits: until it is applied the store has an older value."""
-        return name in self._pending or self.session.away_for(name)
+        return self.away and (name in self._pending or self.session.away_for(name))
 
     @property
     def abandoned(self) -> int:
@@ -138,7 +139,14 @@ class Runtime:
             )
         task.add_done_callback(_look_at)
 
+    def look(self, name: str) -> asyncio.Future[Reading | None] | None:
+        """A read of the store; None where a flight is under way or the store serves nobody, and `serve` must decide."""
+        if self.away or self.refused or name in self.flights:
+            return None
+        return self.session.read(name)
+
     def remember(self, name: str, reading: Reading) -> None:
+        self.remembered = reading
         self.last.keep(name, reading, now=self.loop.time())
 
     # --- the session's listener ----------------------------------------------------------------
@@ -153,6 +161,7 @@ class Runtime:
             flight.notice_gap()
 
     def breaker_changed(self, *, away: bool, part: str = "") -> None:
+        self._note_whether_away()
         what = f"the store's server {part}" if part else "the store"
         if away:
             log.warning("%s is away: one flight per key in each process, nothing is stored meanwhile", what)
@@ -186,6 +195,7 @@ class Runtime:
 
     def _postpone(self, name: str, policy: Policy) -> None:
         self._pending[name] = policy
+        self._note_whether_away()
         if len(self._pending) > MOST_PENDING:
             lost = next(iter(self._pending))
             del self._pending[lost]
@@ -210,6 +220,10 @@ class Runtime:
             self.last.drop(name)
             if self._pending.get(name) is policy:
                 del self._pending[name]
+            self._note_whether_away()
+
+    def _note_whether_away(self) -> None:
+        self.away = self.session.away or bool(self._pending)
 
     def _next_pending(self) -> str | None:
         return next((name for name in self._pending if not self.session.away_for(name)), None)
@@ -228,7 +242,8 @@ class Runtime:
             f"{plan.title}: a stored value cannot be decoded and counts as a miss: {error}",
         )
 
-    def warn_refused(self, error: StoreError) -> None:
+    def note_refusal(self, error: StoreError) -> None:
+        self.refused = True
         if not self._warned_refused:
             self._warned_refused = True
             log.error("the store refuses this guard, so every process computes for itself: %s", error)
@@ -249,8 +264,8 @@ class Runtime:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=RELEASE_SECONDS * 2)
-        if not self.session.away:
-            for flight in left:
+        for flight in left:
+            if not self.session.away_for(flight.name):
                 with contextlib.suppress(StoreError, TimeoutError):
                     async with asyncio.timeout(RELEASE_SECONDS):
                         await self.session.release(flight.name, flight=flight.id)

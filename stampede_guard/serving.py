@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from typing import TYPE_CHECKING, Any, assert_never
 
 from stampede_guard.computation import CURRENT
 from stampede_guard.core.caller import last_resort
-from stampede_guard.core.entry import Reading
-from stampede_guard.errors import ReentrantCall, StoreError, Undecodable, WaitTimeout
+from stampede_guard.core.entry import Reading, freshness
+from stampede_guard.errors import ReentrantCall, StoreError, StoreRefused, Undecodable, WaitTimeout
 from stampede_guard.fallback import Fallback
+from stampede_guard.passenger import OUT_OF_PATIENCE
 
 if TYPE_CHECKING:
     from stampede_guard.flight import Flight
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from stampede_guard.plan import Plan, Run
     from stampede_guard.runtime import Runtime
 
-__all__ = ["bypassed_name", "refresh", "serve", "serve_bypassed"]
+__all__ = ["after_read", "bypassed_name", "refresh", "serve", "serve_bypassed"]
 
 
 async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
@@ -32,25 +33,46 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     flight = runtime.flights.get(name)
     if flight is not None and flight.open_to_all:
         return await _ride(runtime, plan, name, run, flight, None)
-    reading: Reading | None = None
-    fresh = False
     if runtime.away_for(name):
-        reading, state = runtime.last.find(name, now=runtime.loop.time())
-        fresh = state == "fresh"
-    else:
-        try:
-            reading = await runtime.session.read(name)
-        except StoreError:
-            # The flight asks once more and finds out.
-            return await _miss(runtime, plan, name, run)
-        if reading is not None:
-            # Written out for the hit path: core.entry.freshness is the same.
-            fresh = reading.stale_ms < reading.remaining_ms <= reading.total_ms
+        return await _served_by_last(runtime, plan, name, run)
+    try:
+        reading = await runtime.session.read(name)
+    except StoreRefused as error:
+        # Nobody is let in, so it is as good as away. Without this every call would compute.
+        runtime.note_refusal(error)
+        return await _served_by_last(runtime, plan, name, run)
+    except StoreError:
+        # The flight asks once more and finds out.
+        return await _miss(runtime, plan, name, run)
+    runtime.refused = False
+    return await after_read(runtime, plan, name, run, reading)
+
+
+async def _served_by_last(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
+    """The value as this process saw it last, while the store serves nobody."""
+    known, state = runtime.last.find(name, now=runtime.loop.time())
+    return await _served_by(runtime, plan, name, run, known, fresh=state == "fresh")
+
+
+def after_read(
+    runtime: Runtime, plan: Plan, name: str, run: Run, reading: Reading | None
+) -> Coroutine[Any, Any, Any]:
+    """The value for a caller whose read found `reading`; None if it found or heard nothing."""
+    fresh = False
+    if reading is not None:
+        fresh = freshness(reading.remaining_ms, reading.total_ms, reading.stale_ms) == "fresh"
+        if reading is not runtime.remembered:
             runtime.remember(name, reading)
+    return _served_by(runtime, plan, name, run, reading, fresh=fresh)
+
+
+async def _served_by(
+    runtime: Runtime, plan: Plan, name: str, run: Run, reading: Reading | None, *, fresh: bool
+) -> Any:
     if reading is None:
         return await _miss(runtime, plan, name, run)
     try:
-        value = plan.codec.decode(reading.body)
+        value = plan.decode(reading.body)
     except Undecodable as error:
         runtime.warn_undecodable(plan, error)
         return await _miss(runtime, plan, name, run, newer_than=reading.token)
@@ -94,10 +116,12 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     return await _ride(runtime, plan, name, run, flight, None, keep_refreshing=token > 0)
 
 
-async def _miss(runtime: Runtime, plan: Plan, name: str, run: Run, *, newer_than: int = 0) -> Any:
+def _miss(
+    runtime: Runtime, plan: Plan, name: str, run: Run, *, newer_than: int = 0
+) -> Coroutine[Any, Any, Any]:
     flight = runtime.take_off(name, plan, run, plan.capture(), newer_than=newer_than)
     flight.newer_than = max(flight.newer_than, newer_than)
-    return await _ride(runtime, plan, name, run, flight, None)
+    return _ride(runtime, plan, name, run, flight, None)
 
 
 async def _stale(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Reading, value: Any) -> Any:
@@ -127,23 +151,34 @@ async def _ride(
     passenger = flight.join(run, plan.capture(), stale=stale)
     if keep_refreshing:
         flight.refreshing = True
+    patience = runtime.loop.call_later(plan.policy.wait_timeout, passenger.lose_patience)
     try:
+        if CURRENT.get() is None:
+            outcome = await passenger.future
+        else:
+            with _waiting_for(flight, plan):
+                outcome = await passenger.future
+        if outcome is not OUT_OF_PATIENCE:
+            return outcome
         with _waiting_for(flight, plan):
-            return await _wait(runtime, plan, name, run, flight, passenger)
+            return await _wait_on(runtime, plan, name, run, flight, passenger)
     finally:
-        if passenger.future.done() and not passenger.future.cancelled():
+        patience.cancel()
+        future = passenger.future
+        if future.done() and not future.cancelled():
             # The caller may have been cancelled in the very moment in which its flight failed.
-            passenger.future.exception()
-        if not passenger.future.done() or passenger.computing is not None:
+            future.exception()
+        if not future.done() or future.cancelled() or passenger.computing is not None:
             await flight.leave(passenger)
 
 
-async def _wait(
+async def _wait_on(
     runtime: Runtime, plan: Plan, name: str, run: Run, flight: Flight, passenger: Passenger
 ) -> Any:
+    """For a caller that has waited `wait_timeout` already."""
     policy = plan.policy
     future = passenger.future
-    patience = policy.wait_timeout
+    patience = 0.0
     tried: Any = "untried"
     while True:
         await asyncio.wait({future}, timeout=patience)
@@ -169,7 +204,7 @@ async def _wait(
                 tried = "denied" if fallback.denied else "over"
                 patience = 0.0
             case "wait_for_fallback":
-                await asyncio.wait({future}, timeout=policy.fallback_timeout)
+                await _wait_for_fallback(runtime, name, future, policy.fallback_timeout)
                 tried = "over"
                 patience = 0.0
             case "give_up":
@@ -178,6 +213,19 @@ async def _wait(
                 raise _too_long(plan)
             case _:
                 assert_never(resort)
+
+
+async def _wait_for_fallback(
+    runtime: Runtime, name: str, future: asyncio.Future[Any], seconds: float
+) -> None:
+    """A fallback of this process ends the wait at once: its flight hears of no value while it computes itself."""
+    until = runtime.loop.time() + seconds
+    task = runtime.fallbacks.get(name)
+    if task is not None:
+        await asyncio.wait({future, task}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if task.done() and not task.cancelled() and task.exception() is None and task.result()[1]:
+            return
+    await asyncio.wait({future}, timeout=max(0.0, until - runtime.loop.time()))
 
 
 async def _last_look(runtime: Runtime, plan: Plan, name: str, future: asyncio.Future[Any]) -> Any:

@@ -25,13 +25,14 @@ from bench.herd.story import Story, Told, machine
 from bench.herd.table import terminal_table
 from bench.herd.trial import run_trial
 
+_LOG_WIDTH = 118
 _DEFAULT_REPORT = Path("results/herd.html")
 
 
 def main() -> int:
     """Exit status: 0, 1 if the run failed, 2 for a wrong command line, 130 if it was interrupted."""
     plan, arguments = parse(sys.argv[1:])
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else _LOG_WIDTH)
     try:
         # A SIGTERM unwinds everything as Ctrl-C does; what nothing can catch is the keeper's.
         signal.signal(signal.SIGTERM, signal.default_int_handler)

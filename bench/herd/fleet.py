@@ -57,12 +57,13 @@ class Fleet:
         sockets = _listening_sockets(self.size)
         self.port = sockets[0].getsockname()[1]
         read_end, write_end = os.pipe()
-        environment = {**os.environ, **self.settings.to_environment(), "PYTHONPATH": str(_REPOSITORY)}
+        environment = {**os.environ, **self.settings.to_environment()}
         try:
             for number, listening in enumerate(sockets):
                 child = processes.start(
                     [sys.executable, "-m", "bench.herd.worker", str(listening.fileno()), str(write_end)],
                     env=environment,
+                    cwd=_REPOSITORY,  # where `bench` is found, whatever PYTHONPATH says
                     pass_fds=(listening.fileno(), write_end),
                     log=logs / f"worker-{number}.log",
                 )

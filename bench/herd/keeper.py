@@ -71,9 +71,11 @@ def main() -> None:
     keeper = Keeper()
     parent = int(sys.argv[1])
     pending = b""
-    while os.getppid() == parent:
+    while True:
         ready, _, _ = select.select([0], [], [], _LOOK_AT_PARENT)
         if not ready:
+            if os.getppid() != parent:
+                break  # only now: a runner that died early may have said more than was heard yet
             continue
         heard = os.read(0, 65536)
         if not heard:

@@ -146,7 +146,12 @@ def _executions(samples: Sequence[DatabaseSample]) -> list[tuple[float, float]]:
     for sample in samples:
         for execution in sample.running:
             last_seen[execution] = sample.time
-    return [(since, seen) for (_, since), seen in last_seen.items()]
+    ended = [  # also finds a call so short, or a sampler so starved, that no sample saw it running
+        (earlier.time, later.time)
+        for earlier, later in itertools.pairwise(samples)
+        if later.calls > earlier.calls
+    ]
+    return [*((since, seen) for (_, since), seen in last_seen.items()), *ended]
 
 
 def _redis_commands(

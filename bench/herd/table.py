@@ -7,7 +7,7 @@ from typing import Final
 
 from rich.table import Table
 
-from bench.herd.measure import Figures, Latency
+from bench.herd.measure import Figures
 from bench.herd.story import Story
 
 __all__ = ["FOOTNOTE", "rows", "terminal_table"]
@@ -23,22 +23,23 @@ def rows(story: Story) -> list[tuple[str, list[str]]]:
         ("peak concurrent queries", [str(figures.peak_concurrent_queries) for figures in columns]),
         ("DB CPU, peak", [_percent(figures.db_cpu_peak) for figures in columns]),
         ("DB CPU, mean", [_percent(figures.db_cpu_mean) for figures in columns]),
-        ("P50 / P95", [_pair(figures.latency) for figures in columns]),
+        ("P50", [_seconds(figures.latency.p50) for figures in columns]),
+        ("P95", [_seconds(figures.latency.p95) for figures in columns]),
         ("P99", [_seconds(figures.latency.p99) for figures in columns]),
         ("max", [_seconds(figures.latency.max) for figures in columns]),
-        ("P50 / P95 after an expiry*", [_pair(figures.latency_after_expiry) for figures in columns]),
+        ("P50 after an expiry*", [_seconds(figures.latency_after_expiry.p50) for figures in columns]),
+        ("P95 after an expiry*", [_seconds(figures.latency_after_expiry.p95) for figures in columns]),
         ("P99 after an expiry*", [_seconds(figures.latency_after_expiry.p99) for figures in columns]),
         ("max after an expiry*", [_seconds(figures.latency_after_expiry.max) for figures in columns]),
         ("requests over 2 s", [f"{100 * figures.share_over_2s:.2f} %" for figures in columns]),
         ("errors", [str(figures.errors) for figures in columns]),
         ("Redis commands per herd**", [_redis_per_expiry(figures) for figures in columns]),
         ("Redis commands per request", [_redis_per_request(figures) for figures in columns]),
-        ("requests", [f"{figures.requests} ({figures.requests_per_second:.0f}/s)" for figures in columns]),
+        ("requests", [str(figures.requests) for figures in columns]),
+        ("requests per second", [f"{figures.requests_per_second:.0f}" for figures in columns]),
         ("workers that answered", [str(figures.workers) for figures in columns]),
-        (
-            "CPU of others, mean / peak",
-            [f"{figures.others_cpu_mean:.0f} / {figures.others_cpu_peak:.0f} %" for figures in columns],
-        ),
+        ("CPU of others, mean", [_percent(figures.others_cpu_mean) for figures in columns]),
+        ("CPU of others, peak", [_percent(figures.others_cpu_peak) for figures in columns]),
     ]
 
 
@@ -66,10 +67,6 @@ def _seconds(value: float) -> str:
     if math.isnan(value):
         return "-"
     return f"{1000 * value:.0f} ms" if value < 1 else f"{value:.2f} s"
-
-
-def _pair(latency: Latency) -> str:
-    return f"{_seconds(latency.p50)} / {_seconds(latency.p95)}"
 
 
 def _percent(value: float | None) -> str:

@@ -33,12 +33,14 @@ class KeyBuilder:
     replaces `module.qualname`, and must be given where several functions share that, as those made by one
     factory do.
 
+    `key_of(*args, **kwargs)` is `build(args, kwargs)` for callers in a hurry.
+
     Raises `KeyPartError` for a name that is no parameter, and for a parameter whose annotation says already
     that it cannot be part of a key.
     """
 
     __slots__ = (
-        "_arguments", "_context", "_head", "_labels", "_replaced", "fingerprint", "name", "version",
+        "_arguments", "_context", "_head", "_labels", "_replaced", "fingerprint", "key_of", "name", "version",
     )  # fmt: skip
 
     def __init__(
@@ -64,10 +66,12 @@ class KeyBuilder:
         if key is not None:
             self._arguments: Callable[..., tuple[Any, ...]] = _replacement(key)
             self._labels: tuple[str, ...] = ("key=",)
+            self.key_of: Callable[..., str] = self._replaced_key
         else:
             _refuse_live_annotations(function, self.name, keyed)
             self._arguments = _binder(function, parameters, keyed, supplied)
             self._labels = tuple(f"{escape(name)}=" for name in keyed)
+            self.key_of = _writer(function, parameters, keyed, supplied, part=self._part, whole=self._whole)
         self._context = tuple((f"@{escape(variable.name)}=", variable) for variable in context)
         self._head = self._make_head()
 
@@ -82,18 +86,23 @@ class KeyBuilder:
         Raises `KeyPartError` for a value without a stable text, and `TypeError` for arguments that do not
         fit.
         """
-        texts = []
-        for label, value in zip(self._labels, self._arguments(*args, **kwargs), strict=True):
-            kind = type(value)
-            if kind is int and -_WIDE < value < _WIDE:
-                texts.append(f"{label}{value}")
-            elif kind is str and is_plain(value):
-                texts.append(f"{label}'{value}'")
-            else:
-                texts.append(label + shorten(self._text(label, value)))
+        return self.key_of(*args, **kwargs)
+
+    def _replaced_key(self, *args: Any, **kwargs: Any) -> str:
+        (label,) = self._labels
+        (value,) = self._arguments(*args, **kwargs)
+        return self._whole(label + self._part(label, value))
+
+    def _part(self, label: str, value: Any) -> str:
+        if type(value) is str and is_plain(value):
+            return f"'{value}'"
+        return shorten(self._text(label, value))
+
+    def _whole(self, text: str) -> str:
+        """The key whose parts are these; what a call adds beside its arguments comes behind them."""
         if self._context:
-            texts += [label + shorten(text) for label, text in self._context_texts()]
-        text = ",".join(texts)
+            texts = [label + shorten(text) for label, text in self._context_texts()]
+            text = ",".join([text, *texts] if text else texts)
         if len(text) > _LONGEST_ARGUMENTS:
             text = f"{text[: _LONGEST_ARGUMENTS - 33]}~{digest(text)}"
         return self._head + text
@@ -239,7 +248,43 @@ def _binder(
     keyed: Sequence[str],
     supplied: frozenset[str],
 ) -> Callable[..., tuple[Any, ...]]:
-    """A function with the parameters of the original that returns the keyed ones as a tuple.
+    """A function with the parameters of the original that returns the keyed ones as a tuple."""
+    return _made(function, parameters, supplied, f"({''.join(f'{name}, ' for name in keyed)})")
+
+
+def _writer(
+    function: Callable[..., Any],
+    parameters: dict[str, inspect.Parameter],
+    keyed: Sequence[str],
+    supplied: frozenset[str],
+    *,
+    part: Callable[[str, Any], str],
+    whole: Callable[[str], str],
+) -> Callable[..., str]:
+    """A function with the parameters of the original that returns the key: `whole("a=1,b='x'")`.
+
+    One expression, because every hit pays for it. Ordinary integers are written in place; `part(label, value)` writes
+    all else.
+    """
+    # Longer than any parameter's name, so it is none.
+    mine = "_" * (1 + max(map(len, parameters), default=0))
+    texts = [
+        f"{escape(name)}={{{name} if {mine}type({name}) is {mine}int and {-_WIDE} < {name} < {_WIDE} "
+        f"else {mine}part('{escape(name)}=', {name})}}"
+        for name in keyed
+    ]
+    tools = {f"{mine}type": type, f"{mine}int": int, f"{mine}part": part, f"{mine}whole": whole}
+    return _made(function, parameters, supplied, f'{mine}whole(f"{",".join(texts)}")', tools)
+
+
+def _made(
+    function: Callable[..., Any],
+    parameters: dict[str, inspect.Parameter],
+    supplied: frozenset[str],
+    body: str,
+    tools: dict[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """A function with the parameters of the original and this body.
 
     Python itself then binds arguments and defaults, ten times faster than `inspect.Signature.bind`, and
     complains about wrong ones in its own words. What the computation gets from elsewhere becomes optional, by
@@ -248,9 +293,8 @@ def _binder(
     optional = {name: parameter for name, parameter in parameters.items() if name in supplied}
     ordered = [parameter for name, parameter in parameters.items() if name not in supplied]
     declared = _declaration(ordered, optional)
-    names = "".join(f"{name}, " for name in keyed)
     # only names that Python accepted as parameters stand in this source; no value does
-    binder: Any = eval(f"lambda {declared}: ({names})", {"__builtins__": {}})
+    binder: Any = eval(f"lambda {declared}: {body}", {"__builtins__": {}} | (tools or {}))
     by_position = (_Parameter.POSITIONAL_ONLY, _Parameter.POSITIONAL_OR_KEYWORD)
     binder.__defaults__ = tuple(
         p.default for p in ordered if p.kind in by_position and p.default is not _Parameter.empty

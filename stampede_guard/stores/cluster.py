@@ -110,10 +110,9 @@ class ClusterSession(ScriptedSession):
 
     @property
     def away(self) -> bool:
-        """Whether no entry can be reached: no node tells the map, or every master is away."""
         if self._map is None:
             return self._lost is not None
-        return self._away >= self._map.masters
+        return not self._away.isdisjoint(self._map.masters)
 
     def away_for(self, name: str) -> bool:
         if self._map is None:
@@ -322,6 +321,8 @@ class ClusterSession(ScriptedSession):
         if self._lost is not None:
             self._lost = None
             self._listener.breaker_changed(away=False)
+        for address in self._away & fetched.masters - (before.masters if before is not None else set()):
+            self._listener.breaker_changed(away=True, part=_text(address))
         if before is not None:
             for address in fetched.masters - before.masters:
                 # A promoted replica has leases that name our inbox, and it must see us there before it doubts them.

@@ -101,7 +101,8 @@ class Inbox:
     async def _subscribe(self, connection: AbstractConnection) -> None:
         async with patiently(self._deadline):
             await connection.connect()  # type: ignore[no-untyped-call]
-            await connection.send_command("SUBSCRIBE", self._name, check_health=False)
+            # Bytes, so that the client's own encoding has no say in the name.
+            await connection.send_command("SUBSCRIBE", self._name.encode(), check_health=False)
             reply = await connection.read_response(disable_decoding=True)
         if not isinstance(reply, list) or reply[0] != b"subscribe":
             raise ConnectionError("the subscription was not acknowledged")

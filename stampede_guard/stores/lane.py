@@ -264,7 +264,7 @@ class Lane:
             call.fail(error)
         if connection is None:
             return
-        # Now, and not through the connection: its reader, once cancelled, would close it politely.
+        # Now: nothing more may be read from it, and a reader that is cancelled would close it politely.
         self._abort()
         if reader is not None and reader is not asyncio.current_task():
             reader.cancel()

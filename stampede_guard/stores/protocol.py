@@ -34,7 +34,7 @@ class Session(Protocol):
 
     @property
     def away(self) -> bool:
-        """Whether nothing can be reached. Nothing should be asked then."""
+        """Whether any of it is away; `away_for` says which entries. Changes with `breaker_changed` only."""
 
     def away_for(self, name: str) -> bool:
         """Whether the server that holds this entry is away. Nothing should be asked about it then."""

@@ -16,7 +16,7 @@ from stampede_guard.errors import StoreError, StoreRefused
 from stampede_guard.policy import Policy
 from stampede_guard.stores.calls import Script
 from stampede_guard.stores.lane import stop
-from stampede_guard.stores.wire import HEADER, parse_answer, value_bytes
+from stampede_guard.stores.wire import HEADER, name_bytes, parse_answer, value_bytes
 
 __all__ = ["ScriptedSession"]
 
@@ -102,16 +102,16 @@ class ScriptedSession(ABC):
             b"%d" % total_ms,
             b"%d" % policy.record_ms,
             b"%d" % (policy.inline_bytes + HEADER),
-            name.encode(),
+            name_bytes(name),
         ]
         return bool(await self._run(_PUBLISH, name, args))
 
     async def invalidate(self, name: str, *, policy: Policy) -> int:
-        args = [uuid.uuid4().hex.encode(), b"%d" % policy.record_ms, name.encode()]
+        args = [uuid.uuid4().hex.encode(), b"%d" % policy.record_ms, name_bytes(name)]
         return int(await self._run(_INVALIDATE, name, args))
 
     async def release(self, name: str, *, flight: str) -> bool:
-        return bool(await self._run(_RELEASE, name, [flight.encode(), name.encode()]))
+        return bool(await self._run(_RELEASE, name, [flight.encode(), name_bytes(name)]))
 
     async def fallback(self, name: str, *, flight: str, policy: Policy) -> Found | Granted | Denied:
         args = [

@@ -6,6 +6,8 @@ from binascii import crc_hqx
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from stampede_guard.stores.wire import name_bytes
+
 __all__ = ["SLOTS", "Address", "Remap", "SlotMap", "parse_slots", "slot_of"]
 
 SLOTS = 16384
@@ -19,7 +21,7 @@ def slot_of(name: str) -> int:
 
     Source: "Redis Cluster Specification", Hash tags.
     """
-    tag = name.encode()
+    tag = name_bytes(name)
     end = tag.find(b"}")
     if not tag or end == 0:
         raise ValueError("an entry's name may not be empty or begin with }: its keys would have no hash tag")

@@ -6,6 +6,7 @@ All keys of an entry share the hash tag `{name}`, so they live in one slot of a 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from typing import Any
 
@@ -24,6 +25,7 @@ from stampede_guard.errors import StoreRefused
 __all__ = [
     "HEADER",
     "entry_keys",
+    "name_bytes",
     "parse_answer",
     "parse_message",
     "parse_value",
@@ -38,13 +40,18 @@ HEADER = 43
 _KINDS: dict[bytes, Any] = {b"value": "value", b"failure": "failure", b"again": "again"}
 
 
+def name_bytes(name: str) -> bytes:
+    """A name in UTF-8, whatever characters it has: one that cannot be sent would take the others of its tick along."""
+    return name.encode("utf-8", "surrogatepass")
+
+
 def value_key(name: str) -> bytes:
-    return b"{%b}:v" % name.encode()
+    return b"{%b}:v" % name_bytes(name)
 
 
 def entry_keys(name: str) -> tuple[bytes, ...]:
     """Value, failure, record, lease, waiters, fallback slots: the order that every script expects."""
-    tag = b"{%b}:" % name.encode()
+    tag = b"{%b}:" % name_bytes(name)
     return (tag + b"v", tag + b"e", tag + b"r", tag + b"l", tag + b"w", tag + b"f")
 
 
@@ -70,20 +77,22 @@ def _lifetimes(digits: bytes) -> tuple[int, int] | None:
 
 
 def parse_answer(reply: Any) -> Answer | Denied:
-    """What the acquire and fallback scripts answered."""
-    match reply:
-        case [b"found", bytes(stored), int(remaining_ms)]:
-            reading = parse_value(stored, remaining_ms)
-            if reading is not None:
-                return Found(reading)
-        case [b"failed", bytes(body), bytes(token)]:
-            return FailedRecently(body, int(token))
-        case [b"granted", bytes(token), bytes(epoch)]:
-            return Granted(int(token), epoch.decode())
-        case [b"held", bytes(fence), int(suspect)]:
-            return Held(int(fence), bool(suspect))
-        case [b"denied"]:
-            return Denied()
+    """What the acquire and fallback scripts answered. Raises `StoreRefused` for anything else."""
+    # ValueError: bytes where digits should be, or no UTF-8.
+    with contextlib.suppress(ValueError):
+        match reply:
+            case [b"found", bytes(stored), int(remaining_ms)]:
+                reading = parse_value(stored, remaining_ms)
+                if reading is not None:
+                    return Found(reading)
+            case [b"failed", bytes(body), bytes(token)]:
+                return FailedRecently(body, int(token))
+            case [b"granted", bytes(token), bytes(epoch)]:
+                return Granted(int(token), epoch.decode())
+            case [b"held", bytes(fence), int(suspect)]:
+                return Held(int(fence), bool(suspect))
+            case [b"denied"]:
+                return Denied()
     raise StoreRefused(f"the script gave an answer of an unknown shape ({type(reply).__name__})")
 
 
@@ -96,7 +105,7 @@ def parse_message(data: bytes) -> tuple[str, Message] | None:
         kind, token, size, rest = data.split(b"\n", 3)
         known = _KINDS[kind]
         number = int(token)
-        text = rest[: int(size)].decode()
+        text = rest[: int(size)].decode("utf-8", "surrogatepass")
         payload = rest[int(size) :]
     except (ValueError, KeyError):
         return None

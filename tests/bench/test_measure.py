@@ -25,7 +25,7 @@ TWO_BURSTS = samples(
 
 
 def test_calls_are_attributed_to_the_expiry_that_caused_them() -> None:
-    assert find_bursts(TWO_BURSTS, quiet=2.0) == [Burst(11.0, 11.5, 2), Burst(16.0, 16.1, 1)]
+    assert find_bursts(TWO_BURSTS, quiet=2.0) == [Burst(11.0, 12.0, 2), Burst(16.0, 17.0, 1)]
 
 
 def test_a_call_that_no_sample_caught_running_still_counts() -> None:
@@ -38,6 +38,11 @@ def test_a_call_that_no_sample_caught_running_still_counts() -> None:
         (21.0, 4, ()),
     )
     assert [burst.queries for burst in find_bursts(unseen, quiet=2.0)] == [3, 1]
+
+
+def test_a_burst_that_no_sample_saw_is_an_expiry_of_its_own() -> None:
+    unseen = samples((10.0, 0, ()), (10.1, 0, ()), (10.6, 1, ()), (14.0, 1, ()), (14.5, 3, ()), (15.0, 3, ()))
+    assert find_bursts(unseen, quiet=2.0) == [Burst(10.1, 10.6, 1), Burst(14.0, 14.5, 2)]
 
 
 def test_the_calls_before_the_first_burst_belong_to_nobody() -> None:

@@ -49,9 +49,17 @@ def run_starter(
     return runner, Path(directory), started
 
 
+def ended(process: psutil.Process) -> bool:
+    """Gone, or not reaped yet by whoever inherited it."""
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
 def assert_gone(started: list[psutil.Process], directory: Path) -> None:
     _, alive = psutil.wait_procs(started, timeout=PATIENCE)
-    running = [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
+    running = [process for process in alive if not ended(process)]
     for process in running:
         process.kill()
     assert running == []
@@ -71,6 +79,15 @@ def test_however_the_runner_ends_by_itself_everything_it_started_ends(ending: st
     runner, directory, started = run_starter(f"sys.stdin.readline()\n{ending}")
     runner.communicate("end\n", timeout=PATIENCE)
     assert_gone(started, directory)
+
+
+def test_a_runner_that_died_before_its_keeper_was_up_is_still_heard() -> None:
+    child = processes.start(["sleep", "600"])
+    no_parent_of_it = "0"
+    keeper = [sys.executable, str(Path(processes.__file__).with_name("keeper.py")), no_parent_of_it]
+    said = f"watch {child.pid} {int(signal.SIGTERM)}\n".encode()
+    subprocess.run(keeper, input=said, check=True, timeout=PATIENCE)
+    assert child.process.wait(PATIENCE) == -signal.SIGTERM
 
 
 def test_a_child_that_ignores_its_end_signal_does_not_outlive_a_killed_runner() -> None:

@@ -94,7 +94,7 @@ class Bench:
     async def compute(self) -> str:
         name = f"computation {len(self.started) + 1}"
         self.started.append(name)
-        for _ in range(4):
+        for _ in range(10):
             await asyncio.sleep(0)
         self.ended.append(name)
         return name
@@ -215,7 +215,9 @@ async def test_a_computation_bound_to_its_request_is_handed_to_the_next_passenge
 
         moments = await every_moment(once, step=lambda n: 1 if store == "memory" or n < 40 else n // 8)
         assert moments >= 1
-        assert begun == ({1, 2} if victim == 0 and strike is not at_suspension else {1})
+        # On the memory store every turn is struck, so those of the computation are among them.
+        surely = store == "memory" and victim == 0 and strike is not at_suspension
+        assert begun == {1, 2} if surely else begun <= {1, 2}
 
 
 @pytest.mark.parametrize("store", ["memory", "valkey"])
@@ -328,3 +330,34 @@ async def test_a_block_that_ends_without_a_value_does_not_swallow_a_cancellation
             return victim.cancelled()
 
         assert await every_moment(once, step=lambda n: 1 if n < 40 else n // 8) >= 1
+
+
+@pytest.mark.parametrize("bound", [False, True], ids=["free", "bound"])
+async def test_a_fallback_overtaken_by_its_own_wake_up_is_no_cancellation_of_its_caller(
+    bound: bool, valkey_url: str, namespace: str
+) -> None:
+    async with bench("valkey", valkey_url, namespace, wait_timeout=0.05, fallback_timeout=20.0) as it:
+        gate, holding = asyncio.Event(), asyncio.Event()
+        session: Any = it.mine.runtime().session
+        publish = session.publish
+
+        async def slow() -> str:
+            holding.set()
+            await gate.wait()
+            return "slow"
+
+        async def published_and_no_answer(*args: Any, **options: Any) -> Any:
+            await publish(*args, **options)
+            await asyncio.get_running_loop().create_future()
+
+        holder = asyncio.create_task(it.other.get_or_compute("k", slow, type=str))
+        await holding.wait()
+        session.publish = published_and_no_answer
+        async with asyncio.timeout(PATIENCE):
+            calls = [asyncio.create_task(it.call(it.mine, "k", bound=bound)) for _ in range(3)]
+            assert await asyncio.gather(*calls, return_exceptions=True) == ["computation 1"] * 3
+        del session.publish
+        gate.set()
+        await holder
+        for task in list(it.mine.runtime().fallbacks.values()):
+            task.cancel()

@@ -78,7 +78,7 @@ async def served(calls: list[Call]) -> set[str]:
 async def all_back(workers: list[Worker]) -> None:
     """Nothing is away for anybody any more."""
     for worker in workers:
-        while (await worker.status())["away_parts"]:  # noqa: ASYNC110 - no event tells of it
+        while (await worker.status())["away"]:  # noqa: ASYNC110 - no event tells of it
             await asyncio.sleep(0.05)
 
 

@@ -6,16 +6,12 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 import redis.asyncio
 
 from bench.herd.valkey import ValkeyServer
-from stampede_guard.guard import StampedeGuard
-from stampede_guard.policy import Policy
 from tests.chaos.fleet import Call, Fleet, Worker
-from tests.support.proxy import FaultProxy
 
 PARTS = ("v", "e", "r", "l", "w", "f")
 """Value, failure, record, lease, waiters, fallback slots: the keys of an entry."""

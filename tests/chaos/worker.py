@@ -77,7 +77,6 @@ class Worker:
                 self.report(
                     "status",
                     away=runtime.away,
-                    away_parts=len(getattr(runtime.session, "_away", ())) or runtime.away,
                     flights=len(runtime.flights),
                     abandoned=runtime.abandoned,
                 )

@@ -256,3 +256,32 @@ def test_a_failed_fallback_keeps_its_slot() -> None:
     assert isinstance(answer, Granted)
     after, _, _ = scripts.publish(entry, publication(answer, "f", outcome="failure", total_ms=0), now_us=NOW)
     assert len(after.slots) == 1
+
+
+# --- what survives --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("outcome", ["value", "failure"])
+def test_a_publication_lets_the_record_live_longer_and_never_shorter(outcome: Outcome) -> None:
+    entry, grant = granted()
+    later = NOW + SECOND
+    after, _, _ = scripts.publish(entry, publication(grant, outcome=outcome), now_us=later)
+    assert after.record is not None
+    assert after.record.expires_us == later + 60 * SECOND
+    brief = replace(publication(grant, outcome=outcome), record_ms=1)
+    after, _, _ = scripts.publish(after, brief, now_us=later)
+    assert after.record is not None
+    assert after.record.expires_us == later + 60 * SECOND
+
+
+def test_every_new_number_is_above_a_value_that_the_record_does_not_know() -> None:
+    record = Record("e", last=NOW + 1, fence=NOW + 1, expires_us=NOW + SECOND)
+    value = Value(b"old", NOW + 50, 10_000, 10_000, NOW + 9 * SECOND)
+    entry = Entry(value=value, record=record)
+    _, answer = acquire(entry)
+    assert isinstance(answer, Granted)
+    assert answer.token == NOW + 51
+    assert invalidate(entry)[1] == NOW + 51
+    _, fallen = fallback(entry, "f")
+    assert isinstance(fallen, Granted)
+    assert fallen.token == NOW + 51

@@ -62,6 +62,7 @@ class Setup:
 
     def __str__(self) -> str:
         parts = [f"{self.callers} callers, {self.processes} processes, {self.faults} faults"]
+        parts += ["at " + ", ".join(map(str, self.placement))] if self.placement else []
         if self.faults and self.kinds != FAULTS:
             parts.append("(" + "/".join(sorted(self.kinds)) + ")")
         parts += [f"{self.invalidations} invalidations"] if self.invalidations else []

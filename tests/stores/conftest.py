@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import redis.asyncio
 
+from bench.herd.valkey import ValkeyServer
 from tests.support.backends import (
     Backend,
     ClusterBackend,
@@ -15,6 +16,8 @@ from tests.support.backends import (
     RedisBackend,
     SentinelBackend,
 )
+from tests.support.proxy import FaultProxy
+from tests.support.sessions import Sessions
 
 
 @pytest.fixture
@@ -46,3 +49,35 @@ async def backend(request: pytest.FixtureRequest) -> AsyncIterator[Backend]:
         yield made
     finally:
         await made.aclose()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ValkeyServer]:
+    """A server of this module alone: its tests flush scripts, change settings and kill connections."""
+    with ValkeyServer() as started:
+        yield started
+
+
+@pytest.fixture
+async def outside(server: ValkeyServer) -> AsyncIterator[redis.asyncio.Redis]:
+    """A plain client of the module's server, past any proxy."""
+    client = redis.asyncio.Redis.from_url(server.url)
+    try:
+        yield client
+    finally:
+        await client.aclose()
+
+
+@pytest.fixture
+async def proxy(server: ValkeyServer) -> AsyncIterator[FaultProxy]:
+    async with FaultProxy(server.port) as listening:
+        yield listening
+
+
+@pytest.fixture
+async def sessions() -> AsyncIterator[Sessions]:
+    opened = Sessions()
+    try:
+        yield opened
+    finally:
+        await opened.aclose()

@@ -104,7 +104,7 @@ class TestReading:
         assert reading is not None and reading.body == b"body"
         assert await absent is None
 
-    @pytest.mark.parametrize("ending", ["\n", "\r\n$3\r\n", "}{", "ключ", " ", "\x00"])
+    @pytest.mark.parametrize("ending", ["\n", "\r\n$3\r\n", "}{", "ключ", " ", "\x00", "\ud800"])
     async def test_a_name_may_hold_any_character(self, backend: Backend, name: str, ending: str) -> None:
         name += ending
         (one, _), (other, heard) = backend.open(), backend.open()

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -52,8 +53,10 @@ class Link:
 class FaultProxy:
     """Listens on a free loopback port (`port`) and forwards to `target` on `host`."""
 
-    def __init__(self, target: int, *, host: str = "127.0.0.1") -> None:
+    def __init__(self, target: int, *, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> None:
+        """`tls` is spoken with the clients only."""
         self.target = target
+        self._tls = tls
         self.host = host
         self.port = 0
         self.links: list[Link] = []
@@ -75,6 +78,8 @@ class FaultProxy:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        # The transports close in the loop's next turn.
+        await asyncio.sleep(0)
 
     @property
     def url(self) -> str:
@@ -126,7 +131,7 @@ class FaultProxy:
 
     async def listen(self) -> None:
         """Listen (again, on the same port)."""
-        self._server = await asyncio.start_server(self._accept, self.host, self.port)
+        self._server = await asyncio.start_server(self._accept, self.host, self.port, ssl=self._tls)
         self.port = self._server.sockets[0].getsockname()[1]
 
     # --- forwarding -------------------------------------------------------------------------------
@@ -148,13 +153,14 @@ class FaultProxy:
             async with asyncio.TaskGroup() as both:
                 both.create_task(self._requests(link, reader))
                 both.create_task(self._replies(link, from_server))
-        except* (OSError, _Ended):
+        except* (OSError, _Ended, asyncio.CancelledError):
+            # Cancelled: the proxy is closed, and asyncio's streams would log a task that says so.
             pass
         finally:
             if link in self.links:
                 self.links.remove(link)
-            writer.close()
-            to_server.close()
+            writer.transport.abort()
+            to_server.transport.abort()
 
     async def _requests(self, link: Link, reader: asyncio.StreamReader) -> None:
         cutter = CommandCutter()

@@ -1,0 +1,33 @@
+"""An app for `gunicorn --preload`: its guard is made, and used, in the master before the workers are forked."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from fastapi import FastAPI
+
+from stampede_guard.guard import StampedeGuard
+from tests.chaos.journal import Journal
+
+journal = Journal(Path(os.environ["CHAOS_JOURNAL"]))
+guard = StampedeGuard.from_url(os.environ["CHAOS_URL"], namespace=os.environ["CHAOS_NAMESPACE"])
+app = FastAPI()
+guard.install(app)
+
+
+@app.get("/slow/{key}")
+@guard.locked_cache(ttl=60)
+async def slow(key: str) -> str:
+    journal.write(key, f"{os.getpid()}#{len(journal.lines(key))}", "started")
+    await asyncio.sleep(0.5)
+    return f"{os.getpid()}"
+
+
+@app.get("/who")
+async def who() -> int:
+    return os.getpid()
+
+
+asyncio.run(slow("warm"))

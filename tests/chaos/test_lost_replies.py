@@ -1,0 +1,92 @@
+"""A command is carried out and its reply is lost: whichever it is, nobody notices and nothing is computed twice."""
+
+from __future__ import annotations
+
+import asyncio
+from urllib.parse import urlsplit
+
+import pytest
+
+from stampede_guard.guard import StampedeGuard
+from stampede_guard.policy import Policy
+from tests.support.proxy import Fate, FaultProxy
+
+PATIENCE = 60.0
+SCRIPTS = range(1, 6)
+"""Read, acquire, a renewal or the publication, and one or two that come of the loss itself."""
+
+
+def port_of(url: str) -> int:
+    return urlsplit(url).port or 6379
+
+
+class Account:
+    """Counts computations, each of which takes long enough for a renewal to be sent."""
+
+    def __init__(self) -> None:
+        self.started = 0
+        self.running = asyncio.Event()
+
+    async def compute(self) -> int:
+        self.started += 1
+        self.running.set()
+        await asyncio.sleep(0.8)
+        return self.started
+
+
+async def one_loss(url: str, namespace: str, number: int, fate: Fate) -> None:
+    """The holder's `number`-th script is carried out and its reply lost; a waiter sits on an unharmed connection."""
+    rules = Policy(lease_ttl=1.5)
+    account = Account()
+    async with (
+        FaultProxy(port_of(url)) as proxy,
+        StampedeGuard.from_url(proxy.url, namespace=namespace, policy=rules) as struck,
+        StampedeGuard.from_url(url, namespace=namespace, policy=rules) as other,
+    ):
+        for guard in (struck, other):
+            await guard.get_or_compute("warm", _warm)
+        proxy.lose_replies(b"EVALSHA", count=number - 1, fate="forward")
+        proxy.lose_replies(b"EVALSHA", fate=fate)
+        calls = [asyncio.create_task(struck.get_or_compute("k", account.compute)) for _ in range(20)]
+        await account.running.wait()
+        calls += [asyncio.create_task(other.get_or_compute("k", account.compute)) for _ in range(20)]
+        async with asyncio.timeout(PATIENCE):
+            assert set(await asyncio.gather(*calls)) == {1}
+        assert [await guard.get_or_compute("k", account.compute) for guard in (struck, other)] == [1, 1]
+        assert account.started == 1
+        assert not proxy._lose, f"script {number} was never sent"
+
+
+async def _warm() -> int:
+    return 0
+
+
+@pytest.mark.parametrize("fate", ["lose_and_reset", "lose"])
+async def test_a_lost_reply_to_any_script_costs_no_computation(
+    fate: Fate, valkey_url: str, namespace: str
+) -> None:
+    async with asyncio.TaskGroup() as losses:
+        for number in SCRIPTS:
+            losses.create_task(one_loss(valkey_url, f"{namespace}-{number}", number, fate))
+
+
+@pytest.mark.parametrize("fate", ["lose_and_reset", "lose"])
+async def test_an_invalidation_whose_reply_is_lost_is_done_all_the_same(
+    fate: Fate, valkey_url: str, namespace: str
+) -> None:
+    async with (
+        FaultProxy(port_of(valkey_url)) as proxy,
+        StampedeGuard.from_url(proxy.url, namespace=namespace) as struck,
+        StampedeGuard.from_url(valkey_url, namespace=namespace) as other,
+    ):
+        values = iter(range(10))
+
+        async def compute() -> int:
+            return next(values)
+
+        await struck.get_or_compute("k", compute)
+        await struck.invalidate("warm")
+        proxy.lose_replies(b"EVALSHA", fate=fate)
+        assert await struck.invalidate("k") == "done"
+        assert await other.get_or_compute("k", compute) == 1
+        assert await struck.get_or_compute("k", compute) == 1

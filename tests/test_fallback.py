@@ -1,0 +1,211 @@
+"""The fallback: one bounded computation beside a holder that is too slow."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from stampede_guard import StampedeGuard, WaitTimeout
+from tests.support.gate import Gate, soon, until
+from tests.support.guards import Guards, joined
+
+KEY = "report:7"
+
+
+@pytest.fixture(params=["memory", "valkey"])
+async def guards(request: pytest.FixtureRequest, valkey_url: str, namespace: str) -> AsyncIterator[Guards]:
+    async with Guards("memory" if request.param == "memory" else valkey_url, namespace) as made:
+        yield made
+
+
+def ask(guard: StampedeGuard, gate: Gate, value: str, **fields: Any) -> asyncio.Task[str]:
+    async def compute() -> str:
+        await gate.hold()
+        return value
+
+    return asyncio.create_task(guard.get_or_compute(KEY, compute, **fields))
+
+
+async def hold(guards: Guards, gate: Gate) -> asyncio.Task[str]:
+    """A process that holds the lease, and computes until its gate is opened."""
+    holding = ask(guards.guard(), gate, "late")
+    await gate.arrival()
+    return holding
+
+
+async def test_a_waiter_that_has_waited_long_enough_computes_and_everybody_has_its_value(
+    guards: Guards,
+) -> None:
+    slow, quick = Gate(), Gate()
+    holding = await hold(guards, slow)
+    patient = ask(guards.guard(), quick, "patient", wait_timeout=3600)
+    impatient = ask(guards.guard(), quick, "fallback", wait_timeout=0.05)
+    await quick.arrival()
+    quick.open()
+    assert await soon(impatient) == "fallback"
+    assert await soon(patient) == "fallback", "the value ends the wait of all"
+    assert (slow.entered, quick.entered) == (1, 1)
+    slow.open()
+    assert await soon(holding) == "late"
+    # The holder began before the fallback did: what it brings is older, and is not stored over it.
+    assert await soon(ask(guards.guard(), quick, "unused")) == "fallback"
+
+
+async def test_one_fallback_per_process_and_the_limit_fleet_wide(guards: Guards) -> None:
+    slow, quick = Gate(), Gate()
+    holding = await hold(guards, slow)
+    fields = {"wait_timeout": 0.05, "fallback_limit": 2, "fallback_timeout": 10.0}
+    callers = [ask(guard, quick, "fallback", **fields) for guard in _many(guards, 4) for _ in range(3)]
+    await quick.arrival()
+    await quick.arrival()
+    # All others are denied, or find one running in their process, and wait for what it brings.
+    await until(lambda: sum(bool(guard.runtime().fallbacks) for guard in guards.made) == 2)
+    quick.open()
+    assert await soon(asyncio.gather(*callers)) == ["fallback"] * 12
+    assert quick.entered == 2
+    slow.open()
+    await soon(holding)
+    assert all(guard.runtime().fallbacks == {} for guard in guards.made)
+
+
+def _many(guards: Guards, count: int) -> list[StampedeGuard]:
+    return [guards.guard() for _ in range(count)]
+
+
+async def test_passengers_of_a_slow_computation_of_their_own_process_get_the_fallbacks_value(
+    guards: Guards,
+) -> None:
+    slow, quick = Gate(), Gate()
+    guard = guards.guard()
+    leader = ask(guard, slow, "late")
+    await slow.arrival()
+    passengers = [ask(guard, quick, "fallback", wait_timeout=0.05, fallback_timeout=3600) for _ in range(3)]
+    await quick.arrival()
+    quick.open()
+    assert await soon(asyncio.gather(*passengers)) == ["fallback"] * 3
+    assert quick.entered == 1
+    slow.open()
+    assert await soon(leader) == "late"
+
+
+async def test_the_holders_value_ends_a_fallback_that_is_slower(guards: Guards) -> None:
+    slow, slower = Gate(), Gate()
+    holding = await hold(guards, slow)
+    waiter = guards.guard()
+    waiting = ask(waiter, slower, "fallback", wait_timeout=0.05, fallback_timeout=3600)
+    await slower.arrival()
+    slow.open()
+    assert await soon(waiting) == await soon(holding) == "late"
+    slower.open()
+    await until(lambda: waiter.runtime().fallbacks == {})
+    assert await soon(ask(guards.guard(), slower, "unused")) in ("late", "fallback")
+
+
+async def test_without_a_fallback_the_caller_is_told_to_come_back(guards: Guards) -> None:
+    slow, quick = Gate(), Gate()
+    holding = await hold(guards, slow)
+    with pytest.raises(WaitTimeout, match=r"no value within wait_timeout \(0\.05 s\)") as caught:
+        await soon(ask(guards.guard(), quick, "x", wait_timeout=0.05, fallback_limit=0))
+    assert caught.value.retry_after > 0
+    assert quick.entered == 0
+    slow.open()
+    await soon(holding)
+
+
+async def test_a_fallback_that_takes_too_long_is_cancelled_and_its_caller_told_to_come_back(
+    guards: Guards,
+) -> None:
+    slow, slower = Gate(), Gate()
+    holding = await hold(guards, slow)
+    waiter = guards.guard()
+    with pytest.raises(WaitTimeout, match="fallback_timeout"):
+        await soon(ask(waiter, slower, "x", wait_timeout=0.05, fallback_timeout=0.05))
+    assert (slower.entered, slower.cancelled) == (1, 1)
+    assert waiter.runtime().fallbacks == {}
+    slow.open()
+    await soon(holding)
+
+
+async def test_a_fallback_that_fails_is_the_cause_of_the_time_out_and_keeps_its_slot(guards: Guards) -> None:
+    slow, quick = Gate(), Gate()
+    holding = await hold(guards, slow)
+    tries = []
+
+    async def failing() -> str:
+        tries.append(1)
+        raise ConnectionError("the database is gone")
+
+    for guard in _many(guards, 3):
+        with pytest.raises(WaitTimeout) as caught:
+            await soon(
+                guard.get_or_compute(KEY, failing, wait_timeout=0.05, fallback_timeout=0.3, error_ttl=0)
+            )
+        if len(tries) == 1 and guard is guards.made[1]:
+            assert isinstance(caught.value.__cause__, ConnectionError)
+    # A failing source is not asked once by every process in turn.
+    assert len(tries) == 1
+    slow.open()
+    quick.open()
+    assert await soon(holding) == "late"
+
+
+async def test_a_stale_value_comes_before_a_fallback(guards: Guards) -> None:
+    slow, quick = Gate(), Gate()
+    quick.open()
+    guard = guards.guard(ttl=60, stale_ttl=600)
+    await ask(guard, quick, "old")
+    await guards.age(guards.name(KEY), 61)
+    refreshing = ask(guard, slow, "new", request_bound=True)
+    await slow.arrival()
+    assert await soon(ask(guard, slow, "x", request_bound=True, wait_timeout=0.05)) == "old"
+    slow.open()
+    assert await soon(refreshing) == "new"
+    assert slow.entered == 1
+
+
+async def test_a_leader_waits_for_its_own_computation_longer_than_wait_timeout(guards: Guards) -> None:
+    gate = Gate()
+    guard = guards.guard(fallback_limit=0)
+    leader = ask(guard, gate, "value", wait_timeout=0.4)
+    await gate.arrival()
+    # When this one has run out of patience, the leader's own has been over for a while.
+    with pytest.raises(WaitTimeout):
+        await soon(ask(guard, gate, "x", wait_timeout=0.6))
+    assert not leader.done()
+    gate.open()
+    assert await soon(leader) == "value"
+
+
+async def test_a_fallback_that_belongs_to_a_request_ends_with_it(guards: Guards) -> None:
+    slow, quick = Gate(), Gate()
+    holding = await hold(guards, slow)
+    waiter = guards.guard()
+    leaving = ask(waiter, quick, "x", wait_timeout=0.05, fallback_timeout=3600, request_bound=True)
+    await quick.arrival()
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    assert quick.cancelled == 1
+    slow.open()
+    await soon(holding)
+
+
+async def test_a_fallback_that_belongs_to_nobody_goes_on_when_its_caller_leaves(guards: Guards) -> None:
+    slow, quick = Gate(), Gate()
+    holding = await hold(guards, slow)
+    waiter = guards.guard()
+    leaving = ask(waiter, quick, "fallback", wait_timeout=0.05, fallback_timeout=3600)
+    await quick.arrival()
+    staying = ask(waiter, quick, "x", wait_timeout=3600)
+    await joined(waiter, guards.name(KEY), 2)
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    quick.open()
+    assert await soon(staying) == "fallback"
+    assert (quick.entered, quick.cancelled) == (1, 0)
+    slow.open()
+    await soon(holding)

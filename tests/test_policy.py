@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+import pytest
+
+from stampede_guard import Policy, PolicyError
+from stampede_guard import policy as module
+
+FIELDS = {field.name: field.default for field in dataclasses.fields(Policy)}
+SECONDS = [name for name, default in FIELDS.items() if isinstance(default, float)]
+COUNTS = [name for name, default in FIELDS.items() if type(default) is int]
+MAY_BE_ZERO = {
+    "stale_ttl", "error_ttl", "drain_timeout", "fallback_limit", "max_handovers", "inline_bytes", "last_value_bytes",
+}  # fmt: skip
+
+
+def refused(**fields: Any) -> PolicyError:
+    with pytest.raises(PolicyError) as caught:
+        Policy(**fields)
+    return caught.value
+
+
+# --- the table ------------------------------------------------------------------------------------------
+
+
+def documented() -> dict[str, tuple[str, str, str]]:
+    """Default, unit and reason of each row of the module's table."""
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (.*?) ?\| (.+?) \|$", module.__doc__ or "", re.MULTILINE)
+    return {name: (default, unit, reason) for name, default, unit, reason in rows}
+
+
+def test_every_field_is_in_the_table_of_defaults_with_a_reason() -> None:
+    assert list(documented()) == list(FIELDS)
+    assert all(reason for _, _, reason in documented().values())
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_the_table_says_the_default_that_the_code_has(name: str) -> None:
+    text, unit, _ = documented()[name]
+    text = text.strip("`")
+    default = FIELDS[name]
+    if unit == "bytes":
+        number, prefix = re.fullmatch(r"(\d+) (Mi|Ki)B", text).groups()  # type: ignore[union-attr]
+        assert int(number) * {"Ki": 1024, "Mi": 1024**2}[prefix] == default
+    elif isinstance(default, str):
+        assert text == f'"{default}"'
+    elif isinstance(default, bool):
+        assert text == str(default)
+    else:
+        assert float(text) == default
+        assert unit == ("s" if isinstance(default, float) else "count")
+
+
+# --- nonsense -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [-1, float("nan"), float("inf"), -0.001, "60", None, True, 1e12, [60]])
+@pytest.mark.parametrize("name", SECONDS)
+def test_what_is_no_sensible_time_is_refused_by_name_value_and_rule(name: str, value: Any) -> None:
+    error = refused(**{name: value})
+    assert error.field == name
+    assert error.value is value
+    assert "number of seconds between" in error.rule
+    assert str(error).startswith(f"{name}={value!r} is not allowed: ")
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, "3", None, True])
+@pytest.mark.parametrize("name", COUNTS)
+def test_what_is_no_count_is_refused_by_name_value_and_rule(name: str, value: Any) -> None:
+    error = refused(**{name: value})
+    assert (error.field, error.value) == (name, value)
+    assert "whole number of at least" in error.rule
+
+
+@pytest.mark.parametrize("name", SECONDS + COUNTS)
+def test_nothing_is_allowed_only_where_it_means_something(name: str) -> None:
+    if name in MAY_BE_ZERO:
+        assert getattr(Policy(**{name: 0}), name) == 0
+    else:
+        assert refused(**{name: 0}).field == name
+
+
+def test_a_whole_number_of_seconds_is_fine() -> None:
+    assert Policy(ttl=300) == Policy(ttl=300.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "blamed", "rule"),
+    [
+        (
+            {"lease_ttl": 0.2, "takeover_gap": 0.1, "poll_interval": 0.1},
+            "lease_ttl",
+            "renewal cannot keep up",
+        ),
+        ({"takeover_gap": 3.0}, "takeover_gap", "below lease_ttl (3 s)"),
+        ({"poll_interval": 3.1}, "poll_interval", "not exceed lease_ttl (3 s)"),
+        ({"max_value_bytes": 1000}, "inline_bytes", "not exceed max_value_bytes (1000 bytes)"),
+        ({"mode": "sometimes"}, "mode", "one of on, bypass, off"),
+        ({"mode": None}, "mode", "one of on, bypass, off"),
+        ({"share": 1}, "share", "True or False"),
+    ],
+)
+def test_fields_that_do_not_fit_together_are_refused_with_the_limit(
+    fields: dict[str, Any], blamed: str, rule: str
+) -> None:
+    error = refused(**fields)
+    assert error.field == blamed
+    assert rule in error.rule
+
+
+# --- using it -------------------------------------------------------------------------------------------
+
+
+def test_a_policy_cannot_be_changed_and_takes_no_positions() -> None:
+    policy = Policy()
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        policy.ttl = 1  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        Policy(300)  # type: ignore[call-arg]
+
+
+def test_replace_changes_what_is_named_and_checks_again() -> None:
+    assert Policy(ttl=10, stale_ttl=5).replace(ttl=20) == Policy(ttl=20, stale_ttl=5)
+    with pytest.raises(PolicyError, match="ttl=0"):
+        Policy().replace(ttl=0)
+
+
+def test_replace_names_the_fields_that_there_are() -> None:
+    with pytest.raises(PolicyError) as caught:
+        Policy().replace(tll=300)
+    assert caught.value.field == "tll"
+    assert all(name in caught.value.rule for name in FIELDS)
+
+
+def test_a_value_exists_for_its_fresh_and_its_stale_time() -> None:
+    policy = Policy(ttl=1.5, stale_ttl=0.25)
+    assert (policy.ttl_ms, policy.stale_ms, policy.total_ms) == (1500, 250, 1750)
+
+
+def test_parts_of_a_millisecond_are_rounded_up_so_that_no_time_becomes_none() -> None:
+    assert Policy(ttl=0.001).ttl_ms == 1
+    assert Policy(ttl=0.0011, stale_ttl=0.0001).total_ms == 3
+
+
+@pytest.mark.parametrize("field", ["compute_timeout", "wait_timeout", "fallback_timeout", "lease_ttl"])
+def test_a_record_outlives_every_computation_that_needs_it(field: str) -> None:
+    policy = Policy(**{field: 500.0})
+    longest = policy.compute_timeout + policy.wait_timeout + policy.fallback_timeout
+    assert policy.record_ms > longest * 1000
