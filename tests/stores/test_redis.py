@@ -16,31 +16,13 @@ from redis.backoff import ExponentialBackoff
 from bench.herd.valkey import ValkeyServer
 from stampede_guard.core.scripts import FailedRecently, Granted, Held
 from stampede_guard.errors import StoreRefused
-from stampede_guard.policy import Policy
-from stampede_guard.stores.redis import RedisSession, RedisStore
+from stampede_guard.stores.redis import RedisStore
 from stampede_guard.stores.wire import entry_keys, value_bytes
+from tests.support.asking import POLICY, fill, grant, publish
 from tests.support.backends import PARTS
 from tests.support.listener import PATIENCE
 from tests.support.proxy import FaultProxy
 from tests.support.sessions import LONG, Sessions
-
-POLICY = Policy(ttl=60, error_ttl=20, lease_ttl=20)
-
-
-async def granted(session: RedisSession, name: str, flight: str = "holder") -> Granted:
-    answer = await session.acquire(name, flight=flight, policy=POLICY)
-    assert isinstance(answer, Granted), answer
-    return answer
-
-
-async def publish(session: RedisSession, name: str, grant: Granted, body: bytes = b"body") -> bool:
-    return await session.publish(
-        name, flight="holder", grant=grant, outcome="value", body=body, policy=POLICY
-    )
-
-
-async def fill(session: RedisSession, name: str, body: bytes = b"body") -> None:
-    assert await publish(session, name, await granted(session, name), body)
 
 
 class TestHowMuchIsSent:
@@ -83,9 +65,9 @@ class TestHowMuchIsSent:
         session, _ = sessions.open(proxy.url)
         for _ in range(2):
             before = len(proxy.commands(b"EVALSHA"))
-            grant = await granted(session, name)
-            await session.renew(name, flight="holder", token=grant.token, policy=POLICY)
-            await publish(session, name, grant)
+            granted = await grant(session, name)
+            await session.renew(name, flight="holder", token=granted.token, policy=POLICY)
+            await publish(session, name, granted)
             await session.invalidate(name, policy=POLICY)
             await session.release(name, flight="holder")
             await session.fallback(name, flight="holder", policy=POLICY)
@@ -99,8 +81,8 @@ class TestHowMuchIsSent:
         for _ in range(3):
             await outside.script_flush()
             reads = [session.read(name), session.read(name)]
-            grants = await asyncio.gather(*[granted(session, f"{name}-{number}") for number in range(3)])
-            assert len({grant.token for grant in grants}) == 3
+            grants = await asyncio.gather(*[grant(session, f"{name}-{number}") for number in range(3)])
+            assert len({granted.token for granted in grants}) == 3
             for reading in await asyncio.gather(*reads):
                 assert reading is not None and reading.body == b"body"
             await asyncio.gather(
@@ -114,9 +96,9 @@ class TestHowMuchIsSent:
         session, _ = sessions.open(server.url)
         await fill(session, name + "-small")
         body = bytes(range(256)) * 4 * 8_192
-        grant = await granted(session, name)
+        granted = await grant(session, name)
         stored, reading, renewed = await asyncio.gather(
-            publish(session, name, grant, body),
+            publish(session, name, granted, body),
             session.read(name + "-small"),
             session.renew(name, flight="nobody", token=1, policy=POLICY),
         )
@@ -161,18 +143,18 @@ class TestWhoseConnections:
     ) -> None:
         session, listener = sessions.open(redis.asyncio.Redis(port=server.port, **settings))
         other, heard = sessions.open(redis.asyncio.Redis(port=server.port, db=settings.get("db", 0)))
-        grant = await granted(session, name)
+        granted = await grant(session, name)
         assert isinstance(await other.acquire(name, flight="other", policy=POLICY), Held)
-        assert await session.renew(name, flight="holder", token=grant.token, policy=POLICY)
-        assert await publish(session, name, grant, b"\xff\x00")
+        assert await session.renew(name, flight="holder", token=granted.token, policy=POLICY)
+        assert await publish(session, name, granted, b"\xff\x00")
         message = await heard.message(name)
         assert message.reading is not None and message.reading.body == b"\xff\x00"
         reading = await session.read(name)
         assert reading is not None and reading.body == b"\xff\x00"
-        grant = await granted(other, name + "-other")
+        granted = await grant(other, name + "-other")
         assert isinstance(await session.acquire(name + "-other", flight="f", policy=POLICY), Held)
-        await publish(other, name + "-other", grant)
-        assert (await listener.message(name + "-other")).token == grant.token
+        await publish(other, name + "-other", granted)
+        assert (await listener.message(name + "-other")).token == granted.token
 
     async def test_a_unix_socket_is_as_good(self, sessions: Sessions, name: str, tmp_path: Any) -> None:
         path = str(tmp_path / "socket")
@@ -209,13 +191,13 @@ class TestKeysThatAreNotOurs:
         await spoil()
         assert isinstance(await session.fallback(name, flight="beside", policy=POLICY), Granted)
         await spoil()
-        grant = await granted(session, name)
+        granted = await grant(session, name)
         await spoil()
         answer = await other.acquire(name, flight="other", policy=POLICY)
         assert isinstance(answer, Granted if part == "lease" else Held)
         if isinstance(answer, Held) and part != "record":
-            assert await publish(session, name, grant)
-            assert (await heard.message(name)).token == grant.token
+            assert await publish(session, name, granted)
+            assert (await heard.message(name)).token == granted.token
             assert await session.read(name) is not None
 
     @pytest.mark.parametrize(
@@ -253,8 +235,8 @@ class TestKeysThatAreNotOurs:
         await outside.persist(entry_keys(name)[0])
         reading = await session.read(name)
         assert reading is not None and reading.remaining_ms == -1
-        grant = await granted(session, name)
-        assert await publish(session, name, grant)
+        granted = await grant(session, name)
+        assert await publish(session, name, granted)
         assert await outside.pttl(entry_keys(name)[0]) > 0
 
 
@@ -282,14 +264,14 @@ class TestOutOfMemory:
     ) -> None:
         (session, _), (other, heard) = sessions.open(server.url), sessions.open(server.url)
         await fill(session, name)
-        grant = await session.acquire(name, flight="holder", policy=POLICY, newer_than=2**53)
-        assert isinstance(grant, Granted)
+        granted = await session.acquire(name, flight="holder", policy=POLICY, newer_than=2**53)
+        assert isinstance(granted, Granted)
         assert isinstance(await other.acquire(name, flight="other", policy=POLICY, newer_than=2**53), Held)
         await full()
         fence = await session.invalidate(name, policy=POLICY)
-        assert fence > grant.token and await session.read(name) is None
+        assert fence > granted.token and await session.read(name) is None
         assert (await heard.message(name)).token == fence
-        assert not await publish(session, name, grant)
+        assert not await publish(session, name, granted)
 
     async def test_a_full_server_still_lets_only_one_compute_and_wakes_the_others_with_the_value(
         self, server: ValkeyServer, sessions: Sessions, name: str, full: Any
@@ -297,14 +279,14 @@ class TestOutOfMemory:
         (session, _), (other, heard) = sessions.open(server.url), sessions.open(server.url)
         await session.read(name)
         await full()
-        grant = await granted(session, name)
+        granted = await grant(session, name)
         assert isinstance(await other.acquire(name, flight="other", policy=POLICY), Held)
-        assert await session.renew(name, flight="holder", token=grant.token, policy=POLICY)
-        await publish(session, name, grant)
+        assert await session.renew(name, flight="holder", token=granted.token, policy=POLICY)
+        await publish(session, name, granted)
         message = await heard.message(name)
         assert message.reading is not None and message.reading.body == b"body"
         assert await session.read(name) is None, "there is no room for it"
-        await granted(other, name, "other")
+        await grant(other, name, "other")
 
     async def test_a_value_may_take_the_place_of_an_older_one(
         self, server: ValkeyServer, outside: redis.asyncio.Redis, sessions: Sessions, name: str, full: Any
@@ -321,11 +303,11 @@ class TestOutOfMemory:
         self, server: ValkeyServer, sessions: Sessions, name: str, full: Any
     ) -> None:
         (session, _), (other, heard) = sessions.open(server.url), sessions.open(server.url)
-        grant = await granted(session, name)
+        granted = await grant(session, name)
         assert isinstance(await other.acquire(name, flight="other", policy=POLICY), Held)
         await full()
         await session.publish(
-            name, flight="holder", grant=grant, outcome="failure", body=b"why", policy=POLICY
+            name, flight="holder", grant=granted, outcome="failure", body=b"why", policy=POLICY
         )
         assert (await heard.message(name)).body == b"why"
         answer = await other.acquire(name, flight="other", policy=POLICY)
@@ -353,11 +335,11 @@ class TestPermissions:
         self, outside: redis.asyncio.Redis, deaf: redis.asyncio.Redis, sessions: Sessions, name: str
     ) -> None:
         session, listener = sessions.open(deaf)
-        grant = await granted(session, name)
+        granted = await grant(session, name)
         assert await outside.hget(entry_keys(name)[3], "inbox") == b""
         assert isinstance(await session.acquire(name, flight="other", policy=POLICY), Held)
-        assert await session.renew(name, flight="holder", token=grant.token, policy=POLICY)
-        assert await publish(session, name, grant)
+        assert await session.renew(name, flight="holder", token=granted.token, policy=POLICY)
+        assert await publish(session, name, granted)
         assert await session.read(name) is not None
         assert (listener.gaps, listener.breaker) == (0, [])
 
@@ -370,7 +352,7 @@ class TestPermissions:
         name: str,
     ) -> None:
         (holder, _), (waiter, _) = sessions.open(server.url), sessions.open(deaf)
-        await granted(holder, name)
+        await grant(holder, name)
         await holder.aclose()
         lease = entry_keys(name)[3]
         for _ in range(3):
@@ -381,7 +363,7 @@ class TestPermissions:
         async with asyncio.timeout(PATIENCE):
             while await outside.exists(lease):  # noqa: ASYNC110 - no event tells of it
                 await asyncio.sleep(0.001)
-        await granted(waiter, name, "waiter")
+        await grant(waiter, name, "waiter")
 
     async def test_a_user_who_may_not_run_scripts_is_told_so(
         self, server: ValkeyServer, outside: redis.asyncio.Redis, sessions: Sessions, name: str
@@ -392,5 +374,5 @@ class TestPermissions:
         client = redis.asyncio.Redis(port=server.port, username="mute", password="x")
         session, listener = sessions.open(client, deadline=LONG)
         with pytest.raises(StoreRefused, match="permission"):
-            await granted(session, name)
+            await grant(session, name)
         assert listener.breaker == []

@@ -3,73 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import os
-import time
-from typing import Any
 
-import psutil
 import pytest
 import redis.asyncio
 from redis.credentials import CredentialProvider
 
 from bench.herd.valkey import ValkeyServer
-from stampede_guard.core.scripts import Granted, Held
+from stampede_guard.core.scripts import Held
 from stampede_guard.errors import StoreRefused, StoreUnavailable
-from stampede_guard.policy import Policy
-from stampede_guard.stores.redis import RedisSession
 from stampede_guard.stores.wire import entry_keys
+from tests.support.asking import POLICY, established, grant, publish
 from tests.support.gate import until
-from tests.support.listener import PATIENCE, RecordingListener
+from tests.support.listener import PATIENCE
 from tests.support.proxy import FaultProxy
-from tests.support.sessions import LONG, SHORT, Sessions
+from tests.support.sessions import SHORT, Sessions, unavailable, until_in_flight, warm
 
-POLICY = Policy(ttl=60, lease_ttl=20)
 BIG = b"\x00\xff" * 4_000_000
-
-
-async def granted(session: RedisSession, name: str, flight: str = "holder") -> Granted:
-    answer = await session.acquire(name, flight=flight, policy=POLICY)
-    assert isinstance(answer, Granted), answer
-    return answer
-
-
-async def publish(session: RedisSession, name: str, grant: Granted, body: bytes = b"body") -> bool:
-    return await session.publish(
-        name, flight="holder", grant=grant, outcome="value", body=body, policy=POLICY
-    )
-
-
-async def warm(session: RedisSession, name: str) -> None:
-    """Every connection stands, every script of the tests is known to the server, and `name` has a value."""
-    grant = await granted(session, name)
-    await session.renew(name, flight="holder", token=grant.token, policy=POLICY)
-    await publish(session, name, grant)
-    await session.release(name, flight="holder")
-    await session.read(name)
-
-
-async def unavailable(session: RedisSession, name: str) -> None:
-    with pytest.raises(StoreUnavailable):
-        await asyncio.wait_for(session.read(name), PATIENCE)
-
-
-async def until_in_flight(session: RedisSession) -> None:
-    """Until a command has been sent, turn by turn of the loop: its answer cannot have been read yet."""
-    for _ in range(100_000):
-        if session._lane._pending:
-            return
-        await asyncio.sleep(0)
-    raise TimeoutError("nothing was ever sent")
-
-
-def established(port: int) -> int:
-    """How many connections of this process lead there."""
-    return sum(
-        1
-        for connection in psutil.Process().net_connections("tcp")
-        if connection.raddr and connection.raddr.port == port and connection.status == psutil.CONN_ESTABLISHED
-    )
 
 
 class TestLostConnections:
@@ -126,10 +75,10 @@ class TestLostConnections:
         await warm(session, name + "-warm")
         proxy.lose_replies(b"EVALSHA")
         with pytest.raises(StoreUnavailable):
-            await granted(session, name)
+            await grant(session, name)
         token = int(await outside.hget(entry_keys(name)[3], "token"))
-        grant = await granted(session, name)
-        assert grant.token == token
+        granted = await grant(session, name)
+        assert granted.token == token
         assert isinstance(await session.acquire(name, flight="other", policy=POLICY), Held)
 
     async def test_a_lost_reply_to_publish_is_asked_for_again_and_is_the_same(
@@ -137,11 +86,11 @@ class TestLostConnections:
     ) -> None:
         session, _ = sessions.open(proxy.url)
         await warm(session, name + "-warm")
-        grant = await granted(session, name)
+        granted = await grant(session, name)
         proxy.lose_replies(b"EVALSHA")
         with pytest.raises(StoreUnavailable):
-            await publish(session, name, grant)
-        assert await publish(session, name, grant)
+            await publish(session, name, granted)
+        assert await publish(session, name, granted)
 
     async def test_a_forgotten_flight_gives_back_what_it_may_have_got(
         self, proxy: FaultProxy, outside: redis.asyncio.Redis, sessions: Sessions, name: str
@@ -151,7 +100,7 @@ class TestLostConnections:
         await warm(session, name + "-warm")
         proxy.lose_replies(b"EVALSHA")
         with pytest.raises(StoreUnavailable):
-            await granted(session, name)
+            await grant(session, name)
         assert isinstance(await other.acquire(name, flight="other", policy=POLICY), Held)
         session.forget(name, flight="holder")
         assert (await heard.message(name)).kind == "again"
@@ -202,13 +151,28 @@ class TestSilence:
     ) -> None:
         session, _ = sessions.open(proxy.url, deadline=SHORT)
         await warm(session, name)
-        grant = await granted(session, name + "-big")
+        granted = await grant(session, name + "-big")
         proxy.black_hole()
         # More than the sockets' buffers hold: the writer is stuck in the middle of it.
         with pytest.raises(StoreUnavailable):
-            await asyncio.wait_for(publish(session, name + "-big", grant, BIG), PATIENCE)
+            await asyncio.wait_for(publish(session, name + "-big", granted, BIG), PATIENCE)
         proxy.heal()
         assert await asyncio.wait_for(session.read(name), PATIENCE) is not None
+
+    async def test_what_waited_behind_it_goes_by_the_next_connection(
+        self, proxy: FaultProxy, sessions: Sessions, name: str
+    ) -> None:
+        session, _ = sessions.open(proxy.url, deadline=SHORT)
+        await warm(session, name)
+        granted = await grant(session, name + "-big")
+        proxy.black_hole()
+        stuck = asyncio.ensure_future(publish(session, name + "-big", granted, BIG))
+        await until(lambda: session._lane._pipe is not None and session._lane._pipe.paused)
+        behind = session.read(name)
+        with pytest.raises(StoreUnavailable):
+            await asyncio.wait_for(stuck, PATIENCE)
+        proxy.heal()
+        assert await asyncio.wait_for(behind, PATIENCE) is not None
 
     async def test_a_server_that_accepts_and_never_answers_is_away(
         self, proxy: FaultProxy, sessions: Sessions, name: str
@@ -216,12 +180,12 @@ class TestSilence:
         proxy.black_hole()
         session, listener = sessions.open(proxy.url, deadline=SHORT)
         with pytest.raises(StoreUnavailable):
-            await asyncio.wait_for(granted(session, name), PATIENCE)
+            await asyncio.wait_for(grant(session, name), PATIENCE)
         await unavailable(session, name)
         assert listener.breaker == [True]
         proxy.heal()
         await listener.until(lambda heard: heard.breaker == [True, False])
-        await granted(session, name)
+        await grant(session, name)
 
     async def test_a_frozen_server_comes_back(
         self, own_valkey: ValkeyServer, sessions: Sessions, name: str
@@ -249,10 +213,10 @@ class TestSilence:
         await listener.until(lambda one: one.gaps >= 3)
         await heard.until(lambda one: one.gaps >= 3)
         assert await session.read(name) is None
-        grant = await granted(session, name)
+        granted = await grant(session, name)
         assert isinstance(await other.acquire(name, flight="other", policy=POLICY), Held)
-        assert await publish(session, name, grant)
-        assert (await heard.message(name)).token == grant.token
+        assert await publish(session, name, granted)
+        assert (await heard.message(name)).token == granted.token
 
 
 class TestNobodyThere:
@@ -264,7 +228,7 @@ class TestNobodyThere:
         for _ in range(3):
             await unavailable(session, name)
         with pytest.raises(StoreUnavailable):
-            await asyncio.wait_for(granted(session, name), PATIENCE)
+            await asyncio.wait_for(grant(session, name), PATIENCE)
         assert listener.breaker == [True]
         await proxy.listen()
         await listener.until(lambda heard: heard.breaker == [True, False])
@@ -293,7 +257,7 @@ class TestNobodyThere:
         await until(lambda: established(server.port) == sockets)
         del refused
         vault.sealed = False
-        await granted(session, name)
+        await grant(session, name)
         await listener.until(lambda heard: heard.gaps == 1)
 
 
@@ -309,7 +273,7 @@ class TestRefusals:
             with pytest.raises(StoreRefused):
                 await session.read(name)
             with pytest.raises(StoreRefused):
-                await granted(session, name)
+                await grant(session, name)
         assert not session.away and listener.breaker == []
 
     async def test_a_server_that_comes_back_and_refuses_is_not_away(
@@ -378,7 +342,7 @@ class TestRefusals:
                 before = proxy.accepted
                 for _ in range(2):
                     with pytest.raises(StoreUnavailable):
-                        await granted(session, name + "-new")
+                        await grant(session, name + "-new")
                 assert proxy.accepted > before, "the name may lead elsewhere by now"
                 assert session.away
                 assert operator.ping()
@@ -386,198 +350,4 @@ class TestRefusals:
                 assert session.away, "a PING would have been answered"
                 operator.execute_command("REPLICAOF", "NO", "ONE")
             await listener.until(lambda heard: heard.breaker == [True, False])
-            await granted(session, name + "-new")
-
-
-class TestInbox:
-    async def test_a_killed_subscription_is_a_gap_and_so_is_its_return(
-        self, proxy: FaultProxy, outside: redis.asyncio.Redis, sessions: Sessions, name: str
-    ) -> None:
-        session, listener = sessions.open(proxy.url)
-        grant = await granted(session, name)
-        lease = entry_keys(name)[3]
-        inbox = await outside.hget(lease, "inbox")
-        assert inbox and listener.gaps == 1
-        proxy.answer(b"SUBSCRIBE", b"-ERR not now\r\n")
-        assert proxy.cut(lambda link: link.sent(b"SUBSCRIBE")) == 1
-        await listener.until(lambda heard: heard.gaps == 2)
-        assert await session.renew(name, flight="holder", token=grant.token, policy=POLICY)
-        assert await outside.hget(lease, "inbox") == b"", "an unconfirmed inbox is no sign of life"
-        proxy.heal()
-        await listener.until(lambda heard: heard.gaps == 3)
-        assert await session.renew(name, flight="holder", token=grant.token, policy=POLICY)
-        assert await outside.hget(lease, "inbox") == inbox
-        assert listener.breaker == []
-
-    async def test_messages_come_again_after_a_gap(
-        self, proxy: FaultProxy, sessions: Sessions, name: str
-    ) -> None:
-        (one, _), (other, heard) = sessions.open(proxy.url), sessions.open(proxy.url)
-        grant = await granted(one, name)
-        assert isinstance(await other.acquire(name, flight="other", policy=POLICY), Held)
-        proxy.cut(lambda link: link.sent(b"SUBSCRIBE"))
-        await heard.until(lambda it: it.gaps == 3)
-        assert await publish(one, name, grant)
-        assert (await heard.message(name)).token == grant.token
-
-    async def test_a_half_open_subscription_is_found_out(
-        self, proxy: FaultProxy, sessions: Sessions, name: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("stampede_guard.stores.inbox.QUIET_SECONDS", 0.05)
-        session, listener = sessions.open(proxy.url, deadline=SHORT)
-        await granted(session, name)
-        await until(lambda: len(proxy.commands(b"PING")) >= 2)
-        assert listener.gaps == 1, "silence that answers is no gap"
-        proxy.lose_replies(b"PING", fate="lose")
-        await listener.until(lambda heard: heard.gaps >= 3)
-
-
-class TestBlockedLoop:
-    """An answer that is in the socket when a blocked event loop goes on is an answer, however late it is read."""
-
-    @pytest.mark.parametrize("blocked", [1.02, 1.2, 1.7, 4.0])
-    async def test_an_answer_in_the_socket_is_no_time_out(
-        self, server: ValkeyServer, sessions: Sessions, name: str, blocked: float
-    ) -> None:
-        session, listener = sessions.open(server.url, deadline=SHORT)
-        await warm(session, name)
-        connection = session._lane._connection
-        read = session.read(name)
-        await until_in_flight(session)
-        time.sleep(blocked * SHORT)
-        assert await read is not None
-        assert listener.breaker == [] and session._lane._connection is connection
-
-    async def test_connecting_is_no_time_out_either(
-        self, server: ValkeyServer, sessions: Sessions, name: str
-    ) -> None:
-        session, listener = sessions.open(server.url, deadline=SHORT)
-        asking = asyncio.ensure_future(granted(session, name))
-        reading = session.read(name + "-other")
-        for _ in range(4):
-            await asyncio.sleep(0)
-            time.sleep(1.5 * SHORT)
-        await asking
-        await reading
-        assert listener.breaker == []
-
-    async def test_a_blocked_loop_does_not_make_a_dead_server_live(
-        self, proxy: FaultProxy, sessions: Sessions, name: str
-    ) -> None:
-        session, _ = sessions.open(proxy.url, deadline=SHORT)
-        await warm(session, name)
-        proxy.black_hole()
-        read = session.read(name)
-        await until_in_flight(session)
-        time.sleep(3 * SHORT)
-        with pytest.raises(StoreUnavailable):
-            await asyncio.wait_for(read, PATIENCE)
-
-
-class TestCallersThatLeave:
-    async def test_cancelled_callers_burn_no_connection_and_mix_up_no_answers(
-        self, proxy: FaultProxy, sessions: Sessions, name: str
-    ) -> None:
-        session, _ = sessions.open(proxy.url)
-        for number in range(5):
-            await warm(session, f"{name}-{number}")
-        accepted = proxy.accepted
-        for round_ in range(20):
-            leaving = [
-                asyncio.ensure_future(session.acquire(f"{name}-{round_}", flight="f", policy=POLICY)),
-                session.read(f"{name}-{round_ % 5}"),
-            ]
-            staying = {f"{name}-{number}": session.read(f"{name}-{number}") for number in range(5)}
-            if round_ % 2:
-                await until_in_flight(session)
-            for call in leaving:
-                call.cancel()
-            for reading in await asyncio.gather(*staying.values()):
-                assert reading is not None and reading.body == b"body"
-            assert await session.read(f"{name}-absent") is None
-        assert proxy.accepted == accepted
-
-
-@pytest.mark.filterwarnings(
-    "error:unclosed Connection:ResourceWarning", "error::pytest.PytestUnraisableExceptionWarning"
-)
-class TestTheEnd:
-    async def test_closing_leaves_no_task_and_no_socket(
-        self, server: ValkeyServer, sessions: Sessions, name: str
-    ) -> None:
-        before, sockets = asyncio.all_tasks(), established(server.port)
-        session, _ = sessions.open(server.url)
-        await warm(session, name)
-        session.forget(name, flight="ghost")
-        assert established(server.port) == sockets + 3
-        await session.aclose()
-        assert asyncio.all_tasks() == before
-        assert established(server.port) == sockets
-
-    @pytest.mark.parametrize("when", ["connecting", "waiting for an answer", "writing", "away", "never used"])
-    async def test_closing_at_a_bad_moment_leaves_nothing_either(
-        self, server: ValkeyServer, sessions: Sessions, name: str, when: str
-    ) -> None:
-        async with FaultProxy(server.port) as proxy:
-            session, listener = sessions.open(proxy.url, deadline=SHORT if when == "away" else LONG)
-            mine = asyncio.all_tasks()
-            pending: list[asyncio.Future[Any]] = []
-            if when == "connecting":
-                proxy.black_hole()
-                pending.append(asyncio.ensure_future(granted(session, name)))
-                await until(lambda: proxy.accepted == 1)
-            elif when != "never used":
-                await warm(session, name)
-                grant = await granted(session, name + "-big")
-                proxy.black_hole()
-                if when == "away":
-                    await unavailable(session, name)
-                    await unavailable(session, name)
-                    assert listener.breaker == [True]
-                else:
-                    pending.append(session.read(name))
-                    if when == "writing":
-                        big = publish(session, name + "-big", grant, BIG)
-                        pending.append(asyncio.ensure_future(big))
-                    await until_in_flight(session)
-            await asyncio.wait_for(session.aclose(), PATIENCE)
-            for outcome in await asyncio.gather(*pending, return_exceptions=True):
-                assert isinstance(outcome, StoreUnavailable)
-            left = {task for task in asyncio.all_tasks() - mine if "stampede_guard" in repr(task)}
-            assert left == set()
-            assert established(proxy.port) == 0
-            del session
-            gc.collect()  # a connection that was left to the collector says so
-
-    async def test_after_closing_everything_is_refused_at_once(
-        self, server: ValkeyServer, sessions: Sessions, name: str
-    ) -> None:
-        session, _ = sessions.open(server.url)
-        before = asyncio.all_tasks()
-        await session.aclose()
-        await unavailable(session, name)
-        with pytest.raises(StoreUnavailable):
-            await asyncio.wait_for(granted(session, name), PATIENCE)
-        await session.aclose()
-        assert asyncio.all_tasks() == before
-
-    async def test_a_forked_child_lets_go_without_a_word(
-        self, server: ValkeyServer, sessions: Sessions, name: str
-    ) -> None:
-        session, listener = sessions.open(server.url)
-        await warm(session, name)
-        child = os.fork()
-        if child == 0:
-            try:
-                session.abandon()
-            finally:
-                os._exit(0)
-        os.waitpid(child, 0)
-        assert await session.read(name) is not None
-        assert (listener.gaps, listener.breaker) == (1, [])
-
-
-async def test_the_listener_of_these_tests_says_what_it_did_not_hear(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tests.support.listener.PATIENCE", 0.01)
-    with pytest.raises(TimeoutError, match="gaps=0"):
-        await RecordingListener().until(lambda heard: heard.gaps > 0)
+            await grant(session, name + "-new")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
 import redis.asyncio
 
+from stampede_guard.errors import StoreUnavailable
 from stampede_guard.stores.redis import RedisSession, RedisStore
-from tests.support.listener import RecordingListener
+from tests.support.asking import POLICY, grant, publish
+from tests.support.listener import PATIENCE, RecordingListener
 
-__all__ = ["LONG", "SHORT", "Sessions"]
+__all__ = ["LONG", "SHORT", "Sessions", "unavailable", "until_in_flight", "warm"]
 
 LONG = 15.0
 """A deadline in seconds that no busy machine reaches: for tests in which nothing should time out."""
@@ -32,3 +37,27 @@ class Sessions:
     async def aclose(self) -> None:
         for session in self._opened:
             await session.aclose()
+
+
+async def warm(session: RedisSession, name: str) -> None:
+    """Every connection stands, every script of the tests is known to the server, and `name` has a value."""
+    granted = await grant(session, name)
+    await session.renew(name, flight="holder", token=granted.token, policy=POLICY)
+    await publish(session, name, granted)
+    await session.release(name, flight="holder")
+    await session.read(name)
+
+
+async def unavailable(session: RedisSession, name: str) -> None:
+    """A read fails because the store is not there, and does not wait for ever."""
+    with pytest.raises(StoreUnavailable):
+        await asyncio.wait_for(session.read(name), PATIENCE)
+
+
+async def until_in_flight(session: RedisSession) -> None:
+    """Until a command has been sent, turn by turn of the loop: its answer cannot have been read yet."""
+    for _ in range(100_000):
+        if session._lane._pending:
+            return
+        await asyncio.sleep(0)
+    raise TimeoutError("nothing was ever sent")

@@ -1,0 +1,56 @@
+"""The subscription of a session: its gaps are told, and its name is a sign of life only while it is confirmed."""
+
+from __future__ import annotations
+
+import pytest
+import redis.asyncio
+
+from stampede_guard.core.scripts import Held
+from stampede_guard.stores.wire import entry_keys
+from tests.support.asking import POLICY, grant, publish
+from tests.support.gate import until
+from tests.support.proxy import FaultProxy
+from tests.support.sessions import SHORT, Sessions
+
+
+class TestInbox:
+    async def test_a_killed_subscription_is_a_gap_and_so_is_its_return(
+        self, proxy: FaultProxy, outside: redis.asyncio.Redis, sessions: Sessions, name: str
+    ) -> None:
+        session, listener = sessions.open(proxy.url)
+        granted = await grant(session, name)
+        lease = entry_keys(name)[3]
+        inbox = await outside.hget(lease, "inbox")
+        assert inbox and listener.gaps == 1
+        proxy.answer(b"SUBSCRIBE", b"-ERR not now\r\n")
+        assert proxy.cut(lambda link: link.sent(b"SUBSCRIBE")) == 1
+        await listener.until(lambda heard: heard.gaps == 2)
+        assert await session.renew(name, flight="holder", token=granted.token, policy=POLICY)
+        assert await outside.hget(lease, "inbox") == b"", "an unconfirmed inbox is no sign of life"
+        proxy.heal()
+        await listener.until(lambda heard: heard.gaps == 3)
+        assert await session.renew(name, flight="holder", token=granted.token, policy=POLICY)
+        assert await outside.hget(lease, "inbox") == inbox
+        assert listener.breaker == []
+
+    async def test_messages_come_again_after_a_gap(
+        self, proxy: FaultProxy, sessions: Sessions, name: str
+    ) -> None:
+        (one, _), (other, heard) = sessions.open(proxy.url), sessions.open(proxy.url)
+        granted = await grant(one, name)
+        assert isinstance(await other.acquire(name, flight="other", policy=POLICY), Held)
+        proxy.cut(lambda link: link.sent(b"SUBSCRIBE"))
+        await heard.until(lambda it: it.gaps == 3)
+        assert await publish(one, name, granted)
+        assert (await heard.message(name)).token == granted.token
+
+    async def test_a_half_open_subscription_is_found_out(
+        self, proxy: FaultProxy, sessions: Sessions, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("stampede_guard.stores.inbox.QUIET_SECONDS", 0.05)
+        session, listener = sessions.open(proxy.url, deadline=SHORT)
+        await grant(session, name)
+        await until(lambda: len(proxy.commands(b"PING")) >= 2)
+        assert listener.gaps == 1, "silence that answers is no gap"
+        proxy.lose_replies(b"PING", fate="lose")
+        await listener.until(lambda heard: heard.gaps >= 3)

@@ -1,0 +1,373 @@
+"""The pure scripts and the Lua scripts, side by side: every step is taken in both worlds and compared.
+
+Tokens come from two clocks, so they are compared by their order: what is smaller in one world is smaller in the other.
+Lifetimes are minutes and pass only when a step says so; epochs are given from outside and must be equal.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import Any
+
+import redis
+
+from stampede_guard.core import scripts
+from stampede_guard.core.entry import EMPTY, Entry, Reading, prune
+from stampede_guard.core.scripts import (
+    Ask,
+    Denied,
+    FailedRecently,
+    FallbackAsk,
+    Found,
+    Granted,
+    Held,
+    Message,
+    Messages,
+    Publication,
+    Renewal,
+)
+from stampede_guard.stores.wire import (
+    HEADER,
+    entry_keys,
+    parse_answer,
+    parse_message,
+    parse_value,
+    value_bytes,
+)
+from tests.support.backends import PARTS
+
+__all__ = ["DEAD", "INLINE", "LIVE", "SCRIPTS", "Token", "Worlds"]
+
+SCRIPTS = ("read", "acquire", "renew", "publish", "invalidate", "release", "fallback")
+LIVE = ("inbox-a", "inbox-b")
+DEAD = "inbox-dead"
+LEASE, RECORD, TAKEOVER, SLOT, INLINE = 600_000, 3_600_000, 100_000, 900_000, 8
+SLACK_MS = 60_000
+"""Lifetimes may differ by this much: real time passes between the steps of one world only."""
+
+
+@dataclass(frozen=True)
+class Token:
+    """One grant or fence, as each world numbers it."""
+
+    pure: int
+    real: int
+    epoch: str = ""
+
+
+class Worlds:
+    """The pure entry and the stored one, side by side."""
+
+    def __init__(self, client: redis.Redis, pubsub: Any, texts: dict[str, Any], name: str) -> None:
+        self.client, self.pubsub, self.texts, self.name = client, pubsub, texts, name
+        self.keys = entry_keys(name)
+        self.entry: Entry = EMPTY
+        self.now_us = 1_000_000_000_000_000
+        self.tokens: list[Token] = [Token(1, 1, "no such epoch")]
+        self.own: dict[str, Token] = {}
+        self.order: set[tuple[int, int]] = {(0, 0), (1, 1)}
+        self.epochs = itertools.count()
+        self.stepped = False
+
+    # --- both worlds at once ----------------------------------------------------------------------
+
+    def run(self, step: tuple[Any, ...]) -> None:
+        self.now_us += 1_000
+        getattr(self, step[0])(*step[1:])
+        self.compare_state()
+        by_pure, by_real = sorted(self.order), sorted(self.order, key=lambda pair: pair[1])
+        assert by_pure == by_real, "tokens are ordered differently"
+        assert (
+            len({pure for pure, _ in self.order}) == len({real for _, real in self.order}) == len(self.order)
+        )
+
+    def script(self, name: str, *args: Any) -> Any:
+        keys = self.keys[:1] if name == "read" else self.keys
+        return self.texts[name](keys=list(keys), args=list(args))
+
+    def same_token(self, pure: int, real: int) -> None:
+        self.order.add((pure, real))
+
+    def same_messages(self, expected: Messages) -> None:
+        heard = self.heard()
+        wanted = [(inbox, message) for inbox, message in expected if inbox in LIVE]
+        assert sorted(inbox for inbox, _ in wanted) == sorted(inbox for inbox, _ in heard)
+        for inbox, message in wanted:
+            other = dict(heard)[inbox]
+            self.same_token(message.token, other.token)
+            assert (message.kind, message.body) == (other.kind, other.body)
+            self.same_reading(message.reading, other.reading)
+
+    def same_reading(self, pure: Reading | None, real: Reading | None) -> None:
+        if pure is None or real is None:
+            assert pure is real
+            return
+        self.same_token(pure.token, real.token)
+        assert (pure.body, pure.total_ms, pure.stale_ms) == (real.body, real.total_ms, real.stale_ms)
+        assert abs(pure.remaining_ms - real.remaining_ms) < SLACK_MS
+
+    def same_answer(self, pure: Any, raw: Any, flight: str) -> None:
+        real: Any = parse_answer(raw)
+        assert type(pure) is type(real), (pure, real)
+        match pure:
+            case Found(reading):
+                self.same_reading(reading, real.reading)
+            case FailedRecently(body, token):
+                assert body == real.body
+                self.same_token(token, real.token)
+            case Granted(token, epoch):
+                assert epoch == real.epoch
+                self.same_token(token, real.token)
+                self.own[flight] = Token(token, real.token, epoch)
+                self.tokens.append(self.own[flight])
+            case Held(fence, suspect):
+                assert suspect == real.suspect
+                self.same_token(fence, real.fence)
+            case Denied():
+                pass
+
+    def heard(self) -> list[tuple[str, Message]]:
+        """What the live inboxes have been sent by now: a PING behind the step brings it all."""
+        heard = []
+        self.pubsub.connection.send_command("PING")
+        while (reply := self.pubsub.parse_response())[0] != b"pong":
+            if reply[0] != b"message":
+                continue
+            parsed = parse_message(reply[2])
+            assert parsed is not None and parsed[0] == self.name
+            heard.append((reply[1].decode(), parsed[1]))
+        return heard
+
+    # --- the steps --------------------------------------------------------------------------------
+
+    def _pick(self, pick: int) -> Token:
+        return self.tokens[-1 - pick % len(self.tokens)]
+
+    def read(self) -> None:
+        pure = scripts.read(self.entry, now_us=self.now_us)
+        self.same_reading(pure, parse_value(*self.script("read")))
+
+    def acquire(self, flight: str, inbox: str, newer: int | None) -> None:
+        than = Token(0, 0) if newer is None else self._pick(newer)
+        epoch = f"epoch-{next(self.epochs)}"
+        ask = Ask(flight, inbox, epoch, LEASE, RECORD, TAKEOVER, than.pure)
+        self.entry, pure = scripts.acquire(self.entry, ask, now_us=self.now_us, listening=frozenset(LIVE))
+        raw = self.script("acquire", flight, inbox, epoch, LEASE, RECORD, TAKEOVER, than.real)
+        self.same_answer(pure, raw, flight)
+
+    def renew(self, flight: str, pick: int, inbox: str) -> None:
+        self._renew(flight, self._pick(pick), inbox)
+
+    def renew_own(self, flight: str, inbox: str) -> None:
+        self._renew(flight, self.own.get(flight, self.tokens[0]), inbox)
+
+    def _renew(self, flight: str, token: Token, inbox: str) -> None:
+        renewal = Renewal(flight, token.pure, inbox, LEASE, RECORD)
+        self.entry, pure = scripts.renew(self.entry, renewal, now_us=self.now_us, listening=frozenset(LIVE))
+        assert pure == bool(self.script("renew", flight, token.real, inbox, LEASE, RECORD))
+
+    def publish(self, flight: str, pick: int, outcome: str, size: int) -> None:
+        self._publish(flight, self._pick(pick), outcome, size)
+
+    def publish_own(self, flight: str, outcome: str, size: int) -> None:
+        self._publish(flight, self.own.get(flight, self.tokens[0]), outcome, size)
+
+    def _publish(self, flight: str, token: Token, outcome: str, size: int) -> None:
+        body = b"x" * size
+        total, stale = (500_000, 0) if outcome == "failure" else (1_500_000, 700_000)
+        publication = Publication(
+            flight,
+            token.pure,
+            token.epoch,
+            outcome,
+            body,
+            total,
+            stale,
+            RECORD,
+            INLINE,  # type: ignore[arg-type]
+        )
+        self.entry, pure, messages = scripts.publish(self.entry, publication, now_us=self.now_us)
+        if outcome == "value":
+            body = value_bytes(body, token=token.real, total_ms=total, stale_ms=stale)
+        inline = INLINE + HEADER
+        raw = self.script(
+            "publish", flight, token.real, token.epoch, outcome, body, total, RECORD, inline, self.name
+        )
+        assert pure == bool(raw)
+        self.same_messages(messages)
+
+    def invalidate(self) -> None:
+        epoch = f"epoch-{next(self.epochs)}"
+        self.entry, pure, messages = scripts.invalidate(
+            self.entry, now_us=self.now_us, epoch=epoch, record_ms=RECORD
+        )
+        real = int(self.script("invalidate", epoch, RECORD, self.name))
+        self.same_token(pure, real)
+        self.tokens.append(Token(pure, real, epoch))
+        self.same_messages(messages)
+
+    def release(self, flight: str) -> None:
+        self.entry, pure, messages = scripts.release(self.entry, flight, now_us=self.now_us)
+        assert pure == bool(self.script("release", flight, self.name))
+        self.same_messages(messages)
+
+    def fallback(self, flight: str, limit: int) -> None:
+        epoch = f"epoch-{next(self.epochs)}"
+        ask = FallbackAsk(flight, epoch, limit, SLOT, RECORD)
+        self.entry, pure = scripts.fallback(self.entry, ask, now_us=self.now_us)
+        self.same_answer(pure, self.script("fallback", flight, epoch, limit, SLOT, RECORD), flight)
+
+    # --- what happens to both ---------------------------------------------------------------------
+
+    def age(self, seconds: int) -> None:
+        self.now_us += seconds * 1_000_000
+        _, _, _, lease, waiters, slots = self.keys
+        for flight, score in self._slots().items():
+            self.client.zadd(slots, {flight: score - seconds * 1_000_000})
+        missing = self._hash(lease).get("missing")
+        if missing is not None:
+            self.client.hset(lease, "missing", str(int(missing) - seconds * 1_000_000))
+        for key in self.keys:
+            left = self.client.pttl(key)
+            if left >= 0:
+                self.client.pexpire(key, left - seconds * 1000)
+        if not self.client.exists(waiters):
+            self.entry = replace(self.entry, waiters=frozenset())
+
+    def evict(self, part: str) -> None:
+        self.client.delete(self.keys[PARTS.index(part)])
+        self._forget(part)
+
+    def spoil(self, part: str) -> None:
+        """Somebody else's key under our name: for us there is nothing."""
+        key = self.keys[PARTS.index(part)]
+        self.client.delete(key)
+        self.client.rpush(key, "not ours")
+        self.client.pexpire(key, 10_000_000)
+        self._forget(part)
+
+    def _forget(self, part: str) -> None:
+        gone: Any = {"waiters": frozenset(), "slots": ()}.get(part)
+        self.entry = replace(self.entry, **{part: gone})
+
+    def stretch(self) -> None:
+        """The clock has stepped: the value has more time than it was given."""
+        if self.entry.value is not None and prune(self.entry, self.now_us).value is not None:
+            self.client.pexpire(self.keys[0], 2_500_000)
+            value = replace(self.entry.value, expires_us=self.now_us + 2_500_000_000)
+            self.entry = replace(self.entry, value=value)
+
+    def step_back(self) -> None:
+        """The server's clock is set back by days: every token is from the future."""
+        days = 1_000_000_000_000
+        if self.stepped:
+            return
+        self.stepped = True
+        entry = prune(self.entry, self.now_us)
+        changes: dict[str, Any] = {}
+        if entry.value is not None and (stored := self._string(self.keys[0])):
+            changes["value"] = replace(entry.value, token=entry.value.token + days)
+            self.client.set(
+                self.keys[0], b"SG1%016d" % (int(stored[3:19]) + days) + stored[19:], keepttl=True
+            )
+        if entry.failure is not None and (stored := self._string(self.keys[1])):
+            changes["failure"] = replace(entry.failure, token=entry.failure.token + days)
+            self.client.set(self.keys[1], b"%016d" % (int(stored[:16]) + days) + stored[16:], keepttl=True)
+        if entry.record is not None:
+            last, fence = entry.record.last + days, entry.record.fence + days
+            changes["record"] = replace(entry.record, last=last, fence=fence)
+            self.client.hincrby(self.keys[2], "last", days)
+            self.client.hincrby(self.keys[2], "fence", days)
+        if entry.lease is not None:
+            changes["lease"] = replace(entry.lease, token=entry.lease.token + days)
+            self.client.hincrby(self.keys[3], "token", days)
+        self.entry = replace(self.entry, **changes)
+        later = {
+            id(token): replace(token, pure=token.pure + days, real=token.real + days)
+            for token in self.tokens[1:]
+        }
+        later[id(self.tokens[0])] = self.tokens[0]
+        self.own = {flight: later[id(token)] for flight, token in self.own.items()}
+        self.tokens = [later[id(token)] for token in self.tokens]
+        self.order = {(0, 0), *((token.pure, token.real) for token in self.tokens)}
+
+    def die(self) -> None:
+        """The holder's process is gone: its inbox was heard of once and is not any more."""
+        self._rename_inbox(DEAD)
+
+    def revive(self) -> None:
+        """It is heard of again."""
+        self._rename_inbox("inbox-a")
+
+    def _rename_inbox(self, inbox: str) -> None:
+        lease = prune(self.entry, self.now_us).lease
+        if lease is not None and lease.inbox:
+            self.client.hset(self.keys[3], "inbox", inbox)
+            self.entry = replace(self.entry, lease=replace(lease, inbox=inbox))
+
+    # --- what is stored ---------------------------------------------------------------------------
+
+    def _hash(self, key: bytes) -> dict[str, str]:
+        if self.client.type(key) != b"hash":
+            return {}
+        return {name.decode(): value.decode() for name, value in self.client.hgetall(key).items()}
+
+    def _string(self, key: bytes) -> bytes | None:
+        found = self.client.get(key) if self.client.type(key) == b"string" else None
+        assert found is None or isinstance(found, bytes)
+        return found
+
+    def _slots(self) -> dict[str, float]:
+        if self.client.type(self.keys[5]) != b"zset":
+            return {}
+        return {
+            flight.decode(): score
+            for flight, score in self.client.zrange(self.keys[5], 0, -1, withscores=True)
+        }
+
+    def compare_state(self) -> None:
+        assert all(self.client.pttl(key) != -1 for key in self.keys), "something would stay for ever"
+        entry = prune(self.entry, self.now_us)
+        value_key, failure_key, record_key, lease_key, waiters_key, _ = self.keys
+        reading = None if entry.value is None else entry.value.reading(self.now_us)
+        self.same_reading(reading, parse_value(self._string(value_key), self.client.pttl(value_key)))
+        failure = self._string(failure_key)
+        assert (entry.failure is None) == (failure is None)
+        if entry.failure is not None and failure is not None:
+            self.same_token(entry.failure.token, int(failure[:16]))
+            assert entry.failure.body == failure[16:]
+            self.same_time(failure_key, entry.failure.expires_us)
+        self.compare_record(record_key, entry)
+        self.compare_lease(lease_key, entry)
+        waiters = self.client.smembers(waiters_key) if self.client.type(waiters_key) == b"set" else set()
+        assert entry.waiters == {inbox.decode() for inbox in waiters}
+        # Slots whose time is over are removed when the script looks next, and count for nothing until then.
+        seconds, _ = self.client.time()
+        live = {flight for flight, score in self._slots().items() if score > seconds * 1_000_000}
+        assert {slot.owner for slot in entry.slots} == live
+
+    def compare_record(self, key: bytes, entry: Entry) -> None:
+        record, stored = entry.record, self._hash(key)
+        assert (record is None) == (not stored), (record, stored)
+        if record is not None:
+            assert stored["epoch"] == record.epoch
+            self.same_token(record.last, int(stored["last"]))
+            self.same_token(record.fence, int(stored["fence"]))
+            self.same_time(key, record.expires_us)
+
+    def compare_lease(self, key: bytes, entry: Entry) -> None:
+        lease, stored = entry.lease, self._hash(key)
+        assert (lease is None) == (not stored), (lease, stored)
+        if lease is not None:
+            assert (lease.owner, lease.epoch, lease.inbox) == (
+                stored["owner"],
+                stored["epoch"],
+                stored["inbox"],
+            )
+            assert (lease.missing_since_us is None) == ("missing" not in stored)
+            self.same_token(lease.token, int(stored["token"]))
+            self.same_time(key, lease.expires_us)
+
+    def same_time(self, key: bytes, expires_us: int) -> None:
+        assert abs(self.client.pttl(key) - (expires_us - self.now_us) // 1000) < SLACK_MS
