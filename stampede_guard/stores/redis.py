@@ -44,6 +44,8 @@ class RedisStore:
     shared = True
 
     def __init__(self, client: Redis, *, deadline: float = DEADLINE) -> None:
+        # Kept, because a sentinel's pool is named weakly in its own settings.
+        self._client = client
         pool = client.connection_pool
         self._connection_class = pool.connection_class
         self._settings = own_settings(pool.connection_kwargs)
