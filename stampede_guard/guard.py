@@ -123,8 +123,8 @@ class StampedeGuard:
         """The value stored under `key`, or what `compute()` returns; computed once, fleet-wide.
 
         `fields` are Policy fields (`ttl=300`). `type` says what the value is, as a return annotation would, and its
-        shape is part of the key; without it builtins come back exactly as they went in. Give `request_bound=True` when `compute` uses things that end with
-        the caller's request, such as its database session.
+        shape is part of the key; without it builtins come back exactly as they went in. Give `request_bound=True` when
+        `compute` uses things that end with the caller's request, such as its database session.
         """
         if not callable(compute):
             raise Misuse(
@@ -279,6 +279,7 @@ class StampedeGuard:
             self._runtimes.pop(loop).abandon()
 
     def _plan(self, key: str, type: Any, request_bound: bool, fields: dict[str, Any]) -> Plan:
+        escape_key(key)
         # What stands before the first colon names the entry in logs; without one, the whole key may be somebody's name.
         kind, colon, _ = key.partition(":")
         title = f"{self.namespace}:{kind[:40]}" if colon else f"{self.namespace}:get_or_compute"
@@ -305,6 +306,11 @@ class StampedeGuard:
         self._current = None
         # Another thread of the parent may have held it.
         self._lock = threading.Lock()
+
+
+def entry_key(key: str, type: Any, plan: Plan) -> str:
+    """With the shape of a declared type, so that old and new pods of a rolling deploy use different entries."""
+    return escape_key(key) if type is Any else f"{escape_key(key)}#{plan.codec.fingerprint}"
 
 
 def escape_key(key: Any) -> str:

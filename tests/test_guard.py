@@ -16,6 +16,7 @@ import redis
 import redis.asyncio
 
 from stampede_guard import ComputeFailed, Overloaded, Policy, PolicyError, StampedeGuard, workers
+from stampede_guard.codec import codec_for
 from stampede_guard.errors import Misuse, UnsupportedValue, UrlError
 from stampede_guard.flight import Flight
 from stampede_guard.stores.memory import MemoryStore
@@ -335,12 +336,8 @@ async def test_a_stored_value_that_cannot_be_decoded_is_a_miss_with_one_warning_
     guards: Guards, caplog: pytest.LogCaptureFixture
 ) -> None:
     count = Counted()
-
-    async def text() -> str:
-        return "not a number"
-
-    writer, reader, other = guards.guard(), guards.guard(), guards.guard()
-    await writer.get_or_compute("k", text, type=str)
+    reader, other = guards.guard(), guards.guard()
+    await guards.put(guards.name("k", int), codec_for(str).encode("not a number"))
     callers = [reader.get_or_compute("k", count, type=int) for _ in range(5)]
     assert await soon(asyncio.gather(*callers)) == [1] * 5
     assert await other.get_or_compute("k", count, type=int) == 1, "replaced for everybody"
@@ -355,13 +352,13 @@ async def test_damage_in_the_store_is_a_miss(
 ) -> None:
     async with Guards(valkey_url, namespace) as guards:
         guard, count = guards.guard(), Counted()
-        name = guards.name("k")
+        name = guards.name("k", int)
         for damage in (b"", b"SG1", b"garbage", b"SG1" + b"0" * 40, b"SG1" + b"0" * 40 + b"\xc1"):
             before = count.runs
             await valkey.set(f"{{{name}}}:v", damage, px=60_000)
             assert await soon(guard.get_or_compute("k", count, type=int)) == before + 1, damage
             assert await soon(guard.get_or_compute("k", count, type=int)) == before + 1, damage
-            await guard.invalidate("k")
+            await guard.invalidate("k", type=int)
 
 
 async def test_a_wrong_password_costs_the_cache_and_is_logged_once(

@@ -8,6 +8,8 @@ from typing import Any, Literal, Self
 import redis.asyncio
 
 from stampede_guard import Policy, StampedeGuard
+from stampede_guard.codec import codec_for
+from stampede_guard.core.scripts import Granted
 from stampede_guard.stores.memory import MemoryStore
 from tests.support.clock import Clock
 from tests.support.gate import until
@@ -47,9 +49,19 @@ class Guards:
         self.made.append(guard)
         return guard
 
-    def name(self, key: str) -> str:
+    def name(self, key: str, type: Any = Any) -> str:
         """The entry's name in the store for a key given to `get_or_compute` or `single`."""
-        return f"{self.namespace}:={key}"
+        shape = "" if type is Any else f"#{codec_for(type).fingerprint}"
+        return f"{self.namespace}:={key}{shape}"
+
+    async def put(self, name: str, body: bytes) -> None:
+        """Store these bytes as the value of an entry, as a flight would."""
+        session, policy = self.guard().runtime().session, Policy()
+        grant = await session.acquire(name, flight="given", policy=policy)
+        assert isinstance(grant, Granted)
+        assert await session.publish(
+            name, flight="given", grant=grant, outcome="value", body=body, policy=policy
+        )
 
     async def age(self, name: str, seconds: float) -> None:
         """Let an entry's value and failure grow older. On memory everything does, leases too."""
