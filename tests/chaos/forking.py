@@ -1,7 +1,7 @@
 """A program that forks with a guard in use. `python -m tests.chaos.forking CASE URL NAMESPACE JOURNAL` prints JSON.
 
 `inside`: forked while an event loop runs, with live connections. `preload`: as gunicorn does it, the guard was used in
-an event loop of the parent that has ended.
+an event loop of the parent that has ended. `orphan`: forked while the parent computes; then both wait to be killed.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Coroutine
@@ -18,6 +19,7 @@ from typing import Any
 import redis
 
 from stampede_guard.guard import StampedeGuard
+from stampede_guard.policy import Policy
 from tests.chaos.journal import Journal
 
 CHILDREN = 4
@@ -28,7 +30,7 @@ class Program:
     def __init__(self, url: str, namespace: str, journal: Journal) -> None:
         self.url = f"{url}?client_name=guard-{namespace}"
         self.namespace = namespace
-        self.guard = StampedeGuard.from_url(self.url, namespace=namespace)
+        self.guard = StampedeGuard.from_url(self.url, namespace=namespace, policy=Policy(lease_ttl=30.0))
         self.journal = journal
 
     async def call(self, key: str, seconds: float) -> str:
@@ -110,6 +112,15 @@ class Program:
             "away": away,
         }
 
+    async def orphan(self) -> None:
+        holding = asyncio.create_task(self.call("held", 3600.0))
+        while not self.journal.lines("held"):  # noqa: ASYNC110 - a program of its own, for a moment
+            await asyncio.sleep(0)
+        if not os.fork():
+            signal.pause()
+        self.journal.write("forked", str(os.getpid()), "started")
+        await holding
+
     def preload(self) -> dict[str, Any]:
         async def use() -> tuple[str, str]:
             return await self.call("known", 0.0), self.inbox()
@@ -126,4 +137,10 @@ class Program:
 if __name__ == "__main__":
     case, url, namespace, path = sys.argv[1:]
     program = Program(url, namespace, Journal(Path(path)))
-    print(json.dumps(asyncio.run(program.inside()) if case == "inside" else program.preload()))
+    match case:
+        case "inside":
+            print(json.dumps(asyncio.run(program.inside())))
+        case "preload":
+            print(json.dumps(program.preload()))
+        case "orphan":
+            asyncio.run(program.orphan())

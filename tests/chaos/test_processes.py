@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,10 @@ import redis
 from bench.herd import processes
 from bench.herd.valkey import free_port
 from stampede_guard.guard import StampedeGuard
+from stampede_guard.policy import Policy
 from tests.chaos.fleet import ROOT, Fleet
 from tests.chaos.journal import Journal
+from tests.support.gate import until
 
 
 def forked(case: str, url: str, namespace: str, journal: Journal) -> dict[str, Any]:
@@ -55,6 +59,36 @@ def test_a_forked_child_has_an_inbox_of_its_own_and_leaves_the_parents_connectio
         assert found["herd"] == journal.computations("herd") and not found["away"]
         # The very same connections, and none that a child left behind.
         assert found["after"] == found["before"] and len(found["before"]) >= 2
+
+
+async def test_a_child_that_outlives_its_parent_does_not_keep_the_parents_lease_alive(
+    valkey_url: str, namespace: str, tmp_path: Path
+) -> None:
+    # The child has a copy of the parent's subscription: left open, it would be the sign of life of a dead holder.
+    journal = Journal(tmp_path / "journal")
+    program = processes.start(
+        [sys.executable, "-m", "tests.chaos.forking", "orphan", valkey_url, namespace, str(journal.path)],
+        log=tmp_path / "log",
+        cwd=ROOT,
+    )
+    try:
+        await until(lambda: journal.lines("forked") or not program.running)
+        assert program.running, program.last_words()
+
+        async def heir() -> str:
+            return "heir"
+
+        async with StampedeGuard.from_url(
+            valkey_url, namespace=namespace, policy=Policy(lease_ttl=30.0)
+        ) as guard:
+            os.kill(program.pid, signal.SIGKILL)
+            program.process.wait()
+            began = time.monotonic()
+            assert await guard.get_or_compute("held", heir, type=str) == "heir"
+            # Long before the lease would have ended.
+            assert time.monotonic() - began < 10.0
+    finally:
+        program.kill()
 
 
 def test_gunicorn_with_preload_runs_one_computation_for_both_of_its_workers(

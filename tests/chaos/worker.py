@@ -88,7 +88,7 @@ class Worker:
         compute = self._tasks.make(key, told["task"])
 
         async def one() -> Any:
-            return await self.guard.get_or_compute(key, compute, type=str, **fields)
+            return await self.guard.get_or_compute(key, compute, **fields)
 
         began = time.monotonic()
         callers = self._calls[call] = [asyncio.create_task(one()) for _ in range(told["callers"])]
@@ -114,7 +114,8 @@ class Worker:
 
         async def reported(session: ScriptedSession, name: str, **options: Any) -> Any:
             answer = await acquire(session, name, **options)
-            report("answered", key=name[front:], answer=type(answer).__name__)
+            suspect = getattr(answer, "suspect", False)
+            report("answered", key=name[front:], answer=type(answer).__name__, suspect=suspect)
             return answer
 
         def noticed(runtime: Runtime) -> None:

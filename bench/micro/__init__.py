@@ -1,0 +1,1 @@
+"""The speed table: what a cached call costs, against the bare client that its user would otherwise write."""
