@@ -195,27 +195,27 @@ class _Face(Generic[P, R]):
             guard = self._guarded()
             plan = self._plan
             key = key_of(*args, **kwargs)
+            name = guard.prefix + key
             runtime = guard.on(plan)
-            look = runtime.look(guard.prefix + key) if runtime is not None else None
             result: R
-            if runtime is None or look is None:
+            if runtime is None or runtime.away or runtime.refused or name in runtime.flights:
                 result = await guard.call(plan, key, self._run(args, kwargs))
                 return result
             try:
-                reading = await look
+                reading = await runtime.read(name)
             except StoreError:
                 reading = None
             if reading is not None:
                 body, _, total_ms, stale_ms, remaining_ms = reading
                 if stale_ms < remaining_ms <= total_ms:
                     if reading is not runtime.remembered:
-                        runtime.remember(guard.prefix + key, reading)
+                        runtime.remember(name, reading)
                     try:
                         result = plan.decode(body)
                         return result
                     except Undecodable:
                         pass
-            result = await after_read(runtime, plan, guard.prefix + key, self._run(args, kwargs), reading)
+            result = await after_read(runtime, plan, name, self._run(args, kwargs), reading)
             return result
 
         async def invalidate(*args: P.args, **kwargs: P.kwargs) -> Invalidation:

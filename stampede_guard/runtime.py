@@ -57,6 +57,7 @@ class Runtime:
         self._replay: asyncio.Task[None] | None = None
         self._warned_refused = False
         self.session = store.open_session(self)
+        self.read = self.session.read
 
     # --- flights -------------------------------------------------------------------------------
 
@@ -138,12 +139,6 @@ class Runtime:
                 "a cancelled computation does not end; it is left to itself (%d such)", self.abandoned
             )
         task.add_done_callback(_look_at)
-
-    def look(self, name: str) -> asyncio.Future[Reading | None] | None:
-        """A read of the store; None where a flight is under way or the store serves nobody, and `serve` must decide."""
-        if self.away or self.refused or name in self.flights:
-            return None
-        return self.session.read(name)
 
     def remember(self, name: str, reading: Reading) -> None:
         self.remembered = reading

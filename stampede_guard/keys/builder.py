@@ -11,7 +11,7 @@ from typing import Any
 
 from stampede_guard.annotations import alternatives, is_marker, live_kind, resolve, root_package
 from stampede_guard.errors import KeyPartError
-from stampede_guard.keys.parts import Unkeyable, digest, escape, is_plain, shorten, text_of
+from stampede_guard.keys.parts import LONGEST_PART, Unkeyable, digest, escape, is_plain, shorten, text_of
 
 __all__ = ["LONGEST_KEY", "KeyBuilder"]
 
@@ -71,9 +71,10 @@ class KeyBuilder:
             _refuse_live_annotations(function, self.name, keyed)
             self._arguments = _binder(function, parameters, keyed, supplied)
             self._labels = tuple(f"{escape(name)}=" for name in keyed)
-            self.key_of = _writer(function, parameters, keyed, supplied, part=self._part, whole=self._whole)
         self._context = tuple((f"@{escape(variable.name)}=", variable) for variable in context)
         self._head = self._make_head()
+        if not self._replaced:
+            self.key_of = self._writer(function, parameters, keyed, supplied)
 
     def _make_head(self) -> str:
         whole = "\n".join((self.name, self.version, self.fingerprint, str(self._replaced)))
@@ -87,6 +88,33 @@ class KeyBuilder:
         fit.
         """
         return self.key_of(*args, **kwargs)
+
+    def _writer(
+        self,
+        function: Callable[..., Any],
+        parameters: dict[str, inspect.Parameter],
+        keyed: Sequence[str],
+        supplied: frozenset[str],
+    ) -> Callable[..., str]:
+        """A function with the parameters of the original that returns the key: `head + "a=1,b='x'"`.
+
+        One expression, because every hit pays for it. Ordinary integers are written in place, all else by `_part`.
+        """
+        # Longer than any parameter's name, so it is none.
+        mine = "_" * (1 + max(map(len, parameters), default=0))
+        texts = [
+            f"{escape(name)}={{{name} if {mine}type({name}) is {mine}int and {-_WIDE} < {name} < {_WIDE} "
+            f"else {mine}part('{escape(name)}=', {name})}}"
+            for name in keyed
+        ]
+        text = f'f"{",".join(texts)}"'
+        longest = sum(len(label) + LONGEST_PART + 1 for label in self._labels)
+        whole = self._context or longest > _LONGEST_ARGUMENTS
+        body = f"{mine}whole({text})" if whole else f"{mine}head + {text}"
+        tools = {"type": type, "int": int, "part": self._part, "whole": self._whole, "head": self._head}
+        return _made(
+            function, parameters, supplied, body, {mine + name: tool for name, tool in tools.items()}
+        )
 
     def _replaced_key(self, *args: Any, **kwargs: Any) -> str:
         (label,) = self._labels
@@ -250,31 +278,6 @@ def _binder(
 ) -> Callable[..., tuple[Any, ...]]:
     """A function with the parameters of the original that returns the keyed ones as a tuple."""
     return _made(function, parameters, supplied, f"({''.join(f'{name}, ' for name in keyed)})")
-
-
-def _writer(
-    function: Callable[..., Any],
-    parameters: dict[str, inspect.Parameter],
-    keyed: Sequence[str],
-    supplied: frozenset[str],
-    *,
-    part: Callable[[str, Any], str],
-    whole: Callable[[str], str],
-) -> Callable[..., str]:
-    """A function with the parameters of the original that returns the key: `whole("a=1,b='x'")`.
-
-    One expression, because every hit pays for it. Ordinary integers are written in place; `part(label, value)` writes
-    all else.
-    """
-    # Longer than any parameter's name, so it is none.
-    mine = "_" * (1 + max(map(len, parameters), default=0))
-    texts = [
-        f"{escape(name)}={{{name} if {mine}type({name}) is {mine}int and {-_WIDE} < {name} < {_WIDE} "
-        f"else {mine}part('{escape(name)}=', {name})}}"
-        for name in keyed
-    ]
-    tools = {f"{mine}type": type, f"{mine}int": int, f"{mine}part": part, f"{mine}whole": whole}
-    return _made(function, parameters, supplied, f'{mine}whole(f"{",".join(texts)}")', tools)
 
 
 def _made(

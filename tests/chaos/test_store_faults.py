@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
 
 import pytest
 import redis.asyncio
 
 from bench.herd.valkey import ValkeyServer
 from tests.chaos.fleet import Call, Fleet, Worker
+from tests.support.proxy import FaultProxy
 
 PARTS = ("v", "e", "r", "l", "w", "f")
 """Value, failure, record, lease, waiters, fallback slots: the keys of an entry."""
@@ -99,6 +101,69 @@ async def test_an_evicted_key_costs_at_most_one_more_computation(fleet: Fleet, p
         assert len(computed) <= (2 if part in ("r", "l") else 1)
         assert await one_value_is_stored(workers) in computed
         assert fleet.journal.computations("k") == computed
+
+
+async def test_a_stale_value_that_is_evicted_while_it_is_refreshed_makes_its_callers_wait(
+    fleet: Fleet,
+) -> None:
+    workers = await fleet.start(3, ttl=0.001, stale_ttl=60.0)
+    old = (await (await workers[0].call("k", {"kind": "sleep", "seconds": 0.0})).outcome()).value
+    fleet.forget("started")
+    assert (await (await workers[0].call("k")).outcome()).value == old
+    refresh = (await workers[0].next("started"))["computation"]
+    async with redis.asyncio.Redis.from_url(fleet.url) as client:
+        assert await client.delete(f"{{{fleet.namespace}:=k}}:v") == 1
+    calls = [await worker.call("k", callers=10) for worker in workers]
+    for worker in workers[1:]:
+        await worker.next("answered", answer="Held")
+    await workers[0].open(refresh)
+    assert await all_served(calls) == {refresh}
+    assert fleet.journal.computations("k") == [old, refresh]
+
+
+async def test_evicted_fallback_slots_cost_at_most_one_more_fallback(fleet: Fleet) -> None:
+    workers = await fleet.start(4, wait_timeout=1.0, fallback_timeout=60.0, compute_timeout=80.0)
+    calls = [await workers[0].call("k")]
+    holding = (await workers[0].next("started"))["computation"]
+    calls.append(await workers[1].call("k", callers=10))
+    fallback = (await workers[1].next("started"))["computation"]
+    async with redis.asyncio.Redis.from_url(fleet.url) as client:
+        assert await client.delete(f"{{{fleet.namespace}:=k}}:f") == 1
+    calls += [await worker.call("k", callers=10) for worker in workers[2:]]
+    second, started = await fleet.first("started")
+    # The value of either ends the wait for all.
+    await second.open(started["computation"])
+    assert await all_served(calls[2:]) == {started["computation"]}
+    await workers[1].open(fallback)
+    await workers[0].open(holding)
+    assert await all_served(calls[:2]) <= {holding, fallback, started["computation"]}
+    assert fleet.journal.computations("k") == [holding, fallback, started["computation"]]
+    # What was begun first ended last, and replaced nothing.
+    stored = {(await (await worker.call("k")).outcome()).value for worker in workers}
+    assert stored == {started["computation"]}
+
+
+async def test_a_holder_that_is_cut_off_serves_its_own_callers_and_disturbs_nobody(fleet: Fleet) -> None:
+    async with FaultProxy(urlsplit(fleet.url).port or 6379) as proxy:
+        (cut_off,) = await fleet.start(1, url=proxy.url, lease_ttl=1.0)
+        others = await fleet.start(2, lease_ttl=1.0)
+        calls = [await cut_off.call("k", callers=10)]
+        lost = (await cut_off.next("started"))["computation"]
+        calls += [await worker.call("k", callers=10) for worker in others]
+        for worker in others:
+            await worker.next("answered", answer="Held")
+        # Its subscription still stands as far as the store can see, so its lease has to run out.
+        proxy.black_hole()
+        heir, started = await fleet.first("started")
+        newer = started["computation"]
+        await heir.open(newer)
+        assert await all_served(calls[1:]) == {newer}
+        await cut_off.open(lost)
+        assert await all_served(calls[:1]) == {lost}
+        proxy.heal()
+        await back(cut_off)
+        assert await one_value_is_stored([cut_off, *others]) == newer
+        assert fleet.journal.computations("k") == [lost, newer]
 
 
 async def test_a_frozen_store_is_one_computation_per_process_and_an_error_for_nobody(
