@@ -208,10 +208,12 @@ class _Face(Generic[P, R]):
             if reading is not None:
                 body, _, total_ms, stale_ms, remaining_ms = reading
                 if stale_ms < remaining_ms <= total_ms:
-                    if reading is not runtime.remembered:
-                        runtime.remember(name, reading)
                     try:
-                        result = plan.decode(body)
+                        if reading is runtime.remembered:
+                            result = plan.another(body)
+                        else:
+                            runtime.remember(name, reading)
+                            result = plan.decode(body)
                         return result
                     except Undecodable:
                         pass

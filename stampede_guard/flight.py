@@ -335,14 +335,14 @@ class Flight:
 
     def _hand_out(self, served: list[Passenger], outcome: core.Outcome, to: core.Audience) -> None:
         self._remember(outcome, to)
-        codec = self.plan.codec
+        copies = self.plan.copies(outcome.body)
         shared: Any = None
         sharing: bool | None = None
         for passenger in served:
             if passenger.future.done():
                 continue
             try:
-                value = shared if sharing else codec.decode(outcome.body)
+                value = shared if sharing else copies.another()
             except Undecodable as error:
                 if outcome.reading is None:
                     self._fail(served, error)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from stampede_guard.codec import Codec, is_immutable
+from stampede_guard.codec.copies import Copies
+from stampede_guard.codec.typed import PickleCodec
 from stampede_guard.policy import Mode, Policy
 
 __all__ = ["Plan", "Run", "Variables"]
@@ -34,9 +37,27 @@ class Plan:
     warned: set[str] = field(default_factory=set)
     decode: Callable[[bytes], Any] = field(init=False)
     """The codec's, bound once."""
+    _copies: Copies | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.decode = self.codec.decode
+
+    def copies(self, body: bytes) -> Copies:
+        """For everybody who gets the value of these bytes now."""
+        return Copies(self.decode, body, trees=not isinstance(self.codec, PickleCodec))
+
+    def another(self, body: bytes) -> Any:
+        """A value for one more caller of the same reading. Raises `Undecodable`."""
+        copies = self._copies
+        if copies is None or copies.body is not body:
+            self._copies = copies = self.copies(body)
+            # The others of this reading come in this turn of the loop, and nobody after them.
+            asyncio.get_running_loop().call_soon(self._forget_copies)
+        copy = copies.copy
+        return copies.another() if copy is None else copy(copies.template)
+
+    def _forget_copies(self) -> None:
+        self._copies = None
 
     def capture(self) -> Variables:
         """The caller's values of the named variables."""
