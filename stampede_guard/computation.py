@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -39,15 +40,30 @@ class Computation:
     def __init__(self, runtime: Runtime, flight: Flight, run: Run, variables: Variables) -> None:
         self.joined_before = 0
         self.lapsed = False
+        self._slow_at = math.inf
         self._runtime = runtime
         self._flight = flight
         self._run = run
         self._variables = variables
         self._renew_at_once = asyncio.Event()
+        self._within_slot = False
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether a fallback may have ended the wait for everybody else by now."""
+        return self._runtime.loop.time() > self._slow_at
 
     def renew_now(self) -> None:
         """The inbox's state changed; the lease says so before a waiter can draw a conclusion from it."""
         self._renew_at_once.set()
+
+    def awaited_by(self, other: Computation) -> None:
+        """The other one waits for this. If it has one of the slots, it must not wait for another."""
+        if other._within_slot and not self._within_slot:
+            self._within_slot = True
+            self._runtime.slots.let_pass(self)
+            for flight in self._flight.awaits:
+                flight.computation.awaited_by(self)
 
     async def run(self, grant: Granted | None) -> Result | core.Abandoned:
         self.lapsed = False
@@ -64,17 +80,19 @@ class Computation:
     async def _run_alone(self) -> Result | core.Abandoned:
         if self._flight.bypassed:
             return await self._run_bounded()
-        policy = self._flight.plan.policy
+        policy, slots = self._flight.plan.policy, self._runtime.slots
         try:
             async with asyncio.timeout(policy.wait_timeout):
-                await self._runtime.local_computations(policy.max_local_computations).acquire()
+                has_slot = not self._within_slot and await slots.take(self, policy.max_local_computations)
         except TimeoutError:
             text = f"{self._flight.plan.title}: the store is away and {policy.max_local_computations} computations run"
             return Result(error=Overloaded(f"{text} in this process already (max_local_computations)"))
+        self._within_slot = True
         try:
             return await self._run_bounded()
         finally:
-            self._runtime.local_computations(policy.max_local_computations).release()
+            if has_slot:
+                slots.give_back()
 
     async def _run_bounded(self) -> Result | core.Abandoned:
         policy = self._flight.plan.policy
@@ -91,7 +109,8 @@ class Computation:
         """None when the request that it ran in has gone, and another passenger may take over."""
         flight = self._flight
         leader = flight.next_passenger()
-        bound = flight.plan.request_bound
+        # The passenger's own: one flight may serve calls that are bound to their request and calls that are not.
+        bound = leader.bound if leader is not None else flight.plan.request_bound
         if bound and leader is None:
             return core.Abandoned()
         run, variables = (
@@ -100,6 +119,8 @@ class Computation:
         context = flight.plan.clean_context(variables)
         context.run(CURRENT.set, flight)
         self.joined_before = flight.joined
+        policy = flight.plan.policy
+        self._slow_at = self._runtime.loop.time() + min(policy.lease_ttl, policy.wait_timeout)
         task = self._runtime.loop.create_task(_call(run), name="stampede_guard computation", context=context)
         if leader is not None:
             flight.leader = leader

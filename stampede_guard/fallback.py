@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stampede_guard.computation import CURRENT
 from stampede_guard.core.scripts import Denied, Found, Granted
+from stampede_guard.ending import ended, retrieve
 from stampede_guard.errors import StoreError, Undecodable, UnsupportedValue, WaitTimeout
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Fallback:
             return None, False
         task = self._runtime.loop.create_task(self._attempt(), name="stampede_guard fallback")
         self._runtime.fallbacks[self._name] = task
+        task.add_done_callback(retrieve)
         task.add_done_callback(lambda _: self._runtime.fallbacks.pop(self._name, None))
         try:
             await asyncio.wait({task, meanwhile}, return_when=asyncio.FIRST_COMPLETED)
@@ -48,12 +50,11 @@ class Fallback:
             if not task.done() and self._plan.request_bound:
                 # It uses things of this caller's request.
                 task.cancel()
-                await asyncio.wait({task})
+                await ended(task)
         if task.done() and not task.cancelled():
             return task.result()
         # Cancelled above, when its own publication ended the wait before it was answered; or with the guard.
         if meanwhile.done():
-            task.add_done_callback(_retrieve)
             return meanwhile.result(), True
         return None, False
 
@@ -122,8 +123,3 @@ class Fallback:
 
 async def _call(run: Run) -> Any:
     return await run()
-
-
-def _retrieve(task: asyncio.Task[Any]) -> None:
-    if not task.cancelled():
-        task.exception()

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, assert_never
 from stampede_guard.computation import Computation
 from stampede_guard.core import flight as core
 from stampede_guard.core.entry import Reading
-from stampede_guard.core.scripts import Granted, Held, Message
+from stampede_guard.core.scripts import Found, Granted, Held, Message
+from stampede_guard.ending import ended
 from stampede_guard.errors import (
     ComputeFailed,
     Overloaded,
@@ -59,6 +60,7 @@ class Flight:
         self.bypassed = bypassed
         self.refreshing = refreshing
         self.newer_than = newer_than
+        self.outdates_holder = False
         self.awaits: set[Flight] = set()
         self.leader: Passenger | None = None
         self.computation = Computation(runtime, self, run, variables)
@@ -72,7 +74,9 @@ class Flight:
         self._look_at = 0.0
         self._trusted_until = 0.0
         self._unanswered = False
-        self._value: Any = None
+        self._has_delivered = False
+        self._is_alone = False
+        self._outdated = False
         self._error: BaseException | None = None
         self._state, self._command = core.begin(away=away or bypassed)
         self.landed: asyncio.Future[None] = runtime.loop.create_future()
@@ -84,15 +88,21 @@ class Flight:
     def open_to_all(self) -> bool:
         """Whether a caller may join without having looked into the store first.
 
-        Not while stale values are served, and not when the lease was lost: somebody else may have published.
+        Not while stale values are served; not when the lease was lost or the computation is slow, because somebody else
+        may have published; and not when it has handed out a value already: a key with callers in every round trip
+        would never be read again.
         """
-        return not self.refreshing and not self.computation.lapsed
+        return not (
+            self.refreshing or self._has_delivered or self.computation.lapsed or self.computation.is_slow
+        )
 
     @property
     def computing(self) -> bool:
         return isinstance(self._state, core.Computing | core.Publishing)
 
-    def join(self, run: Run, variables: Variables, *, stale: Reading | None = None) -> Passenger:
+    def join(
+        self, run: Run, variables: Variables, *, bound: bool = False, stale: Reading | None = None
+    ) -> Passenger:
         """Raises `Overloaded` when `max_passengers` wait already."""
         if len(self._passengers) >= self.plan.policy.max_passengers:
             raise Overloaded(
@@ -101,7 +111,8 @@ class Flight:
         self._joined += 1
         if stale is None:
             self.refreshing = False
-        passenger = Passenger(self._joined, self._runtime.loop.create_future(), run, variables, stale)
+        future = self._runtime.loop.create_future()
+        passenger = Passenger(self._joined, future, run, variables, bound=bound, stale=stale)
         self._passengers.append(passenger)
         return passenger
 
@@ -113,7 +124,7 @@ class Flight:
         task = passenger.computing
         if task is not None and not task.done():
             task.cancel()
-            await asyncio.wait({task}, timeout=self.plan.policy.compute_timeout)
+            await ended(task, self.plan.policy.compute_timeout)
 
     def next_passenger(self) -> Passenger | None:
         return self._passengers[0] if self._passengers else None
@@ -136,6 +147,7 @@ class Flight:
 
     def invalidated(self) -> None:
         """`invalidate()` was called in this process."""
+        self._outdated = True
         if not isinstance(self._state, core.Landed):
             self._state, _ = core.decide(self._state, core.Invalidated(), self.plan.policy)
 
@@ -189,6 +201,11 @@ class Flight:
                 assert_never(command)
 
     @property
+    def _cut_off(self) -> bool:
+        """Whether nobody could know of an invalidation made elsewhere."""
+        return self.bypassed or self._runtime.away_for(self.name)
+
+    @property
     def _wanted(self) -> bool:
         return any(passenger.stale is None for passenger in self._passengers)
 
@@ -218,11 +235,27 @@ class Flight:
             return core.StoreFailed(away=session.away_for(self.name))
         except StoreRefused as error:
             self._runtime.note_refusal(error)
-            return core.StoreFailed(away=True)
+            return self._without_writes()
         policy = self.plan.policy
         trust = min(policy.lease_ttl, policy.wait_timeout / 2) if isinstance(answer, Held) else 0.0
         self._trusted_until = self._runtime.loop.time() + trust
-        return core.Answered(answer, self._runtime.draw(), self._wanted)
+        if isinstance(answer, Held) and self.outdates_holder:
+            # What is being computed elsewhere began before the refresh was asked for.
+            self.outdates_holder = False
+            self.newer_than = max(self.newer_than, answer.last)
+        # A background refresh has no passengers: it waits for the holder too, so that stale hits do not ask meanwhile.
+        return core.Answered(answer, self._runtime.draw(), self._wanted or not self._passengers)
+
+    def _without_writes(self) -> core.Event:
+        """The store answers and takes no writes (no replicas, disk full): what was computed here before still counts.
+
+        Otherwise every call would compute, since nothing can be stored.
+        """
+        if self.newer_than == 0 and not self.outdates_holder:
+            known, state = self._runtime.last.find(self.name, now=self._runtime.loop.time())
+            if known is not None and state == "fresh":
+                return core.Answered(Found(known), self._runtime.draw(), self._wanted)
+        return core.StoreFailed(away=True)
 
     async def _wait(self) -> core.Event:
         loop = self._runtime.loop
@@ -246,6 +279,8 @@ class Flight:
 
     async def _compute(self, grant: Granted | None) -> core.Event:
         self._heard.clear()
+        self._is_alone = grant is None and not self.bypassed
+        self._outdated = False
         result = await self.computation.run(grant)
         if isinstance(result, core.Abandoned):
             return result
@@ -260,8 +295,8 @@ class Flight:
                 f"{self.plan.title}: a value of {len(result.body)} bytes is served but not stored; "
                 f"max_value_bytes is {policy.max_value_bytes}",
             )
-            return core.Computed(result.body, storable=False)
-        return core.Computed(result.body)
+            return core.Computed(result.body, storable=False, away=self._cut_off)
+        return core.Computed(result.body, away=self._cut_off)
 
     async def _publish(self, grant: Granted, outcome: core.Outcome) -> core.Event:
         self._covered = self._joined
@@ -281,7 +316,7 @@ class Flight:
         except StoreRefused as error:
             self._runtime.note_refusal(error)
             self._unanswered = True
-            return core.StoreFailed(away=True)
+            return core.StoreFailed(away=session.away_for(self.name))
         if stored and outcome.kind == "value":
             policy = self.plan.policy
             reading = Reading(outcome.body, grant.token, policy.total_ms, policy.stale_ms, policy.total_ms)
@@ -316,6 +351,7 @@ class Flight:
             self._fail(served, self._failure(outcome))
         else:
             self._hand_out(served, outcome, to)
+        self._has_delivered = True
         self._passengers = [passenger for passenger in self._passengers if not passenger.future.done()]
         return core.Delivered(len(self._passengers))
 
@@ -358,8 +394,8 @@ class Flight:
     def _remember(self, outcome: core.Outcome, to: core.Audience) -> None:
         if outcome.reading is not None:
             self._runtime.remember(self.name, outcome.reading)
-        elif to == "everyone" and not self.bypassed:
-            # Computed while the store is away. Token 0: it is kept in this process only, and never stored.
+        elif (self._is_alone and not self._outdated) or (to == "everyone" and not self.bypassed):
+            # Computed without the store. Token 0: it is kept in this process only, and never stored.
             policy = self.plan.policy
             reading = Reading(outcome.body, 0, policy.total_ms, policy.stale_ms, policy.total_ms)
             self._runtime.remember(self.name, reading)

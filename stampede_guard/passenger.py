@@ -20,18 +20,26 @@ class Passenger:
     """`future` is the passenger's own, so that cancelling one caller cancels nobody else.
 
     `number` counts joins of its flight from 1. `stale` is a value that it would rather have than wait. `gone`: its
-    caller left. `computing` is the task that runs in its request, if the computation is bound to it.
+    caller left. `bound`: its `run` uses things of its caller's request; `computing` is then the task that runs there.
     """
 
-    __slots__ = ("computing", "future", "gone", "number", "run", "stale", "variables")
+    __slots__ = ("bound", "computing", "future", "gone", "number", "run", "stale", "variables")
 
     def __init__(
-        self, number: int, future: asyncio.Future[Any], run: Run, variables: Variables, stale: Reading | None
+        self,
+        number: int,
+        future: asyncio.Future[Any],
+        run: Run,
+        variables: Variables,
+        *,
+        bound: bool,
+        stale: Reading | None,
     ) -> None:
         self.number = number
         self.future = future
         self.run = run
         self.variables = variables
+        self.bound = bound
         self.stale = stale
         self.gone = False
         self.computing: asyncio.Task[Any] | None = None

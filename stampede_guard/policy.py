@@ -17,7 +17,7 @@ functions of a guard and to `@locked_cache(...)` for one.
 | `takeover_gap` | 0.25 | s | a holder must be missing twice, this far apart: a reconnect is no death |
 | `max_passengers` | 10000 | count | callers that may wait on one flight of one process |
 | `max_flights` | 10000 | count | keys that one process may compute or wait for at once |
-| `max_local_computations` | 16 | count | computations of one process at once while the store is away |
+| `max_local_computations` | 16 | count | computations at once while the store is away, not counting calls within them |
 | `max_handovers` | 3 | count | passengers that take over, in turn, a computation bound to its caller's request |
 | `max_value_bytes` | 8 MiB | bytes | a larger value is served to its callers and not stored |
 | `inline_bytes` | 16 KiB | bytes | a value up to this size travels inside the wake-up |

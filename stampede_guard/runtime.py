@@ -11,6 +11,7 @@ import itertools
 import logging
 import random
 import uuid
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.core.entry import Reading
@@ -18,6 +19,7 @@ from stampede_guard.core.scripts import Message
 from stampede_guard.errors import Overloaded, StoreError, StoreRefused, Undecodable
 from stampede_guard.flight import Flight
 from stampede_guard.lastvalues import LastValues
+from stampede_guard.slots import Slots
 
 if TYPE_CHECKING:
     from stampede_guard.plan import Plan, Run, Variables
@@ -31,6 +33,13 @@ log = logging.getLogger("stampede_guard")
 MOST_PENDING = 10_000
 """Invalidations kept for the store's return."""
 RELEASE_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pending:
+    """One invalidation that waits for the store. Each is told from the next of the same name by its identity."""
+
+    policy: Policy
 
 
 class Runtime:
@@ -48,13 +57,14 @@ class Runtime:
         self.remembered: Reading | None = None
         """The reading remembered last. One reading serves all callers of its tick; to remember it once is enough."""
         self.last = LastValues(policy.last_value_bytes)
+        self.slots = Slots()
         self._policy = policy
         self._id = uuid.uuid4().hex
         self._numbers = itertools.count(1)
-        self._local: asyncio.Semaphore | None = None
         self._abandoned: set[asyncio.Task[Any]] = set()
-        self._pending: dict[str, Policy] = {}
+        self._pending: dict[str, _Pending] = {}
         self._replay: asyncio.Task[None] | None = None
+        self._end: asyncio.Task[None] | None = None
         self._warned_refused = False
         self.session = store.open_session(self)
         self.read = self.session.read
@@ -122,12 +132,6 @@ class Runtime:
                 extra={"function": flight.plan.title, "callers": flight.joined, "collapsed": collapsed},
             )
 
-    def local_computations(self, limit: int) -> asyncio.Semaphore:
-        """The cap on computations of this process while the store is away."""
-        if self._local is None:
-            self._local = asyncio.Semaphore(limit)
-        return self._local
-
     async def unwind(self, task: asyncio.Task[Any], seconds: float) -> None:
         """Cancel a computation and give it `seconds` to end; what does not end is left alone, and counted."""
         task.cancel()
@@ -142,6 +146,9 @@ class Runtime:
 
     def remember(self, name: str, reading: Reading) -> None:
         self.remembered = reading
+        if name in self._pending and reading.token:
+            # Asked for before the invalidation, answered after it. Nothing in the store is news until it is applied.
+            return
         self.last.keep(name, reading, now=self.loop.time())
 
     # --- the session's listener ----------------------------------------------------------------
@@ -173,23 +180,23 @@ class Runtime:
             if self.session.away_for(name):
                 break
             try:
-                await self.session.invalidate(name, policy=policy)
+                fence = await self.session.invalidate(name, policy=policy)
             except StoreError:
                 continue
-            # A read of before may have been remembered while the command was on its way.
-            self.forget_local(name)
+            # A read of before may have been remembered while the command was on its way, or may be answered yet.
+            self.forget_local(name, fence=fence)
             return True
         self._postpone(name, policy)
         return False
 
-    def forget_local(self, name: str) -> None:
-        self.last.drop(name)
+    def forget_local(self, name: str, *, fence: int = 0) -> None:
+        self.last.drop(name, fence=fence)
         flight = self.flights.get(name)
         if flight is not None:
             flight.invalidated()
 
     def _postpone(self, name: str, policy: Policy) -> None:
-        self._pending[name] = policy
+        self._pending[name] = _Pending(policy)
         self._note_whether_away()
         if len(self._pending) > MOST_PENDING:
             lost = next(iter(self._pending))
@@ -204,16 +211,18 @@ class Runtime:
 
     async def _replay_pending(self) -> None:
         while (name := self._next_pending()) is not None:
-            policy = self._pending[name]
+            pending = self._pending[name]
             try:
-                await self.session.invalidate(name, policy=policy)
+                fence = await self.session.invalidate(name, policy=pending.policy)
             except StoreRefused as error:
+                fence = 0
                 log.error("an invalidation was refused and is given up: %s", error)
             except StoreError:
                 await asyncio.sleep(0.05)
                 continue
-            self.last.drop(name)
-            if self._pending.get(name) is policy:
+            self.last.drop(name, fence=fence)
+            # Another one may have been asked for while this one was on its way, and after a later write.
+            if self._pending.get(name) is pending:
                 del self._pending[name]
             self._note_whether_away()
 
@@ -246,27 +255,56 @@ class Runtime:
     # --- the end -------------------------------------------------------------------------------
 
     async def aclose(self) -> None:
-        """Let flights end for `drain_timeout` seconds, end the rest and give their leases back, disconnect."""
+        """Let flights end for `drain_timeout` seconds, end the rest and give their leases back, disconnect.
+
+        Cancelled, it does so without letting them end. That goes on by itself when it is cancelled once more.
+        """
         self.closing = True
-        flights = list(self.flights.values())
+        draining = self.loop.create_future()
+        self._end = self.loop.create_task(self._close(draining), name="stampede_guard closing")
+        try:
+            await asyncio.shield(self._end)
+        except asyncio.CancelledError:
+            draining.cancel()
+            await asyncio.wait({self._end})
+            raise
+
+    async def _close(self, draining: asyncio.Future[None]) -> None:
+        """`draining` is cancelled to cut the drain short."""
+        try:
+            flights = list(self.flights.values())
+            await self._drain(flights, draining)
+            left = [flight for flight in flights if not flight.task.done()]
+            tasks = [flight.task for flight in left] + list(self.fallbacks.values())
+            if self._replay is not None:
+                tasks.append(self._replay)
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks, timeout=RELEASE_SECONDS * 2)
+            await self._give_back(left)
+            if self._pending:
+                log.error("%d invalidations could not be applied: the store is away", len(self._pending))
+        finally:
+            await self.session.aclose()
+
+    async def _drain(self, flights: list[Flight], draining: asyncio.Future[None]) -> None:
         if flights:
-            await asyncio.wait([flight.task for flight in flights], timeout=self._policy.drain_timeout)
-        left = [flight for flight in flights if not flight.task.done()]
-        tasks = [flight.task for flight in left] + list(self.fallbacks.values())
-        if self._replay is not None:
-            tasks.append(self._replay)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=RELEASE_SECONDS * 2)
-        for flight in left:
-            if not self.session.away_for(flight.name):
-                with contextlib.suppress(StoreError, TimeoutError):
-                    async with asyncio.timeout(RELEASE_SECONDS):
-                        await self.session.release(flight.name, flight=flight.id)
-        if self._pending:
-            log.error("%d invalidations could not be applied: the store is away", len(self._pending))
-        await self.session.aclose()
+            drained = asyncio.gather(*(flight.landed for flight in flights))
+            either: set[asyncio.Future[Any]] = {drained, draining}
+            await asyncio.wait(
+                either, timeout=self._policy.drain_timeout, return_when=asyncio.FIRST_COMPLETED
+            )
+
+    async def _give_back(self, flights: list[Flight]) -> None:
+        """All leases at once: against a store that does not answer, each would take its whole deadline."""
+        there = [flight for flight in flights if not self.session.away_for(flight.name)]
+        if not there:
+            return
+        releases = [self.session.release(flight.name, flight=flight.id) for flight in there]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RELEASE_SECONDS):
+                await asyncio.gather(*releases, return_exceptions=True)
 
     def abandon(self) -> None:
         """After a fork, in the child: nothing here is ours."""

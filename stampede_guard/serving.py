@@ -113,6 +113,7 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
             token = reading.token if reading is not None else 0
     flight = runtime.take_off(name, plan, run, plan.capture(), refreshing=token > 0, newer_than=token)
     flight.newer_than = max(flight.newer_than, token)
+    flight.outdates_holder = True
     return await _ride(runtime, plan, name, run, flight, None, keep_refreshing=token > 0)
 
 
@@ -148,7 +149,7 @@ async def _ride(
     *,
     keep_refreshing: bool = False,
 ) -> Any:
-    passenger = flight.join(run, plan.capture(), stale=stale)
+    passenger = flight.join(run, plan.capture(), bound=plan.request_bound, stale=stale)
     if keep_refreshing:
         flight.refreshing = True
     patience = runtime.loop.call_later(plan.policy.wait_timeout, passenger.lose_patience)
@@ -254,6 +255,7 @@ def _waiting_for(flight: Flight, plan: Plan) -> Iterator[None]:
         return
     _check_reentry(flight, plan)
     current.awaits.add(flight)
+    flight.computation.awaited_by(current.computation)
     try:
         yield
     finally:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from stampede_guard.computation import CURRENT
+from stampede_guard.ending import ended, retrieve
 from stampede_guard.errors import Misuse
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class Single:
             return await self._guard.call(self._plan, self._key, compute)
 
         self._call = loop.create_task(call(), name="stampede_guard single")
+        # Raised by `set`, or nobody's any more: the block overran its time, or its caller was cancelled.
+        self._call.add_done_callback(retrieve)
         try:
             await asyncio.wait({turn, self._call}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
@@ -107,9 +110,6 @@ class Single:
             self._given.set_exception(error)
             self._given.exception()
         await asyncio.wait({self._call})
-        if not self._call.cancelled():
-            # Raised by `set` already, or nobody's any more: the block overran its time.
-            self._call.exception()
 
     async def _withdraw(self) -> None:
         """Leave without a value: the next caller takes over."""
@@ -117,6 +117,4 @@ class Single:
             return
         self._call.cancel()
         # Not awaited itself: its cancellation could not be told from one of this caller's own.
-        await asyncio.wait({self._call})
-        if not self._call.cancelled():
-            self._call.exception()
+        await ended(self._call)

@@ -14,10 +14,11 @@ import pydantic
 import pytest
 
 from stampede_guard import Policy, PolicyError, StampedeGuard, configure, locked_cache
+from stampede_guard.core.states import Waiting
 from stampede_guard.decorator import default_guard
 from stampede_guard.errors import KeyPartError, Misuse, UnsupportedValue
 from stampede_guard.stores.memory import MemoryStore
-from tests.support.gate import Gate, soon
+from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, joined
 
 
@@ -159,12 +160,37 @@ async def test_refresh_computes_anew_once_while_others_are_served_the_old_value(
 
     here, there = (guards.guard().locked_cache(ttl=300)(quality) for _ in range(2))
     assert await here(7) == 1
-    refreshing = [asyncio.create_task(cached.refresh(7)) for cached in (here, there)]
+    refreshing = asyncio.create_task(here.refresh(7))
     await gate.arrival()
     assert [await here(7), await there(7)] == [1, 1]
     gate.open()
-    assert await soon(asyncio.gather(*refreshing)) == [2, 2]
+    assert await soon(refreshing) == 2
     assert [await here(7), await there(7)] == [2, 2]
+
+
+async def test_a_refresh_is_not_content_with_what_another_process_began_to_compute_before_it(
+    guards: Guards,
+) -> None:
+    gate = Gate()
+    source = "old"
+
+    async def quality(project: int) -> str:
+        read = source
+        await gate.hold()
+        return read
+
+    first, second = guards.guard(), guards.guard()
+    here, there = (guard.locked_cache(ttl=300)(quality) for guard in (first, second))
+    under_way = asyncio.create_task(here(7))
+    await gate.arrival()
+    source = "new"
+    refreshing = asyncio.create_task(there.refresh(7))
+    flights = second.runtime().flights
+    await until(lambda: any(isinstance(flight._state, Waiting) for flight in flights.values()))
+    gate.open()
+    assert await soon(refreshing) == "new"
+    assert await under_way == "old"
+    assert [await here(7), await there(7)] == ["new", "new"]
 
 
 async def test_a_refresh_is_not_content_with_a_computation_that_began_before_it(guards: Guards) -> None:

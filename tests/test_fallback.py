@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -207,5 +208,31 @@ async def test_a_fallback_that_belongs_to_nobody_goes_on_when_its_caller_leaves(
     quick.open()
     assert await soon(staying) == "fallback"
     assert (quick.entered, quick.cancelled) == (1, 0)
+    slow.open()
+    await soon(holding)
+
+
+async def test_the_error_of_a_fallback_whose_caller_has_left_is_not_reported(guards: Guards) -> None:
+    reports: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
+    slow, gate = Gate(), Gate()
+    holding = await hold(guards, slow)
+    waiter = guards.guard()
+
+    async def failing() -> str:
+        await gate.hold()
+        raise ConnectionError("the database is gone")
+
+    leaving = asyncio.create_task(
+        waiter.get_or_compute(KEY, failing, wait_timeout=0.05, fallback_timeout=3600)
+    )
+    await gate.arrival()
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    gate.open()
+    await until(lambda: waiter.runtime().fallbacks == {})
+    gc.collect()
+    assert reports == []
     slow.open()
     await soon(holding)

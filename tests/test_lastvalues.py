@@ -178,3 +178,42 @@ async def test_while_the_store_is_away_computations_are_capped_and_one_per_key(
         gate.open()
         assert await soon(asyncio.gather(*callers)) == [1] * 30
         assert (gate.entered, most) == (6, 2)
+
+
+# --- what an invalidation forbids ---------------------------------------------------------------------------
+
+
+def test_after_an_invalidation_only_what_was_computed_since_is_kept() -> None:
+    last = LastValues(10_000)
+    last.keep("k", reading(3), now=100.0)
+    last.drop("k", fence=5)
+    last.keep("k", reading(4), now=100.0)
+    assert last.find("k", now=100.0) == (None, "missing")
+    last.drop("k")
+    last.keep("k", reading(4), now=100.0)
+    assert last.find("k", now=100.0) == (None, "missing"), (
+        "the fence stays when the value is dropped once more"
+    )
+    last.keep("k", reading(5, b"new"), now=100.0)
+    found, _ = last.find("k", now=100.0)
+    assert found is not None and found.body == b"new"
+    last.drop("k")
+    last.keep("k", reading(4), now=100.0)
+    assert last.find("k", now=100.0) == (None, "missing"), "nor is it forgotten with a value that it let in"
+
+
+def test_an_older_value_that_arrives_later_does_not_take_the_place_of_a_newer_one() -> None:
+    last = LastValues(10_000)
+    last.keep("k", reading(6, b"new"), now=100.0)
+    last.keep("k", reading(5, b"old"), now=101.0)
+    found, _ = last.find("k", now=102.0)
+    assert found is not None and found.body == b"new"
+
+
+def test_fences_take_room_too_and_the_oldest_goes_first() -> None:
+    last = LastValues(3 * (1 + OVERHEAD))
+    for name in "abcd":
+        last.drop(name, fence=5)
+    assert len(last) == 3
+    last.keep("a", reading(4, b""), now=0.0)
+    assert last.find("a", now=0.0)[0] is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 from collections.abc import AsyncIterator
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from stampede_guard import ComputeFailed, ComputeTimeout, StampedeGuard, WaitTimeout
 from stampede_guard.errors import Misuse, UnsupportedValue
+from stampede_guard.stores.memory import MemoryStore
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, joined
 
@@ -291,3 +293,29 @@ async def test_nothing_is_left_of_blocks_however_they_end(guards: Guards) -> Non
         pass
     await until(lambda: not guard.runtime().flights)
     assert await guards.lease_holder(guards.name(KEY)) == ""
+
+
+async def test_the_error_of_a_block_whose_caller_is_cancelled_at_its_end_is_not_reported() -> None:
+    reports: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
+    guard, gate = StampedeGuard(MemoryStore()), Gate()
+
+    async def failing() -> None:
+        async with guard.single(KEY):
+            await gate.hold()
+            raise LookupError("no such report")
+
+    leader = asyncio.create_task(failing())
+    await gate.arrival()
+    call = next(task for task in asyncio.all_tasks() if task.get_name() == "stampede_guard single")
+    gate.open()
+    await asyncio.sleep(0)
+    assert not call.done()
+    leader.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await soon(leader)
+    await asyncio.wait({call})
+    del call
+    gc.collect()
+    assert reports == []
+    await guard.aclose()

@@ -52,10 +52,11 @@ class LookAgain:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """`storable` is False for a value that may not be stored (too large)."""
+    """`storable` is False for a value that may not be stored (too large). `away`: the store is out of reach."""
 
     body: bytes
     storable: bool = True
+    away: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,10 +188,10 @@ def _heard(state: Waiting, message: Message, policy: Policy) -> tuple[State, Com
 
 def _computing(state: Computing, event: Event) -> tuple[State, Command]:
     match event:
-        case Computed(body, storable):
+        case Computed(body, storable, away):
             outcome = Outcome("value", body, own=True)
             if state.grant is None:
-                return Delivering(), Deliver(outcome, "before_compute" if state.fenced else "everyone")
+                return Delivering(), Deliver(outcome, _unstored_audience(away=away, fenced=state.fenced))
             if not storable:
                 return Delivering(), Release(outcome)
             return Publishing(state.grant, outcome, state.fenced), Publish(state.grant, outcome)
@@ -222,11 +222,22 @@ def _publishing(state: Publishing, event: Event) -> tuple[State, Command]:
             # Publishing twice is harmless: the second is refused or writes the same.
             if not away and state.tries < PUBLISH_TRIES:
                 return replace(state, tries=state.tries + 1), Publish(state.grant, state.outcome)
-            return Delivering(), Deliver(state.outcome, "before_compute" if state.fenced else "everyone")
+            if state.outcome.kind == "failure":
+                return Delivering(), Deliver(state.outcome, "everyone")
+            return Delivering(), Deliver(state.outcome, _unstored_audience(away=away, fenced=state.fenced))
         case Invalidated():
             return replace(state, fenced=True), Keep()
         case _:
             raise _misplaced(state, event)
+
+
+def _unstored_audience(*, away: bool, fenced: bool) -> Audience:
+    """Who may have a value that no store has confirmed.
+
+    1. The store is away and A computes alone. 2. It is back; B invalidates, and is told that it is done. 3. A caller
+    joins A's flight. It must not be served: only while the store is away does everybody get what there is.
+    """
+    return "everyone" if away and not fenced else "before_compute"
 
 
 def _delivering(state: Delivering, event: Event) -> tuple[State, Command]:

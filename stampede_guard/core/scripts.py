@@ -6,7 +6,7 @@ asked, and the messages to publish. Messages come last: a waiter that hears one 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple
 
 from stampede_guard.core.entry import Entry, Failure, Lease, Reading, Record, Slot, Value, prune
@@ -118,10 +118,14 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Somebody else computes. `suspect`: its inbox has no subscriber; look again after the takeover gap."""
+    """Somebody else computes. `suspect`: its inbox has no subscriber; look again after the takeover gap.
+
+    `last` is the largest token issued: what is under way was begun before this answer.
+    """
 
     fence: int
     suspect: bool
+    last: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +183,7 @@ def acquire(entry: Entry, ask: Ask, *, now_us: int, listening: frozenset[str] | 
             entry = replace(entry, record=record, lease=looked)
             if ask.inbox:
                 entry = replace(entry, waiters=entry.waiters | {ask.inbox})
-            return entry, Held(record.fence, looked.missing_since_us is not None)
+            return entry, Held(record.fence, looked.missing_since_us is not None, record.last)
     token = max(entry.highest_token + 1, record.last + 1, now_us)
     inbox = _confirmed(ask.inbox, listening)
     granted = Lease(ask.flight, token, record.epoch, inbox, now_us + ask.lease_ms * 1000)

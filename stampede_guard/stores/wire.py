@@ -89,8 +89,8 @@ def parse_answer(reply: Any) -> Answer | Denied:
                 return FailedRecently(body, int(token))
             case [b"granted", bytes(token), bytes(epoch)]:
                 return Granted(int(token), epoch.decode())
-            case [b"held", bytes(fence), int(suspect)]:
-                return Held(int(fence), bool(suspect))
+            case [b"held", bytes(fence), int(suspect), bytes(last)]:
+                return Held(int(fence), bool(suspect), int(last))
             case [b"denied"]:
                 return Denied()
     raise StoreRefused(f"the script gave an answer of an unknown shape ({type(reply).__name__})")

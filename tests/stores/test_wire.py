@@ -94,7 +94,9 @@ class TestAnswers:
         assert parse_answer([b"found", stored, 8]) == Found(Reading(b"body", 7, 9, 4, 8))
         assert parse_answer([b"failed", b"why", b"7"]) == FailedRecently(b"why", 7)
         assert parse_answer([b"granted", b"7", b"epoch"]) == Granted(7, "epoch")
-        assert parse_answer([b"held", b"7", 1]) == Held(7, True)
+        held = parse_answer([b"held", b"7", 1, b"9"])
+        assert isinstance(held, Held)
+        assert (held.fence, held.suspect, held.last) == (7, True, 9)
         assert parse_answer([b"denied"]) == Denied()
 
     @given(reply=REPLIES)

@@ -54,7 +54,7 @@ if held then
       write('SADD', KEYS[WAITERS], inbox)
       live_longer(KEYS[WAITERS], record_ms)
     end
-    return {'held', text(fence), suspect}
+    return {'held', text(fence), suspect, text(last)}
   end
 end
 

@@ -1,0 +1,35 @@
+"""The ends of tasks that work for a caller: waited for by who must, and of no concern when the caller has gone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+__all__ = ["ended", "retrieve"]
+
+
+async def ended(task: asyncio.Task[Any], seconds: float | None = None) -> None:
+    """Wait until the task has ended, at most `seconds` (None: as long as it takes), however often it is cancelled.
+
+    A cancellation of the waiting is raised at the end of it. Not at once, because the caller would go on to close what
+    the task still uses; and some cancel in every turn of the event loop until they are heeded.
+    """
+    loop = asyncio.get_running_loop()
+    until = None if seconds is None else loop.time() + seconds
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        left = None if until is None else until - loop.time()
+        if left is not None and left <= 0:
+            break
+        try:
+            await asyncio.wait({task}, timeout=left)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+
+
+def retrieve(task: asyncio.Task[Any]) -> None:
+    """A done callback, for tasks whose error may be nobody's any more: it is not reported as forgotten."""
+    if not task.cancelled():
+        task.exception()

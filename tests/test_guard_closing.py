@@ -1,0 +1,78 @@
+"""The end of a guard that does not go as planned: a time-out round it, a store that no longer answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from stampede_guard import Policy, StampedeGuard
+from stampede_guard.errors import WaitTimeout
+from stampede_guard.stores.memory import MemoryStore
+from tests.support.gate import Gate, soon, until
+from tests.support.guards import Guards, ours
+
+
+@pytest.fixture(params=["memory", "valkey"])
+async def guards(request: pytest.FixtureRequest, valkey_url: str, namespace: str) -> AsyncIterator[Guards]:
+    async with Guards("memory" if request.param == "memory" else valkey_url, namespace) as made:
+        yield made
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_closing_that_is_cancelled_does_not_wait_for_computations_but_leaves_nothing_behind(
+    guards: Guards, times: int
+) -> None:
+    gate = Gate()
+
+    async def compute() -> str:
+        await gate.hold()
+        return "value"
+
+    guard = guards.guard(drain_timeout=3600)
+    caller = asyncio.create_task(guard.get_or_compute("k", compute))
+    await gate.arrival()
+    runtime = guard.runtime()
+    closing = asyncio.create_task(guard.aclose())
+    await until(lambda: runtime.closing)
+    # As a cancelled scope does, which cancels again whoever waits again.
+    for _ in range(times):
+        closing.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await soon(closing)
+    await until(lambda: not ours())
+    assert gate.cancelled == 1
+    assert await guards.lease_holder(guards.name("k")) == ""
+    with pytest.raises(WaitTimeout):
+        await soon(caller)
+
+
+async def test_closing_gives_all_leases_back_at_once() -> None:
+    """A store that does not answer would otherwise take its deadline as many times as there are flights."""
+    gate, asked = Gate(), asyncio.Barrier(3)
+
+    async def compute() -> str:
+        await gate.hold()
+        return "value"
+
+    guard = StampedeGuard(MemoryStore(), policy=Policy(drain_timeout=0))
+    callers = [asyncio.create_task(guard.get_or_compute(f"k:{i}", compute)) for i in range(3)]
+    for _ in callers:
+        await gate.arrival()
+    session: Any = guard.runtime().session
+    given_back = []
+
+    async def release(name: str, *, flight: str) -> bool:
+        await asked.wait()
+        given_back.append(name)
+        return True
+
+    session.release = release
+    await soon(guard.aclose())
+    assert len(given_back) == 3
+    assert all(
+        isinstance(error, WaitTimeout) for error in await asyncio.gather(*callers, return_exceptions=True)
+    )
