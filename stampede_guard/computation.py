@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from stampede_guard.core import flight as core
 from stampede_guard.core.scripts import Granted
@@ -46,6 +45,7 @@ class Computation:
         self._run = run
         self._variables = variables
         self._renew_at_once = asyncio.Event()
+        self._passengers_changed: asyncio.Future[None] | None = None
         self._within_slot = False
 
     @property
@@ -57,6 +57,15 @@ class Computation:
         """The inbox's state changed; the lease says so before a waiter can draw a conclusion from it."""
         self._renew_at_once.set()
 
+    def passengers_changed(self) -> None:
+        if self._passengers_changed is not None and not self._passengers_changed.done():
+            self._passengers_changed.set_result(None)
+
+    async def _wait_for_somebody_free(self) -> None:
+        while self._flight.plan.request_bound and self._flight.passengers.all_busy:
+            self._passengers_changed = self._runtime.loop.create_future()
+            await self._passengers_changed
+
     def awaited_by(self, other: Computation) -> None:
         """The other one waits for this. If it has one of the slots, it must not wait for another."""
         if other._within_slot and not self._within_slot:
@@ -65,7 +74,8 @@ class Computation:
             for flight in self._flight.awaits:
                 flight.computation.awaited_by(self)
 
-    async def run(self, grant: Granted | None) -> Result | core.Abandoned:
+    async def run(self, grant: Granted | None) -> Result | core.Abandoned | Literal["back"]:
+        """`back`: the store came back while this waited for its turn to compute without it."""
         self.lapsed = False
         if grant is None:
             return await self._run_alone()
@@ -74,21 +84,26 @@ class Computation:
             return await self._run_bounded()
         finally:
             renewal.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await renewal
+            # Not awaited itself: its cancellation could not be told from the flight's own.
+            await asyncio.wait({renewal})
+            if not renewal.cancelled():
+                renewal.result()
 
-    async def _run_alone(self) -> Result | core.Abandoned:
+    async def _run_alone(self) -> Result | core.Abandoned | Literal["back"]:
         if self._flight.bypassed:
             return await self._run_bounded()
         policy, slots = self._flight.plan.policy, self._runtime.slots
+        was_away = self._runtime.away
         try:
             async with asyncio.timeout(policy.wait_timeout):
                 has_slot = not self._within_slot and await slots.take(self, policy.max_local_computations)
         except TimeoutError:
             text = f"{self._flight.plan.title}: the store is away and {policy.max_local_computations} computations run"
             return Result(error=Overloaded(f"{text} in this process already (max_local_computations)"))
-        self._within_slot = True
         try:
+            if was_away and not self._runtime.away:
+                return "back"
+            self._within_slot = True
             return await self._run_bounded()
         finally:
             if has_slot:
@@ -96,8 +111,10 @@ class Computation:
 
     async def _run_bounded(self) -> Result | core.Abandoned:
         policy = self._flight.plan.policy
+        await self._wait_for_somebody_free()
         deadline = self._runtime.loop.time() + policy.compute_timeout
         for _ in range(policy.max_handovers + 1):
+            await self._wait_for_somebody_free()
             result = await self._run_once(deadline)
             if result is not None:
                 return result
@@ -108,7 +125,7 @@ class Computation:
     async def _run_once(self, deadline: float) -> Result | core.Abandoned | None:
         """None when the request that it ran in has gone, and another passenger may take over."""
         flight = self._flight
-        leader = flight.next_passenger()
+        leader = flight.passengers.next_idle()
         # The passenger's own: one flight may serve calls that are bound to their request and calls that are not.
         bound = leader.bound if leader is not None else flight.plan.request_bound
         if bound and leader is None:

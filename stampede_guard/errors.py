@@ -76,7 +76,12 @@ class UnsupportedValue(Misuse, TypeError):
 
 
 class ReentrantCall(Misuse, RuntimeError):
-    """A computation asked for the very entry it is computing; waiting would never end."""
+    """A computation asked for the very entry it is computing; waiting would never end.
+
+    Tasks that a computation starts count as part of it, because whether it awaits them is not known. One that is to
+    outlive it and calls the same entry, itself or through others, must be started in another context:
+    `asyncio.create_task(..., context=contextvars.Context())`.
+    """
 
 
 class StoreError(StampedeError):

@@ -1,9 +1,10 @@
 """What a failed computation looks like to callers in other processes.
 
 Only what is declared crosses: an HTTPException of Starlette or FastAPI with its status, detail and headers,
-our own time-outs, and types given to `register_failure`. Everything else arrives as `ComputeFailed`, with the
-type's name and the message. Nothing is pickled. What speaks of one caller only (401, 403) and what stops one
-process (a cancellation, Ctrl-C) never leaves it.
+`ComputeTimeout`, and types given to `register_failure`. Everything else arrives as `ComputeFailed`, with the
+type's name and the message. Nothing is pickled. What speaks of one caller only (401, 403), what tells of the
+state of one process (`WaitTimeout` and `Overloaded`, from a cached function that the computation called) and
+what stops one (a cancellation, Ctrl-C) never leaves it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from stampede_guard.errors import ComputeFailed, ComputeTimeout, Overloaded, WaitTimeout
+from stampede_guard.errors import ComputeFailed, ComputeTimeout, WaitTimeout
 
 __all__ = ["decode_failure", "encode_failure", "register_failure"]
 
@@ -60,7 +61,7 @@ def register_failure(
 
 def encode_failure(error: BaseException) -> bytes | None:
     """The bytes of an error for other processes, or None if it must not leave this one."""
-    if not isinstance(error, Exception) or _is_personal(error):
+    if not isinstance(error, Exception) or _is_private(error):
         return None
     plain = _Record(type(error).__name__, _message(error))
     try:
@@ -91,9 +92,11 @@ def decode_failure(data: bytes) -> Exception:
     return error if isinstance(error, Exception) else ComputeFailed(record.type, record.message)
 
 
-def _is_personal(error: BaseException) -> bool:
+def _is_private(error: BaseException) -> bool:
     if isinstance(error, BaseExceptionGroup):
-        return any(map(_is_personal, error.exceptions))
+        return any(map(_is_private, error.exceptions))
+    if isinstance(error, WaitTimeout):
+        return True
     return getattr(error, "status_code", None) in _PERSONAL_STATUS
 
 
@@ -115,11 +118,6 @@ def _content(error: Exception) -> tuple[str, Any]:
         return "failed", {"type": error.type_name, "message": error.message}
     if type(error) is ComputeTimeout:
         return "timeout", {"message": _message(error)}
-    if type(error) in (WaitTimeout, Overloaded):
-        return type(error).__name__, {
-            "message": _message(error),
-            "retry_after": getattr(error, "retry_after", 1.0),
-        }
     for package in ("fastapi", "starlette"):
         module = sys.modules.get(f"{package}.exceptions")
         if module is not None and isinstance(error, module.HTTPException):
@@ -151,8 +149,6 @@ def _http_error(package: str) -> _FromDict:
 _OURS: dict[str, _FromDict] = {
     "failed": lambda content: ComputeFailed(str(content["type"]), str(content["message"])),
     "timeout": lambda content: ComputeTimeout(content["message"]),
-    "WaitTimeout": lambda content: WaitTimeout(content["message"], retry_after=float(content["retry_after"])),
-    "Overloaded": lambda content: Overloaded(content["message"], retry_after=float(content["retry_after"])),
     "fastapi": _http_error("fastapi"),
     "starlette": _http_error("starlette"),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.computation import CURRENT
@@ -12,7 +13,8 @@ from stampede_guard.errors import StoreError, Undecodable, UnsupportedValue, Wai
 
 if TYPE_CHECKING:
     from stampede_guard.flight import Flight
-    from stampede_guard.plan import Plan, Run, Variables
+    from stampede_guard.passenger import Passenger
+    from stampede_guard.plan import Plan, Run
     from stampede_guard.runtime import Runtime
 
 __all__ = ["Fallback"]
@@ -21,16 +23,13 @@ __all__ = ["Fallback"]
 class Fallback:
     """At most one per key and process at once, `fallback_limit` per key in all processes together."""
 
-    def __init__(
-        self, runtime: Runtime, plan: Plan, flight: Flight, name: str, run: Run, variables: Variables
-    ) -> None:
+    def __init__(self, runtime: Runtime, plan: Plan, flight: Flight, name: str, passenger: Passenger) -> None:
         self.denied = False
         self._flight = flight
         self._runtime = runtime
         self._plan = plan
         self._name = name
-        self._run = run
-        self._variables = variables
+        self._passenger = passenger
 
     async def attempt(self, meanwhile: asyncio.Future[Any]) -> tuple[Any, bool]:
         """The value and True; or None and False: denied, or it failed. `meanwhile` is the caller's own future.
@@ -40,9 +39,13 @@ class Fallback:
         if self._name in self._runtime.fallbacks or self._runtime.away_for(self._name):
             self.denied = True
             return None, False
-        task = self._runtime.loop.create_task(self._attempt(), name="stampede_guard fallback")
+        task = self._runtime.loop.create_task(
+            self._attempt(), name="stampede_guard fallback", context=Context()
+        )
         self._runtime.fallbacks[self._name] = task
         task.add_done_callback(retrieve)
+        # Its flight may be granted the lease meanwhile, and must not use the same request for its own computation.
+        self._passenger.busy = self._passenger.bound
         task.add_done_callback(lambda _: self._runtime.fallbacks.pop(self._name, None))
         try:
             await asyncio.wait({task, meanwhile}, return_when=asyncio.FIRST_COMPLETED)
@@ -51,6 +54,8 @@ class Fallback:
                 # It uses things of this caller's request.
                 task.cancel()
                 await ended(task)
+            self._passenger.busy = False
+            self._flight.computation.passengers_changed()
         if task.done() and not task.cancelled():
             return task.result()
         # Cancelled above, when its own publication ended the wait before it was answered; or with the guard.
@@ -81,10 +86,10 @@ class Fallback:
 
     async def _compute(self, grant: Granted, flight_id: str) -> Any:
         plan, policy = self._plan, self._plan.policy
-        context = plan.clean_context(self._variables)
+        context = plan.clean_context(self._passenger.variables)
         # It computes for this flight: a call of the same entry from within it would wait for itself.
         context.run(CURRENT.set, self._flight)
-        task = self._runtime.loop.create_task(_call(self._run), context=context)
+        task = self._runtime.loop.create_task(_call(self._passenger.run), context=context)
         try:
             await asyncio.wait({task}, timeout=policy.fallback_timeout)
         finally:

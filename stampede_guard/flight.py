@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any, assert_never
+from contextvars import Context
+from typing import TYPE_CHECKING, assert_never
 
 from stampede_guard.computation import Computation
 from stampede_guard.core import flight as core
@@ -16,17 +17,16 @@ from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Found, Granted, Held, Message
 from stampede_guard.ending import ended
 from stampede_guard.errors import (
-    ComputeFailed,
-    Overloaded,
     StoreRefused,
     StoreUnavailable,
     Undecodable,
     WaitTimeout,
 )
 from stampede_guard.failures import decode_failure, encode_failure
-from stampede_guard.passenger import Passenger
+from stampede_guard.passengers import Passengers
 
 if TYPE_CHECKING:
+    from stampede_guard.passenger import Passenger
     from stampede_guard.plan import Plan, Run, Variables
     from stampede_guard.runtime import Runtime
 
@@ -39,7 +39,10 @@ MESSAGES = 64
 
 
 class Flight:
-    """`bypassed`: the store is never asked. `away`: not for now. `refreshing`: callers are served a stale value."""
+    """`bypassed`: the store is never asked. `away`: not for now. `refreshing`: callers are served a stale value.
+
+    `stored`: False when the store did not take the value that was computed last.
+    """
 
     def __init__(
         self,
@@ -61,12 +64,12 @@ class Flight:
         self.refreshing = refreshing
         self.newer_than = newer_than
         self.outdates_holder = False
+        self.stored = True
         self.awaits: set[Flight] = set()
         self.leader: Passenger | None = None
         self.computation = Computation(runtime, self, run, variables)
         self._runtime = runtime
-        self._passengers: list[Passenger] = []
-        self._joined = 0
+        self.passengers = Passengers(plan, runtime.loop)
         self._covered = 0
         self._heard: deque[Message] = deque(maxlen=MESSAGES)
         self._signal: asyncio.Future[None] | None = None
@@ -80,7 +83,11 @@ class Flight:
         self._error: BaseException | None = None
         self._state, self._command = core.begin(away=away or bypassed)
         self.landed: asyncio.Future[None] = runtime.loop.create_future()
-        self.task = runtime.loop.create_task(self._fly(), name=f"stampede_guard flight {plan.title}")
+        # In a context of its own: it may serve others long after the request that began it. And not by the loop's task
+        # factory: an eager one would let it land before anybody could join it.
+        self.task = asyncio.Task(
+            self._fly(), loop=runtime.loop, name=f"stampede_guard flight {plan.title}", context=Context()
+        )
 
     # --- the passengers' side ------------------------------------------------------------------
 
@@ -104,34 +111,25 @@ class Flight:
         self, run: Run, variables: Variables, *, bound: bool = False, stale: Reading | None = None
     ) -> Passenger:
         """Raises `Overloaded` when `max_passengers` wait already."""
-        if len(self._passengers) >= self.plan.policy.max_passengers:
-            raise Overloaded(
-                f"{self.plan.title}: {len(self._passengers)} callers wait for one value already (max_passengers)"
-            )
-        self._joined += 1
+        passenger = self.passengers.join(run, variables, bound=bound, stale=stale)
         if stale is None:
             self.refreshing = False
-        future = self._runtime.loop.create_future()
-        passenger = Passenger(self._joined, future, run, variables, bound=bound, stale=stale)
-        self._passengers.append(passenger)
+        self.computation.passengers_changed()
         return passenger
 
     async def leave(self, passenger: Passenger) -> None:
         """The caller goes. A computation in its request is ended first, because its resources go with it."""
         passenger.gone = True
-        if passenger in self._passengers:
-            self._passengers.remove(passenger)
+        self.passengers.remove(passenger)
+        self.computation.passengers_changed()
         task = passenger.computing
         if task is not None and not task.done():
             task.cancel()
             await ended(task, self.plan.policy.compute_timeout)
 
-    def next_passenger(self) -> Passenger | None:
-        return self._passengers[0] if self._passengers else None
-
     @property
     def joined(self) -> int:
-        return self._joined
+        return self.passengers.joined
 
     # --- what others tell ----------------------------------------------------------------------
 
@@ -172,7 +170,7 @@ class Flight:
             # No await between the last decision and this: nobody can join a flight that has landed.
             self._state = core.Landed()
             self._runtime.landed(self)
-            self._serve_the_rest(crash)
+            self.passengers.dismiss(crash)
             if self._unanswered and not self._runtime.closing:
                 self._runtime.session.forget(self.name, flight=self.id)
             if not self.landed.done():
@@ -205,10 +203,6 @@ class Flight:
         """Whether nobody could know of an invalidation made elsewhere."""
         return self.bypassed or self._runtime.away_for(self.name)
 
-    @property
-    def _wanted(self) -> bool:
-        return any(passenger.stale is None for passenger in self._passengers)
-
     async def _ask(self) -> core.Event:
         policy = self.plan.policy
         while True:
@@ -220,7 +214,7 @@ class Flight:
             await asyncio.sleep(policy.poll_interval * (0.6 + 0.4 * self._runtime.draw()))
 
     async def _ask_once(self) -> core.Event:
-        self._covered = self._joined
+        self._covered = self.passengers.joined
         # From here on a gap is news again; messages heard earlier stay: the fence of the answer decides on them.
         self._gap = False
         session = self._runtime.session
@@ -244,7 +238,7 @@ class Flight:
             self.outdates_holder = False
             self.newer_than = max(self.newer_than, answer.last)
         # A background refresh has no passengers: it waits for the holder too, so that stale hits do not ask meanwhile.
-        return core.Answered(answer, self._runtime.draw(), self._wanted or not self._passengers)
+        return core.Answered(answer, self._runtime.draw(), self.passengers.wanted or not self.passengers)
 
     def _without_writes(self) -> core.Event:
         """The store answers and takes no writes (no replicas, disk full): what was computed here before still counts.
@@ -254,7 +248,7 @@ class Flight:
         if self.newer_than == 0 and not self.outdates_holder:
             known, state = self._runtime.last.find(self.name, now=self._runtime.loop.time())
             if known is not None and state == "fresh":
-                return core.Answered(Found(known), self._runtime.draw(), self._wanted)
+                return core.Answered(Found(known), self._runtime.draw(), self.passengers.wanted)
         return core.StoreFailed(away=True)
 
     async def _wait(self) -> core.Event:
@@ -264,11 +258,11 @@ class Flight:
                 message = self._heard.popleft()
                 # A refresh must not be answered with the value that it is to replace, announced late.
                 if message.kind == "again" or message.token > self.newer_than:
-                    return core.Heard(message, self._wanted)
+                    return core.Heard(message, self.passengers.wanted)
             remaining = self._look_at - loop.time()
             if self._gap or remaining <= 0:
                 self._gap = False
-                return core.LookAgain(self._wanted)
+                return core.LookAgain(self.passengers.wanted)
             self._signal = loop.create_future()
             timer = loop.call_later(remaining, self._wake)
             try:
@@ -282,12 +276,15 @@ class Flight:
         self._is_alone = grant is None and not self.bypassed
         self._outdated = False
         result = await self.computation.run(grant)
+        if result == "back":
+            return core.LookAgain(self.passengers.wanted)
         if isinstance(result, core.Abandoned):
             return result
         if result.error is not None:
             self._error = result.error
             return core.Failed(None if result.private else encode_failure(result.error))
         policy = self.plan.policy
+        self.stored = grant is not None and len(result.body) <= policy.max_value_bytes
         if len(result.body) > policy.max_value_bytes:
             self._runtime.warn_once(
                 self.plan,
@@ -299,8 +296,9 @@ class Flight:
         return core.Computed(result.body, away=self._cut_off)
 
     async def _publish(self, grant: Granted, outcome: core.Outcome) -> core.Event:
-        self._covered = self._joined
+        self._covered = self.passengers.joined
         session = self._runtime.session
+        self.stored = False
         try:
             stored = await session.publish(
                 self.name,
@@ -317,6 +315,8 @@ class Flight:
             self._runtime.note_refusal(error)
             self._unanswered = True
             return core.StoreFailed(away=session.away_for(self.name))
+        # Refused, it is not stored either; but then what it was to replace is not there any more.
+        self.stored = True
         if stored and outcome.kind == "value":
             policy = self.plan.policy
             reading = Reading(outcome.body, grant.token, policy.total_ms, policy.stale_ms, policy.total_ms)
@@ -324,13 +324,13 @@ class Flight:
         return core.PublishAnswered(stored)
 
     async def _release(self, outcome: core.Outcome | None) -> core.Event:
-        self._covered = self._joined
+        self._covered = self.passengers.joined
         try:
             await self._runtime.session.release(self.name, flight=self.id)
         except (StoreUnavailable, StoreRefused):
             self._unanswered = True
         if outcome is None:
-            return core.Delivered(len(self._passengers))
+            return core.Delivered(len(self.passengers))
         # Unlike an accepted publish, a release says nothing about invalidations meanwhile.
         return self._deliver(outcome, "before_compute" if outcome.kind == "value" else "covered")
 
@@ -343,53 +343,30 @@ class Flight:
             case "before_compute":
                 last = self.computation.joined_before
             case "everyone":
-                last = self._joined
+                last = self.passengers.joined
             case _:
                 assert_never(to)
-        served = [passenger for passenger in self._passengers if passenger.number <= last]
         if outcome.kind == "failure":
-            self._fail(served, self._failure(outcome))
+            self.passengers.fail(self._failure(outcome), last=last)
         else:
-            self._hand_out(served, outcome, to)
+            self._hand_out(outcome, to, last)
         self._has_delivered = True
-        self._passengers = [passenger for passenger in self._passengers if not passenger.future.done()]
-        return core.Delivered(len(self._passengers))
+        return core.Delivered(len(self.passengers))
 
     def _failure(self, outcome: core.Outcome) -> BaseException:
         if outcome.own and self._error is not None:
             return self._error
         return decode_failure(outcome.body)
 
-    def _fail(self, served: list[Passenger], error: BaseException) -> None:
-        for passenger in served:
-            if passenger.future.done():
-                continue
-            if passenger.stale is not None:
-                self._serve_stale(passenger)
-            else:
-                passenger.future.set_exception(error)
-
-    def _hand_out(self, served: list[Passenger], outcome: core.Outcome, to: core.Audience) -> None:
+    def _hand_out(self, outcome: core.Outcome, to: core.Audience, last: int) -> None:
         self._remember(outcome, to)
-        copies = self.plan.copies(outcome.body)
-        shared: Any = None
-        sharing: bool | None = None
-        for passenger in served:
-            if passenger.future.done():
-                continue
-            try:
-                value = shared if sharing else copies.another()
-            except Undecodable as error:
-                if outcome.reading is None:
-                    self._fail(served, error)
-                else:
-                    self.reject(outcome.reading, error)
-                return
-            if sharing is None:
-                # The same bytes for all: what is true of the first value is true of each.
-                sharing = self.plan.may_share(value)
-                shared = value
-            passenger.future.set_result(value)
+        problem = self.passengers.hand_out(outcome.body, last=last)
+        if problem is None:
+            return
+        if outcome.reading is None:
+            self.passengers.fail(problem, last=last)
+        else:
+            self.reject(outcome.reading, problem)
 
     def _remember(self, outcome: core.Outcome, to: core.Audience) -> None:
         if outcome.reading is not None:
@@ -404,24 +381,3 @@ class Flight:
         """What is stored is no value of ours: from now on only something newer will do."""
         self.newer_than = max(self.newer_than, reading.token)
         self._runtime.warn_undecodable(self.plan, error)
-
-    def _serve_stale(self, passenger: Passenger) -> None:
-        assert passenger.stale is not None
-        try:
-            passenger.future.set_result(self.plan.codec.decode(passenger.stale.body))
-        except Undecodable as error:
-            passenger.future.set_exception(error)
-
-    def _serve_the_rest(self, crash: BaseException | None) -> None:
-        """Passengers with a stale value when somebody else refreshes; everybody when the flight was ended."""
-        for passenger in self._passengers:
-            if passenger.future.done():
-                continue
-            if passenger.stale is not None:
-                self._serve_stale(passenger)
-            else:
-                passenger.future.set_exception(
-                    crash
-                    or ComputeFailed("Abandoned", f"{self.plan.title}: the flight ended without a value")
-                )
-        self._passengers = []

@@ -36,6 +36,8 @@ __all__ = ["StampedeGuard"]
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 MODE_VARIABLE = "STAMPEDE_GUARD_MODE"
 MOST_PLANS = 256
@@ -70,6 +72,8 @@ class StampedeGuard:
         self._runtimes: dict[asyncio.AbstractEventLoop, Runtime] = {}
         self._lock = threading.Lock()
         self._plans: dict[tuple[Any, ...], Plan] = {}
+        # Titles with the fingerprints of the types that were used for them. A dict, for its order.
+        self._shapes: dict[tuple[str, str], None] = {}
         _GUARDS.add(self)
 
     @classmethod
@@ -150,11 +154,17 @@ class StampedeGuard:
     async def invalidate(self, key: str, *, type: Any = Any) -> Invalidation:
         """Drop the entry of `get_or_compute(key)` or `single(key)`, with the same `type`.
 
-        After `"done"` no caller is served an older value, also not by a computation that was under way.
+        After `"done"` no caller is served an older value, also not by a computation that was under way. Without `type`,
+        the entries go of all types that this guard has used for such keys. It knows of no others: a process that does
+        nothing but invalidate must name the type.
         """
-        return await self.invalidate_entry(
-            entry_key(key, type, self._plan(key, type, False, {})), self.policy
-        )
+        plan = self._plan(key, type, False, {})
+        entries = {entry_key(key, type, plan): None}
+        if type is Any:
+            seen = [shape for title, shape in list(self._shapes) if title == plan.title]
+            entries |= dict.fromkeys(f"{escape_key(key)}#{shape}" for shape in seen)
+        answers = await asyncio.gather(*(self.invalidate_entry(entry, self.policy) for entry in entries))
+        return "done" if all(answer == "done" for answer in answers) else "pending"
 
     @contextlib.contextmanager
     def bypassed(self) -> Iterator[None]:
@@ -293,14 +303,18 @@ class StampedeGuard:
             return self._new_plan(title, type, request_bound, fields)
         if plan is None:
             plan = self._new_plan(title, type, request_bound, fields)
-            if len(self._plans) >= MOST_PLANS:
-                del self._plans[next(iter(self._plans))]
-            self._plans[known] = plan
+            with self._lock:
+                _keep(self._plans, known, plan)
         return plan
 
     def _new_plan(self, title: str, type: Any, request_bound: bool, fields: dict[str, Any]) -> Plan:
-        policy = self.policy.replace(**fields)
-        return Plan(title=title, policy=policy, codec=codec_for(type), request_bound=request_bound)
+        codec = codec_for(type)
+        if type is not Any and (title, codec.fingerprint) not in self._shapes:
+            with self._lock:
+                _keep(self._shapes, (title, codec.fingerprint), None)
+        return Plan(
+            title=title, policy=self.policy.replace(**fields), codec=codec, request_bound=request_bound
+        )
 
     def _leave_the_parents(self) -> None:
         for runtime in list(self._runtimes.values()):
@@ -309,6 +323,13 @@ class StampedeGuard:
         self._current = None
         # Another thread of the parent may have held it.
         self._lock = threading.Lock()
+
+
+def _keep(kept: dict[K, V], key: K, value: V) -> None:
+    """What a guard remembers of its calls is bounded: the oldest goes first."""
+    if len(kept) >= MOST_PLANS:
+        del kept[next(iter(kept))]
+    kept[key] = value
 
 
 def entry_key(key: str, type: Any, plan: Plan) -> str:

@@ -21,9 +21,10 @@ class Passenger:
 
     `number` counts joins of its flight from 1. `stale` is a value that it would rather have than wait. `gone`: its
     caller left. `bound`: its `run` uses things of its caller's request; `computing` is then the task that runs there.
+    `busy`: it is used by a fallback, and a request's things are for one at a time.
     """
 
-    __slots__ = ("bound", "computing", "future", "gone", "number", "run", "stale", "variables")
+    __slots__ = ("bound", "busy", "computing", "future", "gone", "number", "run", "stale", "variables")
 
     def __init__(
         self,
@@ -42,6 +43,7 @@ class Passenger:
         self.bound = bound
         self.stale = stale
         self.gone = False
+        self.busy = False
         self.computing: asyncio.Task[Any] | None = None
 
     def lose_patience(self) -> None:

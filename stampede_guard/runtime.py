@@ -11,6 +11,7 @@ import itertools
 import logging
 import random
 import uuid
+from contextvars import Context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -169,6 +170,9 @@ class Runtime:
             log.warning("%s is away: one flight per key in each process, nothing is stored meanwhile", what)
         else:
             log.warning("%s is back", what)
+            # Those who wait ask again within a poll_interval, and a lease that a restart has lost is free.
+            for flight in self.flights.values():
+                flight.computation.renew_now()
             self._apply_pending()
 
     # --- invalidation --------------------------------------------------------------------------
@@ -189,6 +193,14 @@ class Runtime:
         self._postpone(name, policy)
         return False
 
+    async def outdate(self, name: str, policy: Policy) -> None:
+        """A refreshed value could not be stored: what it was to replace must not outlive it."""
+        if self.away:
+            # Without forgetting the new value, which this process keeps for the time being.
+            self._postpone(name, policy)
+        else:
+            await self.invalidate(name, policy)
+
     def forget_local(self, name: str, *, fence: int = 0) -> None:
         self.last.drop(name, fence=fence)
         flight = self.flights.get(name)
@@ -207,7 +219,9 @@ class Runtime:
 
     def _apply_pending(self) -> None:
         if self._pending and not self.closing and (self._replay is None or self._replay.done()):
-            self._replay = self.loop.create_task(self._replay_pending(), name="stampede_guard invalidations")
+            self._replay = self.loop.create_task(
+                self._replay_pending(), name="stampede_guard invalidations", context=Context()
+            )
 
     async def _replay_pending(self) -> None:
         while (name := self._next_pending()) is not None:

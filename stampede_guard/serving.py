@@ -114,7 +114,10 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     flight = runtime.take_off(name, plan, run, plan.capture(), refreshing=token > 0, newer_than=token)
     flight.newer_than = max(flight.newer_than, token)
     flight.outdates_holder = True
-    return await _ride(runtime, plan, name, run, flight, None, keep_refreshing=token > 0)
+    value = await _ride(runtime, plan, name, run, flight, None, keep_refreshing=token > 0)
+    if not flight.stored:
+        await runtime.outdate(name, plan.policy)
+    return value
 
 
 def _miss(
@@ -162,7 +165,7 @@ async def _ride(
         if outcome is not OUT_OF_PATIENCE:
             return outcome
         with _waiting_for(flight, plan):
-            return await _wait_on(runtime, plan, name, run, flight, passenger)
+            return await _wait_on(runtime, plan, name, flight, passenger)
     finally:
         patience.cancel()
         future = passenger.future
@@ -173,9 +176,7 @@ async def _ride(
             await flight.leave(passenger)
 
 
-async def _wait_on(
-    runtime: Runtime, plan: Plan, name: str, run: Run, flight: Flight, passenger: Passenger
-) -> Any:
+async def _wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passenger: Passenger) -> Any:
     """For a caller that has waited `wait_timeout` already."""
     policy = plan.policy
     future = passenger.future
@@ -198,7 +199,7 @@ async def _wait_on(
                 assert passenger.stale is not None
                 return plan.codec.decode(passenger.stale.body)
             case "try_fallback":
-                fallback = Fallback(runtime, plan, flight, name, run, passenger.variables)
+                fallback = Fallback(runtime, plan, flight, name, passenger)
                 value, served = await fallback.attempt(future)
                 if served:
                     return value

@@ -34,10 +34,13 @@ class Single:
         self._outside: Token[Flight | None] | None = None
         self._value: Any = None
         self._has_value = False
+        self._over = False
 
     @property
     def value(self) -> Any:
         """Raises `Misuse` while it is missing."""
+        if not self._has_value and self._over:
+            raise Misuse("there is no entry.value: the block ended without `await entry.set(...)`")
         if not self._has_value:
             raise Misuse(
                 "entry.value is not there yet: entry.missing is True, so compute and `await entry.set(...)`"
@@ -48,8 +51,10 @@ class Single:
         """Store the value and serve it to all who wait. Returns it as all others get it.
 
         Raises `UnsupportedValue`, `ComputeTimeout` when the block took longer than `compute_timeout`, and `Misuse` when
-        it is not this caller's turn.
+        it is not this caller's turn, or the block is over.
         """
+        if self._over and not self._has_value:
+            raise Misuse("entry.set() is for the block of `async with`, and that is over")
         if not self.missing or self._given is None or self._call is None:
             raise Misuse("entry.set() is for the one caller that finds entry.missing, once")
         self.missing = False
@@ -97,6 +102,7 @@ class Single:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
+        self._over = True
         if self._outside is not None:
             with contextlib.suppress(ValueError):  # left in another context than it was entered in
                 CURRENT.reset(self._outside)

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from stampede_guard import StampedeGuard
+from stampede_guard import StampedeGuard, WaitTimeout
+from stampede_guard.computation import Computation
 from stampede_guard.ending import ended
 from stampede_guard.policy import Policy
 from stampede_guard.stores.memory import MemoryStore
@@ -87,3 +88,30 @@ async def test_the_waiting_for_what_never_ends_is_over_in_time_and_its_cancellat
     assert not endless.done()
     await soon(ended(endless, 0.0))
     endless.cancel()
+
+
+async def test_a_flight_that_is_ended_while_its_renewal_ends_does_not_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ending, go_on = asyncio.Event(), asyncio.Event()
+
+    async def slow_to_end(*_: object) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ending.set()
+            await go_on.wait()
+
+    monkeypatch.setattr(Computation, "_renew", slow_to_end)
+    guard, gate = StampedeGuard(MemoryStore()), Gate()
+    caller = asyncio.create_task(guard.get_or_compute(KEY, gate.hold))
+    await gate.arrival()
+    (flight,) = guard.runtime().flights.values()
+    await asyncio.sleep(0)  # the renewal has begun too
+    gate.open()
+    await soon(ending.wait())
+    flight.task.cancel()
+    go_on.set()
+    with pytest.raises(WaitTimeout, match="shutting down"):
+        await soon(caller)
+    await guard.aclose()

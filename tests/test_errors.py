@@ -291,7 +291,7 @@ async def test_a_caller_cancelled_in_the_moment_of_failure_leaves_no_forgotten_e
     caplog.clear()  # of what other tests left behind
     caller = asyncio.create_task(guard.get_or_compute("k", failing))
     await failing.gate.arrival()
-    (passenger,) = guard.runtime().flights[guards.name("k")]._passengers
+    (passenger,) = guard.runtime().flights[guards.name("k")].passengers._aboard
     passenger.future.add_done_callback(lambda _: caller.cancel())
     failing.gate.open()
     await asyncio.gather(caller, return_exceptions=True)

@@ -236,3 +236,42 @@ async def test_the_error_of_a_fallback_whose_caller_has_left_is_not_reported(gua
     assert reports == []
     slow.open()
     await soon(holding)
+
+
+async def fallback_beside_a_granted_flight(
+    guards: Guards, gate: Gate
+) -> tuple[StampedeGuard, asyncio.Task[str]]:
+    """A bound caller whose fallback is at the gate, and whose own flight has got the lease meanwhile."""
+    slow, waiter = Gate(), guards.guard()
+    holding = ask(guards.guard(), slow, "late", request_bound=True)
+    await slow.arrival()
+    waiting = ask(waiter, gate, "fallback", wait_timeout=0.05, fallback_timeout=3600, request_bound=True)
+    await gate.arrival()
+    flight = waiter.runtime().flights[guards.name(KEY)]
+    holding.cancel()
+    await until(lambda: flight.computing)
+    return waiter, waiting
+
+
+async def test_a_callers_function_does_not_run_in_its_flight_while_it_runs_in_its_fallback(
+    guards: Guards,
+) -> None:
+    gate = Gate()
+    waiter, waiting = await fallback_beside_a_granted_flight(guards, gate)
+    gate.open()
+    assert await soon(waiting) == "fallback"
+    assert gate.entered == 1, "its session is for one at a time"
+    await until(lambda: not waiter.runtime().flights)
+    assert await guards.lease_holder(guards.name(KEY)) == ""
+
+
+async def test_a_caller_that_comes_while_the_only_other_is_busy_with_a_fallback_computes_at_once(
+    guards: Guards,
+) -> None:
+    gate, other = Gate(), Gate()
+    waiter, waiting = await fallback_beside_a_granted_flight(guards, gate)
+    coming = ask(waiter, other, "second", request_bound=True)
+    await other.arrival()
+    other.open()
+    assert await soon(asyncio.gather(waiting, coming)) == ["second", "second"]
+    assert (gate.entered, gate.cancelled, other.entered) == (1, 1, 1)

@@ -7,7 +7,7 @@ import logging
 import sys
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -721,3 +721,58 @@ async def test_two_types_under_one_key_are_two_entries() -> None:
         assert await guard.get_or_compute("seven", text, type=int) == 7
         assert await guard.invalidate("seven", type=int) == "done"
         assert await guard.get_or_compute("seven", number, type=int) == 7
+
+
+async def test_an_invalidation_without_a_type_drops_the_entries_of_all_types_used_by_this_guard() -> None:
+    async with StampedeGuard.from_url("memory://", namespace="types") as guard:
+        count = Counted()
+
+        async def text() -> str:
+            return str(await count())
+
+        keys = ["report:7", "report:8"]
+        for key in keys:
+            assert isinstance(await guard.get_or_compute(key, count, type=int), int)
+            assert isinstance(await guard.get_or_compute(key, text, type=str), str)
+            assert isinstance(await guard.get_or_compute(key, count), int)
+        guard._plans.clear()
+        assert await guard.invalidate("report:7") == "done"
+        assert await guard.get_or_compute("report:7", count, type=int) == 7
+        assert await guard.get_or_compute("report:7", text, type=str) == "8"
+        assert await guard.get_or_compute("report:7", count) == 9
+        await guard.get_or_compute("report:8", count, type=int)
+        assert count.runs == 9, "other keys keep theirs"
+        for number in range(300):
+            await guard.get_or_compute(f"type{number}:7", count, type=int)
+        assert len(guard._shapes) <= 256
+
+
+def test_two_threads_that_give_up_an_old_plan_at_once_are_no_error() -> None:
+    guard = StampedeGuard(MemoryStore())
+    both_there = threading.Barrier(2)
+
+    class Meeting(dict[Any, Any]):
+        def __iter__(self) -> Iterator[Any]:
+            oldest = next(super().__iter__())
+            with contextlib.suppress(threading.BrokenBarrierError):
+                both_there.wait(timeout=0.5)
+            return iter([oldest])
+
+    for number in range(256):
+        guard._plan(f"kind{number}:1", Any, False, {})
+    guard._plans = Meeting(guard._plans)
+    errors: list[BaseException] = []
+
+    def make(key: str) -> None:
+        try:
+            guard._plan(key, Any, False, {})
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=make, args=(key,)) for key in ("one:1", "other:1")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert len(guard._plans) == 256

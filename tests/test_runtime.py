@@ -5,12 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from bench.herd.valkey import ValkeyServer
 from stampede_guard import StampedeGuard
+from stampede_guard.cached import CachedFunction
 from stampede_guard.core.entry import Reading
 from stampede_guard.policy import Policy
 from stampede_guard.runtime import Runtime
 from stampede_guard.slots import Slots
+from stampede_guard.stores.memory import MemoryStore
 from tests.support.gate import Gate, soon, until
+from tests.support.guards import Guards
+from tests.support.proxy import FaultProxy
 
 # Long, so that a deadlock is a test that fails and not one that waits its way out.
 PATIENT = Policy(wait_timeout=3600, compute_timeout=3600, drain_timeout=0, max_local_computations=2)
@@ -131,6 +136,9 @@ class Scripted:
         self.reads: list[asyncio.Future[Reading | None]] = []
         self.invalidations: list[asyncio.Future[int]] = []
 
+    def away_for(self, name: str) -> bool:
+        return self.away
+
     def open_session(self, listener: Any) -> Any:
         self.listener = listener
         return self
@@ -205,3 +213,107 @@ async def test_a_value_that_arrives_after_an_invalidation_that_it_came_before_is
     runtime.remember("k", value(b"new", 5))
     assert runtime.last.find("k", now=runtime.loop.time())[0] is not None
     await runtime.aclose()
+
+
+# --- a refresh whose value cannot be stored ---------------------------------------------------------------
+
+
+async def test_a_refresh_while_the_store_is_away_outdates_what_the_store_has(
+    own_valkey: ValkeyServer, namespace: str
+) -> None:
+    source = "before"
+    runs = 0
+
+    async with Guards(own_valkey.url, namespace) as guards, FaultProxy(own_valkey.port) as proxy:
+        there = guards.guard()
+        async with StampedeGuard.from_url(proxy.url, namespace=namespace) as here:
+
+            async def read() -> str:
+                nonlocal runs
+                runs += 1
+                return source
+
+            def quality(guard: StampedeGuard) -> CachedFunction[[], str]:
+                return guard.locked_cache(name="quality", ttl=300)(read)
+
+            assert await quality(here)() == "before"
+            await proxy.refuse()
+            await soon(here.invalidate("something else"))
+            await until(lambda: here.runtime().session.away)
+            source = "after"
+            assert await soon(quality(here).refresh()) == "after"
+            assert await soon(quality(here)()) == "after"
+            assert runs == 2, "the new value serves this process as long as the store is away"
+            await proxy.listen()
+            await until(lambda: not here.runtime().away)
+            assert [await quality(guard)() for guard in (here, there)] == ["after", "after"]
+
+
+async def test_a_refreshed_value_that_is_too_large_does_not_leave_the_old_one_behind() -> None:
+    source = "small"
+
+    async with StampedeGuard(MemoryStore()) as guard:
+
+        @guard.locked_cache(max_value_bytes=100, inline_bytes=100)
+        async def quality() -> str:
+            return source
+
+        assert await quality() == "small"
+        source = "large" * 100
+        assert await quality.refresh() == source
+        assert await quality() == source
+
+
+# --- the store's return -----------------------------------------------------------------------------------
+
+
+async def test_what_still_waits_for_its_turn_when_the_store_comes_back_computes_with_a_lease(
+    own_valkey: ValkeyServer, namespace: str
+) -> None:
+    gate = Gate()
+
+    async def compute() -> str:
+        await gate.hold()
+        return "value"
+
+    async with Guards(own_valkey.url, namespace) as guards, FaultProxy(own_valkey.port) as proxy:
+        policy = Policy(max_local_computations=1, wait_timeout=3600)
+        async with StampedeGuard.from_url(proxy.url, namespace=namespace, policy=policy) as guard:
+            await proxy.refuse()
+            await soon(guard.invalidate("something else"))
+            await until(lambda: guard.runtime().session.away)
+            callers = [asyncio.create_task(guard.get_or_compute(key, compute)) for key in ("first", "second")]
+            await gate.arrival()
+            await until(lambda: len(guard.runtime().slots) == 1)
+            await proxy.listen()
+            await until(lambda: not guard.runtime().away)
+            gate.open()
+            assert await soon(asyncio.gather(*callers)) == ["value"] * 2
+            assert gate.entered == 2
+            assert await guards.guard().get_or_compute("second", compute) == "value"
+            assert gate.entered == 2, "stored, for everybody"
+
+
+async def test_a_holder_renews_its_lease_as_soon_as_the_store_is_back() -> None:
+    gate, renewed = Gate(), asyncio.Event()
+
+    async def compute() -> str:
+        await gate.hold()
+        return "value"
+
+    async with StampedeGuard(MemoryStore(), policy=Policy(lease_ttl=3600)) as guard:
+        holder = asyncio.create_task(guard.get_or_compute("k", compute))
+        await gate.arrival()
+        runtime = guard.runtime()
+        session: Any = runtime.session
+        renew = session.renew
+
+        async def watched(name: str, **fields: Any) -> Any:
+            renewed.set()
+            return await renew(name, **fields)
+
+        session.renew = watched
+        runtime.breaker_changed(away=False)
+        await soon(renewed.wait())
+        gate.open()
+        assert await soon(holder) == "value"

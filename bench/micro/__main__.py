@@ -26,12 +26,15 @@ from bench.micro.row import Row
 from bench.micro.table import terminal_table
 
 PARTS = ("hits", "herd", "memory")
+LINE = 120
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0, also when a target is missed (a busy machine is no bug); 1 if it could not be measured."""
     options = _parse(arguments)
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=LINE)  # a file has no width of its own
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with ValkeyServer() as server:

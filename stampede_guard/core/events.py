@@ -45,7 +45,10 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class LookAgain:
-    """The poll is due, or the subscription had a gap in which a message may have been lost."""
+    """The poll is due, or the subscription had a gap in which a message may have been lost.
+
+    Or the store is back, and a computation that was to do without it has not begun.
+    """
 
     wanted: bool
 

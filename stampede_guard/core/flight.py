@@ -206,6 +206,9 @@ def _computing(state: Computing, event: Event) -> tuple[State, Command]:
             if state.grant is None:
                 return Landed(), Land()
             return Delivering(), Release(None)
+        case LookAgain() if state.grant is None:
+            # The store came back before the computation began: with a lease it is one for all, and is stored.
+            return Asking(), Ask()
         case Invalidated():
             return replace(state, fenced=True), Keep()
         case _:

@@ -18,6 +18,7 @@ import functools
 import random
 import uuid
 from collections.abc import Iterable
+from contextvars import Context
 from typing import Any
 
 from redis.asyncio.cluster import RedisCluster
@@ -258,7 +259,9 @@ class ClusterSession(ScriptedSession):
     def _look(self) -> None:
         """Get the map, some time soon, and until nothing is amiss any more."""
         if self._looking is None and not self._closing:
-            self._looking = self._loop.create_task(self._look_around(), name="stampede_guard cluster")
+            self._looking = self._loop.create_task(
+                self._look_around(), name="stampede_guard cluster", context=Context()
+            )
 
     async def _look_around(self) -> None:
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextvars import Context
 
 from redis.asyncio.connection import AbstractConnection
 
@@ -57,7 +58,8 @@ class Inbox:
     def start(self) -> None:
         """Subscribe, if that has not been begun."""
         if self._task is None and not self._closed:
-            self._task = self._loop.create_task(self._run(), name="stampede_guard inbox")
+            # Nothing of the request that came first: this task serves all.
+            self._task = self._loop.create_task(self._run(), name="stampede_guard inbox", context=Context())
 
     async def ready(self) -> None:
         """Start if needed, and wait for the first confirmation or the first failure."""

@@ -14,6 +14,7 @@ import functools
 import os
 from collections import deque
 from collections.abc import Callable
+from contextvars import Context
 from typing import Any, Protocol
 
 from redis.asyncio.connection import AbstractConnection
@@ -101,7 +102,10 @@ class Lane:
             if not self._wake.done():
                 self._wake.set_result(None)
         elif self._writer is None:
-            self._writer = self._loop.create_task(self._write(), name="stampede_guard lane writer")
+            # Nothing of the request that came first: a credential provider is asked for all.
+            self._writer = self._loop.create_task(
+                self._write(), name="stampede_guard lane writer", context=Context()
+            )
 
     def _flush(self) -> None:
         pipe = self._pipe

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import os
 import threading
 import time
 import uuid
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -37,6 +39,8 @@ __all__ = ["MemorySession", "MemoryStore"]
 
 T = TypeVar("T")
 
+_STORES: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
+
 SWEEP = 4
 """Other entries looked at per write."""
 
@@ -57,6 +61,7 @@ class MemoryStore:
         self._entries: dict[str, Entry] = {}
         self._subscribers: dict[str, _Subscriber] = {}
         self._lock = threading.Lock()
+        _STORES.add(self)
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -72,6 +77,14 @@ class MemoryStore:
         with self._lock:
             self._subscribers.pop(inbox, None)
 
+    def abandon(self, inbox: str) -> None:
+        # Without the lock: after a fork it may be held for ever, by a thread that is not there.
+        self._subscribers.pop(inbox, None)
+
+    def leave_the_parents(self) -> None:
+        """After a fork, in the child: the entries stay, as a copy of its own."""
+        self._lock = threading.Lock()
+
     def now_us(self) -> int:
         # Never 0, which is "no token".
         return int(self._clock() * 1_000_000) + 1
@@ -86,7 +99,9 @@ class MemoryStore:
             now_us = self.now_us()
             # A loop that was closed without a word hears nothing any more: its leases may be taken over.
             listening = frozenset(
-                inbox for inbox, subscriber in self._subscribers.items() if not subscriber.loop.is_closed()
+                inbox
+                for inbox, subscriber in list(self._subscribers.items())
+                if not subscriber.loop.is_closed()
             )
             entry, reply, messages = step(self._entries.get(name, EMPTY), now_us, listening)
             self._keep(name, entry)
@@ -211,8 +226,17 @@ class MemorySession:
         self._store.unsubscribe(self._inbox)
 
     def abandon(self) -> None:
-        self._store.unsubscribe(self._inbox)
+        self._store.abandon(self._inbox)
 
 
 def _ms(seconds: float) -> int:
     return round(seconds * 1000)
+
+
+def _after_fork() -> None:
+    for store in list(_STORES):
+        store.leave_the_parents()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from contextvars import Context
 from typing import Any, Protocol
 
 from redis.asyncio import Redis
@@ -130,7 +131,9 @@ class RedisSession(ScriptedSession):
             return
         self._listener.breaker_changed(away=away)
         if away and self._probe is None:
-            self._probe = self._loop.create_task(self._look_for_store(), name="stampede_guard probe")
+            self._probe = self._loop.create_task(
+                self._look_for_store(), name="stampede_guard probe", context=Context()
+            )
 
     async def _look_for_store(self) -> None:
         while self._node.away:

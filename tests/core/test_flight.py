@@ -186,6 +186,10 @@ def test_with_the_store_away_a_computed_value_is_for_everyone_in_this_process() 
     assert decide(Computing(None), Abandoned(), POLICY) == (Landed(), Land())
 
 
+def test_a_store_that_is_back_before_the_computation_without_it_has_begun_is_asked() -> None:
+    assert decide(Computing(None), LookAgain(wanted=False), POLICY) == (Asking(), Ask())
+
+
 def test_an_invalidation_in_this_process_is_remembered_for_when_the_store_does_not_answer() -> None:
     state, command = decide(Computing(None), Invalidated(), POLICY)
     assert (state, command) == (Computing(None, fenced=True), Keep())

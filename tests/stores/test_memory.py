@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import threading
 
-from stampede_guard.core.entry import freshness
-from stampede_guard.core.scripts import Granted, Held
+from stampede_guard import StampedeGuard
+from stampede_guard.core.entry import Entry, freshness
+from stampede_guard.core.scripts import Granted, Held, Messages
 from stampede_guard.policy import Policy
 from stampede_guard.stores.memory import MemorySession, MemoryStore
 from tests.support.clock import Clock
@@ -150,3 +153,36 @@ class TestOtherLoops:
             await asyncio.to_thread(thread.join)
         winners = [number for number, answer in answers if isinstance(answer, Granted)]  # type: ignore[misc]
         assert sorted(winners) == list(range(50)) and len(answers) == 400
+
+
+async def test_a_fork_while_another_thread_changes_an_entry_leaves_the_child_a_usable_store() -> None:
+    store = MemoryStore()
+    changing, forked = threading.Event(), threading.Event()
+
+    def step(entry: Entry, _: int, __: frozenset[str]) -> tuple[Entry, None, Messages]:
+        changing.set()
+        forked.wait(PATIENCE * 2)
+        return entry, None, ()
+
+    async with StampedeGuard(store) as guard:
+        guard.runtime()
+        thread = threading.Thread(target=store.change, args=("k", step))
+        thread.start()
+        changing.wait(PATIENCE)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                store.look("k")
+                code = 0
+            finally:
+                os._exit(code)
+        try:
+            _, status = await asyncio.wait_for(asyncio.to_thread(os.waitpid, child, 0), PATIENCE)
+        except TimeoutError:
+            os.kill(child, signal.SIGKILL)
+            raise
+        finally:
+            forked.set()
+            thread.join()
+        assert os.waitstatus_to_exitcode(status) == 0
