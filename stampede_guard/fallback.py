@@ -36,7 +36,7 @@ class Fallback:
 
         Raises `WaitTimeout`, with the cause, when the fallback's own computation failed or took too long.
         """
-        if self._name in self._runtime.fallbacks or self._runtime.away:
+        if self._name in self._runtime.fallbacks or self._runtime.away_for(self._name):
             self.denied = True
             return None, False
         task = self._runtime.loop.create_task(

@@ -203,7 +203,7 @@ class Flight:
     @property
     def _cut_off(self) -> bool:
         """Whether nobody could know of an invalidation made elsewhere."""
-        return self.bypassed or self._runtime.away
+        return self.bypassed or self._runtime.away_for(self.name)
 
     async def _ask(self) -> core.Event:
         policy = self.plan.policy
@@ -220,7 +220,7 @@ class Flight:
         # From here on a gap is news again; messages heard earlier stay: the fence of the answer decides on them.
         self._gap = False
         session = self._runtime.session
-        if self.bypassed or self._runtime.away:
+        if self.bypassed or self._runtime.away_for(self.name):
             return core.StoreFailed(away=True)
         try:
             answer = await session.acquire(
@@ -228,7 +228,7 @@ class Flight:
             )
         except StoreUnavailable:
             self._unanswered = True
-            return core.StoreFailed(away=session.away)
+            return core.StoreFailed(away=session.away_for(self.name))
         except StoreRefused as error:
             self._runtime.note_refusal(error)
             return self._without_writes()
@@ -313,11 +313,11 @@ class Flight:
             )
         except StoreUnavailable:
             self._unanswered = True
-            return core.StoreFailed(away=session.away)
+            return core.StoreFailed(away=session.away_for(self.name))
         except StoreRefused as error:
             self._runtime.note_refusal(error)
             self._unanswered = True
-            return core.StoreFailed(away=session.away)
+            return core.StoreFailed(away=session.away_for(self.name))
         # Refused, it is not stored either; but then what it was to replace is not there any more.
         self.stored = True
         if stored and outcome.kind == "value":

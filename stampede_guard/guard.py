@@ -49,7 +49,7 @@ _GUARDS: weakref.WeakSet[StampedeGuard] = weakref.WeakSet()
 
 
 class StampedeGuard:
-    """`client` is your own `redis.asyncio.Redis` (its pool is not used, its settings are), or a store.
+    """`client` is your own `redis.asyncio.Redis` or `RedisCluster` (its settings are used, not its pool), or a store.
 
     `namespace` stands before every key: guards with different namespaces never share an entry. `policy` is the default
     for all functions of this guard. Raises `Misuse` for a client or namespace that cannot work.
@@ -77,7 +77,10 @@ class StampedeGuard:
 
     @classmethod
     def from_url(cls, url: str, *, namespace: str = "default", policy: Policy | None = None) -> Self:
-        """`memory://`, `redis://`, `rediss://` (TLS) or `unix://`. Raises `UrlError`; connects when first used."""
+        """`memory://`, `redis://`, `rediss://` (TLS), `unix://`, `redis+cluster://` or `redis+sentinel://`.
+
+        Several hosts have commas in between; see docs/redis.md. Raises `UrlError`; connects when first used.
+        """
         return cls(
             importlib.import_module("stampede_guard.urls").store_from_url(url),
             namespace=namespace,

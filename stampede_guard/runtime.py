@@ -78,6 +78,10 @@ class Runtime:
 
     # --- flights -------------------------------------------------------------------------------
 
+    def away_for(self, name: str) -> bool:
+        """Also true while an invalidation of this entry waits: until it is applied the store has an older value."""
+        return self.away and (name in self._pending or self.session.away_for(name))
+
     @property
     def abandoned(self) -> int:
         """Computations that did not end when they were cancelled, and still run."""
@@ -114,7 +118,7 @@ class Runtime:
             plan,
             run,
             variables,
-            away=self.away,
+            away=self.away_for(name),
             bypassed=bypassed,
             refreshing=refreshing,
             newer_than=newer_than,
@@ -165,12 +169,13 @@ class Runtime:
         for flight in self.flights.values():
             flight.notice_gap()
 
-    def breaker_changed(self, *, away: bool) -> None:
+    def breaker_changed(self, *, away: bool, part: str = "") -> None:
         self._note_whether_away()
+        what = f"the store's server {part}" if part else "the store"
         if away:
-            log.warning("the store is away: one flight per key in each process, nothing is stored meanwhile")
+            log.warning("%s is away: one flight per key in each process, nothing is stored meanwhile", what)
         else:
-            log.warning("the store is back")
+            log.warning("%s is back", what)
             # Those who wait ask again within a poll_interval, and a lease that a restart has lost is free.
             for flight in self.flights.values():
                 flight.computation.renew_now()
@@ -182,7 +187,7 @@ class Runtime:
         """Whether it is done. False: the store is away, and it will be done when the store is back."""
         self.forget_local(name)
         for _ in range(2):
-            if self.session.away:
+            if self.session.away_for(name):
                 break
             try:
                 fence = await self.session.invalidate(name, policy=policy)
@@ -196,7 +201,7 @@ class Runtime:
 
     async def outdate(self, name: str, policy: Policy) -> None:
         """A refreshed value could not be stored: what it was to replace must not outlive it."""
-        if self.away:
+        if self.away_for(name):
             # Without forgetting the new value, which this process keeps for the time being.
             self._postpone(name, policy)
         else:
@@ -215,7 +220,7 @@ class Runtime:
             lost = next(iter(self._pending))
             del self._pending[lost]
             log.error("more than %d invalidations wait for the store: the oldest is given up", MOST_PENDING)
-        if not self.session.away:
+        if not self.session.away_for(name):
             self._apply_pending()
 
     def _apply_pending(self) -> None:
@@ -225,8 +230,8 @@ class Runtime:
             )
 
     async def _replay_pending(self) -> None:
-        while self._pending and not self.session.away:
-            name, pending = next(iter(self._pending.items()))
+        while (name := self._next_pending()) is not None:
+            pending = self._pending[name]
             try:
                 fence = await self.session.invalidate(name, policy=pending.policy)
             except StoreRefused as error:
@@ -243,6 +248,9 @@ class Runtime:
 
     def _note_whether_away(self) -> None:
         self.away = self.session.away or bool(self._pending)
+
+    def _next_pending(self) -> str | None:
+        return next((name for name in self._pending if not self.session.away_for(name)), None)
 
     # --- warnings ------------------------------------------------------------------------------
 
@@ -311,9 +319,10 @@ class Runtime:
 
     async def _give_back(self, flights: list[Flight]) -> None:
         """All leases at once: against a store that does not answer, each would take its whole deadline."""
-        if not flights or self.session.away:
+        there = [flight for flight in flights if not self.session.away_for(flight.name)]
+        if not there:
             return
-        releases = [self.session.release(flight.name, flight=flight.id) for flight in flights]
+        releases = [self.session.release(flight.name, flight=flight.id) for flight in there]
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RELEASE_SECONDS):
                 await asyncio.gather(*releases, return_exceptions=True)

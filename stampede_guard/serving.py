@@ -33,7 +33,7 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     flight = runtime.flights.get(name)
     if flight is not None and flight.open_to_all:
         return await _ride(runtime, plan, name, run, flight, None)
-    if runtime.away:
+    if runtime.away_for(name):
         return await _served_by_last(runtime, plan, name, run)
     try:
         reading = await runtime.session.read(name)
@@ -119,7 +119,7 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
         if not before.landed.done():
             raise _too_long(plan)
     token = 0
-    if not runtime.away:
+    if not runtime.away_for(name):
         with contextlib.suppress(StoreError):
             reading = await runtime.session.read(name)
             token = reading.token if reading is not None else 0
@@ -244,7 +244,7 @@ async def _wait_for_fallback(
 
 async def _last_look(runtime: Runtime, plan: Plan, name: str, future: asyncio.Future[Any]) -> Any:
     """Somebody's fallback may have stored a value while this process's flight is busy with its own computation."""
-    if not runtime.away:
+    if not runtime.away_for(name):
         with contextlib.suppress(StoreError, Undecodable):
             reading = await runtime.session.read(name)
             if reading is not None and reading.stale_ms < reading.remaining_ms <= reading.total_ms:

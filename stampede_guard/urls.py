@@ -11,14 +11,30 @@ from stampede_guard.stores.protocol import Store
 
 __all__ = ["SCHEMES", "store_for", "store_from_url"]
 
-SCHEMES = ("memory", "redis", "rediss", "unix")
+SCHEMES = (
+    "memory",
+    "redis",
+    "rediss",
+    "unix",
+    "redis+cluster",
+    "rediss+cluster",
+    "redis+sentinel",
+    "rediss+sentinel",
+)
 
 
 def store_from_url(url: str) -> Store:
-    """`memory://`, `redis://user:password@host:port/db`, `rediss://...` (TLS), `unix:///path`.
+    """`memory://`, `redis://user:password@host:port/db`, `rediss://...` (TLS), `unix:///path`,
+    `redis+cluster://user:password@host:port,host:port`, `redis+sentinel://host:port,host:port/service/db`; and
+    `rediss+cluster://`, `rediss+sentinel://`.
 
     Raises `UrlError` for anything else; nothing is connected yet.
     """
+    scheme = url.partition("://")[0]
+    if scheme in SCHEMES and "+" in scheme:
+        from stampede_guard.stores.addresses import cluster_from_url, sentinel_from_url
+
+        return cluster_from_url(url) if scheme.endswith("+cluster") else sentinel_from_url(url)
     try:
         parts = urlsplit(url)
         # Reading the port checks it.
@@ -43,15 +59,24 @@ def store_for(client: Any) -> Store:
     if hasattr(client, "open_session"):
         store: Store = client
         return store
-    from redis.asyncio import Redis
+    from redis.asyncio import Redis, RedisCluster
+    from redis.asyncio.sentinel import SentinelConnectionPool
 
-    from stampede_guard.stores.redis import RedisStore
+    if isinstance(client, Redis) and isinstance(client.connection_pool, SentinelConnectionPool):
+        from stampede_guard.stores.sentinel import SentinelStore
 
+        return SentinelStore.from_client(client)
+    if isinstance(client, RedisCluster):
+        from stampede_guard.stores.cluster import ClusterStore
+
+        return ClusterStore.from_client(client)
     if isinstance(client, Redis):
+        from stampede_guard.stores.redis import RedisStore
+
         return RedisStore(client)
     kind = f"{type(client).__module__}.{type(client).__qualname__}"
     hint = " (a synchronous client blocks the event loop)" if kind.startswith("redis.") else ""
     raise Misuse(
-        f"StampedeGuard needs a redis.asyncio.Redis client or a store, not {kind}{hint}; "
+        f"StampedeGuard needs a redis.asyncio.Redis or RedisCluster client, or a store, not {kind}{hint}; "
         'for a URL write StampedeGuard.from_url("redis://localhost:6379/0")'
     )

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import redis.asyncio
 
+from bench.herd.cluster import ValkeyCluster, ValkeySentinel
 from bench.herd.valkey import ValkeyServer
 
 
@@ -26,6 +27,20 @@ def valkey_url() -> Iterator[str]:
         return
     with ValkeyServer() as server:
         yield server.url
+
+
+@pytest.fixture(scope="session")
+def valkey_cluster() -> Iterator[ValkeyCluster]:
+    """Three masters shared by the whole run."""
+    with ValkeyCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def valkey_sentinel() -> Iterator[ValkeySentinel]:
+    """A master, a replica and three sentinels, shared by the whole run."""
+    with ValkeySentinel() as sentinel:
+        yield sentinel
 
 
 @pytest.fixture

@@ -91,11 +91,14 @@ async def test_what_was_computed_alone_is_not_served_after_an_invalidation_elsew
         async def call() -> str:
             return await here.get_or_compute("k", read)
 
-        session: Any = here.runtime().session
-        session.away = True
+        runtime = here.runtime()
+        session: Any = runtime.session
+        session.away, session.away_for = True, lambda name: True
+        runtime.breaker_changed(away=True)
         early = asyncio.create_task(call())
         await gate.arrival()
-        session.away = False
+        session.away, session.away_for = False, lambda name: False
+        runtime.breaker_changed(away=False)
         source = "new"
         assert await there.invalidate("k") == "done"
         flight = next(iter(here.runtime().flights.values()))

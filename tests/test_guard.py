@@ -246,7 +246,9 @@ def test_the_error_of_an_unknown_scheme_lists_those_that_are_known() -> None:
 
 @pytest.mark.parametrize("client", [None, "redis://localhost", redis.Redis(), object()])
 def test_a_client_that_cannot_be_used_is_refused_and_the_error_says_what_can(client: Any) -> None:
-    with pytest.raises(Misuse, match=r"needs a redis\.asyncio\.Redis client or a store, not .*from_url"):
+    with pytest.raises(
+        Misuse, match=r"needs a redis\.asyncio\.Redis or RedisCluster client, or a store, not"
+    ):
         StampedeGuard(client)
 
 

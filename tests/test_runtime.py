@@ -136,6 +136,9 @@ class Scripted:
         self.reads: list[asyncio.Future[Reading | None]] = []
         self.invalidations: list[asyncio.Future[int]] = []
 
+    def away_for(self, name: str) -> bool:
+        return self.away
+
     def open_session(self, listener: Any) -> Any:
         self.listener = listener
         return self

@@ -1,4 +1,8 @@
-"""Script calls as the lane sends them: by their digest, and once more with their text where the server forgot it."""
+"""Script calls as the lane sends them: by their digest, and once more with their text where the server forgot it.
+
+`redirect(call, error)` is asked about every other error answer: whether it has sent the call once more, to where a
+cluster says that its keys are.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,9 @@ from stampede_guard.errors import StoreError, StoreRefused
 from stampede_guard.stores.lane import Call, store_error
 from stampede_guard.stores.wire import parse_value, value_key
 
-__all__ = ["ProbeCall", "ReadCall", "Script", "ScriptCall"]
+__all__ = ["CommandCall", "ReadCall", "Redirect", "Script", "ScriptCall", "probe_call"]
+
+Redirect = Callable[[Call, ResponseError], bool]
 
 READS_PER_CALL = 512
 """Keys in one read script: a script holds up everybody else while it runs."""
@@ -45,10 +51,14 @@ def pack_command(parts: list[bytes]) -> bytes:
     return b"".join(packed)
 
 
+def _nowhere(call: Call, error: ResponseError) -> bool:
+    return False
+
+
 class ScriptCall:
     """One script, one answer. `future` gets the raw reply, or a StoreError."""
 
-    __slots__ = ("_args", "_keys", "_resend", "_script", "_whole", "future", "sent_at")
+    __slots__ = ("_args", "_keys", "_redirect", "_resend", "_script", "_whole", "future", "sent_at")
 
     def __init__(
         self,
@@ -57,11 +67,13 @@ class ScriptCall:
         args: list[bytes],
         future: asyncio.Future[Any],
         resend: Callable[[Call], None],
+        redirect: Redirect = _nowhere,
     ) -> None:
         self._script = script
         self._keys = keys
         self._args = args
         self._resend = resend
+        self._redirect = redirect
         self._whole = False
         self.future = future
         self.sent_at = 0.0
@@ -74,7 +86,8 @@ class ScriptCall:
             self._whole = True
             self._resend(self)
         elif isinstance(reply, ResponseError):
-            self.fail(store_error(reply))
+            if not self._redirect(self, reply):
+                self.fail(store_error(reply))
         elif not self.future.done():
             self.future.set_result(reply)
 
@@ -83,18 +96,18 @@ class ScriptCall:
             self.future.set_exception(error)
 
 
-class ProbeCall:
-    """Asks whether the server can serve. A script that declares nothing counts as one that writes (a PING would also
-    be answered by a replica, which refuses to write); it writes nothing, and any other error is an answer too."""
+class CommandCall:
+    """Any command, one answer. `future` gets the raw reply, or a StoreError."""
 
-    __slots__ = ("future", "sent_at")
+    __slots__ = ("_parts", "future", "sent_at")
 
-    def __init__(self, future: asyncio.Future[Any]) -> None:
+    def __init__(self, parts: list[bytes], future: asyncio.Future[Any]) -> None:
+        self._parts = parts
         self.future = future
         self.sent_at = 0.0
 
     def pack(self) -> bytes:
-        return pack_command([b"EVAL", b"#!lua\nreturn 1", b"0"])
+        return pack_command(self._parts)
 
     def resolve(self, reply: Any) -> None:
         if isinstance(reply, ResponseError):
@@ -105,6 +118,14 @@ class ProbeCall:
     def fail(self, error: StoreError) -> None:
         if not self.future.done():
             self.future.set_exception(error)
+
+
+def probe_call(future: asyncio.Future[Any], *, key: bytes = b"") -> CommandCall:
+    """Asks whether the server can serve. A script that declares nothing counts as one that writes (a PING would also
+    be answered by a replica, which refuses to write); it writes nothing, and any other error is an answer too. A
+    cluster that is down tells so only to who names a key."""
+    keys = [b"1", key] if key else [b"0"]
+    return CommandCall([b"EVAL", b"#!lua\nreturn 1", *keys], future)
 
 
 _READ = Script("read", prelude=False)
@@ -119,12 +140,18 @@ class ReadCall:
     `on_closed` is told when nobody may join any more.
     """
 
-    __slots__ = ("_on_closed", "_resend", "_whole", "sent_at", "waiting")
+    __slots__ = ("_on_closed", "_redirect", "_resend", "_whole", "sent_at", "waiting")
 
-    def __init__(self, on_closed: Callable[[ReadCall], None], resend: Callable[[Call], None]) -> None:
+    def __init__(
+        self,
+        on_closed: Callable[[ReadCall], None],
+        resend: Callable[[Call], None],
+        redirect: Redirect = _nowhere,
+    ) -> None:
         self.waiting: dict[str, list[asyncio.Future[Reading | None]]] = {}
         self._on_closed = on_closed
         self._resend = resend
+        self._redirect = redirect
         self._whole = False
         self.sent_at = 0.0
 
@@ -141,7 +168,8 @@ class ReadCall:
             self._resend(self)
             return
         if isinstance(reply, ResponseError):
-            self.fail(store_error(reply))
+            if not self._redirect(self, reply):
+                self.fail(store_error(reply))
             return
         if not isinstance(reply, list) or len(reply) != 2 * len(self.waiting):
             self.fail(StoreRefused("the read script gave an answer of an unknown shape"))

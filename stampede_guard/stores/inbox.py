@@ -55,11 +55,15 @@ class Inbox:
         """The inbox's name while its subscription is confirmed on the live connection, else an empty text."""
         return self._name if self._confirmed else ""
 
-    async def ready(self) -> None:
-        """Start if needed, and wait for the first confirmation or the first failure."""
+    def start(self) -> None:
+        """Subscribe, if that has not been begun."""
         if self._task is None and not self._closed:
             # Nothing of the request that came first: this task serves all.
             self._task = self._loop.create_task(self._run(), name="stampede_guard inbox", context=Context())
+
+    async def ready(self) -> None:
+        """Start if needed, and wait for the first confirmation or the first failure."""
+        self.start()
         if not self._settled.is_set() and not self._closed:
             await self._settled.wait()
 

@@ -56,14 +56,22 @@ class Lane:
 
     A lost connection is a failure only if nothing had been answered on it: servers and middle boxes close idle
     connections, and a reset hits all connections of a session at once. Whether the store is there, the next one tells.
+
+    `not_serving` says which error answers are as bad as none; the connection is given up with them.
     """
 
     def __init__(
-        self, connect: Callable[[], AbstractConnection], *, deadline: float, on_change: Callable[[bool], None]
+        self,
+        connect: Callable[[], AbstractConnection],
+        *,
+        deadline: float,
+        on_change: Callable[[bool], None],
+        not_serving: Callable[[BaseException], bool] | None = None,
     ) -> None:
         self._make_connection = connect
         self._deadline = deadline
         self._on_change = on_change
+        self._not_serving = not_serving or is_not_serving
         self._loop = asyncio.get_running_loop()
         self._outgoing: list[Call] = []
         self._pending: deque[Call] = deque()
@@ -215,7 +223,7 @@ class Lane:
             self._let_go(store_error(ConnectionResetError("it sent an answer that nobody asked for")))
             return
         self._answered = True
-        serving = not (isinstance(reply, ResponseError) and is_not_serving(reply))
+        serving = not (isinstance(reply, ResponseError) and self._not_serving(reply))
         self._on_change(serving)
         self._pending.popleft().resolve(reply)
         if not serving:
@@ -245,7 +253,7 @@ class Lane:
         failure = store_error(error)
         if isinstance(failure, StoreRefused):
             self._on_change(True)
-        elif is_not_serving(error) or (self._pending and not self._answered):
+        elif self._not_serving(error) or (self._pending and not self._answered):
             self._on_change(False)
         self._let_go(failure)
 

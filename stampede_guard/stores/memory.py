@@ -141,6 +141,9 @@ class MemorySession:
         self._inbox = uuid.uuid4().hex
         store.subscribe(self._inbox, listener)
 
+    def away_for(self, name: str) -> bool:
+        return False
+
     def read(self, name: str) -> asyncio.Future[Reading | None]:
         future: asyncio.Future[Reading | None] = self._loop.create_future()
         future.set_result(scripts.read(self._store.look(name), now_us=self._store.now_us()))

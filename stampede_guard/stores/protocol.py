@@ -21,8 +21,8 @@ class Listener(Protocol):
     def gap(self) -> None:
         """The subscription was lost or came back: messages may be missing, and the inbox's name may have changed."""
 
-    def breaker_changed(self, *, away: bool) -> None:
-        """The store counts as away from now on, or no longer."""
+    def breaker_changed(self, *, away: bool, part: str = "") -> None:
+        """The store counts as away from now on, or no longer. `part`: only this one of its servers."""
 
 
 class Session(Protocol):
@@ -34,7 +34,10 @@ class Session(Protocol):
 
     @property
     def away(self) -> bool:
-        """Whether the breaker is open. Nothing should be asked then."""
+        """Whether any of it is away; `away_for` says which entries. Changes with `breaker_changed` only."""
+
+    def away_for(self, name: str) -> bool:
+        """Whether the server that holds this entry is away. Nothing should be asked about it then."""
 
     def read(self, name: str) -> asyncio.Future[Reading | None]:
         """One round trip, no lock. The future is the caller's own: cancelling it harms nobody else.

@@ -1,50 +1,42 @@
 """One Redis or Valkey server (7.0 and later), through connections of the session's own.
 
-A session keeps three connections: one for reads and scripts, one for renewals (a renewal never waits behind a large
-value), one subscription. They are made with the settings of the user's client or URL (TLS, user, password, credential
-provider), except for time-outs, retries and decoding, which are ours: no retries, `deadline` seconds for everything.
+A session keeps three connections: see `stores.node`. They are made with the settings of the user's client or URL: see
+`stores.settings`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import uuid
 from contextvars import Context
-from typing import Any
+from typing import Any, Protocol
 
 from redis.asyncio import Redis
 from redis.asyncio.connection import AbstractConnection
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
 
-from stampede_guard.core import breaker
-from stampede_guard.core.breaker import PROBE_SECONDS, Breaker
+from stampede_guard.core.breaker import PROBE_SECONDS
 from stampede_guard.core.entry import Reading
-from stampede_guard.core.scripts import Answer, Denied, Found, Granted, Outcome
-from stampede_guard.errors import StoreError, StoreRefused
-from stampede_guard.policy import Policy
 from stampede_guard.stores.calls import READS_PER_CALL as _MOST_READS
-from stampede_guard.stores.calls import ProbeCall, ReadCall, Script, ScriptCall
-from stampede_guard.stores.inbox import Inbox
-from stampede_guard.stores.lane import Lane, stop
+from stampede_guard.stores.calls import ReadCall, Script, ScriptCall
+from stampede_guard.stores.lane import stop
+from stampede_guard.stores.node import Node
 from stampede_guard.stores.protocol import Listener
-from stampede_guard.stores.wire import HEADER, entry_keys, name_bytes, parse_answer, value_bytes
+from stampede_guard.stores.scripted import ScriptedSession
+from stampede_guard.stores.settings import DEADLINE, own_settings
+from stampede_guard.stores.wire import entry_keys
 
-__all__ = ["RedisSession", "RedisStore"]
-
-DEADLINE = 0.5
-"""Seconds for connecting and for each answer."""
+__all__ = ["Connecting", "RedisSession", "RedisStore"]
 
 # On the hit path a look-up counts.
 _Future = asyncio.Future
 
-_ACQUIRE = Script("acquire")
-_RENEW = Script("renew")
-_PUBLISH = Script("publish")
-_INVALIDATE = Script("invalidate")
-_RELEASE = Script("release")
-_FALLBACK = Script("fallback")
+
+class Connecting(Protocol):
+    """What a session on one server needs of its store."""
+
+    deadline: float
+
+    def connect(self) -> AbstractConnection: ...
 
 
 class RedisStore:
@@ -57,17 +49,7 @@ class RedisStore:
         self._client = client
         pool = client.connection_pool
         self._connection_class = pool.connection_class
-        self._settings = {
-            **pool.connection_kwargs,
-            "socket_timeout": None,
-            "socket_connect_timeout": None,
-            "retry": Retry(NoBackoff(), 0),
-            "retry_on_timeout": False,
-            "retry_on_error": [],
-            "health_check_interval": 0,
-            "decode_responses": False,
-            "protocol": 2,
-        }
+        self._settings = own_settings(pool.connection_kwargs)
         self.deadline = deadline
 
     @classmethod
@@ -81,32 +63,30 @@ class RedisStore:
         return RedisSession(self, listener)
 
 
-class RedisSession:
+class RedisSession(ScriptedSession):
     """See `stores.protocol.Session`."""
 
-    def __init__(self, store: RedisStore, listener: Listener) -> None:
+    def __init__(self, store: Connecting, listener: Listener) -> None:
+        super().__init__(deadline=store.deadline)
         self._listener = listener
-        self._deadline = store.deadline
-        self._loop = asyncio.get_running_loop()
-        self._breaker = Breaker()
-        self._away = False
-        self._closing = False
         self._probe: asyncio.Task[None] | None = None
         self._reads: ReadCall | None = None
-        self._forgotten: set[asyncio.Task[None]] = set()
-        self._lane = Lane(store.connect, deadline=store.deadline, on_change=self._changed)
-        self._renewals = Lane(store.connect, deadline=store.deadline, on_change=self._changed)
-        self._inbox = Inbox(
-            f"stampede_guard:inbox:{uuid.uuid4().hex}",
+        self._node = node = Node(
             store.connect,
             deadline=store.deadline,
+            inbox=f"stampede_guard:inbox:{uuid.uuid4().hex}",
             on_message=listener.heard,
             on_gap=listener.gap,
+            on_breaker=self._breaker_changed,
         )
+        self._lane, self._renewals, self._inbox = node.lane, node.renewals, node.inbox
 
     @property
     def away(self) -> bool:
-        return self._away
+        return self._node.away
+
+    def away_for(self, name: str) -> bool:
+        return self._node.away
 
     # --- reads: the hit path ----------------------------------------------------------------------
 
@@ -132,136 +112,42 @@ class RedisSession:
 
     # --- scripts ----------------------------------------------------------------------------------
 
-    async def acquire(self, name: str, *, flight: str, policy: Policy, newer_than: int = 0) -> Answer:
+    async def _listen(self, name: str) -> None:
         await self._inbox.ready()
-        args = [
-            flight.encode(),
-            self._inbox.confirmed_name.encode(),
-            uuid.uuid4().hex.encode(),
-            _ms(policy.lease_ttl),
-            b"%d" % policy.record_ms,
-            _ms(policy.takeover_gap),
-            b"%d" % newer_than,
-        ]
-        answer = parse_answer(await self._run(_ACQUIRE, name, args))
-        if isinstance(answer, Denied):
-            raise StoreRefused("the acquire script gave an answer of the fallback script")
-        return answer
 
-    async def renew(self, name: str, *, flight: str, token: int, policy: Policy) -> bool:
-        args = [
-            flight.encode(),
-            b"%d" % token,
-            self._inbox.confirmed_name.encode(),
-            _ms(policy.lease_ttl),
-            b"%d" % policy.record_ms,
-        ]
-        return bool(await self._run(_RENEW, name, args, lane=self._renewals))
+    def _inbox_at(self, name: str) -> bytes:
+        return self._inbox.confirmed_name.encode()
 
-    async def publish(
-        self, name: str, *, flight: str, grant: Granted, outcome: Outcome, body: bytes, policy: Policy
-    ) -> bool:
-        total_ms = policy.total_ms
-        if outcome == "failure":
-            total_ms = round(policy.error_ttl * 1000)
-        else:
-            body = value_bytes(body, token=grant.token, total_ms=total_ms, stale_ms=policy.stale_ms)
-        args = [
-            flight.encode(),
-            b"%d" % grant.token,
-            grant.epoch.encode(),
-            outcome.encode(),
-            body,
-            b"%d" % total_ms,
-            b"%d" % policy.record_ms,
-            b"%d" % (policy.inline_bytes + HEADER),
-            name_bytes(name),
-        ]
-        return bool(await self._run(_PUBLISH, name, args))
-
-    async def invalidate(self, name: str, *, policy: Policy) -> int:
-        args = [uuid.uuid4().hex.encode(), b"%d" % policy.record_ms, name_bytes(name)]
-        return int(await self._run(_INVALIDATE, name, args))
-
-    async def release(self, name: str, *, flight: str) -> bool:
-        return bool(await self._run(_RELEASE, name, [flight.encode(), name_bytes(name)]))
-
-    async def fallback(self, name: str, *, flight: str, policy: Policy) -> Found | Granted | Denied:
-        args = [
-            flight.encode(),
-            uuid.uuid4().hex.encode(),
-            b"%d" % policy.fallback_limit,
-            _ms(policy.fallback_timeout + policy.lease_ttl),
-            b"%d" % policy.record_ms,
-        ]
-        answer = parse_answer(await self._run(_FALLBACK, name, args))
-        if isinstance(answer, Found | Granted | Denied):
-            return answer
-        raise StoreRefused("the fallback script gave an answer of the acquire script")
-
-    def forget(self, name: str, *, flight: str) -> None:
-        if self._closing or len(self._forgotten) >= 1000:
-            return
-        task = self._loop.create_task(self._forget(name, flight))
-        self._forgotten.add(task)
-        task.add_done_callback(self._forgotten.discard)
-
-    async def _forget(self, name: str, flight: str) -> None:
-        # The unanswered command may still lie unread in the server's socket. Once now, once when every command that was
-        # sent before has either run or been lost; after that the lease's own deadline decides.
-        for pause in (0.0, 2 * self._deadline):
-            await asyncio.sleep(pause)
-            try:
-                await self.release(name, flight=flight)
-            except StoreError:
-                continue
-
-    async def _run(self, script: Script, name: str, args: list[bytes], *, lane: Lane | None = None) -> Any:
+    async def _run(self, script: Script, name: str, args: list[bytes], *, renewal: bool = False) -> Any:
         future: asyncio.Future[Any] = self._loop.create_future()
-        chosen = lane or self._lane
-        chosen.send(ScriptCall(script, entry_keys(name), args, future, chosen.send))
+        lane = self._renewals if renewal else self._lane
+        lane.send(ScriptCall(script, entry_keys(name), args, future, lane.send))
         return await future
 
     # --- breaker ----------------------------------------------------------------------------------
 
-    def _changed(self, ok: bool) -> None:
-        if ok and self._breaker.failures == 0:
+    def _breaker_changed(self, away: bool) -> None:
+        if self._closing:
             return
-        self._breaker = breaker.succeeded(self._breaker) if ok else breaker.failed(self._breaker)
-        if self._breaker.is_open == self._away or self._closing:
-            return
-        self._away = self._breaker.is_open
-        self._listener.breaker_changed(away=self._away)
-        if self._away and self._probe is None:
+        self._listener.breaker_changed(away=away)
+        if away and self._probe is None:
             self._probe = self._loop.create_task(
                 self._look_for_store(), name="stampede_guard probe", context=Context()
             )
 
     async def _look_for_store(self) -> None:
-        while self._away:
+        while self._node.away:
             await asyncio.sleep(PROBE_SECONDS)
-            future: asyncio.Future[Any] = self._loop.create_future()
-            self._lane.send(ProbeCall(future))
-            with contextlib.suppress(StoreError):
-                await future
+            await self._node.probe()
         self._probe = None
 
     # --- the end ----------------------------------------------------------------------------------
 
     async def aclose(self) -> None:
-        self._closing = True
-        for task in [*self._forgotten, self._probe]:
-            await stop(task)
-        await self._inbox.aclose()
-        await self._lane.aclose()
-        await self._renewals.aclose()
+        await super().aclose()
+        await stop(self._probe)
+        await self._node.aclose()
 
     def abandon(self) -> None:
-        self._closing = True
-        self._inbox.abandon()
-        self._lane.abandon()
-        self._renewals.abandon()
-
-
-def _ms(seconds: float) -> bytes:
-    return b"%d" % round(seconds * 1000)
+        super().abandon()
+        self._node.abandon()

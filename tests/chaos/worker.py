@@ -21,7 +21,9 @@ from typing import Any
 from stampede_guard.guard import StampedeGuard
 from stampede_guard.policy import Policy
 from stampede_guard.runtime import Runtime
-from stampede_guard.stores.redis import RedisSession, RedisStore
+from stampede_guard.stores.redis import RedisStore
+from stampede_guard.stores.scripted import ScriptedSession
+from stampede_guard.urls import store_from_url
 from tests.chaos.journal import Journal
 from tests.chaos.tasks import Tasks
 
@@ -73,7 +75,10 @@ class Worker:
             case {"do": "status"}:
                 runtime = self.guard.runtime()
                 self.report(
-                    "status", away=runtime.away, flights=len(runtime.flights), abandoned=runtime.abandoned
+                    "status",
+                    away=runtime.away,
+                    flights=len(runtime.flights),
+                    abandoned=runtime.abandoned,
                 )
             case _:
                 self.report("misunderstood", told=told)
@@ -104,10 +109,10 @@ class Worker:
 
     def _watch(self) -> None:
         """Report what a test must know of before it strikes, at the moment it happens."""
-        acquire, gap = RedisSession.acquire, Runtime.gap
+        acquire, gap = ScriptedSession.acquire, Runtime.gap
         report, front = self.report, len(self._namespace) + 2
 
-        async def reported(session: RedisSession, name: str, **options: Any) -> Any:
+        async def reported(session: ScriptedSession, name: str, **options: Any) -> Any:
             answer = await acquire(session, name, **options)
             suspect = getattr(answer, "suspect", False)
             report("answered", key=name[front:], answer=type(answer).__name__, suspect=suspect)
@@ -115,9 +120,10 @@ class Worker:
 
         def noticed(runtime: Runtime) -> None:
             gap(runtime)
-            report("gap", confirmed=bool(runtime.session._inbox.confirmed_name))  # type: ignore[attr-defined]
+            inbox = getattr(runtime.session, "_inbox", None)  # in a cluster there are several
+            report("gap", confirmed=inbox is None or bool(inbox.confirmed_name))
 
-        RedisSession.acquire = reported  # type: ignore[method-assign,assignment]
+        ScriptedSession.acquire = reported  # type: ignore[method-assign,assignment]
         Runtime.gap = noticed  # type: ignore[method-assign,assignment]
         handler = _LogReporter(self.report)
         logging.getLogger("stampede_guard").addHandler(handler)
@@ -137,7 +143,7 @@ class _LogReporter(logging.Handler):
 def client_or_store(settings: dict[str, Any]) -> Any:
     url = f"{settings['url']}?client_name={settings['name']}"
     if settings["deadline"] is None:
-        return RedisStore.from_url(url)
+        return store_from_url(url)
     return RedisStore.from_url(url, deadline=settings["deadline"])
 
 

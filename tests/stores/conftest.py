@@ -8,7 +8,14 @@ import pytest
 import redis.asyncio
 
 from bench.herd.valkey import ValkeyServer
-from tests.support.backends import Backend, FakeBackend, MemoryBackend, RedisBackend
+from tests.support.backends import (
+    Backend,
+    ClusterBackend,
+    FakeBackend,
+    MemoryBackend,
+    RedisBackend,
+    SentinelBackend,
+)
 from tests.support.proxy import FaultProxy
 from tests.support.sessions import Sessions
 
@@ -19,7 +26,7 @@ def name(namespace: str) -> str:
     return f"{namespace}:entry"
 
 
-@pytest.fixture(params=["memory", "fakeredis", "valkey"])
+@pytest.fixture(params=["memory", "fakeredis", "valkey", "cluster", "sentinel"])
 async def backend(request: pytest.FixtureRequest) -> AsyncIterator[Backend]:
     made: Backend
     match request.param:
@@ -27,6 +34,14 @@ async def backend(request: pytest.FixtureRequest) -> AsyncIterator[Backend]:
             made = MemoryBackend()
         case "fakeredis":
             made = FakeBackend()
+        case "cluster":
+            port = request.getfixturevalue("valkey_cluster").servers[0].port
+            cluster = redis.asyncio.RedisCluster(host="127.0.0.1", port=port)
+            made = ClusterBackend(await cluster.initialize())
+        case "sentinel":
+            watched = request.getfixturevalue("valkey_sentinel")
+            sentinel = redis.asyncio.Sentinel([("127.0.0.1", port) for port in watched.ports])
+            made = SentinelBackend(sentinel, watched.service)
         case _:
             url = request.getfixturevalue("valkey_url")
             made = RedisBackend(redis.asyncio.Redis.from_url(url))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -11,14 +12,17 @@ import pytest
 import redis.asyncio
 
 import tests.support
+from bench.herd.cluster import ValkeyCluster
 from bench.herd.valkey import ValkeyServer
 from stampede_guard.core.scripts import Granted, Held
 from stampede_guard.errors import StoreUnavailable
 from stampede_guard.policy import Policy
+from stampede_guard.stores.cluster import ClusterStore
 from stampede_guard.stores.redis import RedisSession
-from tests.support.listener import PATIENCE
+from stampede_guard.urls import store_from_url
+from tests.support.listener import PATIENCE, RecordingListener
 from tests.support.proxy import FaultProxy
-from tests.support.sessions import SHORT, Sessions
+from tests.support.sessions import LONG, SHORT, Sessions
 
 CERTIFICATE = Path(tests.support.__file__).with_name("tls.pem")
 POLICY = Policy(ttl=60, lease_ttl=20)
@@ -96,3 +100,30 @@ async def test_a_certificate_that_nobody_trusts_is_no_store(
     session, _ = sessions.open(redis.asyncio.Redis.from_url(proxy.url.replace("redis://", "rediss://")))
     with pytest.raises(StoreUnavailable, match="certificate"):
         await session.read(name)
+
+
+async def test_a_cluster_is_spoken_to_in_tls_on_every_node(valkey_cluster: ValkeyCluster, name: str) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE)
+    async with contextlib.AsyncExitStack() as stack:
+        proxies = {
+            server.port: await stack.enter_async_context(FaultProxy(server.port, tls=context))
+            for server in valkey_cluster.servers
+        }
+        hosts = ",".join(f"127.0.0.1:{proxy.port}" for proxy in proxies.values())
+        store = store_from_url(f"rediss+cluster://{hosts}?ssl_ca_certs={CERTIFICATE}")
+        assert isinstance(store, ClusterStore)
+        store.deadline = LONG
+        store.remap = lambda address: (address[0], proxies[address[1]].port)
+        session = store.open_session(RecordingListener())
+        stack.push_async_callback(session.aclose)
+        names = [f"{name}-{number}" for number in range(12)]
+        for entry in names:
+            grant = await session.acquire(entry, flight="holder", policy=POLICY)
+            assert isinstance(grant, Granted)
+            assert await session.publish(
+                entry, flight="holder", grant=grant, outcome="value", body=b"body", policy=POLICY
+            )
+        readings = await asyncio.gather(*map(session.read, names))
+        assert [reading and reading.body for reading in readings] == [b"body"] * 12
+        assert all(proxy.commands(b"EVALSHA") for proxy in proxies.values())

@@ -8,16 +8,29 @@ from typing import Any, Literal, Protocol, cast
 
 import fakeredis
 import redis.asyncio
+from redis.asyncio.cluster import RedisCluster
+from redis.asyncio.sentinel import Sentinel
 
 from stampede_guard.core.entry import EMPTY, prune
+from stampede_guard.stores.cluster import ClusterSession, ClusterStore
 from stampede_guard.stores.memory import MemorySession, MemoryStore
 from stampede_guard.stores.protocol import Session
 from stampede_guard.stores.redis import RedisSession, RedisStore
+from stampede_guard.stores.sentinel import SentinelStore
 from stampede_guard.stores.wire import entry_keys
 from tests.support.clock import Clock
 from tests.support.listener import PATIENCE, RecordingListener
 
-__all__ = ["PARTS", "Backend", "FakeBackend", "MemoryBackend", "Part", "RedisBackend"]
+__all__ = [
+    "PARTS",
+    "Backend",
+    "ClusterBackend",
+    "FakeBackend",
+    "MemoryBackend",
+    "Part",
+    "RedisBackend",
+    "SentinelBackend",
+]
 
 Part = Literal["value", "failure", "record", "lease", "waiters", "slots"]
 PARTS: tuple[Part, ...] = ("value", "failure", "record", "lease", "waiters", "slots")
@@ -89,10 +102,10 @@ class MemoryBackend:
 class RedisBackend:
     always_inline = False
 
-    def __init__(self, client: redis.asyncio.Redis, *, deadline: float = 10.0) -> None:
+    def __init__(self, client: redis.asyncio.Redis, *, deadline: float = 10.0, store: Any = None) -> None:
         """`client` also looks from outside. The deadline is long: a busy machine is no finding."""
         self.client = client
-        self.store = RedisStore(client, deadline=deadline)
+        self.store = store or RedisStore(client, deadline=deadline)
         self._sessions: list[RedisSession] = []
 
     def open(self) -> tuple[Session, RecordingListener]:
@@ -148,3 +161,29 @@ class FakeBackend(RedisBackend):
         # fakeredis keeps the subscriptions of a connection that was closed.
         self.server.subscribers.pop(cast(RedisSession, session)._inbox._name.encode(), None)
         await session.aclose()
+
+
+class ClusterBackend(RedisBackend):
+    def __init__(self, cluster: RedisCluster, *, deadline: float = 10.0) -> None:
+        self._cluster = cluster
+        store = ClusterStore.from_client(cluster, deadline=deadline)
+        super().__init__(cast(Any, cluster), store=store)
+
+    async def lose(self, session: Session) -> None:
+        inbox = cast(ClusterSession, session)._inbox_name
+        await session.aclose()
+        async with asyncio.timeout(PATIENCE):
+            for node in self._cluster.get_primaries():
+                while (await node.execute_command("PUBSUB", "NUMSUB", inbox))[1]:  # noqa: ASYNC110
+                    await asyncio.sleep(0)
+
+
+class SentinelBackend(RedisBackend):
+    def __init__(self, sentinel: Sentinel, service: str, *, deadline: float = 10.0) -> None:
+        self._sentinel = sentinel
+        client = sentinel.master_for(service)
+        super().__init__(client, store=SentinelStore.from_client(client, deadline=deadline))
+
+    async def aclose(self) -> None:
+        await super().aclose()
+        await self._sentinel.aclose()

@@ -30,7 +30,7 @@ class RecordingListener:
         self.gaps += 1
         self._changed.set()
 
-    def breaker_changed(self, *, away: bool) -> None:
+    def breaker_changed(self, *, away: bool, part: str = "") -> None:
         self.breaker.append(away)
         self._changed.set()
 

@@ -1,0 +1,74 @@
+"""One call's way through a cluster: what is done about MOVED, ASK, TRYAGAIN and CLUSTERDOWN, and how often.
+
+Source: "Redis Cluster Specification", Redirection and resharding.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from redis.exceptions import AskError, ClusterDownError, MovedError, ResponseError, TryAgainError
+
+from stampede_guard.stores.lane import Call
+from stampede_guard.stores.slots import Address, slot_of
+
+__all__ = ["Network", "Route"]
+
+REDIRECTIONS = 5
+"""Times that one call is sent anew because its keys are, or may soon be, elsewhere."""
+PAUSE = 0.05
+"""Seconds before a call is sent anew to a slot that moves or has no master; each time as much longer."""
+
+
+class Network(Protocol):
+    """What a route needs of the session."""
+
+    def dispatch(self, route: Route, call: Call) -> None:
+        """Send a call to the master of its slot, as soon as it is known."""
+
+    def moved(self, slot: int, address: Address) -> None:
+        """A node said who holds the slot now."""
+
+    def ask(self, route: Route, address: Address, call: Call) -> None:
+        """Send the call there for this once: the slot is on its way."""
+
+    def unsettled(self) -> None:
+        """A node said that the cluster, or a slot, is not served now."""
+
+
+class Route:
+    """One call's way through the cluster, with the number of times that it may be sent anew."""
+
+    __slots__ = ("_left", "_session", "name", "renewal", "slot")
+
+    def __init__(self, session: Network, name: str, *, renewal: bool = False) -> None:
+        self._session = session
+        self.name = name
+        self._left = REDIRECTIONS
+        self.renewal = renewal
+        self.slot = slot_of(name)
+
+    def send(self, call: Call) -> None:
+        self._session.dispatch(self, call)
+
+    def again(self, call: Call, error: ResponseError) -> bool:
+        """Whether the call is sent once more for this answer."""
+        if self._left == 0:
+            return False
+        tries = REDIRECTIONS - self._left
+        match error:
+            case MovedError():
+                self._session.moved(self.slot, (error.host, error.port))
+                self.send(call)
+            case AskError():
+                self._session.ask(self, (error.host, error.port), call)
+            case TryAgainError():
+                asyncio.get_running_loop().call_later(PAUSE * (tries + 1), self.send, call)
+            case ClusterDownError():
+                self._session.unsettled()
+                asyncio.get_running_loop().call_later(PAUSE * (tries + 1), self.send, call)
+            case _:
+                return False
+        self._left -= 1
+        return True

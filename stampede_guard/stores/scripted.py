@@ -1,0 +1,158 @@
+"""What every Redis session has in common, however many servers are behind it: the scripts and their arguments.
+
+A subclass knows where an entry lives: how to send a script there, and which inbox is heard from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from abc import ABC, abstractmethod
+from typing import Any
+
+from stampede_guard.core.entry import Reading
+from stampede_guard.core.scripts import Answer, Denied, Found, Granted, Outcome
+from stampede_guard.errors import StoreError, StoreRefused
+from stampede_guard.policy import Policy
+from stampede_guard.stores.calls import Script
+from stampede_guard.stores.lane import stop
+from stampede_guard.stores.wire import HEADER, name_bytes, parse_answer, value_bytes
+
+__all__ = ["ScriptedSession"]
+
+_ACQUIRE = Script("acquire")
+_RENEW = Script("renew")
+_PUBLISH = Script("publish")
+_INVALIDATE = Script("invalidate")
+_RELEASE = Script("release")
+_FALLBACK = Script("fallback")
+
+
+class ScriptedSession(ABC):
+    """See `stores.protocol.Session`. `deadline`: seconds after which a command has either run or been lost."""
+
+    def __init__(self, *, deadline: float) -> None:
+        self._deadline = deadline
+        self._loop = asyncio.get_running_loop()
+        self._closing = False
+        self._forgotten: set[asyncio.Task[None]] = set()
+
+    @property
+    @abstractmethod
+    def away(self) -> bool: ...
+
+    @abstractmethod
+    def away_for(self, name: str) -> bool: ...
+
+    @abstractmethod
+    def read(self, name: str) -> asyncio.Future[Reading | None]: ...
+
+    @abstractmethod
+    async def _listen(self, name: str) -> None:
+        """Have an inbox where this entry lives, or know that there can be none for now."""
+
+    @abstractmethod
+    def _inbox_at(self, name: str) -> bytes:
+        """The inbox that is confirmed where this entry lives, or nothing."""
+
+    @abstractmethod
+    async def _run(self, script: Script, name: str, args: list[bytes], *, renewal: bool = False) -> Any:
+        """The script's answer. Raises `StoreError`."""
+
+    async def acquire(self, name: str, *, flight: str, policy: Policy, newer_than: int = 0) -> Answer:
+        await self._listen(name)
+        args = [
+            flight.encode(),
+            self._inbox_at(name),
+            uuid.uuid4().hex.encode(),
+            _ms(policy.lease_ttl),
+            b"%d" % policy.record_ms,
+            _ms(policy.takeover_gap),
+            b"%d" % newer_than,
+        ]
+        answer = parse_answer(await self._run(_ACQUIRE, name, args))
+        if isinstance(answer, Denied):
+            raise StoreRefused("the acquire script gave an answer of the fallback script")
+        return answer
+
+    async def renew(self, name: str, *, flight: str, token: int, policy: Policy) -> bool:
+        args = [
+            flight.encode(),
+            b"%d" % token,
+            self._inbox_at(name),
+            _ms(policy.lease_ttl),
+            b"%d" % policy.record_ms,
+        ]
+        return bool(await self._run(_RENEW, name, args, renewal=True))
+
+    async def publish(
+        self, name: str, *, flight: str, grant: Granted, outcome: Outcome, body: bytes, policy: Policy
+    ) -> bool:
+        total_ms = policy.total_ms
+        if outcome == "failure":
+            total_ms = round(policy.error_ttl * 1000)
+        else:
+            body = value_bytes(body, token=grant.token, total_ms=total_ms, stale_ms=policy.stale_ms)
+        args = [
+            flight.encode(),
+            b"%d" % grant.token,
+            grant.epoch.encode(),
+            outcome.encode(),
+            body,
+            b"%d" % total_ms,
+            b"%d" % policy.record_ms,
+            b"%d" % (policy.inline_bytes + HEADER),
+            name_bytes(name),
+        ]
+        return bool(await self._run(_PUBLISH, name, args))
+
+    async def invalidate(self, name: str, *, policy: Policy) -> int:
+        args = [uuid.uuid4().hex.encode(), b"%d" % policy.record_ms, name_bytes(name)]
+        return int(await self._run(_INVALIDATE, name, args))
+
+    async def release(self, name: str, *, flight: str) -> bool:
+        return bool(await self._run(_RELEASE, name, [flight.encode(), name_bytes(name)]))
+
+    async def fallback(self, name: str, *, flight: str, policy: Policy) -> Found | Granted | Denied:
+        args = [
+            flight.encode(),
+            uuid.uuid4().hex.encode(),
+            b"%d" % policy.fallback_limit,
+            _ms(policy.fallback_timeout + policy.lease_ttl),
+            b"%d" % policy.record_ms,
+        ]
+        answer = parse_answer(await self._run(_FALLBACK, name, args))
+        if isinstance(answer, Found | Granted | Denied):
+            return answer
+        raise StoreRefused("the fallback script gave an answer of the acquire script")
+
+    def forget(self, name: str, *, flight: str) -> None:
+        if self._closing or len(self._forgotten) >= 1000:
+            return
+        task = self._loop.create_task(self._forget(name, flight))
+        self._forgotten.add(task)
+        task.add_done_callback(self._forgotten.discard)
+
+    async def _forget(self, name: str, flight: str) -> None:
+        # The unanswered command may still lie unread in the server's socket. Once now, once when every command that was
+        # sent before has either run or been lost; after that the lease's own deadline decides.
+        for pause in (0.0, 2 * self._deadline):
+            await asyncio.sleep(pause)
+            try:
+                await self.release(name, flight=flight)
+            except StoreError:
+                continue
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        self._closing = True
+        for task in list(self._forgotten):
+            await stop(task)
+
+    @abstractmethod
+    def abandon(self) -> None:
+        self._closing = True
+
+
+def _ms(seconds: float) -> bytes:
+    return b"%d" % round(seconds * 1000)

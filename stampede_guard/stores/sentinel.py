@@ -1,0 +1,142 @@
+"""One master that sentinels watch: whoever they name is asked, and after a failover somebody else.
+
+Every new connection asks the sentinels first. A connection does not outlive a failover: sentinels make a demoted master
+drop its clients, and one that answers READONLY is given up by the lane.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from redis.asyncio import Redis
+from redis.asyncio.connection import AbstractConnection, Connection, SSLConnection
+from redis.asyncio.sentinel import SentinelConnectionPool
+
+from stampede_guard.errors import Misuse
+from stampede_guard.stores.lane import disconnect
+from stampede_guard.stores.patience import patiently
+from stampede_guard.stores.protocol import Listener
+from stampede_guard.stores.redis import RedisSession
+from stampede_guard.stores.settings import DEADLINE, own_settings
+from stampede_guard.stores.slots import Address
+
+__all__ = ["SentinelStore"]
+
+HEAD_START = 0.1
+"""Part of the deadline that a sentinel has for itself before the next one is asked too."""
+
+Connect = Callable[[], AbstractConnection]
+
+
+class SentinelStore:
+    """`sentinels` connect to one sentinel each; `settings` are those of a connection to the master."""
+
+    shared = True
+
+    def __init__(
+        self,
+        sentinels: Sequence[Connect],
+        service: str,
+        settings: dict[str, Any],
+        *,
+        tls: bool = False,
+        deadline: float = DEADLINE,
+    ) -> None:
+        self._sentinels = list(sentinels)
+        self._service = service
+        self._connection_class = _TlsMasterConnection if tls else _MasterConnection
+        self._settings = own_settings(settings)
+        self.deadline = deadline
+
+    @classmethod
+    def from_client(cls, client: Redis, *, deadline: float = DEADLINE) -> SentinelStore:
+        """`client` as `Sentinel.master_for` makes it. Raises `Misuse` for a client of the replicas."""
+        pool = client.connection_pool
+        assert isinstance(pool, SentinelConnectionPool)
+        if not pool.is_master:
+            raise Misuse(
+                "a replica cannot keep leases: give StampedeGuard what sentinel.master_for(...) returns"
+            )
+        settings = {
+            name: value for name, value in pool.connection_kwargs.items() if name != "connection_pool"
+        }
+        sentinels = [_connect_like(sentinel) for sentinel in pool.sentinel_manager.sentinels]
+        tls = issubclass(pool.connection_class, SSLConnection)
+        return cls(sentinels, pool.service_name, settings, tls=tls, deadline=deadline)
+
+    def connect(self) -> AbstractConnection:
+        return self._connection_class(self.find_master, **self._settings)
+
+    def open_session(self, listener: Listener) -> RedisSession:
+        return RedisSession(self, listener)
+
+    async def find_master(self) -> Address:
+        """Where the master is, by the first sentinel that knows. Raises `ConnectionError` when none does.
+
+        They are asked in a random order, each with a head start, so that neither a dead one nor a frozen one costs the
+        whole deadline and a fleet does not ask all of them at once.
+        """
+        asked: set[asyncio.Task[Address]] = set()
+        left = random.sample(self._sentinels, len(self._sentinels))
+        refusal: BaseException | None = None
+        try:
+            while asked or left:
+                head_start = None
+                if left:
+                    asked.add(asyncio.create_task(self._ask(left.pop())))
+                    head_start = HEAD_START * self.deadline
+                done, asked = await asyncio.wait(
+                    asked, timeout=head_start, return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in done:
+                    refusal = task.exception()
+                    if refusal is None:
+                        return task.result()
+        finally:
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+        if refusal is not None and not isinstance(refusal, OSError):
+            raise refusal
+        raise ConnectionError(f"no sentinel names a master for {self._service!r}")
+
+    async def _ask(self, connect: Connect) -> Address:
+        connection = connect()
+        try:
+            async with patiently(self.deadline):
+                await connection.connect()  # type: ignore[no-untyped-call]
+                await connection.send_command(
+                    "SENTINEL", "GET-MASTER-ADDR-BY-NAME", self._service, check_health=False
+                )
+                reply = await connection.read_response(disable_decoding=True)
+        finally:
+            await disconnect(connection)
+        if not isinstance(reply, list) or len(reply) != 2:
+            raise ConnectionError(f"the sentinel knows no master {self._service!r}")
+        return reply[0].decode(), int(reply[1])
+
+
+class _MasterConnection(Connection):
+    """A connection to whoever is the master when it connects."""
+
+    def __init__(self, find_master: Any, **settings: Any) -> None:
+        self._find_master = find_master
+        super().__init__(**settings)
+
+    async def connect(self) -> None:
+        if not self.is_connected:
+            self.host, self.port = await self._find_master()
+        await super().connect()  # type: ignore[no-untyped-call]
+
+
+class _TlsMasterConnection(_MasterConnection, SSLConnection):
+    pass
+
+
+def _connect_like(client: Redis) -> Connect:
+    pool = client.connection_pool
+    settings = own_settings(pool.connection_kwargs)
+    return lambda: pool.connection_class(**settings)
