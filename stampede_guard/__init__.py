@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from stampede_guard.failures import register_failure
     from stampede_guard.guard import StampedeGuard
+    from stampede_guard.many import cached_many
     from stampede_guard.policy import Policy
 
 __version__ = "0.1.0"
@@ -43,6 +44,7 @@ _HOMES = {
     "StoreError": "errors",
     "UnsupportedValue": "errors",
     "WaitTimeout": "errors",
+    "cached_many": "many",
     "configure": "decorator",
     "locked_cache": "decorator",
     "register_failure": "failures",
@@ -62,6 +64,7 @@ __all__ = [
     "StoreError",
     "UnsupportedValue",
     "WaitTimeout",
+    "cached_many",
     "configure",
     "locked_cache",
     "register_failure",

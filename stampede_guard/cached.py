@@ -3,25 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Literal, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Literal, ParamSpec, Protocol, Self, TypeVar, overload
 
 from stampede_guard.policy import Mode
 
-__all__ = ["CachedFunction", "Invalidation"]
+__all__ = [
+    "CacheDecorator",
+    "CachedFunction",
+    "CachedPlainFunction",
+    "CachedMany",
+    "Invalidation",
+    "ManyDecorator",
+]
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
 
 Invalidation = Literal["done", "pending"]
 """`pending`: the store is away; local copies are dropped, and the store is told when it is back."""
 
 
 class CachedFunction(Protocol[P, R_co]):
-    """A decorated function: called as before; the other methods take the same arguments as the call."""
+    """A decorated coroutine function: called as before; the other methods take the same arguments as the call."""
 
     __wrapped__: Callable[..., Any]
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]: ...
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+
+    @overload
+    def __get__(
+        self: CachedFunction[Concatenate[T, Q], R], instance: T, owner: type | None = None
+    ) -> CachedFunction[Q, R]: ...
 
     async def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> Invalidation:
         """After `"done"` no caller is served an older value. `"pending"`: the store is away; see `Invalidation`."""
@@ -37,3 +57,73 @@ class CachedFunction(Protocol[P, R_co]):
 
     def set_mode(self, mode: Mode | None) -> None:
         """The mode of this function from now on; None = the guard's."""
+
+
+class CachedPlainFunction(Protocol[P, R_co]):
+    """A decorated plain function: the same as `CachedFunction`, and nothing is awaited."""
+
+    __wrapped__: Callable[..., Any]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+
+    @overload
+    def __get__(
+        self: CachedPlainFunction[Concatenate[T, Q], R], instance: T, owner: type | None = None
+    ) -> CachedPlainFunction[Q, R]: ...
+
+    def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> Invalidation: ...
+
+    def refresh(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+    def key(self, *args: P.args, **kwargs: P.kwargs) -> str: ...
+
+    def explain(self, *args: P.args, **kwargs: P.kwargs) -> Mapping[str, str]: ...
+
+    def set_mode(self, mode: Mode | None) -> None: ...
+
+
+class CacheDecorator(Protocol):
+    """`async def` stays `async def`, `def` stays `def`."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # a coroutine is a result, too: the first that fits is meant
+        self, function: Callable[P, Coroutine[Any, Any, R]]
+    ) -> CachedFunction[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R]) -> CachedPlainFunction[P, R]: ...
+
+
+class CachedMany(Protocol[P, K, V]):
+    """A decorated function of many ids. The other methods take the same arguments as the call, ids included."""
+
+    __wrapped__: Callable[..., Any]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, dict[K, V]]: ...
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+
+    @overload
+    def __get__(
+        self: CachedMany[Concatenate[T, Q], K, V], instance: T, owner: type | None = None
+    ) -> CachedMany[Q, K, V]: ...
+
+    async def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> Invalidation:
+        """Drop the entries of these ids; `"pending"` if that is so for one of them."""
+
+    async def refresh(self, *args: P.args, **kwargs: P.kwargs) -> dict[K, V]:
+        """Compute these ids anew."""
+
+    def keys(self, *args: P.args, **kwargs: P.kwargs) -> dict[K, str]:
+        """The key of each id, with the namespace."""
+
+    def set_mode(self, mode: Mode | None) -> None:
+        """The mode of this function from now on; None = the guard's."""
+
+
+class ManyDecorator(Protocol):
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, dict[K, V]]]) -> CachedMany[P, K, V]: ...

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
+from collections.abc import AsyncIterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -16,13 +18,15 @@ if TYPE_CHECKING:
     from stampede_guard.plan import Run, Variables
     from stampede_guard.runtime import Runtime
 
-__all__ = ["CURRENT", "Computation", "Result"]
+__all__ = ["CURRENT", "THREAD_SECONDS", "Computation", "Result"]
 
 CURRENT: ContextVar[Flight | None] = ContextVar("stampede_guard_current_flight", default=None)
 """The flight whose computation is running, seen from within it."""
 
 UNWIND_SECONDS = 1.0
 """How long a cancelled computation may take to end before it is left to itself."""
+THREAD_SECONDS = 0.05
+"""The same for one in a thread: long enough for one that has not begun."""
 
 
 class Result(NamedTuple):
@@ -90,21 +94,34 @@ class Computation:
                 renewal.result()
 
     async def _run_alone(self) -> Result | core.Abandoned | Literal["back"]:
-        if self._flight.bypassed:
+        if self._flight.bypassed or self._flight.plan.batched:
             return await self._run_bounded()
+        was_away = self._runtime.away_for(self._flight.name)
+        try:
+            async with self.turn_without_store():
+                if was_away and not self._runtime.away_for(self._flight.name):
+                    return "back"
+                self.has_its_turn()
+                return await self._run_bounded()
+        except Overloaded as error:
+            return Result(error=error)
+
+    def has_its_turn(self) -> None:
+        """What it waits for from now on takes no turn of its own."""
+        self._within_slot = True
+
+    @contextlib.asynccontextmanager
+    async def turn_without_store(self) -> AsyncIterator[None]:
+        """One of the few computations of this process while the store is away. Raises `Overloaded`."""
         policy, slots = self._flight.plan.policy, self._runtime.slots
-        was_away = self._runtime.away
         try:
             async with asyncio.timeout(policy.wait_timeout):
                 has_slot = not self._within_slot and await slots.take(self, policy.max_local_computations)
         except TimeoutError:
             text = f"{self._flight.plan.title}: the store is away and {policy.max_local_computations} computations run"
-            return Result(error=Overloaded(f"{text} in this process already (max_local_computations)"))
+            raise Overloaded(f"{text} in this process already (max_local_computations)") from None
         try:
-            if was_away and not self._runtime.away:
-                return "back"
-            self._within_slot = True
-            return await self._run_bounded()
+            yield
         finally:
             if has_slot:
                 slots.give_back()
@@ -148,7 +165,7 @@ class Computation:
             if not task.done():
                 return await self._overdue(task)
         except asyncio.CancelledError:
-            await self._runtime.unwind(task, UNWIND_SECONDS)
+            await self._unwind(task)
             raise
         finally:
             flight.leader = None
@@ -165,10 +182,13 @@ class Computation:
         return self._encoded(task)
 
     async def _overdue(self, task: asyncio.Task[Any]) -> Result:
-        await self._runtime.unwind(task, UNWIND_SECONDS)
+        await self._unwind(task)
         plan = self._flight.plan
         text = f"{plan.title}: no result within compute_timeout ({plan.policy.compute_timeout:g} s)"
         return Result(error=ComputeTimeout(text))
+
+    async def _unwind(self, task: asyncio.Task[Any]) -> None:
+        await self._runtime.unwind(task, THREAD_SECONDS if self._flight.plan.in_thread else UNWIND_SECONDS)
 
     def _encoded(self, task: asyncio.Task[Any]) -> Result:
         error = task.exception()

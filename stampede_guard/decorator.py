@@ -7,22 +7,32 @@ import functools
 import inspect
 import logging
 import os
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from stampede_guard.annotations import alternatives, live_kind, resolve, root_package
-from stampede_guard.cached import CachedFunction, Invalidation
-from stampede_guard.codec import codec_for, return_annotation
-from stampede_guard.errors import Misuse, StoreError, Undecodable
+from stampede_guard.cached import CacheDecorator, CachedFunction, CachedPlainFunction, Invalidation
+from stampede_guard.codec import Codec, codec_for, return_annotation
+from stampede_guard.errors import Misuse, PolicyError, StoreError, Undecodable
 from stampede_guard.guard import StampedeGuard, checked_mode
 from stampede_guard.keys import KeyBuilder
+from stampede_guard.methods import in_its_place, taken_from
 from stampede_guard.plan import Plan, Run
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.serving import after_read
 
-__all__ = ["CachedFunction", "configure", "default_guard", "locked_cache"]
+__all__ = [
+    "CachedFunction",
+    "CachedPlainFunction",
+    "Face",
+    "Options",
+    "configure",
+    "default_guard",
+    "locked_cache",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,6 +42,8 @@ log = logging.getLogger("stampede_guard")
 _ONE_CALLERS = frozenset({"Response", "BackgroundTasks", "BackgroundTask"})
 
 _default: StampedeGuard | None = None
+_lock = threading.Lock()
+"""Threads that call plain functions for the first time make one default guard between them."""
 
 
 def configure(guard: StampedeGuard | None) -> None:
@@ -42,6 +54,14 @@ def configure(guard: StampedeGuard | None) -> None:
 
 def default_guard() -> StampedeGuard:
     """What `configure` was given; else one for `$STAMPEDE_GUARD_URL`, `$REDIS_URL`, or memory with a warning."""
+    if _default is None:
+        with _lock:
+            _make_default()
+    assert _default is not None
+    return _default
+
+
+def _make_default() -> None:
     global _default
     if _default is None:
         url = os.environ.get("STAMPEDE_GUARD_URL") or os.environ.get("REDIS_URL")
@@ -52,18 +72,30 @@ def default_guard() -> StampedeGuard:
                 "Values are kept in this process; other workers are not covered"
             )
         _default = StampedeGuard.from_url(url)
-    return _default
 
 
 @dataclass(frozen=True, slots=True)
-class _Options:
+class Options:
     unkeyed: tuple[str, ...]
     resources: Mapping[str, Callable[[], Any]]
     context: tuple[ContextVar[Any], ...]
     version: str
     key: Callable[..., Any] | None
     name: str | None
-    pickle: bool
+    pickle: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        unkeyed: Iterable[str],
+        resources: Mapping[str, Callable[[], Any]] | None,
+        context: Sequence[ContextVar[Any]],
+        version: str | int,
+        **rest: Any,
+    ) -> Options:
+        unkeyed = (unkeyed,) if isinstance(unkeyed, str) else tuple(unkeyed)
+        return cls(unkeyed, dict(resources or {}), tuple(context), str(version), **rest)
 
 
 def locked_cache(
@@ -77,8 +109,12 @@ def locked_cache(
     name: str | None = None,
     pickle: bool = False,
     **fields: Any,
-) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], CachedFunction[P, R]]:
-    """Cache an `async def` function so that one expired entry costs one computation, fleet-wide.
+) -> CacheDecorator:
+    """Cache a function or method so that one expired entry costs one computation, fleet-wide.
+
+    An `async def` function stays one. A plain `def` function stays one, too: its caller's thread waits, and it computes
+    in one of at most `max_threads` threads of the guard, whether or not an event loop runs anywhere. `self` and `cls`
+    are part of the key like any other parameter.
 
     `fields` are Policy fields (`ttl=300, stale_ttl=3600`), in seconds.
 
@@ -93,28 +129,37 @@ def locked_cache(
     Raises `PolicyError`, `KeyPartError`, `UnsupportedValue` or `Misuse` at decoration.
     """
 
-    unkeyed = (unkeyed,) if isinstance(unkeyed, str) else tuple(unkeyed)
-    options = _Options(unkeyed, dict(resources or {}), tuple(context), str(version), key, name, pickle)
+    options = Options.of(
+        unkeyed=unkeyed,
+        resources=resources,
+        context=context,
+        version=version,
+        key=key,
+        name=name,
+        pickle=pickle,
+    )
 
-    def decorate(function: Callable[P, Coroutine[Any, Any, R]]) -> CachedFunction[P, R]:
-        if not inspect.iscoroutinefunction(inspect.unwrap(function)):
-            raise Misuse(
-                f"@locked_cache takes an async def function; {getattr(function, '__qualname__', function)!r} is none"
-            )
-        face = _Face(function, guard, options, fields)
-        return cast("CachedFunction[P, R]", face.wrapper())
+    def decorate(given: Any) -> Any:
+        function = taken_from(given)
+        if inspect.iscoroutinefunction(inspect.unwrap(function)):
+            face: Face[Any, Any] = Face(function, guard, options, fields)
+        else:
+            from stampede_guard.plain import PlainFace
 
-    return decorate
+            face = PlainFace(function, guard, options, fields)
+        return in_its_place(given, face.wrapper())
+
+    return cast("CacheDecorator", decorate)
 
 
-class _Face(Generic[P, R]):
+class Face(Generic[P, R]):
     """One decorated function: its key builder, its plan, and how to run it."""
 
     def __init__(
         self,
-        function: Callable[P, Coroutine[Any, Any, R]],
+        function: Callable[..., Any],
         guard: StampedeGuard | None,
-        options: _Options,
+        options: Options,
         fields: dict[str, Any],
     ) -> None:
         self._function = function
@@ -122,8 +167,10 @@ class _Face(Generic[P, R]):
         self._options = options
         self._fields = fields
         _refuse_one_callers_answer(function, options)
-        annotation = return_annotation(function)
-        self._codec = codec_for(annotation, pickle=options.pickle)
+        if "max_threads" in fields:
+            rule = "the threads are the guard's: StampedeGuard(..., policy=Policy(max_threads=...))"
+            raise PolicyError("max_threads", fields["max_threads"], rule)
+        self._codec = self._make_codec(return_annotation(function))
         self._keys = KeyBuilder(
             function,
             unkeyed=options.unkeyed,
@@ -138,6 +185,9 @@ class _Face(Generic[P, R]):
         base = guard.policy if guard is not None else Policy()
         self._plan = self._make_plan(base)
         self._planned_for = guard
+
+    def _make_codec(self, annotation: Any) -> Codec:
+        return codec_for(annotation, pickle=self._options.pickle)
 
     def _make_plan(self, base: Policy) -> Plan:
         function = self._function
@@ -178,14 +228,15 @@ class _Face(Generic[P, R]):
             return lambda: function(*args, **kwargs)
         factories = self._options.resources
 
-        async def with_resources() -> R:
+        async def with_resources() -> Any:
             async with contextlib.AsyncExitStack() as stack:
                 opened = {name: await _open(stack, factory) for name, factory in factories.items()}
                 return await function(*args, **(kwargs | opened))
 
         return with_resources
 
-    def wrapper(self) -> Callable[P, Coroutine[Any, Any, R]]:
+    def wrapper(self) -> Any:
+        """What takes the function's place, with its other methods."""
         build, key_of = self._keys.build, self._keys.key_of
 
         @functools.wraps(self._function)
@@ -234,16 +285,17 @@ class _Face(Generic[P, R]):
         def explain(*args: P.args, **kwargs: P.kwargs) -> Mapping[str, str]:
             return self._keys.describe(args, kwargs)
 
-        def set_mode(mode: Mode | None) -> None:
-            # No guard is needed for this, and none is made: `configure` may come later.
-            self._plan.mode = checked_mode(mode)
-
         face: Any = call
         face.invalidate, face.refresh, face.key, face.explain = invalidate, refresh, key, explain
-        face.set_mode = set_mode
+        face.set_mode = self._set_mode
         if self._options.resources:
             face.__signature__ = self._visible_signature()
         return call
+
+    def _set_mode(self, mode: Mode | None) -> None:
+        """The mode of this function from now on; None = the guard's."""
+        # No guard is needed for this, and none is made: `configure` may come later.
+        self._plan.mode = checked_mode(mode)
 
     def _visible_signature(self) -> inspect.Signature:
         """Without the resources: neither FastAPI nor a caller is to give them."""
@@ -256,7 +308,7 @@ class _Face(Generic[P, R]):
         return signature.replace(parameters=shown)
 
 
-def _refuse_one_callers_answer(function: Callable[..., Any], options: _Options) -> None:
+def _refuse_one_callers_answer(function: Callable[..., Any], options: Options) -> None:
     """FastAPI's Response and BackgroundTasks: what the one computation tells them would reach one caller only."""
     for name, hint in resolve(function).items():
         if name == "return" or name in options.resources:

@@ -6,7 +6,7 @@ import asyncio
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
-from stampede_guard.computation import CURRENT
+from stampede_guard.computation import CURRENT, THREAD_SECONDS
 from stampede_guard.core.scripts import Denied, Found, Granted
 from stampede_guard.ending import ended, retrieve
 from stampede_guard.errors import StoreError, Undecodable, UnsupportedValue, WaitTimeout
@@ -94,7 +94,9 @@ class Fallback:
             await asyncio.wait({task}, timeout=policy.fallback_timeout)
         finally:
             if not task.done():
-                await self._runtime.unwind(task, policy.fallback_timeout)
+                await self._runtime.unwind(
+                    task, THREAD_SECONDS if plan.in_thread else policy.fallback_timeout
+                )
         if task.cancelled() or not task.done():
             raise WaitTimeout(
                 f"{plan.title}: the holder is slow, and the fallback took longer than fallback_timeout "
@@ -119,7 +121,7 @@ class Fallback:
                 grant=grant,
                 outcome="value",
                 body=body,
-                policy=self._plan.policy,
+                policy=self._plan.policy_of(body),
             )
         except StoreError:
             # The caller has its value; what could not be stored is computed again.

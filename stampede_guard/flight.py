@@ -182,6 +182,8 @@ class Flight:
                 return await self._ask()
             case core.Wait(seconds):
                 self._look_at = self._runtime.loop.time() + seconds
+                if self.plan.on_wait is not None:
+                    self.plan.on_wait(self._runtime, self.name)
                 return await self._wait()
             case core.Keep():
                 return await self._wait()
@@ -298,6 +300,7 @@ class Flight:
     async def _publish(self, grant: Granted, outcome: core.Outcome) -> core.Event:
         self._covered = self.passengers.joined
         session = self._runtime.session
+        policy = self.plan.policy_of(outcome.body) if outcome.kind == "value" else self.plan.policy
         self.stored = False
         try:
             stored = await session.publish(
@@ -306,7 +309,7 @@ class Flight:
                 grant=grant,
                 outcome=outcome.kind,
                 body=outcome.body,
-                policy=self.plan.policy,
+                policy=policy,
             )
         except StoreUnavailable:
             self._unanswered = True
@@ -318,7 +321,6 @@ class Flight:
         # Refused, it is not stored either; but then what it was to replace is not there any more.
         self.stored = True
         if stored and outcome.kind == "value":
-            policy = self.plan.policy
             reading = Reading(outcome.body, grant.token, policy.total_ms, policy.stale_ms, policy.total_ms)
             self._runtime.remember(self.name, reading)
         return core.PublishAnswered(stored)
@@ -373,7 +375,7 @@ class Flight:
             self._runtime.remember(self.name, outcome.reading)
         elif (self._is_alone and not self._outdated) or (to == "everyone" and not self.bypassed):
             # Computed without the store. Token 0: it is kept in this process only, and never stored.
-            policy = self.plan.policy
+            policy = self.plan.policy_of(outcome.body)
             reading = Reading(outcome.body, 0, policy.total_ms, policy.stale_ms, policy.total_ms)
             self._runtime.remember(self.name, reading)
 

@@ -13,16 +13,17 @@ import os
 import re
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
 
-from stampede_guard.cached import CachedFunction, Invalidation
+from stampede_guard.cached import CacheDecorator, Invalidation, ManyDecorator
 from stampede_guard.codec import codec_for
 from stampede_guard.errors import Misuse, PolicyError
 from stampede_guard.keys.parts import escape
 from stampede_guard.plan import Plan, Run
 from stampede_guard.policy import Mode, Policy
+from stampede_guard.portal import at_end, portal, portal_loop
 from stampede_guard.runtime import Runtime
 from stampede_guard.serving import bypassed_name, refresh, serve, serve_bypassed
 from stampede_guard.single import Single
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["StampedeGuard"]
 
-P = ParamSpec("P")
-R = TypeVar("R")
 T = TypeVar("T")
 K = TypeVar("K")
 V = TypeVar("V")
@@ -101,11 +100,11 @@ class StampedeGuard:
         name: str | None = None,
         pickle: bool = False,
         **fields: Any,
-    ) -> Callable[[Callable[P, Coroutine[Any, Any, R]]], CachedFunction[P, R]]:
+    ) -> CacheDecorator:
         """The decorator, for this guard; see `stampede_guard.locked_cache` for its options."""
         # By name: the decorator is a face, and faces stand above the guard.
         decorate: Callable[..., Any] = importlib.import_module("stampede_guard.decorator").locked_cache
-        made: Callable[[Callable[P, Coroutine[Any, Any, R]]], CachedFunction[P, R]] = decorate(
+        made: CacheDecorator = decorate(
             guard=self,
             unkeyed=unkeyed,
             resources=resources,
@@ -117,6 +116,11 @@ class StampedeGuard:
             **fields,
         )
         return made
+
+    def cached_many(self, **options: Any) -> ManyDecorator:
+        """The decorator for functions of many ids, for this guard; see `stampede_guard.cached_many` for its options."""
+        decorate: Callable[..., ManyDecorator] = importlib.import_module("stampede_guard.many").cached_many
+        return decorate(guard=self, **options)
 
     async def get_or_compute(
         self,
@@ -197,10 +201,23 @@ class StampedeGuard:
         install(self, app)
 
     async def aclose(self) -> None:
-        """End this event loop's part: flights drain for `drain_timeout` s, leases go back, connections close.
+        """End this event loop's part and that of plain functions: see `close`.
 
         The guard can be used again afterwards; it then connects anew.
         """
+        await self._close_here()
+        if portal_loop() in self._runtimes:
+            await portal().elsewhere(self._close_here)
+
+    def close(self) -> None:
+        """End the part of plain functions: flights drain for `drain_timeout` s, leases go back, connections close.
+
+        Done by itself when the process ends. For a program without an event loop; `await aclose()` does it too.
+        """
+        if portal_loop() in self._runtimes:
+            portal().call(self._close_here)
+
+    async def _close_here(self) -> None:
         loop = asyncio.get_running_loop()
         # More than once, because a computation that drains may call other cached functions, for which a new part opens.
         for _ in range(MOST_ROUNDS):
@@ -229,9 +246,13 @@ class StampedeGuard:
             return current
         return self.runtime()
 
+    def mode_of(self, plan: Plan) -> Mode:
+        """But for `bypassed()`, which is the caller's and not the function's."""
+        return plan.mode or self._mode or plan.policy.mode
+
     def call(self, plan: Plan, key: str, run: Run) -> Awaitable[Any]:
         """One call of what `plan` describes; `key` is complete but for the namespace."""
-        mode = plan.mode or self._mode or plan.policy.mode
+        mode = self.mode_of(plan)
         if mode == "off":
             return run()
         if mode == "bypass" or _BYPASSED.get():
@@ -253,7 +274,7 @@ class StampedeGuard:
 
     async def refresh_entry(self, plan: Plan, key: str, run: Run) -> Any:
         """Compute anew; callers meanwhile are served the old value. Without the store there is none: a plain call."""
-        mode = plan.mode or self._mode or plan.policy.mode
+        mode = self.mode_of(plan)
         if mode != "on" or self in _BYPASSED.get():
             return await self.call(plan, key, run)
         return await refresh(self.runtime(), plan, self.prefix + key, run)
@@ -358,6 +379,14 @@ def _mode_from_environment() -> Mode | None:
     if text not in get_args(Mode):
         raise PolicyError(f"${MODE_VARIABLE}", text, f"it must be one of {', '.join(get_args(Mode))}")
     return checked_mode(text)
+
+
+def _close_all() -> None:
+    for guard in list(_GUARDS):
+        guard.close()
+
+
+at_end(_close_all)
 
 
 def _after_fork() -> None:

@@ -6,12 +6,15 @@ import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stampede_guard.codec import Codec, is_immutable
 from stampede_guard.codec.copies import Copies
 from stampede_guard.codec.typed import PickleCodec
 from stampede_guard.policy import Mode, Policy
+
+if TYPE_CHECKING:
+    from stampede_guard.runtime import Runtime
 
 __all__ = ["Plan", "Run", "Variables"]
 
@@ -26,6 +29,9 @@ class Plan:
     """`request_bound`: the computation uses things that belong to its caller's request, so it runs within it.
 
     `variables` are the ContextVars that a computation sees; all others are unset in it. `mode` None means the guard's.
+    `in_thread`: the computation is a plain function's, which cannot be cancelled, so nobody waits for it to give way.
+    `batched`: several flights share a computation, which takes its turn itself while the store is away. `policy_of` is
+    the policy for a value's stored bytes. `on_wait` is told of entries that are held elsewhere.
     """
 
     title: str
@@ -34,13 +40,18 @@ class Plan:
     request_bound: bool = False
     variables: tuple[contextvars.ContextVar[Any], ...] = ()
     mode: Mode | None = None
+    in_thread: bool = False
+    batched: bool = False
+    on_wait: Callable[[Runtime, str], None] | None = None
     warned: set[str] = field(default_factory=set)
     decode: Callable[[bytes], Any] = field(init=False)
     """The codec's, bound once."""
+    policy_of: Callable[[bytes], Policy] = field(init=False)
     _copies: Copies | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.decode = self.codec.decode
+        self.policy_of = lambda body: self.policy
 
     def copies(self, body: bytes) -> Copies:
         """For everybody who gets the value of these bytes now."""

@@ -18,6 +18,7 @@ functions of a guard and to `@locked_cache(...)` for one.
 | `max_passengers` | 10000 | count | callers that may wait on one flight of one process |
 | `max_flights` | 10000 | count | keys that one process may compute or wait for at once |
 | `max_local_computations` | 16 | count | computations at once while the store is away, not counting calls within them |
+| `max_threads` | 32 | count | plain functions of one guard that compute at once in one process; of the guard only |
 | `max_handovers` | 3 | count | passengers that take over, in turn, a computation bound to its caller's request |
 | `max_value_bytes` | 8 MiB | bytes | a larger value is served to its callers and not stored |
 | `inline_bytes` | 16 KiB | bytes | a value up to this size travels inside the wake-up |
@@ -44,7 +45,13 @@ _POSITIVE_SECONDS = (
     "ttl", "lease_ttl", "wait_timeout", "compute_timeout", "fallback_timeout", "poll_interval", "takeover_gap",
 )  # fmt: skip
 _SECONDS_OR_ZERO = ("stale_ttl", "error_ttl", "drain_timeout")
-_POSITIVE_COUNTS = ("max_passengers", "max_flights", "max_local_computations", "max_value_bytes")
+_POSITIVE_COUNTS = (
+    "max_passengers",
+    "max_flights",
+    "max_local_computations",
+    "max_threads",
+    "max_value_bytes",
+)
 _COUNTS_OR_ZERO = ("fallback_limit", "max_handovers", "inline_bytes", "last_value_bytes")
 _LONGEST = 10 * 366 * 86_400.0
 _SHORTEST = 0.001
@@ -70,6 +77,7 @@ class Policy:
     max_passengers: int = 10_000
     max_flights: int = 10_000
     max_local_computations: int = 16
+    max_threads: int = 32
     max_handovers: int = 3
     max_value_bytes: int = 8 * 1024 * 1024
     inline_bytes: int = 16 * 1024

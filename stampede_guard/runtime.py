@@ -21,8 +21,10 @@ from stampede_guard.errors import Overloaded, StoreError, StoreRefused, Undecoda
 from stampede_guard.flight import Flight
 from stampede_guard.lastvalues import LastValues
 from stampede_guard.slots import Slots
+from stampede_guard.threads import Threads
 
 if TYPE_CHECKING:
+    from stampede_guard.batch import Batches
     from stampede_guard.plan import Plan, Run, Variables
     from stampede_guard.policy import Policy
     from stampede_guard.stores.protocol import Store
@@ -55,9 +57,13 @@ class Runtime:
         """Also while invalidations wait for the store: until they are applied it has older values."""
         self.refused = False
         """Whether the store answered last that it lets this guard in no more (a password, a permission)."""
+        self.batches: dict[object, Batches] = {}
+        """By decorated function."""
         self.remembered: Reading | None = None
         """The reading remembered last. One reading serves all callers of its tick; to remember it once is enough."""
         self.last = LastValues(policy.last_value_bytes)
+        self.threads = Threads(policy.max_threads)
+        """For plain functions. None is started before the first of them computes."""
         self.slots = Slots()
         self._policy = policy
         self._id = uuid.uuid4().hex
@@ -195,7 +201,7 @@ class Runtime:
 
     async def outdate(self, name: str, policy: Policy) -> None:
         """A refreshed value could not be stored: what it was to replace must not outlive it."""
-        if self.away:
+        if self.away_for(name):
             # Without forgetting the new value, which this process keeps for the time being.
             self._postpone(name, policy)
         else:
@@ -300,6 +306,7 @@ class Runtime:
             if self._pending:
                 log.error("%d invalidations could not be applied: the store is away", len(self._pending))
         finally:
+            self.threads.close()
             await self.session.aclose()
 
     async def _drain(self, flights: list[Flight], draining: asyncio.Future[None]) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stampede_guard.plan import Plan, Run
     from stampede_guard.runtime import Runtime
 
-__all__ = ["after_read", "bypassed_name", "refresh", "serve", "serve_bypassed"]
+__all__ = ["after_read", "bypassed_name", "hit", "refresh", "serve", "serve_bypassed"]
 
 
 async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
@@ -52,6 +52,18 @@ async def _served_by_last(runtime: Runtime, plan: Plan, name: str, run: Run) -> 
     """The value as this process saw it last, while the store serves nobody."""
     known, state = runtime.last.find(name, now=runtime.loop.time())
     return await _served_by(runtime, plan, name, run, known, fresh=state == "fresh")
+
+
+def hit(runtime: Runtime, plan: Plan, name: str, reading: Reading | None) -> tuple[Any, bool]:
+    """The value and True if what was read is fresh."""
+    if reading is None or not reading.stale_ms < reading.remaining_ms <= reading.total_ms:
+        return None, False
+    if reading is not runtime.remembered:
+        runtime.remember(name, reading)
+    try:
+        return plan.decode(reading.body), True
+    except Undecodable:
+        return None, False
 
 
 def after_read(

@@ -93,12 +93,21 @@ async def test_methods_are_cached_per_object_through_an_explicit_key(guard: Stam
     assert (one.computed, two.computed) == (1, 1)
 
 
-def test_a_plain_function_is_refused_at_decoration() -> None:
-    with pytest.raises(Misuse, match=r"takes an async def function; .*quality' is none"):
+def test_what_does_not_return_its_result_is_refused_at_decoration() -> None:
+    class Quality:
+        pass
 
-        @locked_cache(ttl=300)  # type: ignore[arg-type]
-        def quality() -> int:
-            return 1
+    def lines() -> Iterator[str]:
+        yield "one"
+
+    async def later() -> AsyncIterator[str]:
+        yield "one"
+
+    for thing in (Quality, lines, later, "quality"):
+        with pytest.raises(
+            Misuse, match=r"takes a function, async def or def, that returns its result; .* is none"
+        ):
+            locked_cache(ttl=300)(thing)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("ttl", [0, -1, float("nan"), "300", None, True])

@@ -11,7 +11,16 @@ from typing import Any
 
 from stampede_guard.annotations import alternatives, is_marker, live_kind, resolve, root_package
 from stampede_guard.errors import KeyPartError
-from stampede_guard.keys.parts import LONGEST_PART, Unkeyable, digest, escape, is_plain, shorten, text_of
+from stampede_guard.keys.parts import (
+    LONGEST_PART,
+    Unkeyable,
+    class_name,
+    digest,
+    escape,
+    is_plain,
+    shorten,
+    text_of,
+)
 
 __all__ = ["LONGEST_KEY", "KeyBuilder"]
 
@@ -160,6 +169,8 @@ class KeyBuilder:
 
     def _text(self, label: str, value: Any) -> str:
         try:
+            if label == "cls=" and isinstance(value, type):
+                return _text_of_class(value)
             return text_of(value)
         except Unkeyable as problem:
             raise self._unkeyable(label[:-1], value, problem) from None
@@ -212,7 +223,21 @@ def _type_name(kind: type) -> str:
     return kind.__name__ if kind.__module__ == "builtins" else f"{root_package(kind)} {kind.__name__}"
 
 
+def _text_of_class(kind: type) -> str:
+    if "<locals>" in kind.__qualname__:
+        raise Unkeyable(type(kind), "it was made inside a function, which may make others of the same name")
+    return f"class({class_name(kind)})"
+
+
 def _advice(parameter: str) -> str:
+    if parameter in ("self", "cls"):
+        whose = "object" if parameter == "self" else "class"
+        stable = "give its class a method `__cache_key__(self)` that returns what it does depend on (strings, numbers, "
+        return (
+            f'unkeyed=("{parameter}",) if the result does not depend on the {whose}; '
+            + (f"{stable}a tuple of them); " if parameter == "self" else "")
+            + f"or key=lambda {parameter}, ...: ... returning what the result does depend on"
+        )
     return (
         f'unkeyed=("{parameter}",) if the result does not depend on it; '
         f'resources={{"{parameter}": factory}} to open it inside the computation; '

@@ -160,6 +160,8 @@ def _encoder_for(kind: type) -> Callable[[Any], str]:
         return functools.partial(_enum, tag)
     if issubclass(kind, type) or kind.__module__ == "fastapi.params":
         raise Unkeyable(kind)
+    if hasattr(kind, "__cache_key__"):
+        return lambda value: f"{tag}({text_of(value.__cache_key__())})"
     names = field_names(kind)
     if names is not None:
         return functools.partial(_record, tag, names)

@@ -11,7 +11,7 @@ from typing import Literal, assert_type
 import redis.asyncio
 from fastapi import FastAPI
 
-from stampede_guard import Policy, StampedeGuard, WaitTimeout, configure, locked_cache
+from stampede_guard import Policy, StampedeGuard, WaitTimeout, cached_many, configure, locked_cache
 from stampede_guard.errors import Overloaded, PolicyError, StampedeError
 
 
@@ -66,6 +66,28 @@ async def through_the_guard(name: str) -> bytes:
     return name.encode()
 
 
+@locked_cache(ttl=300)
+def plain(project: int, *, deep: bool = False) -> Quality:
+    return Quality(project, int(deep))
+
+
+@guard.locked_cache(ttl=300)
+def plain_through_the_guard(name: str) -> bytes:
+    return name.encode()
+
+
+class Shop:
+    @locked_cache(ttl=300)
+    async def sales(self, day: str) -> int: ...
+
+    @locked_cache(ttl=300)
+    def plain_sales(self, day: str) -> float: ...
+
+    @staticmethod
+    @locked_cache(ttl=300)
+    def rate(currency: str) -> float: ...
+
+
 async def calls_keep_their_types() -> None:
     assert_type(await quality(7, deep=True), Quality)
     assert_type(await counted(7), int | None)
@@ -88,6 +110,56 @@ async def the_other_methods_take_the_arguments_of_the_call() -> None:
     quality.set_mode("sometimes")  # pyright: ignore[reportArgumentType]
 
 
+def plain_functions_stay_plain() -> None:
+    assert_type(plain(7, deep=True), Quality)
+    assert_type(plain.refresh(7), Quality)
+    assert_type(plain.invalidate(7), Literal["done", "pending"])
+    assert_type(plain_through_the_guard("x"), bytes)
+
+    plain("7")  # pyright: ignore[reportArgumentType]
+    plain.invalidate()  # pyright: ignore[reportCallIssue]
+
+
+async def methods_are_bound() -> None:
+    shop = Shop()
+    assert_type(await shop.sales("mo"), int)
+    assert_type(await shop.sales.refresh("mo"), int)
+    assert_type(await shop.sales.invalidate("mo"), Literal["done", "pending"])
+    assert_type(await Shop.sales.invalidate(shop, "mo"), Literal["done", "pending"])
+    assert_type(shop.plain_sales("mo"), float)
+    assert_type(shop.plain_sales.invalidate("mo"), Literal["done", "pending"])
+    assert_type(Shop.rate("eur"), float)
+
+    await shop.sales(7)  # pyright: ignore[reportArgumentType]
+    shop.plain_sales.invalidate()  # pyright: ignore[reportCallIssue]
+
+
+@cached_many(ttl=300)
+async def products(ids: list[int], *, currency: str = "eur") -> dict[int, Quality]: ...
+
+
+@guard.cached_many(ttl=300, ids="names")
+async def by_name(shop: int, names: list[str]) -> dict[str, bytes]: ...
+
+
+class Catalogue:
+    @cached_many(ttl=300, absent_ttl=5, max_ids=100)
+    async def products(self, ids: list[int]) -> dict[int, str]: ...
+
+
+async def functions_of_many_ids() -> None:
+    assert_type(await products([1, 2], currency="usd"), dict[int, Quality])
+    assert_type(await products.refresh([1]), dict[int, Quality])
+    assert_type(await products.invalidate([1]), Literal["done", "pending"])
+    assert_type(products.keys([1]), dict[int, str])
+    assert_type(await by_name(7, ["a"]), dict[str, bytes])
+    assert_type(await Catalogue().products([1]), dict[int, str])
+    assert_type(await Catalogue().products.invalidate([1]), Literal["done", "pending"])
+
+    await products(["1"])  # pyright: ignore[reportArgumentType]
+    await products.invalidate()  # pyright: ignore[reportCallIssue]
+
+
 async def the_guard_itself() -> None:
     async def compute() -> float:
         return 1.5
@@ -103,6 +175,7 @@ async def the_guard_itself() -> None:
     async with own_client as same:
         assert_type(same, StampedeGuard)
     await guard.aclose()
+    guard.close()
 
 
 def errors() -> None:

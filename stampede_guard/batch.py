@@ -1,0 +1,250 @@
+"""Batches: what one function computes for many entries in one call.
+
+Each entry keeps its own flight, lease and token; the protocol knows nothing of batches. What is gathered here are the
+computations of those flights: they come within a moment of each other, because their asks travelled together, and are
+carried out by one call for all.
+
+When does a batch begin? When the fate of every entry that was asked for with it is known: granted (then it is in the
+batch), held elsewhere, or found. A batch waits for no other batch, so two cannot wait for each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from stampede_guard.codec import Codec
+from stampede_guard.computation import CURRENT
+from stampede_guard.ending import ended
+from stampede_guard.errors import ComputeFailed, Misuse, Undecodable
+
+if TYPE_CHECKING:
+    from stampede_guard.flight import Flight
+    from stampede_guard.runtime import Runtime
+
+__all__ = ["ABSENT", "Batches", "Gathering", "ManyCodec", "Start"]
+
+GATHER_SECONDS = 0.1
+"""The longest time a batch waits for the fate of others. An entry that is granted later is in the next batch."""
+
+Start = Callable[[list[Any]], Awaitable[Any]]
+"""Calls the user's function for these ids."""
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Final = _Absent()
+"""The value of an id that the function left out."""
+
+
+class ManyCodec:
+    """The codec of one id's value, which may be absent."""
+
+    def __init__(self, inner: Codec) -> None:
+        self._inner = inner
+        self.fingerprint = f"many {inner.fingerprint}"
+        self.shareable = inner.shareable
+
+    def encode(self, value: Any) -> bytes:
+        return b"0" if value is ABSENT else b"1" + self._inner.encode(value)
+
+    def decode(self, data: bytes) -> Any:
+        if data[:1] == b"1":
+            return self._inner.decode(data[1:])
+        if self.says_absent(data):
+            return ABSENT
+        raise Undecodable("stored bytes are not those of an entry of a batch")
+
+    @staticmethod
+    def says_absent(data: bytes) -> bool:
+        return data == b"0"
+
+
+class Batches:
+    """Of one function in one event loop. `most`: ids in one call of it."""
+
+    def __init__(self, runtime: Runtime, title: str, most: int) -> None:
+        self.runtime = runtime
+        self.title = title
+        self.most = most
+        self._expected: dict[str, set[Gathering]] = {}
+        self._gatherings: dict[Hashable, Gathering] = {}
+
+    def gathering(self, group: Hashable) -> Gathering:
+        """Where calls come together that differ in their ids only. To be left again."""
+        found = self._gatherings.get(group)
+        if found is None:
+            found = self._gatherings[group] = Gathering(self, group)
+        found.calls += 1
+        return found
+
+    def leave(self, gathering: Gathering) -> None:
+        gathering.calls -= 1
+        if not gathering.calls and self._gatherings.get(gathering.group) is gathering:
+            del self._gatherings[gathering.group]
+
+    def expect(self, name: str, gathering: Gathering) -> None:
+        """The fate of this entry will be known in a moment. Not so where a flight is under way: it is joined."""
+        groups = self._expected.get(name)
+        if groups is None:
+            if name in self.runtime.flights:
+                return
+            groups = self._expected[name] = set()
+        groups.add(gathering)
+        gathering.undecided.add(name)
+
+    def decided(self, name: str) -> None:
+        """Granted, held elsewhere, found or failed, in whichever call."""
+        for gathering in self._expected.pop(name, ()):
+            gathering.decided(name)
+
+
+class Gathering:
+    """Calls whose ids can be computed together. At most one batch of it is open."""
+
+    def __init__(self, batches: Batches, group: Hashable) -> None:
+        self.group = group
+        self.calls = 0
+        self.undecided: set[str] = set()
+        self.open: _Batch | None = None
+        self._batches = batches
+
+    def decided(self, name: str) -> None:
+        self.undecided.discard(name)
+        if self.open is not None:
+            self.open.decided(name)
+
+    async def compute(self, name: str, id: Any, start: Start) -> Any:
+        """The value of one id, or `ABSENT`, by the batch that is open or a new one."""
+        self._batches.decided(name)
+        batch = self.open
+        if batch is None:
+            batch = self.open = _Batch(self, self._batches, start)
+        return await batch.result_of(id)
+
+
+class _Batch:
+    """Begins in the context of its first id's computation, which is a clean one."""
+
+    def __init__(self, gathering: Gathering, batches: Batches, start: Start) -> None:
+        self._gathering = gathering
+        self._batches = batches
+        self._start = start
+        self._context = contextvars.copy_context()
+        self._leader = CURRENT.get()
+        self._ids: dict[Any, int] = {}
+        self._awaited = set(gathering.undecided)
+        self._task: asyncio.Task[Mapping[Any, Any]] | None = None
+        self._loop = batches.runtime.loop
+        self._timer: asyncio.Handle = self._loop.call_later(GATHER_SECONDS, self._begin)
+        self._finished: asyncio.Future[None] = self._loop.create_future()
+        if not self._awaited:
+            self._begin_soon()
+
+    def decided(self, name: str) -> None:
+        if name in self._awaited:
+            self._awaited.discard(name)
+            if not self._awaited:
+                self._begin_soon()
+
+    async def result_of(self, id: Any) -> Any:
+        """Cancelled, it takes its id out again; the last one to leave ends the call."""
+        self._ids[id] = self._ids.get(id, 0) + 1
+        if len(self._ids) >= self._batches.most:
+            self._begin()
+        mine = CURRENT.get()
+        try:
+            with _behind(mine, self._leader):
+                await asyncio.wait({self._finished})
+        except asyncio.CancelledError:
+            await self._leave(id)
+            raise
+        assert self._task is not None
+        if self._task.cancelled():
+            raise ComputeFailed("CancelledError", "the computation was cancelled from within")
+        return self._task.result().get(id, ABSENT)
+
+    async def _leave(self, id: Any) -> None:
+        self._ids[id] -= 1
+        if not self._ids[id] and self._task is None:
+            del self._ids[id]
+        if any(self._ids.values()):
+            return
+        if self._task is None:
+            self._close()
+        elif not self._task.done():
+            self._task.cancel()
+            # Whoever cancelled this counts it as left to itself if the function does not give way.
+            await ended(self._task)
+
+    def _begin_soon(self) -> None:
+        # Those that were granted in the same turn of the event loop come along.
+        self._timer.cancel()
+        self._timer = self._loop.call_soon(self._begin)
+
+    def _close(self) -> None:
+        self._timer.cancel()
+        if self._gathering.open is self:
+            self._gathering.open = None
+
+    def _begin(self) -> None:
+        if self._task is not None or not self._ids:
+            return
+        self._close()
+        self._task = self._loop.create_task(
+            self._compute(list(self._ids)), name="stampede_guard batch", context=self._context
+        )
+        self._task.add_done_callback(self._finish)
+
+    def _finish(self, task: asyncio.Task[Mapping[Any, Any]]) -> None:
+        if not task.cancelled():
+            task.exception()  # everyone may have left
+        self._finished.set_result(None)
+
+    async def _compute(self, ids: list[Any]) -> Mapping[Any, Any]:
+        leader = self._leader
+        if self._batches.runtime.away and leader is not None and not leader.bypassed:
+            async with leader.computation.turn_without_store():
+                leader.computation.has_its_turn()
+                result = await self._start(ids)
+        else:
+            result = await self._start(ids)
+        return checked(result, ids, self._batches.title)
+
+
+def checked(result: Any, ids: list[Any], title: str) -> Mapping[Any, Any]:
+    """Raises `Misuse` for a result that is not a dictionary of some of the ids. Tells types, never values."""
+    if not isinstance(result, Mapping):
+        raise Misuse(f"{title} must return a dict from id to value, and returned a {type(result).__name__}")
+    asked = set(ids)
+    others = [id for id in result if id not in asked]
+    if others:
+        kinds = ", ".join(sorted({type(id).__name__ for id in others}))
+        wanted = ", ".join(sorted({type(id).__name__ for id in ids}))
+        raise Misuse(
+            f"{title} returned {len(others)} ids that nobody asked for ({kinds}); it was given {len(ids)} ({wanted}). "
+            f"Return values under the very ids that were given, and leave out those that do not exist"
+        )
+    return result
+
+
+class _behind:
+    """While a batch computes, its flights wait for that of its first id: a circle through any of them is found."""
+
+    def __init__(self, flight: Flight | None, leader: Flight | None) -> None:
+        self._flight = flight
+        self._leader = leader
+
+    def __enter__(self) -> None:
+        if self._flight is not None and self._leader is not None and self._flight is not self._leader:
+            self._flight.awaits.add(self._leader)
+            self._leader.computation.awaited_by(self._flight.computation)
+
+    def __exit__(self, *_: object) -> None:
+        if self._flight is not None and self._leader is not None:
+            self._flight.awaits.discard(self._leader)

@@ -1,0 +1,91 @@
+"""`@locked_cache` on a plain `def` function: the same call as a coroutine's, made through the portal.
+
+Nothing of the protocol is here. The caller's thread waits; the function computes in a thread of the guard's own, in a
+clean context. Called from a coroutine it works as well, and blocks that coroutine's event loop meanwhile like any other
+slow plain function would.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from stampede_guard.cached import Invalidation
+from stampede_guard.decorator import Face
+from stampede_guard.errors import Misuse
+from stampede_guard.plan import Plan, Run
+from stampede_guard.policy import Policy
+from stampede_guard.portal import portal
+
+__all__ = ["PlainFace"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class PlainFace(Face[P, R]):
+    def _make_plan(self, base: Policy) -> Plan:
+        plan = super()._make_plan(base)
+        plan.in_thread = True
+        return plan
+
+    def _run(self, args: Any, kwargs: Any) -> Run:
+        """Made on the portal's loop, in the guard's part there."""
+        threads = self._guarded().runtime().threads
+        return lambda: threads.run(functools.partial(self._compute, args, kwargs))
+
+    def _compute(self, args: Any, kwargs: Any) -> Any:
+        with contextlib.ExitStack() as stack:
+            opened = {name: _open(stack, name, make) for name, make in self._options.resources.items()}
+            result = self._function(*args, **(kwargs | opened))
+        if inspect.iscoroutine(result):
+            result.close()
+            raise Misuse(f"{self._function.__qualname__}() is a plain function that returned a coroutine: "
+                         "write async def, or decorate the function that makes it")  # fmt: skip
+        return result
+
+    def wrapper(self) -> Any:
+        through: Any = super().wrapper()
+
+        @functools.wraps(self._function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            result: R
+            if self._guarded().mode_of(self._plan) == "off":
+                result = self._compute(args, kwargs)
+            else:
+                result = portal().call(through, *args, **kwargs)
+            return result
+
+        def invalidate(*args: P.args, **kwargs: P.kwargs) -> Invalidation:
+            result: Invalidation = portal().call(through.invalidate, *args, **kwargs)
+            return result
+
+        def refresh(*args: P.args, **kwargs: P.kwargs) -> R:
+            if self._guarded().mode_of(self._plan) == "off":
+                return call(*args, **kwargs)
+            result: R = portal().call(through.refresh, *args, **kwargs)
+            return result
+
+        face: Any = call
+        face.invalidate, face.refresh = invalidate, refresh
+        face.key, face.explain, face.set_mode = through.key, through.explain, through.set_mode
+        if self._options.resources:
+            face.__signature__ = self._visible_signature()
+        return call
+
+
+def _open(stack: contextlib.ExitStack, name: str, factory: Callable[[], Any]) -> Any:
+    made = factory()
+    if hasattr(made, "__enter__") and hasattr(made, "__exit__"):
+        return stack.enter_context(made)
+    if hasattr(made, "__aenter__") or inspect.isawaitable(made):
+        if inspect.iscoroutine(made):
+            made.close()
+        raise Misuse(
+            f"the resource {name!r} of a plain function is asynchronous: give a factory whose `with` or whose plain "
+            "result it can use"
+        )
+    return made
