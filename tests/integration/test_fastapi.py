@@ -432,12 +432,22 @@ async def test_with_a_key_an_endpoint_may_take_the_request(guards: Guards) -> No
     assert calls == ["ann", "bob"]
 
 
-def test_an_endpoint_that_is_not_async_is_refused() -> None:
-    with pytest.raises(Misuse, match="takes an async def function"):
+async def test_a_plain_endpoint_is_cached_like_an_async_one(guards: Guards) -> None:
+    app, guard = FastAPI(), guards.guard()
+    calls: list[int] = []
 
-        @locked_cache(ttl=300)  # type: ignore[arg-type]
-        def endpoint() -> int:
-            return 1
+    @app.get("/plain")
+    @guard.locked_cache(ttl=300)
+    def endpoint(project: int) -> dict[str, int]:
+        calls.append(project)
+        return {"project": project}
+
+    async with client_of(app) as client:
+        answers = await asyncio.gather(*(client.get("/plain?project=7") for _ in range(5)))
+        assert [answer.json() for answer in answers] == [{"project": 7}] * 5
+        assert (await client.get("/plain?project=seven")).status_code == 422
+    assert calls == [7]
+    guard.close()
 
 
 # --- install --------------------------------------------------------------------------------------------
