@@ -47,7 +47,10 @@ class CachedFunction(Protocol[P, R_co]):
         """After `"done"` no caller is served an older value. `"pending"`: the store is away; see `Invalidation`."""
 
     async def refresh(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Compute anew, once fleet-wide; callers meanwhile are served the old value."""
+        """Compute anew; callers meanwhile are served the old value.
+
+        A computation that began before this call, here or elsewhere, is no answer to it: its data may be older.
+        """
 
     def key(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """The key of this call, with the namespace."""

@@ -355,7 +355,8 @@ async def test_damage_in_the_store_is_a_miss(
     async with Guards(valkey_url, namespace) as guards:
         guard, count = guards.guard(), Counted()
         name = guards.name("k", int)
-        for damage in (b"", b"SG1", b"garbage", b"SG1" + b"0" * 40, b"SG1" + b"0" * 40 + b"\xc1"):
+        endless = b"SG1" + b"9" * 16 + b"%012d%012d" % (60_000, 0) + codec_for(int).encode(0)
+        for damage in (b"", b"SG1", b"garbage", b"SG1" + b"0" * 40, b"SG1" + b"0" * 40 + b"\xc1", endless):
             before = count.runs
             await valkey.set(f"{{{name}}}:v", damage, px=60_000)
             assert await soon(guard.get_or_compute("k", count, type=int)) == before + 1, damage

@@ -59,6 +59,10 @@ def value_bytes(body: bytes, *, token: int, total_ms: int, stale_ms: int) -> byt
     return b"SG1%016d%012d%012d%b" % (token, total_ms, stale_ms, body)
 
 
+MOST_TOKEN = 2**53
+"""Tokens are below this."""
+
+
 def parse_value(stored: bytes | None, remaining_ms: int) -> Reading | None:
     """The reading of what was stored; None for nothing, or for something that is not ours."""
     if stored is None or stored[:3] != _MAGIC or len(stored) < HEADER:
@@ -67,7 +71,9 @@ def parse_value(stored: bytes | None, remaining_ms: int) -> Reading | None:
     lifetimes = _lifetimes(stored[19:HEADER])
     if lifetimes is None or not token.isdigit():
         return None
-    return Reading(stored[HEADER:], int(token), *lifetimes, remaining_ms)
+    number = int(token)
+    # Lua's numbers are exact up to here. A larger one is damage, and would leave no room for a larger token.
+    return Reading(stored[HEADER:], number, *lifetimes, remaining_ms) if number < MOST_TOKEN else None
 
 
 @functools.lru_cache(maxsize=256)

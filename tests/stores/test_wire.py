@@ -24,7 +24,7 @@ from stampede_guard.stores.wire import (
 )
 from tests.support.resp import CommandCutter
 
-TOKENS = st.integers(0, 10**16 - 1)
+TOKENS = st.integers(0, 2**53 - 1)
 LIFETIMES = st.integers(0, 10**12 - 1)
 NAMES = st.text(st.characters())
 REPLIES: st.SearchStrategy[Any] = st.recursive(

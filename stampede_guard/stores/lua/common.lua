@@ -28,6 +28,10 @@ local function value_header()
   if type(head) ~= 'string' or #head ~= 43 or not string.find(head, '^SG1%d+$') then
     return nil
   end
+  -- 2^53: above it, one more is the same number, and the next token would not fit the header.
+  if tonumber(string.sub(head, 4, 19)) >= 9007199254740992 then
+    return nil
+  end
   return tonumber(string.sub(head, 4, 19)), tonumber(string.sub(head, 20, 31)),
     tonumber(string.sub(head, 32, 43)), redis.call('PTTL', KEYS[VALUE])
 end
