@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         StampedeError,
         StoreError,
         UnsupportedValue,
+        UrlError,
         WaitTimeout,
     )
     from stampede_guard.failures import register_failure
@@ -43,6 +44,7 @@ _HOMES = {
     "StampedeGuard": "guard",
     "StoreError": "errors",
     "UnsupportedValue": "errors",
+    "UrlError": "errors",
     "WaitTimeout": "errors",
     "cached_many": "many",
     "configure": "decorator",
@@ -63,6 +65,7 @@ __all__ = [
     "StampedeGuard",
     "StoreError",
     "UnsupportedValue",
+    "UrlError",
     "WaitTimeout",
     "cached_many",
     "configure",

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import uuid
 from contextvars import ContextVar, copy_context
+from types import SimpleNamespace
 from typing import Annotated, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -520,3 +521,18 @@ def test_recognising_other_libraries_imports_none_of_them() -> None:
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_the_key_that_an_error_proposes_works_when_it_is_copied() -> None:
+    async def endpoint(request: Request, project: int) -> int:
+        return project
+
+    with pytest.raises(KeyPartError) as refused:
+        KeyBuilder(endpoint)
+    proposed = "lambda request, project: (request.url.path, project)"
+    assert f"key={proposed}" in str(refused.value)
+    request = SimpleNamespace(url=SimpleNamespace(path="/quality"))
+    key = KeyBuilder(endpoint, key=eval(proposed))
+    assert key.build((), {"request": request, "project": 1}) != key.build(
+        (), {"request": request, "project": 2}
+    )

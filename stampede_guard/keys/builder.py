@@ -279,13 +279,22 @@ def _refuse_live_annotations(function: Callable[..., Any], name: str, keyed: Seq
                 continue
             advice = _advice(parameter)
             if kind.endswith((" Request", " HTTPConnection", " WebSocket")):
-                part = f"key=lambda {parameter}: {parameter}.url.path"
-                advice = f"{part}, or what else of it decides the result; {advice}"
+                part = _key_example(parameter, list(inspect.signature(function).parameters))
+                advice = (
+                    f"{part} with whatever else decides the result (key= takes every parameter); {advice}"
+                )
             raise KeyPartError(
                 f"parameter {parameter!r} of {name}() is a {kind} and cannot be part of its key: "
                 f"it has no text that stays the same between calls. To fix: {advice}.",
                 parameter=parameter,
             )
+
+
+def _key_example(request: str, parameters: list[str]) -> str:
+    """A `key=` that works when it is copied: it is called with all arguments of the call."""
+    parts = [f"{name}.url.path" if name == request else name for name in parameters]
+    result = parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
+    return f"key=lambda {', '.join(parameters)}: {result}"
 
 
 def _replacement(key: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
