@@ -169,3 +169,31 @@ async def test_callers_look_for_themselves_while_their_processs_computation_is_s
         assert await soon(here.get_or_compute("k", gate.hold, wait_timeout=30.0)) == "from a fallback"
         gate.open()
         await soon(slow)
+
+
+async def test_stale_hits_ask_once_while_another_process_refreshes() -> None:
+    now = 0.0
+    store = MemoryStore(clock=lambda: now)
+    policy = Policy(ttl=1.0, stale_ttl=1000.0, lease_ttl=60.0, poll_interval=60.0, drain_timeout=0.0)
+    async with StampedeGuard(store, namespace="f", policy=policy) as guard:
+
+        @guard.locked_cache()
+        async def value() -> int:
+            return 1
+
+        assert await value() == 1
+        now = 2.0
+        session = guard.runtime().session
+        await session.acquire(value.key(), flight="elsewhere", policy=policy)
+        acquire, asked = session.acquire, []
+
+        async def counted(*args: Any, **kwargs: Any) -> Any:
+            asked.append(args)
+            return await acquire(*args, **kwargs)
+
+        session.acquire = counted  # type: ignore[method-assign]
+        for _ in range(20):
+            assert await soon(value()) == 1
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        assert len(asked) == 1
