@@ -139,6 +139,7 @@ def test_stopping_twice_is_no_error() -> None:
     child.stop()
     child.stop()
     child.kill()
+    assert child.process.returncode == -signal.SIGTERM
 
 
 def test_the_end_of_the_log_is_kept_for_an_error_message(tmp_path: Path) -> None:
