@@ -227,8 +227,8 @@ class StampedeGuard:
     # --- what faces are built on ---------------------------------------------------------------
 
     def on(self, plan: Plan) -> Runtime | None:
-        """The running event loop's part if calls of `plan` are in mode `on`, else None."""
-        if (plan.mode or self._mode or plan.policy.mode) != "on" or _BYPASSED.get():
+        """The running event loop's part if the shortest way may be taken: mode `on`, and nothing special; else None."""
+        if not plan.direct or (plan.mode or self._mode or plan.policy.mode) != "on" or _BYPASSED.get():
             return None
         current = self._current
         if current is not None and current.loop is asyncio.get_running_loop():
