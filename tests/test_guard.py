@@ -760,13 +760,13 @@ def test_two_threads_that_give_up_an_old_plan_at_once_are_no_error() -> None:
             return iter([oldest])
 
     for number in range(256):
-        guard._plan(f"kind{number}:1", Any, False, {})
+        guard._plans.plan(f"kind{number}:1", Any, False, {})
     guard._plans._plans = Meeting(guard._plans._plans)
     errors: list[BaseException] = []
 
     def make(key: str) -> None:
         try:
-            guard._plan(key, Any, False, {})
+            guard._plans.plan(key, Any, False, {})
         except BaseException as error:
             errors.append(error)
 
