@@ -59,7 +59,18 @@ class Session(Protocol):
 
     async def release(self, name: str, *, flight: str) -> bool: ...
 
-    async def fallback(self, name: str, *, flight: str, policy: Policy) -> Found | Granted | Denied: ...
+    async def fallback(
+        self, name: str, *, flight: str, policy: Policy, newer_than: int = 0
+    ) -> Found | Granted | Denied: ...
+
+    async def ensure_tag(self, name: str, *, policy: Policy) -> bytes:
+        """The version of a tag; a new one if it had none. It outlives any value that is computed now.
+
+        `read` reads it as well: the version is the body.
+        """
+
+    async def drop_tag(self, name: str) -> None:
+        """From now on the tag has another version than it had."""
 
     def forget(self, name: str, *, flight: str) -> None:
         """Give back, some time soon, a lease that an unanswered command may have got for a flight that has ended."""
