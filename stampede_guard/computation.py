@@ -96,10 +96,10 @@ class Computation:
     async def _run_alone(self) -> Result | core.Abandoned | Literal["back"]:
         if self._flight.bypassed or self._flight.plan.batched:
             return await self._run_bounded()
-        was_away = self._runtime.away_for(self._flight.name)
+        was_away = self._runtime.away_for(self._flight.name, self._flight.tags)
         try:
             async with self.turn_without_store():
-                if was_away and not self._runtime.away_for(self._flight.name):
+                if was_away and not self._runtime.away_for(self._flight.name, self._flight.tags):
                     return "back"
                 self.has_its_turn()
                 return await self._run_bounded()

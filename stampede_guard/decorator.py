@@ -22,6 +22,8 @@ from stampede_guard.options import Options
 from stampede_guard.plan import Plan, Run
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.serving import after_read
+from stampede_guard.tagged import TaggedCodec, tagged
+from stampede_guard.tags import TagTemplates
 
 __all__ = [
     "CachedFunction",
@@ -46,6 +48,7 @@ def locked_cache(
     key: Callable[..., Any] | None = None,
     name: str | None = None,
     pickle: bool = False,
+    tags: Iterable[str] = (),
     **fields: Any,
 ) -> CacheDecorator:
     """Cache a function or method so that one expired entry costs one computation, fleet-wide.
@@ -62,7 +65,8 @@ def locked_cache(
     signature. `context`: ContextVars that the computation sees, and that become part of the key. `version`: change it
     when the meaning of the result changes. `key`: a function of the same arguments that returns the key's parts.
     `name`: instead of the module and qualified name. `pickle`: store values that nothing else can encode with pickle;
-    whoever can write to the store can then run code here.
+    whoever can write to the store can then run code here. `tags`: templates such as `"project:{project}"`, filled in
+    with the call's arguments; `await guard.invalidate_tag("project:7")` outdates all entries with that tag.
 
     Raises `PolicyError`, `KeyPartError`, `UnsupportedValue` or `Misuse` at decoration.
     """
@@ -75,6 +79,7 @@ def locked_cache(
         key=key,
         name=name,
         pickle=pickle,
+        tags=tags,
     )
 
     def decorate(given: Any) -> Any:
@@ -108,7 +113,12 @@ class Face(Generic[P, R]):
         if "max_threads" in fields:
             rule = "the threads are the guard's: StampedeGuard(..., policy=Policy(max_threads=...))"
             raise PolicyError("max_threads", fields["max_threads"], rule)
+        self._templates = TagTemplates(
+            options.tags, function, unkeyed=options.unkeyed, resources=options.resources
+        )
         self._codec = self._make_codec(return_annotation(function))
+        if options.tags:
+            self._codec = TaggedCodec(self._codec, options.tags)
         self._keys = KeyBuilder(
             function,
             unkeyed=options.unkeyed,
@@ -135,6 +145,7 @@ class Face(Generic[P, R]):
             codec=self._codec,
             request_bound=bool(self._options.unkeyed) or self._takes_live_things(),
             variables=self._options.context,
+            direct=not self._options.tags,
         )
 
     def _takes_live_things(self) -> bool:
@@ -173,6 +184,11 @@ class Face(Generic[P, R]):
 
         return with_resources
 
+    def _with_tags(self, run: Run, guard: StampedeGuard, args: Any, kwargs: Any) -> Run:
+        if not self._options.tags:
+            return run
+        return tagged(run, guard.tag_names(self._templates.texts(args, kwargs)))
+
     def wrapper(self) -> Any:
         """What takes the function's place, with its other methods."""
         build, key_of = self._keys.build, self._keys.key_of
@@ -188,7 +204,9 @@ class Face(Generic[P, R]):
             runtime = guard.on(plan)
             result: R
             if runtime is None or runtime.away or runtime.refused or name in runtime.flights:
-                result = await guard.call(plan, key, self._run(args, kwargs))
+                result = await guard.call(
+                    plan, key, self._with_tags(self._run(args, kwargs), guard, args, kwargs)
+                )
                 return result
             try:
                 reading = await runtime.read(name)
@@ -214,7 +232,8 @@ class Face(Generic[P, R]):
 
         async def refresh(*args: P.args, **kwargs: P.kwargs) -> R:
             guard = self._guarded()
-            result: R = await guard.refresh_entry(self._plan, build(args, kwargs), self._run(args, kwargs))
+            run = self._with_tags(self._run(args, kwargs), guard, args, kwargs)
+            result: R = await guard.refresh_entry(self._plan, build(args, kwargs), run)
             return result
 
         def key(*args: P.args, **kwargs: P.kwargs) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.computation import CURRENT, THREAD_SECONDS
 from stampede_guard.core.scripts import Denied, Found, Granted
+from stampede_guard.core.tags import Versions, sealed
 from stampede_guard.ending import ended, retrieve
 from stampede_guard.errors import StoreError, Undecodable, UnsupportedValue, WaitTimeout
+from stampede_guard.tagged import ensure, is_valid
 
 if TYPE_CHECKING:
     from stampede_guard.flight import Flight
@@ -36,7 +39,7 @@ class Fallback:
 
         Raises `WaitTimeout`, with the cause, when the fallback's own computation failed or took too long.
         """
-        if self._name in self._runtime.fallbacks or self._runtime.away_for(self._name):
+        if self._name in self._runtime.fallbacks or self._runtime.away_for(self._name, self._flight.tags):
             self.denied = True
             return None, False
         task = self._runtime.loop.create_task(
@@ -67,7 +70,11 @@ class Fallback:
         runtime, plan, policy = self._runtime, self._plan, self._plan.policy
         flight_id = runtime.new_id()
         try:
-            answer = await runtime.session.fallback(self._name, flight=flight_id, policy=policy)
+            answer = await runtime.session.fallback(
+                self._name, flight=flight_id, policy=policy, newer_than=self._flight.newer_than
+            )
+            if isinstance(answer, Found) and not await is_valid(runtime, self._flight.tags, answer.reading):
+                answer = Denied()
         except StoreError:
             self.denied = True
             return None, False
@@ -85,7 +92,11 @@ class Fallback:
                 return await self._compute(answer, flight_id), True
 
     async def _compute(self, grant: Granted, flight_id: str) -> Any:
-        plan, policy = self._plan, self._plan.policy
+        plan, policy, tags = self._plan, self._plan.policy, self._flight.tags
+        versions: Versions | None = None
+        with contextlib.suppress(StoreError):
+            # Before the computation begins: see `core.tags`.
+            versions = await ensure(self._runtime, tags, policy)
         context = plan.clean_context(self._passenger.variables)
         # It computes for this flight: a call of the same entry from within it would wait for itself.
         context.run(CURRENT.set, self._flight)
@@ -109,8 +120,8 @@ class Fallback:
             body = plan.codec.encode(task.result())
         except UnsupportedValue as unsupported:
             raise WaitTimeout(f"{plan.title}: the holder is slow, and the fallback failed") from unsupported
-        if len(body) <= policy.max_value_bytes:
-            await self._publish(grant, flight_id, body)
+        if len(body) <= policy.max_value_bytes and versions is not None:
+            await self._publish(grant, flight_id, sealed(body, versions) if tags else body)
         return plan.codec.decode(body)
 
     async def _publish(self, grant: Granted, flight_id: str, body: bytes) -> None:

@@ -6,24 +6,23 @@ The flight's task belongs to the runtime, not to the request that began it. Its 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from contextvars import Context
 from typing import TYPE_CHECKING, assert_never
 
-from stampede_guard.computation import Computation
+from stampede_guard.computation import Computation, Result
 from stampede_guard.core import flight as core
 from stampede_guard.core.entry import Reading
-from stampede_guard.core.scripts import Found, Granted, Held, Message
+from stampede_guard.core.scripts import Answer, Found, Granted, Held, Message
+from stampede_guard.core.tags import Versions, is_current, sealed
 from stampede_guard.delivery import Delivery
 from stampede_guard.ending import ended
-from stampede_guard.errors import (
-    StoreRefused,
-    StoreUnavailable,
-    WaitTimeout,
-)
+from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable, WaitTimeout
 from stampede_guard.failures import encode_failure
 from stampede_guard.passengers import Passengers
+from stampede_guard.tagged import VersionsAsked, ensure, is_valid, tags_of
 
 if TYPE_CHECKING:
     from stampede_guard.passenger import Passenger
@@ -58,6 +57,7 @@ class Flight:
         newer_than: int = 0,
     ) -> None:
         self.name = name
+        self.tags = tags_of(run)
         self.plan = plan
         self.id = runtime.new_id()
         self.bypassed = bypassed
@@ -202,7 +202,7 @@ class Flight:
     @property
     def _cut_off(self) -> bool:
         """Whether nobody could know of an invalidation made elsewhere."""
-        return self.bypassed or self._runtime.away_for(self.name)
+        return self.bypassed or self._runtime.away_for(self.name, self.tags)
 
     async def _ask(self) -> core.Event:
         policy = self.plan.policy
@@ -219,12 +219,10 @@ class Flight:
         # From here on a gap is news again; messages heard earlier stay: the fence of the answer decides on them.
         self._gap = False
         session = self._runtime.session
-        if self.bypassed or self._runtime.away_for(self.name):
+        if self._cut_off:
             return core.StoreFailed(away=True)
         try:
-            answer = await session.acquire(
-                self.name, flight=self.id, policy=self.plan.policy, newer_than=self.newer_than
-            )
+            answer = await self._acquire()
         except StoreUnavailable:
             self._unanswered = True
             return core.StoreFailed(away=session.away_for(self.name))
@@ -241,6 +239,16 @@ class Flight:
         # A background refresh has no passengers: it waits for the holder too, so that stale hits do not ask meanwhile.
         return core.Answered(answer, self._runtime.draw(), self.passengers.wanted or not self.passengers)
 
+    async def _acquire(self) -> Answer:
+        """The store's answer; a value whose tags have changed is none."""
+        while True:
+            answer = await self._runtime.session.acquire(
+                self.name, flight=self.id, policy=self.plan.policy, newer_than=self.newer_than
+            )
+            if not isinstance(answer, Found) or await is_valid(self._runtime, self.tags, answer.reading):
+                return answer
+            self.newer_than = max(self.newer_than, answer.reading.token)
+
     def _without_writes(self) -> core.Event:
         """The store answers and takes no writes (no replicas, disk full): what was computed here before still counts.
 
@@ -248,7 +256,7 @@ class Flight:
         """
         if self.newer_than == 0 and not self.outdates_holder:
             known, state = self._runtime.last.find(self.name, now=self._runtime.loop.time())
-            if known is not None and state == "fresh":
+            if known is not None and state == "fresh" and self._runtime.tags.allow(self.tags, known.body):
                 return core.Answered(Found(known), self._runtime.draw(), self.passengers.wanted)
         return core.StoreFailed(away=True)
 
@@ -259,7 +267,7 @@ class Flight:
                 message = self._heard.popleft()
                 # A refresh must not be answered with the value that it is to replace, announced late.
                 if message.kind == "again" or message.token > self.newer_than:
-                    return core.Heard(message, self.passengers.wanted)
+                    return core.Heard(await self._believed(message), self.passengers.wanted)
             remaining = self._look_at - loop.time()
             if self._gap or remaining <= 0:
                 self._gap = False
@@ -272,11 +280,33 @@ class Flight:
                 timer.cancel()
                 self._signal = None
 
+    async def _believed(self, message: Message) -> Message:
+        """The message; only that there is something new, if its value's tags have changed or cannot be read."""
+        if self.tags and message.reading is not None:
+            with contextlib.suppress(StoreError):
+                if await is_valid(self._runtime, self.tags, message.reading):
+                    return message
+                self.newer_than = max(self.newer_than, message.token)
+            return Message("again", message.token)
+        return message
+
+    async def _versions(self, grant: Granted | None) -> Versions | None:
+        """Those of the tags before the computation begins. None: unknown, so the value must not be stored."""
+        if grant is None:
+            return self._runtime.tags.versions(self.tags)
+        try:
+            return await ensure(self._runtime, self.tags, self.plan.policy)
+        except StoreError:
+            return None
+
     async def _compute(self, grant: Granted | None) -> core.Event:
         self._heard.clear()
         self._delivery.alone = grant is None and not self.bypassed
         self._delivery.outdated = False
+        versions = await self._versions(grant) if self.tags else ()
         result = await self.computation.run(grant)
+        if self.tags and result.__class__ is Result:
+            result = result._replace(body=sealed(result.body, versions or ()))
         if result == "back":
             return core.LookAgain(self.passengers.wanted)
         if isinstance(result, core.Abandoned):
@@ -285,7 +315,9 @@ class Flight:
             self._delivery.error = result.error
             return core.Failed(None if result.private else encode_failure(result.error))
         policy = self.plan.policy
-        self.stored = grant is not None and len(result.body) <= policy.max_value_bytes
+        self.stored = (
+            grant is not None and versions is not None and len(result.body) <= policy.max_value_bytes
+        )
         if len(result.body) > policy.max_value_bytes:
             self._runtime.warn_once(
                 self.plan,
@@ -294,7 +326,7 @@ class Flight:
                 f"max_value_bytes is {policy.max_value_bytes}",
             )
             return core.Computed(result.body, storable=False, away=self._cut_off)
-        return core.Computed(result.body, away=self._cut_off)
+        return core.Computed(result.body, storable=versions is not None, away=self._cut_off)
 
     async def _publish(self, grant: Granted, outcome: core.Outcome) -> core.Event:
         self._delivery.covered = self.passengers.joined
@@ -302,6 +334,7 @@ class Flight:
         policy = self.plan.policy_of(outcome.body) if outcome.kind == "value" else self.plan.policy
         self.stored = False
         try:
+            tags = VersionsAsked(self._runtime, self.tags) if self.tags else None
             stored = await session.publish(
                 self.name,
                 flight=self.id,
@@ -319,10 +352,20 @@ class Flight:
             return core.StoreFailed(away=session.away_for(self.name))
         # Refused, it is not stored either; but then what it was to replace is not there any more.
         self.stored = True
+        if tags is not None and outcome.kind == "value" and not await self._still_current(outcome.body, tags):
+            # Somebody may have joined after an invalidation that no fence tells of: see `core.tags`.
+            self.newer_than = max(self.newer_than, grant.token)
+            return core.PublishAnswered(False)
         if stored and outcome.kind == "value":
             reading = Reading(outcome.body, grant.token, policy.total_ms, policy.stale_ms, policy.total_ms)
             self._runtime.remember(self.name, reading)
         return core.PublishAnswered(stored)
+
+    async def _still_current(self, body: bytes, tags: VersionsAsked) -> bool:
+        try:
+            return is_current(body, await tags.answer())
+        except StoreError:
+            return False
 
     async def _release(self, outcome: core.Outcome | None) -> core.Event:
         self._delivery.covered = self.passengers.joined

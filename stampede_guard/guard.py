@@ -27,6 +27,8 @@ from stampede_guard.portal import at_end, portal, portal_loop
 from stampede_guard.runtime import Runtime
 from stampede_guard.serving import bypassed_name, refresh, serve, serve_bypassed
 from stampede_guard.single import Single
+from stampede_guard.tagged import tagged, tags_of
+from stampede_guard.tags import checked_tags, tag_key
 from stampede_guard.workers import warn_if_one_of_several
 
 if TYPE_CHECKING:
@@ -92,6 +94,7 @@ class StampedeGuard:
         key: Callable[..., Any] | None = None,
         name: str | None = None,
         pickle: bool = False,
+        tags: Iterable[str] = (),
         **fields: Any,
     ) -> CacheDecorator:
         """The decorator, for this guard; see `stampede_guard.locked_cache` for its options."""
@@ -106,6 +109,7 @@ class StampedeGuard:
             key=key,
             name=name,
             pickle=pickle,
+            tags=tags,
             **fields,
         )
         return made
@@ -122,31 +126,35 @@ class StampedeGuard:
         *,
         type: Any = Any,
         request_bound: bool = False,
+        tags: Iterable[str] = (),
         **fields: Any,
     ) -> T:
         """The value stored under `key`, or what `compute()` returns; computed once, fleet-wide.
 
         `fields` are Policy fields (`ttl=300`). `type` says what the value is, as a return annotation would, and its
         shape is part of the key; without it builtins come back exactly as they went in. Give `request_bound=True` when
-        `compute` uses things that end with the caller's request, such as its database session.
+        `compute` uses things that end with the caller's request, such as its database session. `tags` are those of the
+        value: see `invalidate_tag`; all calls of one key must give the same.
         """
         if not callable(compute):
             raise Misuse(
                 f"get_or_compute({key!r}, compute) calls compute() when there is no value: give it the async function "
                 f"itself, without parentheses, not a {compute.__class__.__name__}"
             )
-        plan = self._plans.plan(key, type, request_bound, fields)
-        value: T = await self.call(plan, entry_key(key, type, plan), compute)
+        names = self.tag_names(sorted(checked_tags(tags)))
+        plan = self._plans.plan(key, type, request_bound, fields, tagged=bool(names))
+        value: T = await self.call(plan, entry_key(key, type, plan), tagged(compute, names))
         return value
 
-    def single(self, key: str, *, type: Any = Any, **fields: Any) -> Single:
+    def single(self, key: str, *, type: Any = Any, tags: Iterable[str] = (), **fields: Any) -> Single:
         """`async with guard.single("report:7", ttl=300) as entry`: one caller fleet-wide finds `entry.missing`.
 
         It does `await entry.set(value)`; all others find `entry.value`. A block that ends without `set` hands over to
         the next caller; one that raises shares its error with the callers that wait.
         """
-        plan = self._plans.plan(key, type, True, fields)
-        return Single(self, plan, entry_key(key, type, plan))
+        names = self.tag_names(sorted(checked_tags(tags)))
+        plan = self._plans.plan(key, type, True, fields, tagged=bool(names))
+        return Single(self, plan, entry_key(key, type, plan), names)
 
     async def invalidate(self, key: str, *, type: Any = Any) -> Invalidation:
         """Drop the entry of `get_or_compute(key)` or `single(key)`, with the same `type`.
@@ -158,6 +166,18 @@ class StampedeGuard:
         entries = self._plans.entries(key, type)
         answers = await asyncio.gather(*(self.invalidate_entry(entry, self.policy) for entry in entries))
         return "done" if all(answer == "done" for answer in answers) else "pending"
+
+    async def invalidate_tag(self, tag: str) -> Invalidation:
+        """Outdate all entries with this tag, of all functions and keys of this namespace, however many they are.
+
+        After `"done"` no caller is served a value whose computation began before, and none that is under way can be
+        stored. `"pending"`: the store is away; see `Invalidation`. Raises `Misuse` for what is no tag.
+        """
+        name = self.prefix + tag_key(tag)
+        runtime = self.runtime()
+        self._tell_others(runtime, "forget_tag", name)
+        done = await runtime.invalidate_tag(name)
+        return "done" if done else "pending"
 
     @contextlib.contextmanager
     def bypassed(self) -> Iterator[None]:
@@ -258,7 +278,7 @@ class StampedeGuard:
             _BYPASSED.set(guards)
             return await run()
 
-        compute = bypassed_inside if guards else run
+        compute = tagged(bypassed_inside, tags_of(run)) if guards else run
         return serve_bypassed(self.runtime(), plan, self.prefix + key, compute)
 
     async def refresh_entry(self, plan: Plan, key: str, run: Run) -> Any:
@@ -272,13 +292,21 @@ class StampedeGuard:
         """In every mode: what is stored is served again when the mode is `on` again."""
         name = self.prefix + key
         runtime = self.runtime()
+        self._tell_others(runtime, "forget_local", name, bypassed_name(name))
+        runtime.forget_local(bypassed_name(name))
+        return "done" if await runtime.invalidate(name, policy) else "pending"
+
+    def _tell_others(self, runtime: Runtime, what: str, *names: str) -> None:
+        """The parts of other event loops of this process."""
         for loop, other in list(self._runtimes.items()):
             if other is not runtime:
                 with contextlib.suppress(RuntimeError):  # the loop has been closed
-                    loop.call_soon_threadsafe(other.forget_local, name)
-                    loop.call_soon_threadsafe(other.forget_local, bypassed_name(name))
-        runtime.forget_local(bypassed_name(name))
-        return "done" if await runtime.invalidate(name, policy) else "pending"
+                    for name in names:
+                        loop.call_soon_threadsafe(getattr(other, what), name)
+
+    def tag_names(self, tags: Iterable[str]) -> tuple[str, ...]:
+        """Their names in the store."""
+        return tuple([self.prefix + tag_key(tag) for tag in tags])
 
     def runtime(self) -> Runtime:
         """The running event loop's part of this guard."""

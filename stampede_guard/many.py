@@ -16,6 +16,7 @@ from stampede_guard.annotations import resolve, unwrap
 from stampede_guard.batch import ABSENT, Batches, Gathering, ManyCodec
 from stampede_guard.cached import Invalidation, ManyDecorator
 from stampede_guard.codec import Codec, codec_for
+from stampede_guard.core.tags import opened
 from stampede_guard.decorator import Face
 from stampede_guard.errors import Misuse, PolicyError, StoreError, UnsupportedValue
 from stampede_guard.guard import StampedeGuard
@@ -47,6 +48,7 @@ def cached_many(
     key: Callable[..., Any] | None = None,
     name: str | None = None,
     pickle: bool = False,
+    tags: Iterable[str] = (),
     **fields: Any,
 ) -> ManyDecorator:
     """Cache `async def f(ids: list[int]) -> dict[int, T]` id by id: it is called once, with the ids that are missing.
@@ -58,7 +60,8 @@ def cached_many(
 
     `ids` names the parameter with the ids (default: the first that can be it); all others are part of each id's key.
     `key` is called with one id in the place of the ids. `max_ids` (default 500): more are computed in several calls,
-    one after the other. All else is as for `locked_cache`; it raises the same errors.
+    one after the other. In `tags` the name of the ids stands for one id. All else is as for `locked_cache`; it raises
+    the same errors.
     """
     options = Options.of(
         unkeyed=unkeyed,
@@ -68,6 +71,7 @@ def cached_many(
         key=key,
         name=name,
         pickle=pickle,
+        tags=tags,
     )
     if type(max_ids) is not int or max_ids < 1:
         raise PolicyError("max_ids", max_ids, "it must be a whole number of at least 1")
@@ -110,7 +114,7 @@ class ManyFace(Face[..., Any]):
         except PolicyError as error:
             raise PolicyError("absent_ttl", seconds, error.rule) from None
         plan.batched = True
-        plan.policy_of = lambda body: absent if ManyCodec.says_absent(body) else plan.policy
+        plan.policy_of = lambda body: absent if ManyCodec.says_absent(opened(body)) else plan.policy
         plan.on_wait = self._held
         return plan
 
@@ -278,7 +282,10 @@ class _ManyCall:
                 self._begin(id, name, after_read(runtime, self._plan, name, run, reading))
 
     def _run(self, group: Gathering, name: str, id: Any) -> Run:
-        return lambda: group.compute(name, id, self._start)
+        def compute() -> collections.abc.Awaitable[Any]:
+            return group.compute(name, id, self._start)
+
+        return self._face._with_tags(compute, self._guard, *self._face._placed(self.args, self.kwargs, id))
 
     async def _start(self, ids: list[Any]) -> Any:
         args, kwargs = self._face._placed(self.args, self.kwargs, _like(self._given, ids))

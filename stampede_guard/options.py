@@ -7,6 +7,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from stampede_guard.tags import checked_tags
+
 __all__ = ["Options"]
 
 
@@ -19,6 +21,7 @@ class Options:
     key: Callable[..., Any] | None
     name: str | None
     pickle: bool = False
+    tags: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -28,7 +31,9 @@ class Options:
         resources: Mapping[str, Callable[[], Any]] | None,
         context: Sequence[ContextVar[Any]],
         version: str | int,
+        tags: Iterable[str] = (),
         **rest: Any,
     ) -> Options:
         unkeyed = (unkeyed,) if isinstance(unkeyed, str) else tuple(unkeyed)
-        return cls(unkeyed, dict(resources or {}), tuple(context), str(version), **rest)
+        tags = checked_tags(tags)
+        return cls(unkeyed, dict(resources or {}), tuple(context), str(version), tags=tags, **rest)

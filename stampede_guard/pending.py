@@ -27,7 +27,8 @@ AGAIN_SECONDS = 0.05
 class _Pending:
     """One invalidation that waits for the store. Each is told from the next of the same name by its identity."""
 
-    policy: Policy
+    policy: Policy | None
+    """None for a tag."""
 
 
 class PendingInvalidations:
@@ -49,7 +50,8 @@ class PendingInvalidations:
     def __contains__(self, name: str) -> bool:
         return name in self._waiting
 
-    def add(self, name: str, policy: Policy) -> None:
+    def add(self, name: str, policy: Policy | None) -> None:
+        """Of an entry, or of a tag, which has no policy."""
         self._waiting[name] = _Pending(policy)
         self._changed()
         if len(self._waiting) > MOST_PENDING:
@@ -69,7 +71,11 @@ class PendingInvalidations:
         while (name := self._next()) is not None:
             pending = self._waiting[name]
             try:
-                fence = await self._session.invalidate(name, policy=pending.policy)
+                if pending.policy is None:
+                    await self._session.drop_tag(name)
+                    fence = 0
+                else:
+                    fence = await self._session.invalidate(name, policy=pending.policy)
             except StoreRefused as error:
                 fence = 0
                 log.error("an invalidation was refused and is given up: %s", error)

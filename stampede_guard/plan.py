@@ -57,7 +57,8 @@ class Plan:
 
     def copies(self, body: bytes) -> Copies:
         """For everybody who gets the value of these bytes now."""
-        return Copies(self.decode, body, trees=not isinstance(self.codec, PickleCodec))
+        codec = getattr(self.codec, "inner", self.codec)
+        return Copies(self.decode, body, trees=not isinstance(codec, PickleCodec))
 
     def another(self, body: bytes) -> Any:
         """A value for one more caller of the same reading. Raises `Undecodable`."""

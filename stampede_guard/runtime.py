@@ -20,6 +20,7 @@ from stampede_guard.flight import Flight
 from stampede_guard.lastvalues import LastValues
 from stampede_guard.pending import PendingInvalidations
 from stampede_guard.slots import Slots
+from stampede_guard.tagged import LocalTags, tags_of
 from stampede_guard.threads import Threads
 
 if TYPE_CHECKING:
@@ -62,18 +63,22 @@ class Runtime:
         self._end: asyncio.Task[None] | None = None
         self._warned_refused = False
         self.session = store.open_session(self)
+        self.tags = LocalTags(self.last.clear)
         self._pending = PendingInvalidations(
-            self.session,
-            applied=lambda name, fence: self.last.drop(name, fence=fence),
-            changed=self._note_whether_away,
+            self.session, applied=self._invalidation_applied, changed=self._note_whether_away
         )
         self.read = self.session.read
 
     # --- flights -------------------------------------------------------------------------------
 
-    def away_for(self, name: str) -> bool:
-        """Also true while an invalidation of this entry waits: until it is applied the store has an older value."""
-        return self.away and (name in self._pending or self.session.away_for(name))
+    def away_for(self, name: str, tags: tuple[str, ...] = ()) -> bool:
+        """Also true while an invalidation of this entry waits: until it is applied the store has an older value.
+
+        And so for its tags: without them nobody knows what its value is worth.
+        """
+        return self.away and any(
+            part in self._pending or self.session.away_for(part) for part in (name, *tags)
+        )
 
     @property
     def abandoned(self) -> int:
@@ -111,7 +116,7 @@ class Runtime:
             plan,
             run,
             variables,
-            away=self.away_for(name),
+            away=self.away_for(name, tags_of(run)),
             bypassed=bypassed,
             refreshing=refreshing,
             newer_than=newer_than,
@@ -191,6 +196,33 @@ class Runtime:
             return True
         self._pending.add(name, policy)
         return False
+
+    async def invalidate_tag(self, tag: str) -> bool:
+        """As `invalidate`, for all entries with this tag, whose number makes no difference."""
+        self.forget_tag(tag)
+        for _ in range(2):
+            if self.session.away_for(tag):
+                break
+            try:
+                await self.session.drop_tag(tag)
+            except StoreError:
+                continue
+            self.forget_tag(tag, settled=True)
+            return True
+        self._pending.add(tag, None)
+        return False
+
+    def forget_tag(self, tag: str, *, settled: bool = False) -> None:
+        self.tags.mark(tag)
+        if settled:
+            self.tags.settle(tag)
+        for flight in self.flights.values():
+            if tag in flight.tags:
+                flight.invalidated()
+
+    def _invalidation_applied(self, name: str, fence: int) -> None:
+        self.last.drop(name, fence=fence)
+        self.tags.settle(name)
 
     async def outdate(self, name: str, policy: Policy) -> None:
         """A refreshed value could not be stored: what it was to replace must not outlive it."""

@@ -18,6 +18,7 @@ from stampede_guard.errors import StoreError, StoreRefused, Undecodable
 from stampede_guard.lastresort import too_long, wait_on
 from stampede_guard.passenger import OUT_OF_PATIENCE
 from stampede_guard.reentry import waiting_for
+from stampede_guard.tagged import look, refuse_other_tags, tags_of
 
 if TYPE_CHECKING:
     from stampede_guard.flight import Flight
@@ -32,10 +33,11 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     flight = runtime.flights.get(name)
     if flight is not None and flight.open_to_all:
         return await _ride(runtime, plan, name, run, flight, None)
-    if runtime.away_for(name):
+    tags = tags_of(run)
+    if runtime.away_for(name, tags):
         return await _served_by_last(runtime, plan, name, run)
     try:
-        reading = await runtime.session.read(name)
+        reading = await look(runtime, name, tags)
     except StoreRefused as error:
         # Nobody is let in, so it is as good as away. Without this every call would compute.
         runtime.note_refusal(error)
@@ -50,6 +52,8 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
 async def _served_by_last(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     """The value as this process saw it last, while the store serves nobody."""
     known, state = runtime.last.find(name, now=runtime.loop.time())
+    if known is not None and not runtime.tags.allow(tags_of(run), known.body):
+        known = None
     return await _served_by(runtime, plan, name, run, known, fresh=state == "fresh")
 
 
@@ -118,7 +122,7 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
         if not before.landed.done():
             raise too_long(plan)
     token = 0
-    if not runtime.away_for(name):
+    if not runtime.away_for(name, tags_of(run)):
         with contextlib.suppress(StoreError):
             reading = await runtime.session.read(name)
             token = reading.token if reading is not None else 0
@@ -163,6 +167,7 @@ async def _ride(
     *,
     keep_refreshing: bool = False,
 ) -> Any:
+    refuse_other_tags(plan.title, tags_of(run), flight.tags)
     passenger = flight.join(run, plan.capture(), bound=plan.request_bound, stale=stale)
     if keep_refreshing:
         flight.refreshing = True

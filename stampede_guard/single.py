@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from stampede_guard.computation import CURRENT
 from stampede_guard.ending import ended, retrieve
 from stampede_guard.errors import Misuse
+from stampede_guard.tagged import tagged
 
 if TYPE_CHECKING:
     from stampede_guard.flight import Flight
@@ -23,11 +24,12 @@ __all__ = ["Single"]
 class Single:
     """`missing` says whether this caller is the one; then it calls `set` once. Otherwise `value` is there."""
 
-    def __init__(self, guard: StampedeGuard, plan: Plan, key: str) -> None:
+    def __init__(self, guard: StampedeGuard, plan: Plan, key: str, tags: tuple[str, ...] = ()) -> None:
         self.missing = False
         self._guard = guard
         self._plan = plan
         self._key = key
+        self._tags = tags
         self._given: asyncio.Future[Any] | None = None
         self._call: asyncio.Task[Any] | None = None
         self._flight: Flight | None = None
@@ -80,7 +82,7 @@ class Single:
             return await asyncio.shield(self._given)
 
         async def call() -> Any:
-            return await self._guard.call(self._plan, self._key, compute)
+            return await self._guard.call(self._plan, self._key, tagged(compute, self._tags))
 
         self._call = loop.create_task(call(), name="stampede_guard single")
         # Raised by `set`, or nobody's any more: the block overran its time, or its caller was cancelled.
