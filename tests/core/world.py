@@ -93,6 +93,8 @@ class Flight(NamedTuple):
     kept: tuple[int, ...] = ()
     unsure: bool = False
     alone: bool = False
+    version: int = 0
+    looked: int = -1
 
 
 class Fallback(NamedTuple):
@@ -116,6 +118,7 @@ class Process(NamedTuple):
     fallback: Fallback | None
     renewal: int
     releases: tuple[str, ...]
+    looks: tuple[tuple[int, int, int], ...] = ()
 
 
 class Ghost(NamedTuple):
@@ -145,6 +148,8 @@ class World(NamedTuple):
     slack: int
     issued: int
     stored: int
+    tag: int = 0
+    tags_made: int = 0
 
     @property
     def quiet(self) -> bool:
@@ -152,6 +157,7 @@ class World(NamedTuple):
         return not self.invalidations and all(
             process.flight is None
             and not process.missed
+            and not process.looks
             and process.fallback is None
             and not process.releases
             and not process.inbox
