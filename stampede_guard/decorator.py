@@ -22,7 +22,7 @@ from stampede_guard.options import Options
 from stampede_guard.plan import Plan, Run
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.serving import after_read
-from stampede_guard.tagged import TaggedCodec, tagged
+from stampede_guard.tagged import TaggedCodec, refuse_near_copies, tagged
 from stampede_guard.tags import TagTemplates
 
 __all__ = [
@@ -139,9 +139,12 @@ class Face(Generic[P, R]):
 
     def _make_plan(self, base: Policy) -> Plan:
         function = self._function
+        policy = base.replace(**self._fields)
+        if self._options.tags:
+            refuse_near_copies(policy)
         return Plan(
             title=self._options.name or f"{function.__module__}.{function.__qualname__}",
-            policy=base.replace(**self._fields),
+            policy=policy,
             codec=self._codec,
             request_bound=bool(self._options.unkeyed) or self._takes_live_things(),
             variables=self._options.context,
