@@ -67,11 +67,15 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A computation that failed: for a moment nobody tries again."""
+    """A computation that left no value. It failed: for a moment nobody tries again.
+
+    Or it `passes`: what it computed may not be stored, so for a moment nobody waits for anybody else's.
+    """
 
     body: bytes
     token: int
     expires_us: int
+    passes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
