@@ -110,7 +110,8 @@ class ManyFace(Face[..., Any]):
         except PolicyError as error:
             raise PolicyError("absent_ttl", seconds, error.rule) from None
         plan.batched = True
-        plan.policy_of = lambda body: absent if ManyCodec.says_absent(body) else plan.policy
+        chosen = plan.policy_for
+        plan.policy_for = lambda value: absent if value is ABSENT else chosen(value)
         plan.on_wait = self._held
         return plan
 
