@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from stampede_guard.core import flight as core
 from stampede_guard.core.scripts import Granted
 from stampede_guard.errors import ComputeFailed, ComputeTimeout, Overloaded, StoreError
-from stampede_guard.previous import KNOWN, OF_MANY, Previous
+from stampede_guard.oldvalue import KNOWN, OF_MANY, Previous
 from stampede_guard.verdict import judge
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from stampede_guard.errors import (
     WaitTimeout,
 )
 from stampede_guard.failures import encode_failure
+from stampede_guard.oldvalue import Previous
 from stampede_guard.passengers import Passengers
-from stampede_guard.previous import Previous
 
 if TYPE_CHECKING:
     from stampede_guard.passenger import Passenger

@@ -126,9 +126,10 @@ class StampedeGuard:
     ) -> T:
         """The value stored under `key`, or what `compute()` returns; computed once, fleet-wide.
 
-        `fields` are Policy fields (`ttl=300`). `type` says what the value is, as a return annotation would, and its
-        shape is part of the key; without it builtins come back exactly as they went in. Give `request_bound=True` when
-        `compute` uses things that end with the caller's request, such as its database session.
+        `fields` are Policy fields (`ttl=300`); `ttl` may be a function of the value, and so is `should_cache`. `type`
+        says what the value is, as a return annotation would, and its shape is part of the key; without it builtins come
+        back exactly as they went in. Give `request_bound=True` when `compute` uses things that end with the caller's
+        request, such as its database session.
         """
         if not callable(compute):
             raise Misuse(

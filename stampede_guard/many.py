@@ -54,7 +54,8 @@ def cached_many(
     What is stored is read in one go. Ids that another call or process computes already are waited for and not computed
     again. The result has the ids that exist; one that the function leaves out is remembered as absent for `absent_ttl`
     seconds (default: 10, or `ttl` if that is shorter). A computation that fails fails for its ids only, and a call that
-    asked for one of them raises its error.
+    asked for one of them raises its error. `ttl` and `should_cache` as functions of the value are asked for each id
+    that exists; `UNCHANGED` and `previous()` are for functions of one entry, and an error here.
 
     `ids` names the parameter with the ids (default: the first that can be it); all others are part of each id's key.
     `key` is called with one id in the place of the ids. `max_ids` (default 500): more are computed in several calls,

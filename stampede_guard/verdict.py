@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stampede_guard.errors import Misuse, PolicyError
+from stampede_guard.oldvalue import UNCHANGED, Previous
 from stampede_guard.policy import Policy
-from stampede_guard.previous import UNCHANGED, Previous
 
 if TYPE_CHECKING:
     from stampede_guard.plan import Plan
