@@ -105,6 +105,7 @@ class Flight:
         return not (
             self.refreshing
             or self._delivery.has_delivered
+            or self.lets_nobody_wait
             or self.computation.lapsed
             or self.computation.is_slow
         )
