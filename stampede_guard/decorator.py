@@ -22,7 +22,8 @@ from stampede_guard.options import Options
 from stampede_guard.plan import Plan, Run
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.serving import after_read
-from stampede_guard.verdict import split
+from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl, split
+from stampede_guard.verdict import given as given_choice
 
 __all__ = [
     "CachedFunction",
@@ -40,6 +41,8 @@ _ONE_CALLERS = frozenset({"Response", "BackgroundTasks", "BackgroundTask"})
 def locked_cache(
     *,
     guard: StampedeGuard | None = None,
+    ttl: Ttl = AS_THE_POLICY_SAYS,
+    should_cache: Callable[[Any], object] | None = None,
     unkeyed: Iterable[str] = (),
     resources: Mapping[str, Callable[[], Any]] | None = None,
     context: Sequence[ContextVar[Any]] = (),
@@ -81,6 +84,8 @@ def locked_cache(
         name=name,
         pickle=pickle,
     )
+
+    fields |= given_choice(ttl, should_cache)
 
     def decorate(given: Any) -> Any:
         function = taken_from(given)

@@ -25,6 +25,8 @@ from stampede_guard.plan import Plan, Run
 from stampede_guard.policy import Policy
 from stampede_guard.runtime import Runtime
 from stampede_guard.serving import after_read, hit
+from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl
+from stampede_guard.verdict import given as given_choice
 
 __all__ = ["cached_many"]
 
@@ -37,6 +39,8 @@ _COLLECTIONS = (list, tuple, set, frozenset)
 def cached_many(
     *,
     guard: StampedeGuard | None = None,
+    ttl: Ttl = AS_THE_POLICY_SAYS,
+    should_cache: Callable[[Any], object] | None = None,
     ids: str | None = None,
     absent_ttl: float | None = None,
     max_ids: int = MAX_IDS,
@@ -72,6 +76,8 @@ def cached_many(
     )
     if type(max_ids) is not int or max_ids < 1:
         raise PolicyError("max_ids", max_ids, "it must be a whole number of at least 1")
+
+    fields |= given_choice(ttl, should_cache)
 
     def decorate(given: Any) -> Any:
         function = taken_from(given)

@@ -12,23 +12,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any, Final, Never, cast
 
 from stampede_guard.core.entry import Reading
 from stampede_guard.errors import Misuse
 
-__all__ = ["KNOWN", "OF_MANY", "UNCHANGED", "Previous", "previous"]
+__all__ = ["KNOWN", "OF_MANY", "UNCHANGED", "Previous", "Unchanged", "previous"]
 
 
-class _Unchanged:
+class Unchanged:
     def __repr__(self) -> str:
         return "UNCHANGED"
 
 
-UNCHANGED: Final[Any] = _Unchanged()
-"""Returned by a computation: the old value is still right. It is stored anew, for a full lifetime.
+UNCHANGED: Final[Never] = cast("Never", Unchanged())
+"""Returned by a computation, whatever it is annotated to return: the old value is still right, and is stored anew.
 
-An error (`Misuse`) where there is no old value: return it only if `previous()` is not None.
+For a full lifetime. An error (`Misuse`) where there is no old value: return it only if `previous()` is not None.
 """
 
 

@@ -15,9 +15,9 @@ functions of a guard and to `@locked_cache(...)` for one.
 | `fallback_timeout` | 2 | s | a fallback is the last try before the caller is told to come back |
 | `poll_interval` | 0.4 | s | the longest time between two looks at a held lease; wake-ups are usually first |
 | `takeover_gap` | 0.25 | s | a holder must be missing twice, this far apart: a reconnect is no death |
-| `max_passengers` | 10000 | count | callers that may wait on one flight of one process |
 | `pass_ttl` | 10 | s | after a value that may not be stored nobody waits for the next one; a storable one ends it |
 | `pass_limit` | 16 | count | computations at once of a key that is not cacheable, all processes together |
+| `max_passengers` | 10000 | count | callers that may wait on one flight of one process |
 | `max_flights` | 10000 | count | keys that one process may compute or wait for at once |
 | `max_local_computations` | 16 | count | computations at once while the store is away, not counting calls within them |
 | `max_threads` | 32 | count | plain functions of one guard that compute at once in one process; of the guard only |

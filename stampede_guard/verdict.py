@@ -13,13 +13,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stampede_guard.errors import Misuse, PolicyError
-from stampede_guard.oldvalue import UNCHANGED, Previous
+from stampede_guard.oldvalue import Previous, Unchanged
 from stampede_guard.policy import Policy
 
 if TYPE_CHECKING:
     from stampede_guard.plan import Plan
 
-__all__ = ["NO_CHOICE", "Choice", "Verdict", "judge", "split"]
+__all__ = ["AS_THE_POLICY_SAYS", "NO_CHOICE", "Choice", "Ttl", "Verdict", "given", "judge", "split"]
 
 SHORTEST = 0.001
 """Seconds. A lifetime below this is over before the value is stored."""
@@ -60,6 +60,15 @@ class Choice(NamedTuple):
 
 NO_CHOICE = Choice()
 
+Ttl = float | Callable[[Any], float | None]
+AS_THE_POLICY_SAYS: Any = object()
+
+
+def given(ttl: Ttl, should_cache: Callable[[Any], object] | None) -> dict[str, Any]:
+    """As keywords, those that a user gave."""
+    keywords: dict[str, Any] = {} if ttl is AS_THE_POLICY_SAYS else {"ttl": ttl}
+    return keywords if should_cache is None else keywords | {"should_cache": should_cache}
+
 
 def split(fields: Mapping[str, Any]) -> tuple[dict[str, Any], Choice]:
     """The Policy fields among the keywords, and the choice. Raises `PolicyError` for what cannot be asked."""
@@ -85,7 +94,7 @@ class Verdict(NamedTuple):
 
 def judge(plan: Plan, returned: Any, old: Previous | None) -> Verdict:
     """What to do with the result of a computation that knew of `old`. Raises `Misuse`, or what a function raised."""
-    if returned is not UNCHANGED:
+    if not isinstance(returned, Unchanged):
         body = plan.codec.encode(returned)
         return Verdict(body, _fitting(plan, body, plan.policy_for(returned)))
     if plan.batched:
