@@ -102,7 +102,10 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One fallback under way. A set of these cannot leak in a crash, as a counter would."""
+    """One computation beside the lease: a fallback, or a flight that was let through.
+
+    A set of these cannot leak in a crash, as a counter would.
+    """
 
     owner: str
     expires_us: int

@@ -10,6 +10,8 @@ local kind, payload = 'again', ''
 if stored then
   if outcome == 'pass' then
     if total_ms > 0 then
+      -- First a write that takes no memory: after it a server that is full lets this small one through.
+      redis.call('DEL', KEYS[FAILURE])
       redis.pcall('SET', KEYS[FAILURE], string.format('P%016.0f', token), 'PX', total_ms)
     end
   elseif outcome == 'failure' then
