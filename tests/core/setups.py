@@ -49,8 +49,8 @@ NOT_CACHEABLE = (
 QUICK += NOT_CACHEABLE
 
 DEEP = (
-    Setup(callers=4, processes=3, events=2, event_kinds=UNSTORABLE, policy=ONE_AT_A_TIME),
-    Setup(callers=3, processes=3, events=1, event_kinds=UNSTORABLE, faults=1, policy=ONE_AT_A_TIME),
+    Setup(callers=4, events=2, event_kinds=UNSTORABLE, policy=ONE_AT_A_TIME),
+    Setup(callers=3, events=1, event_kinds=UNSTORABLE, faults=1, policy=ONE_AT_A_TIME),
     Setup(callers=3, events=2, event_kinds=UNSTORABLE, invalidations=1, policy=ONE_AT_A_TIME),
     Setup(faults=1, refreshes=1),
     Setup(callers=3, subscribed=False, invalidations=1),
