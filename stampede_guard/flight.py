@@ -15,18 +15,20 @@ from typing import TYPE_CHECKING, assert_never
 from stampede_guard.computation import Computation, Result
 from stampede_guard.core import flight as core
 from stampede_guard.core.entry import Reading
-from stampede_guard.core.scripts import Answer, Found, Granted, Held, Message
+from stampede_guard.core.scripts import Answer, Found, Granted, Held, Message, Passing
 from stampede_guard.core.tags import Versions, is_current, sealed
 from stampede_guard.delivery import Delivery
 from stampede_guard.ending import ended
 from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable, WaitTimeout
 from stampede_guard.failures import encode_failure
+from stampede_guard.oldvalue import Previous
 from stampede_guard.passengers import Passengers
 from stampede_guard.tagged import VersionsAsked, ensure, is_valid, tags_of
 
 if TYPE_CHECKING:
     from stampede_guard.passenger import Passenger
     from stampede_guard.plan import Plan, Run, Variables
+    from stampede_guard.policy import Policy
     from stampede_guard.runtime import Runtime
 
 __all__ = ["Flight"]
@@ -40,7 +42,8 @@ MESSAGES = 64
 class Flight:
     """`bypassed`: the store is never asked. `away`: not for now. `refreshing`: callers are served a stale value.
 
-    `stored`: False when the store did not take the value that was computed last.
+    `stored`: False when the store did not take the value that was computed last. `lifetimes` are that value's; None =
+    it may not be stored. `old` is the value that led to this flight.
     """
 
     def __init__(
@@ -58,6 +61,8 @@ class Flight:
     ) -> None:
         self.name = name
         self.tags = tags_of(run)
+        self.place = name
+        """Where the runtime keeps it."""
         self.plan = plan
         self.id = runtime.new_id()
         self.bypassed = bypassed
@@ -65,6 +70,8 @@ class Flight:
         self.newer_than = newer_than
         self.outdates_holder = False
         self.stored = True
+        self.lifetimes: Policy | None = None
+        self.old: Previous | None = None
         self.awaits: set[Flight] = set()
         self.leader: Passenger | None = None
         self.computation = Computation(runtime, self, run, variables)
@@ -98,6 +105,7 @@ class Flight:
         return not (
             self.refreshing
             or self._delivery.has_delivered
+            or self.lets_nobody_wait
             or self.computation.lapsed
             or self.computation.is_slow
         )
@@ -105,6 +113,17 @@ class Flight:
     @property
     def computing(self) -> bool:
         return isinstance(self._state, core.Computing | core.Publishing)
+
+    @property
+    def lets_nobody_wait(self) -> bool:
+        """Whether it was let through for one caller, with a value that may be private to that caller."""
+        if self.plan.share_uncached or not isinstance(self._state, core.Computing | core.Publishing):
+            return False
+        return self._state.grant is not None and not self._state.grant.leased
+
+    def know(self, old: Reading) -> None:
+        """The value that callers are served until there is a new one."""
+        self.old = Previous(old, self.plan.decode, now=self._runtime.loop.time())
 
     def join(
         self, run: Run, variables: Variables, *, bound: bool = False, stale: Reading | None = None
@@ -144,6 +163,7 @@ class Flight:
 
     def invalidated(self) -> None:
         """`invalidate()` was called in this process."""
+        self.old = None
         self._delivery.outdated = True
         if not isinstance(self._state, core.Landed):
             self._state, _ = core.decide(self._state, core.Invalidated(), self.plan.policy)
@@ -237,7 +257,8 @@ class Flight:
             self.outdates_holder = False
             self.newer_than = max(self.newer_than, answer.last)
         # A background refresh has no passengers: it waits for the holder too, so that stale hits do not ask meanwhile.
-        return core.Answered(answer, self._runtime.draw(), self.passengers.wanted or not self.passengers)
+        alone = not self.passengers and not isinstance(answer, Passing)
+        return core.Answered(answer, self._runtime.draw(), self.passengers.wanted or alone)
 
     async def _acquire(self) -> Answer:
         """The store's answer; a value whose tags have changed is none."""
@@ -290,23 +311,29 @@ class Flight:
             return Message("again", message.token)
         return message
 
-    async def _versions(self, grant: Granted | None) -> Versions | None:
-        """Those of the tags before the computation begins. None: unknown, so the value must not be stored."""
+    async def _versions(self, grant: Granted | None) -> Versions:
+        """Those of the tags, before the computation begins. None where they are unknown: such a value is nobody's."""
+        known: Versions = ()
         if grant is None:
-            return self._runtime.tags.versions(self.tags)
-        try:
-            return await ensure(self._runtime, self.tags, self.plan.policy)
-        except StoreError:
-            return None
+            known = self._runtime.tags.versions(self.tags)
+        else:
+            with contextlib.suppress(StoreError):
+                known = await ensure(self._runtime, self.tags, self.plan.policy)
+        # "Unchanged" would give the old value the new versions.
+        if self.old is not None and not is_current(self.old.body, known):
+            self.old = None
+        return known
 
     async def _compute(self, grant: Granted | None) -> core.Event:
         self._heard.clear()
         self._delivery.alone = grant is None and not self.bypassed
         self._delivery.outdated = False
+        if self.lets_nobody_wait:
+            self.passengers.send_away(but=self.passengers.next_idle())
         versions = await self._versions(grant) if self.tags else ()
         result = await self.computation.run(grant)
-        if self.tags and result.__class__ is Result:
-            result = result._replace(body=sealed(result.body, versions or ()))
+        if self.tags and isinstance(result, Result):
+            result = result._replace(body=sealed(result.body, versions))
         if result == "back":
             return core.LookAgain(self.passengers.wanted)
         if isinstance(result, core.Abandoned):
@@ -314,24 +341,18 @@ class Flight:
         if result.error is not None:
             self._delivery.error = result.error
             return core.Failed(None if result.private else encode_failure(result.error))
-        policy = self.plan.policy
-        self.stored = (
-            grant is not None and versions is not None and len(result.body) <= policy.max_value_bytes
-        )
-        if len(result.body) > policy.max_value_bytes:
-            self._runtime.warn_once(
-                self.plan,
-                "too large",
-                f"{self.plan.title}: a value of {len(result.body)} bytes is served but not stored; "
-                f"max_value_bytes is {policy.max_value_bytes}",
-            )
-            return core.Computed(result.body, storable=False, away=self._cut_off)
-        return core.Computed(result.body, storable=versions is not None, away=self._cut_off)
+        self.lifetimes = result.policy
+        self.stored = grant is not None and result.policy is not None
+        self._runtime.warn_if_too_large(self.plan, result.body)
+        if result.policy is None:
+            shared = self.plan.share_uncached
+            return core.Computed(result.body, storable=False, away=self._cut_off, shared=shared)
+        return core.Computed(result.body, away=self._cut_off)
 
     async def _publish(self, grant: Granted, outcome: core.Outcome) -> core.Event:
         self._delivery.covered = self.passengers.joined
         session = self._runtime.session
-        policy = self.plan.policy_of(outcome.body) if outcome.kind == "value" else self.plan.policy
+        policy = (self.lifetimes if outcome.kind == "value" else None) or self.plan.policy
         self.stored = False
         try:
             tags = VersionsAsked(self._runtime, self.tags) if self.tags else None
@@ -351,8 +372,8 @@ class Flight:
             self._unanswered = True
             return core.StoreFailed(away=session.away_for(self.name))
         # Refused, it is not stored either; but then what it was to replace is not there any more.
-        self.stored = True
-        if tags is not None and outcome.kind == "value" and not await self._still_current(outcome.body, tags):
+        self.stored = outcome.kind != "pass"
+        if tags is not None and outcome.kind != "failure" and not await tags.confirm(outcome.body):
             # Somebody may have joined after an invalidation that no fence tells of: see `core.tags`.
             self.newer_than = max(self.newer_than, grant.token)
             return core.PublishAnswered(False)
@@ -361,12 +382,6 @@ class Flight:
             self._runtime.remember(self.name, reading)
         return core.PublishAnswered(stored)
 
-    async def _still_current(self, body: bytes, tags: VersionsAsked) -> bool:
-        try:
-            return is_current(body, await tags.answer())
-        except StoreError:
-            return False
-
     async def _release(self, outcome: core.Outcome | None) -> core.Event:
         self._delivery.covered = self.passengers.joined
         try:
@@ -374,6 +389,5 @@ class Flight:
         except (StoreUnavailable, StoreRefused):
             self._unanswered = True
         if outcome is None:
-            return core.Delivered(len(self.passengers))
-        # Unlike an accepted publish, a release says nothing about invalidations meanwhile.
-        return self._delivery.deliver(outcome, "before_compute" if outcome.kind == "value" else "covered")
+            return core.Delivered(self.passengers.wanting)
+        return self._delivery.deliver(outcome, "covered")

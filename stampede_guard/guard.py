@@ -29,6 +29,7 @@ from stampede_guard.serving import bypassed_name, refresh, serve, serve_bypassed
 from stampede_guard.single import Single
 from stampede_guard.tagged import tagged, tags_of
 from stampede_guard.tags import checked_tags, tag_key
+from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl, given
 from stampede_guard.workers import warn_if_one_of_several
 
 if TYPE_CHECKING:
@@ -87,6 +88,8 @@ class StampedeGuard:
     def locked_cache(
         self,
         *,
+        ttl: Ttl = AS_THE_POLICY_SAYS,
+        should_cache: Callable[[Any], object] | None = None,
         unkeyed: Iterable[str] = (),
         resources: Mapping[str, Callable[[], Any]] | None = None,
         context: Sequence[ContextVar[Any]] = (),
@@ -110,6 +113,7 @@ class StampedeGuard:
             name=name,
             pickle=pickle,
             tags=tags,
+            **given(ttl, should_cache),
             **fields,
         )
         return made
@@ -124,6 +128,8 @@ class StampedeGuard:
         key: str,
         compute: Callable[[], Awaitable[T]],
         *,
+        ttl: Ttl = AS_THE_POLICY_SAYS,
+        should_cache: Callable[[Any], object] | None = None,
         type: Any = Any,
         request_bound: bool = False,
         tags: Iterable[str] = (),
@@ -131,28 +137,38 @@ class StampedeGuard:
     ) -> T:
         """The value stored under `key`, or what `compute()` returns; computed once, fleet-wide.
 
-        `fields` are Policy fields (`ttl=300`). `type` says what the value is, as a return annotation would, and its
-        shape is part of the key; without it builtins come back exactly as they went in. Give `request_bound=True` when
-        `compute` uses things that end with the caller's request, such as its database session. `tags` are those of the
-        value: see `invalidate_tag`; all calls of one key must give the same.
+        `fields` are Policy fields (`ttl=300`); `ttl` may be a function of the value, and so is `should_cache`. `type`
+        says what the value is, as a return annotation would, and its shape is part of the key; without it builtins come
+        back exactly as they went in. Give `request_bound=True` when `compute` uses things that end with the caller's
+        request, such as its database session. `tags` are those of the value: see `invalidate_tag`; all calls of one key
+        must give the same.
         """
         if not callable(compute):
             raise Misuse(
                 f"get_or_compute({key!r}, compute) calls compute() when there is no value: give it the async function "
                 f"itself, without parentheses, not a {compute.__class__.__name__}"
             )
-        names = self.tag_names(sorted(checked_tags(tags)))
+        names, fields = self.tag_names(sorted(checked_tags(tags))), fields | given(ttl, should_cache)
         plan = self._plans.plan(key, type, request_bound, fields, tagged=bool(names))
         value: T = await self.call(plan, entry_key(key, type, plan), tagged(compute, names))
         return value
 
-    def single(self, key: str, *, type: Any = Any, tags: Iterable[str] = (), **fields: Any) -> Single:
+    def single(
+        self,
+        key: str,
+        *,
+        ttl: Ttl = AS_THE_POLICY_SAYS,
+        should_cache: Callable[[Any], object] | None = None,
+        type: Any = Any,
+        tags: Iterable[str] = (),
+        **fields: Any,
+    ) -> Single:
         """`async with guard.single("report:7", ttl=300) as entry`: one caller fleet-wide finds `entry.missing`.
 
         It does `await entry.set(value)`; all others find `entry.value`. A block that ends without `set` hands over to
         the next caller; one that raises shares its error with the callers that wait.
         """
-        names = self.tag_names(sorted(checked_tags(tags)))
+        names, fields = self.tag_names(sorted(checked_tags(tags))), fields | given(ttl, should_cache)
         plan = self._plans.plan(key, type, True, fields, tagged=bool(names))
         return Single(self, plan, entry_key(key, type, plan), names)
 

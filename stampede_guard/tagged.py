@@ -24,7 +24,7 @@ from stampede_guard.core.tags import (
     versions_in,
 )
 from stampede_guard.ending import retrieve
-from stampede_guard.errors import Misuse, PolicyError, Undecodable
+from stampede_guard.errors import Misuse, PolicyError, StoreError, Undecodable
 
 if TYPE_CHECKING:
     from stampede_guard.plan import Run
@@ -131,6 +131,13 @@ class VersionsAsked:
         for tag, version in zip(self._tags, versions, strict=True):
             self._runtime.tags.seen(tag, version, asked=self._moment)
         return versions
+
+    async def confirm(self, body: bytes) -> bool:
+        """Whether a value is known to carry these very versions."""
+        try:
+            return is_current(body, await self.answer())
+        except StoreError:
+            return False
 
 
 async def is_valid(runtime: Runtime, tags: tuple[str, ...], reading: Reading) -> bool:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from redis.asyncio.cluster import RedisCluster
 
-from stampede_guard import StampedeGuard
+from stampede_guard import UNCHANGED, StampedeGuard, previous
 from stampede_guard.errors import Misuse, WaitTimeout
 from stampede_guard.serving import bypassed_name
-from tests.support.gate import Gate, soon
+from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, joined
 from tests.support.source import KEY, TAGS, Source
 
@@ -301,6 +301,40 @@ async def test_a_computation_bound_to_its_request_obeys_tags(guards: Guards, sou
     gate.open()
     assert await soon(early) == 1
     assert await soon(late) == 2
+
+
+async def test_unchanged_does_not_bring_back_what_a_tag_has_outdated(namespace: str) -> None:
+    async with Guards("memory", namespace) as guards:
+        here, there = (guards.guard(ttl=100.0, stale_ttl=1000.0) for _ in range(2))
+        known: list[Any] = []
+
+        async def compute() -> int:
+            old = previous()
+            known.append(None if old is None else old.value)
+            return UNCHANGED if old is not None else len(known)
+
+        async def call() -> int:
+            return await here.get_or_compute(KEY, compute, tags=TAGS)
+
+        assert await call() == 1
+        guards.clock.advance(500.0)
+        assert await call() == 1, "stale, and found unchanged in the background"
+        await until(lambda: not here.runtime().flights)
+        assert known == [None, 1]
+        guards.clock.advance(500.0)
+        session: Any = here.runtime().session
+        acquire = session.acquire
+
+        async def acquire_after_the_tag_changed(*args: Any, **kwargs: Any) -> Any:
+            await there.invalidate_tag("all")
+            return await acquire(*args, **kwargs)
+
+        session.acquire = acquire_after_the_tag_changed
+        assert await call() == 1, "it came before the change"
+        await until(lambda: not here.runtime().flights)
+        assert known == [None, 1, None]
+        session.acquire = acquire
+        assert await call() == 3
 
 
 async def test_without_the_store_a_call_after_the_invalidation_of_this_process_is_not_served_from_before(
