@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from stampede_guard.core import flight as core
 from stampede_guard.core.scripts import Granted
 from stampede_guard.errors import ComputeFailed, ComputeTimeout, Overloaded, StoreError, UnsupportedValue
+from stampede_guard.events import Computed, LeaseLost, Started, TimedOut
 
 if TYPE_CHECKING:
     from stampede_guard.flight import Flight
@@ -155,9 +156,13 @@ class Computation:
         self.joined_before = flight.joined
         policy = flight.plan.policy
         self._slow_at = self._runtime.loop.time() + min(policy.lease_ttl, policy.wait_timeout)
+        hooks, began = self._runtime.hooks, self._runtime.loop.time()
+        if hooks:
+            context.run(hooks.tell, Started(flight.plan.title, flight.name, flight.id))
         task = self._runtime.loop.create_task(_call(run), name="stampede_guard computation", context=context)
         if leader is not None:
             flight.leader = leader
+            leader.led = True
             if bound:
                 leader.computing = task
         try:
@@ -169,6 +174,8 @@ class Computation:
             raise
         finally:
             flight.leader = None
+            if hooks:
+                hooks.tell(self._computed(task, self._runtime.loop.time() - began))
         if (
             bound
             and leader is not None
@@ -181,9 +188,20 @@ class Computation:
             return Result(error=ComputeFailed("CancelledError", "the computation was cancelled from within"))
         return self._encoded(task)
 
+    def _computed(self, task: asyncio.Task[Any], seconds: float) -> Computed:
+        if not task.done() or task.cancelled():
+            error = "CancelledError"
+        else:
+            raised = task.exception()
+            error = "" if raised is None else type(raised).__name__
+        flight = self._flight
+        return Computed(flight.plan.title, flight.name, seconds, flight.id, error)
+
     async def _overdue(self, task: asyncio.Task[Any]) -> Result:
         await self._unwind(task)
-        plan = self._flight.plan
+        plan, hooks = self._flight.plan, self._runtime.hooks
+        if hooks:
+            hooks.tell(TimedOut(plan.title, self._flight.name, "compute_timeout"))
         text = f"{plan.title}: no result within compute_timeout ({plan.policy.compute_timeout:g} s)"
         return Result(error=ComputeTimeout(text))
 
@@ -216,6 +234,8 @@ class Computation:
                 continue
             if not held:
                 self.lapsed = True
+                if self._runtime.hooks:
+                    self._runtime.hooks.tell(LeaseLost(flight.plan.title, flight.name))
                 return
 
 

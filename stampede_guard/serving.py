@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 from stampede_guard.computation import CURRENT
 from stampede_guard.core.entry import Reading, freshness
 from stampede_guard.errors import StoreError, StoreRefused, Undecodable
+from stampede_guard.events import Hit, Miss, Source, Stale, TimedOut, Waited, WaitOutcome
 from stampede_guard.lastresort import too_long, wait_on
 from stampede_guard.passenger import OUT_OF_PATIENCE
 from stampede_guard.reentry import waiting_for
 
 if TYPE_CHECKING:
     from stampede_guard.flight import Flight
+    from stampede_guard.passenger import Passenger
     from stampede_guard.plan import Plan, Run
     from stampede_guard.runtime import Runtime
 
@@ -31,6 +33,8 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     """The value, in mode `on`. Raises what the computation raised, `WaitTimeout`, `Overloaded` or a Misuse."""
     flight = runtime.flights.get(name)
     if flight is not None and flight.open_to_all:
+        if runtime.hooks:
+            runtime.hooks.tell(Miss(plan.title, name))
         return await _ride(runtime, plan, name, run, flight, None)
     if runtime.away_for(name):
         return await _served_by_last(runtime, plan, name, run)
@@ -50,7 +54,7 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
 async def _served_by_last(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     """The value as this process saw it last, while the store serves nobody."""
     known, state = runtime.last.find(name, now=runtime.loop.time())
-    return await _served_by(runtime, plan, name, run, known, fresh=state == "fresh")
+    return await _served_by(runtime, plan, name, run, known, fresh=state == "fresh", source="memory")
 
 
 def hit(runtime: Runtime, plan: Plan, name: str, reading: Reading | None) -> tuple[Any, bool]:
@@ -78,7 +82,14 @@ def after_read(
 
 
 async def _served_by(
-    runtime: Runtime, plan: Plan, name: str, run: Run, reading: Reading | None, *, fresh: bool
+    runtime: Runtime,
+    plan: Plan,
+    name: str,
+    run: Run,
+    reading: Reading | None,
+    *,
+    fresh: bool,
+    source: Source = "store",
 ) -> Any:
     if reading is None:
         return await _miss(runtime, plan, name, run)
@@ -87,6 +98,8 @@ async def _served_by(
     except Undecodable as error:
         runtime.warn_undecodable(plan, error)
         return await _miss(runtime, plan, name, run, newer_than=reading.token)
+    if runtime.hooks:
+        runtime.hooks.tell((Hit if fresh else Stale)(plan.title, name, source))
     if fresh:
         return value
     return await _stale(runtime, plan, name, run, reading, value)
@@ -95,6 +108,8 @@ async def _served_by(
 async def serve_bypassed(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     """The value, in mode `bypass`: no store, but still one flight per key in this process."""
     name = bypassed_name(name)
+    if runtime.hooks:
+        runtime.hooks.tell(Miss(plan.title, name))
     flight = runtime.take_off(name, plan, run, plan.capture(), bypassed=True)
     return await _ride(runtime, plan, name, run, flight, None)
 
@@ -134,6 +149,8 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
 def _miss(
     runtime: Runtime, plan: Plan, name: str, run: Run, *, newer_than: int = 0
 ) -> Coroutine[Any, Any, Any]:
+    if runtime.hooks:
+        runtime.hooks.tell(Miss(plan.title, name))
     flight = runtime.take_off(name, plan, run, plan.capture(), newer_than=newer_than)
     flight.newer_than = max(flight.newer_than, newer_than)
     return _ride(runtime, plan, name, run, flight, None)
@@ -167,6 +184,7 @@ async def _ride(
     if keep_refreshing:
         flight.refreshing = True
     patience = runtime.loop.call_later(plan.policy.wait_timeout, passenger.lose_patience)
+    began = runtime.loop.time() if runtime.hooks else 0.0
     try:
         if CURRENT.get() is None:
             outcome = await passenger.future
@@ -175,13 +193,29 @@ async def _ride(
                 outcome = await passenger.future
         if outcome is not OUT_OF_PATIENCE:
             return outcome
+        if runtime.hooks:
+            runtime.hooks.tell(TimedOut(plan.title, name, "wait_timeout"))
         with waiting_for(flight, plan):
             return await wait_on(runtime, plan, name, flight, passenger)
     finally:
         patience.cancel()
         future = passenger.future
+        if runtime.hooks:
+            waited = runtime.loop.time() - began
+            runtime.hooks.tell(Waited(plan.title, name, waited, _outcome(passenger), flight.id))
         if future.done() and not future.cancelled():
             # The caller may have been cancelled in the very moment in which its flight failed.
             future.exception()
         if not future.done() or future.cancelled() or passenger.computing is not None:
             await flight.leave(passenger)
+
+
+def _outcome(passenger: Passenger) -> WaitOutcome:
+    if passenger.instead is not None:
+        return passenger.instead
+    future = passenger.future
+    if not future.done() or future.cancelled():
+        return "cancelled"
+    if future.exception() is not None:
+        return "error"
+    return "computed" if passenger.led else "collapsed"
