@@ -5,7 +5,7 @@
 
 prints, the first time:
 
-    Miss, Miss, Miss, Started, Computed, Waited, Waited, Waited, Collapsed
+    Miss, Miss, Miss, Started, Computed, Collapsed, Waited, Waited, Waited
     Hit
     stampede_guard_calls_total{function="report",result="miss"} 3.0
     stampede_guard_calls_total{function="report",result="hit"} 1.0
