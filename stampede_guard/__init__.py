@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stampede_guard.decorator import locked_cache
     from stampede_guard.defaults import configure
+    from stampede_guard.encryption import Encryption
     from stampede_guard.errors import (
         ComputeFailed,
         ComputeTimeout,
@@ -35,6 +36,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "ComputeFailed": "errors",
     "ComputeTimeout": "errors",
+    "Encryption": "encryption",
     "KeyPartError": "errors",
     "Misuse": "errors",
     "Overloaded": "errors",
@@ -56,6 +58,7 @@ _HOMES = {
 __all__ = [
     "ComputeFailed",
     "ComputeTimeout",
+    "Encryption",
     "KeyPartError",
     "Misuse",
     "Overloaded",
