@@ -105,7 +105,9 @@ async def lifespan(app: App) -> AsyncIterator[dict[str, Any]]:
         if answer.get("type") == "lifespan.startup.failed":
             await asyncio.wait({task}, timeout=1.0)
             cause = task.exception() if task.done() and not task.cancelled() else None
-            raise Misuse(f"the application did not start: {answer.get('message', '')}") from cause
+            # Starlette sends a whole traceback; its last line says what it was.
+            said = str(answer.get("message", "")).strip().rpartition("\n")[2]
+            raise Misuse(f"the application did not start: {said}") from cause
         yield state
         if not task.done():
             to_app.put_nowait({"type": "lifespan.shutdown"})

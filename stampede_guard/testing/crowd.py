@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -118,6 +119,11 @@ def result_of(function: Callable[..., Any], args: Sequence[Any], kwargs: Any, po
     return in_thread
 
 
-def threads_for(callers: int) -> ThreadPoolExecutor:
-    """One for each, so that none waits for another before it has even asked."""
-    return ThreadPoolExecutor(callers, thread_name_prefix="stampede_guard herd")
+@contextlib.contextmanager
+def threads_for(callers: int) -> Iterator[Executor]:
+    """One for each, so that none waits for another before it has even asked. Those that hang are left behind."""
+    pool = ThreadPoolExecutor(callers, thread_name_prefix="stampede_guard herd")
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
