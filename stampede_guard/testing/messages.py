@@ -28,7 +28,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`problem`: why this worker could not begin."""
+    """`problem`: why this worker could not do its part."""
 
     problem: str = ""
     computations: int = 0

@@ -51,8 +51,13 @@ async def herd_of_processes(
         raise Misuse(
             f"args and kwargs must be picklable, because processes are told of them: {error}"
         ) from error
-    async with asyncio.timeout(timeout):
-        reports = await _carried_out(orders)
+    try:
+        async with asyncio.timeout(timeout):
+            reports = await _carried_out(orders)
+    except TimeoutError:
+        raise TimeoutError(
+            f"the processes of the herd were not done after {timeout:g} s (timeout=)"
+        ) from None
     outcomes = [outcome for report in reports for outcome in report.outcomes]
     computations = sum(report.computations for report in reports)
     return Herd.of(outcomes, computations=computations, workers=workers)
@@ -121,5 +126,5 @@ async def _report(process: Process) -> Report:
             f"a worker process of the herd ended with status {code}; see its output"
         ) from None
     if report.problem:
-        raise StampedeError(f"a worker process of the herd could not begin: {report.problem}")
+        raise StampedeError(f"a worker process of the herd could not do its part: {report.problem}")
     return report

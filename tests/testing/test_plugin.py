@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.documents import blocks
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 
 APP = """
@@ -174,3 +176,19 @@ def test_a_suite_that_does_not_use_it_runs_as_without_it(tmp_path: Path, options
     done = pytest_run(tmp_path, *options, "--strict-markers", "--strict-config", "-W", "error")
     assert "2 passed" in done.stdout, done.stdout + done.stderr
     assert done.stderr == ""
+
+
+def test_the_tests_in_the_documentation_pass_as_they_are_written(tmp_path: Path) -> None:
+    page = blocks((ROOT / "docs" / "testing.md").read_text("utf-8"))
+    (tmp_path / "test_page.py").write_text("\n\n".join(text for _, text in page))
+    done = pytest_run(tmp_path, *PLUGIN, "-W", "error::RuntimeWarning")
+    tests = sum(text.count("def test_") for _, text in page)
+    assert tests >= 5
+    assert f"{tests} passed" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_tests_of_the_example_pass_under_pytest(tmp_path: Path) -> None:
+    name = "testing_your_endpoint.py"
+    (tmp_path / f"test_{name}").write_text((ROOT / "examples" / name).read_text("utf-8"))
+    done = pytest_run(tmp_path, *PLUGIN)
+    assert "3 passed" in done.stdout, done.stdout + done.stderr

@@ -114,7 +114,7 @@ async def test_processes_that_never_answer_are_killed(written: Write) -> None:
             time.sleep(600)
             return 1
     """)
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match="were not done after 3 s"):
         await herd(module.quality, callers=2, workers=2, processes=True, timeout=3)
 
 
