@@ -14,12 +14,15 @@ import redis.asyncio
 
 from stampede_guard import ComputeFailed, Misuse, Policy, StampedeGuard
 from stampede_guard.codec import codec_for
-from stampede_guard.errors import Undecodable
+from stampede_guard.core.scripts import Found
+from stampede_guard.errors import StoreUnavailable, Undecodable
+from stampede_guard.stores.encrypted import EncryptedStore
 from stampede_guard.stores.memory import MemoryStore
-from stampede_guard.testing import FakeClock, herd
+from stampede_guard.testing import FakeClock, FaultyStore, herd
+from tests.support.asking import POLICY, fill
 from tests.support.encryption import Rot
 from tests.support.gate import Gate, until
-from tests.support.listener import PATIENCE
+from tests.support.listener import PATIENCE, RecordingListener
 
 
 class Encrypted:
@@ -184,6 +187,36 @@ async def test_a_mutable_value_is_still_fresh_for_each_caller_of_one_moment(encr
     assert lists[1:] == [[1]] * 4
 
 
+async def test_callers_of_one_moment_share_one_decryption(valkey_url: str, namespace: str) -> None:
+    encryption = Rot()
+    async with StampedeGuard.from_url(valkey_url, namespace=namespace, encryption=encryption) as guard:
+        await guard.get_or_compute("report", secret)
+        encryption.decrypted.clear()
+        values = await asyncio.gather(*[guard.get_or_compute("report", other) for _ in range(20)])
+    assert set(values) == {"the secret"}
+    assert len(encryption.decrypted) == 1
+
+
+async def test_values_kept_for_the_stores_absence_expire_by_its_clock_also_behind_an_encryption() -> None:
+    clock = FakeClock()
+    store = FaultyStore(clock=clock)
+    async with StampedeGuard(store, policy=Policy(ttl=10), encryption=Rot()) as guard:
+        await guard.get_or_compute("report", secret)
+        store.fail()
+        await guard.get_or_compute("another", secret)
+        assert await guard.get_or_compute("report", other) == "the secret"
+        clock.advance(10)
+        assert await guard.get_or_compute("report", other) == "another"
+
+
+async def test_what_a_fallback_finds_is_decrypted() -> None:
+    session = EncryptedStore(MemoryStore(), Rot()).open_session(RecordingListener())
+    await fill(session, "test:=report", b"the secret")
+    found = await session.fallback("test:=report", flight="late", policy=POLICY)
+    assert isinstance(found, Found) and found.reading.body == b"the secret"
+    await session.aclose()
+
+
 class Broken(Rot):
     def encrypt(self, body: bytes, key: str) -> bytes:
         raise OSError("the key service said: the secret")
@@ -225,11 +258,6 @@ def test_no_codec_takes_nothing_for_a_value(kind: Any, pickle: bool) -> None:
 
 
 async def test_a_read_that_is_cancelled_or_fails_does_so_through_the_encryption(encrypted: Encrypted) -> None:
-    from stampede_guard.errors import StoreUnavailable
-    from stampede_guard.stores.encrypted import EncryptedStore
-    from stampede_guard.testing import FaultyStore
-    from tests.support.listener import RecordingListener
-
     faulty = FaultyStore()
     session = EncryptedStore(faulty, Rot()).open_session(RecordingListener())
     asked = session.read("test:=report")

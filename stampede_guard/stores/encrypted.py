@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
 
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Answer, Denied, FailedRecently, Found, Granted, Message, Outcome
@@ -33,10 +32,8 @@ class EncryptedStore:
         self.shared = store.shared
         self._store = store
         self._encryption = encryption
-
-    def __getattr__(self, name: str) -> Any:
-        # A `clock`, for example, if the store has one.
-        return getattr(self._store, name)
+        if hasattr(store, "clock"):
+            self.clock = store.clock
 
     def open_session(self, listener: Listener) -> EncryptedSession:
         bodies = _Bodies(self._encryption)

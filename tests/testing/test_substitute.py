@@ -25,6 +25,7 @@ async def test_a_guard_uses_another_store_within_the_block_and_its_own_after_it(
         assert len(store.memory) == 1
         store.fail()
         assert await quality(9) == 9
+    assert not store.memory._subscribers
     assert guard.runtime() is here
     assert len(own) == 1
     await guard.aclose()
