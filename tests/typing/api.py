@@ -11,8 +11,17 @@ from typing import Literal, assert_type
 import redis.asyncio
 from fastapi import FastAPI
 
-from stampede_guard import Policy, StampedeGuard, WaitTimeout, cached_many, configure, locked_cache
+from stampede_guard import (
+    Encryption,
+    Policy,
+    StampedeGuard,
+    WaitTimeout,
+    cached_many,
+    configure,
+    locked_cache,
+)
 from stampede_guard.errors import Overloaded, PolicyError, StampedeError
+from stampede_guard.testing import FakeClock, FaultyStore, Herd, assert_single_flight, herd, on_store
 
 
 @dataclass(frozen=True)
@@ -176,6 +185,29 @@ async def the_guard_itself() -> None:
         assert_type(same, StampedeGuard)
     await guard.aclose()
     guard.close()
+
+
+class Sealing:
+    def encrypt(self, body: bytes, key: str) -> bytes: ...
+
+    def decrypt(self, body: bytes, key: str) -> bytes: ...
+
+
+sealing: Encryption = Sealing()
+sealed = StampedeGuard.from_url("memory://", encryption=Sealing())
+StampedeGuard.from_url("memory://", encryption="secret")  # pyright: ignore[reportArgumentType]
+
+
+async def tested() -> None:
+    result = await herd(quality, args=(7,), callers=50, workers=8)
+    assert_type(result, Herd)
+    assert_type(result.computations, int)
+    assert_type(await assert_single_flight(app, "/quality?project=7", computes=quality), Herd)
+    clock = FakeClock()
+    store = FaultyStore(clock=clock, wait=clock.sleep)
+    with on_store(guard, store):
+        store.fail()
+        clock.advance(1.5)
 
 
 def errors() -> None:
