@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 from stampede_guard.core.entry import Reading
-from stampede_guard.core.scripts import Answer, Denied, FailedRecently, Found, Granted, Message, Outcome
+from stampede_guard.core.scripts import Answer, Denied, FailedRecently, Found, Granted, Message
 from stampede_guard.encryption import Encryption
 from stampede_guard.errors import StoreRefused
-from stampede_guard.policy import Policy
 from stampede_guard.stores.protocol import Listener, Session, Store
 
 __all__ = ["EncryptedSession", "EncryptedStore"]
@@ -130,8 +130,10 @@ class EncryptedSession:
             self._sealed, self._opened = reading, opened
         return self._opened
 
-    async def acquire(self, name: str, *, flight: str, policy: Policy, newer_than: int = 0) -> Answer:
-        answer = await self._inner.acquire(name, flight=flight, policy=policy, newer_than=newer_than)
+    # What else is asked with them is passed on as it is: it is between the guard and the store.
+
+    async def acquire(self, name: str, **asked: Any) -> Answer:
+        answer = await self._inner.acquire(name, **asked)
         match answer:
             case Found(reading):
                 return Found(self._bodies.reading(reading, name))
@@ -140,25 +142,20 @@ class EncryptedSession:
             case _:
                 return answer
 
-    async def renew(self, name: str, *, flight: str, token: int, policy: Policy) -> bool:
-        return await self._inner.renew(name, flight=flight, token=token, policy=policy)
+    async def renew(self, name: str, **asked: Any) -> bool:
+        return await self._inner.renew(name, **asked)
 
-    async def publish(
-        self, name: str, *, flight: str, grant: Granted, outcome: Outcome, body: bytes, policy: Policy
-    ) -> bool:
-        sealed = self._bodies.sealed(body, name)
-        return await self._inner.publish(
-            name, flight=flight, grant=grant, outcome=outcome, body=sealed, policy=policy
-        )
+    async def publish(self, name: str, *, body: bytes, **asked: Any) -> bool:
+        return await self._inner.publish(name, body=self._bodies.sealed(body, name), **asked)
 
-    async def invalidate(self, name: str, *, policy: Policy) -> int:
-        return await self._inner.invalidate(name, policy=policy)
+    async def invalidate(self, name: str, **asked: Any) -> int:
+        return await self._inner.invalidate(name, **asked)
 
-    async def release(self, name: str, *, flight: str) -> bool:
-        return await self._inner.release(name, flight=flight)
+    async def release(self, name: str, **asked: Any) -> bool:
+        return await self._inner.release(name, **asked)
 
-    async def fallback(self, name: str, *, flight: str, policy: Policy) -> Found | Granted | Denied:
-        answer = await self._inner.fallback(name, flight=flight, policy=policy)
+    async def fallback(self, name: str, **asked: Any) -> Found | Granted | Denied:
+        answer = await self._inner.fallback(name, **asked)
         return Found(self._bodies.reading(answer.reading, name)) if isinstance(answer, Found) else answer
 
     def forget(self, name: str, *, flight: str) -> None:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from stampede_guard.core import breaker
 from stampede_guard.core.breaker import PROBE_SECONDS, Breaker
 from stampede_guard.core.entry import Reading
-from stampede_guard.core.scripts import Answer, Denied, Found, Granted, Message, Outcome
+from stampede_guard.core.scripts import Answer, Denied, Found, Granted, Message
 from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
-from stampede_guard.policy import Policy
 from stampede_guard.stores.protocol import Listener
 
 if TYPE_CHECKING:
@@ -86,35 +85,25 @@ class FaultySession:
             if not future.done():
                 future.set_result(readings[name])
 
-    async def acquire(self, name: str, *, flight: str, policy: Policy, newer_than: int = 0) -> Answer:
-        return await self._ask(
-            lambda: self._inner.acquire(name, flight=flight, policy=policy, newer_than=newer_than),
-            writes=True,
-        )
+    # What else is asked with them is passed on as it is: it is between the guard and the store.
 
-    async def renew(self, name: str, *, flight: str, token: int, policy: Policy) -> bool:
-        return await self._ask(
-            lambda: self._inner.renew(name, flight=flight, token=token, policy=policy), writes=True
-        )
+    async def acquire(self, name: str, **asked: Any) -> Answer:
+        return await self._ask(lambda: self._inner.acquire(name, **asked), writes=True)
 
-    async def publish(
-        self, name: str, *, flight: str, grant: Granted, outcome: Outcome, body: bytes, policy: Policy
-    ) -> bool:
-        return await self._ask(
-            lambda: self._inner.publish(
-                name, flight=flight, grant=grant, outcome=outcome, body=body, policy=policy
-            ),
-            writes=True,
-        )
+    async def renew(self, name: str, **asked: Any) -> bool:
+        return await self._ask(lambda: self._inner.renew(name, **asked), writes=True)
 
-    async def invalidate(self, name: str, *, policy: Policy) -> int:
-        return await self._ask(lambda: self._inner.invalidate(name, policy=policy))
+    async def publish(self, name: str, **asked: Any) -> bool:
+        return await self._ask(lambda: self._inner.publish(name, **asked), writes=True)
 
-    async def release(self, name: str, *, flight: str) -> bool:
-        return await self._ask(lambda: self._inner.release(name, flight=flight))
+    async def invalidate(self, name: str, **asked: Any) -> int:
+        return await self._ask(lambda: self._inner.invalidate(name, **asked))
 
-    async def fallback(self, name: str, *, flight: str, policy: Policy) -> Found | Granted | Denied:
-        return await self._ask(lambda: self._inner.fallback(name, flight=flight, policy=policy), writes=True)
+    async def release(self, name: str, **asked: Any) -> bool:
+        return await self._ask(lambda: self._inner.release(name, **asked))
+
+    async def fallback(self, name: str, **asked: Any) -> Found | Granted | Denied:
+        return await self._ask(lambda: self._inner.fallback(name, **asked), writes=True)
 
     def forget(self, name: str, *, flight: str) -> None:
         self._to_release.append((name, flight))
