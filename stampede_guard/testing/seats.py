@@ -20,7 +20,7 @@ from typing import Any
 from stampede_guard.computation import CURRENT
 from stampede_guard.guard import StampedeGuard
 from stampede_guard.plan import Plan
-from stampede_guard.portal import portal
+from stampede_guard.portal import portal, portal_loop
 from stampede_guard.runtime import Runtime
 
 __all__ = ["Seat", "seats"]
@@ -28,13 +28,15 @@ __all__ = ["Seat", "seats"]
 _SEAT: ContextVar[Seat | None] = ContextVar("stampede_guard_testing_seat", default=None)
 _seat_of: weakref.WeakKeyDictionary[Runtime, Seat] = weakref.WeakKeyDictionary()
 
+_opening = threading.RLock()
+"""While a guard is made to open another part, nobody else may look at the parts that it has."""
+
 
 class Seat:
     """One worker."""
 
     def __init__(self) -> None:
         self._runtimes: dict[tuple[StampedeGuard, asyncio.AbstractEventLoop], Runtime] = {}
-        self._lock = threading.Lock()
 
     def at(self, caller: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
         """The same caller, in this worker."""
@@ -47,10 +49,10 @@ class Seat:
 
     def runtime(self, guard: StampedeGuard) -> Runtime:
         place = (guard, asyncio.get_running_loop())
-        with self._lock:
+        with _opening:
             runtime = self._runtimes.get(place)
             if runtime is None:
-                runtime = self._runtimes[place] = Runtime(guard._store, guard.policy)
+                runtime = self._runtimes[place] = _opened(guard)
                 _seat_of[runtime] = self
         return runtime
 
@@ -61,8 +63,20 @@ class Seat:
             (_, loop), runtime = self._runtimes.popitem()
             if loop is here:
                 await runtime.aclose()
-            else:
+            elif loop is portal_loop():
                 await portal().elsewhere(runtime.aclose)
+            else:  # one that a caller has made for itself
+                runtime.abandon()
+
+
+def _opened(guard: StampedeGuard) -> Runtime:
+    """Another part of the guard for this event loop, made by the guard as it makes its first."""
+    kept = guard._runtimes, guard._current
+    guard._runtimes, guard._current = {}, None
+    try:
+        return _plain_runtime(guard)
+    finally:
+        guard._runtimes, guard._current = kept
 
 
 def _taken() -> Seat | None:
@@ -82,7 +96,10 @@ def _on(guard: StampedeGuard, plan: Plan) -> Runtime | None:
 
 def _runtime(guard: StampedeGuard) -> Runtime:
     seat = _taken()
-    return _plain_runtime(guard) if seat is None else seat.runtime(guard)
+    if seat is not None:
+        return seat.runtime(guard)
+    with _opening:
+        return _plain_runtime(guard)
 
 
 class _Routing:
