@@ -11,7 +11,7 @@ import asyncio
 import time
 import weakref
 from collections.abc import Awaitable, Callable
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from stampede_guard.errors import StoreRefused, StoreUnavailable
 from stampede_guard.stores.memory import MemoryStore
@@ -20,6 +20,9 @@ from stampede_guard.testing import given
 from stampede_guard.testing.faultysession import FaultySession
 
 __all__ = ["FaultyStore"]
+
+if TYPE_CHECKING:
+    from stampede_guard.stores.protocol import Store
 
 T = TypeVar("T")
 
@@ -135,3 +138,9 @@ class FaultyStore:
 
 async def _nothing() -> None:
     return
+
+
+if TYPE_CHECKING:
+
+    def _whatever_the_guard_needs(store: FaultyStore) -> Store:
+        return store
