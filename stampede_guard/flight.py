@@ -268,7 +268,7 @@ class Flight:
         Otherwise every call would compute, since nothing can be stored.
         """
         if self.newer_than == 0 and not self.outdates_holder:
-            known, state = self._runtime.last.find(self.name, now=self._runtime.loop.time())
+            known, state = self._runtime.last.find(self.name, now=self._runtime.now())
             if known is not None and state == "fresh":
                 return core.Answered(Found(known), self._runtime.draw(), self.passengers.wanted)
         return core.StoreFailed(away=True)

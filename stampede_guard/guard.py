@@ -31,6 +31,7 @@ from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl, given
 from stampede_guard.workers import warn_if_one_of_several
 
 if TYPE_CHECKING:
+    from stampede_guard.encryption import Encryption
     from stampede_guard.stores.protocol import Store
 
 __all__ = ["StampedeGuard"]
@@ -48,16 +49,24 @@ class StampedeGuard:
     """`client` is your own `redis.asyncio.Redis` or `RedisCluster` (its settings are used, not its pool), or a store.
 
     `namespace` stands before every key: guards with different namespaces never share an entry. `policy` is the default
-    for all functions of this guard. Raises `Misuse` for a client or namespace that cannot work.
+    for all functions of this guard. With `encryption` the store holds ciphertext only: see docs/encryption.md. Raises
+    `Misuse` for a client, namespace or encryption that cannot work.
     """
 
-    def __init__(self, client: Any, *, namespace: str = "default", policy: Policy | None = None) -> None:
+    def __init__(
+        self,
+        client: Any,
+        *,
+        namespace: str = "default",
+        policy: Policy | None = None,
+        encryption: Encryption | None = None,
+    ) -> None:
         if not _NAMESPACE.fullmatch(namespace):
             raise Misuse(
                 f"namespace={namespace!r} is not allowed: write 1 to 64 letters, digits, dots, colons, - or _"
             )
         # By name, so that no module of the runtime depends on a concrete store.
-        self._store: Store = importlib.import_module("stampede_guard.urls").store_for(client)
+        self._store: Store = importlib.import_module("stampede_guard.urls").store_for(client, encryption)
         self.namespace = namespace
         self.policy = policy or Policy()
         self.prefix = f"{namespace}:"
@@ -70,7 +79,14 @@ class StampedeGuard:
         _GUARDS.add(self)
 
     @classmethod
-    def from_url(cls, url: str, *, namespace: str = "default", policy: Policy | None = None) -> Self:
+    def from_url(
+        cls,
+        url: str,
+        *,
+        namespace: str = "default",
+        policy: Policy | None = None,
+        encryption: Encryption | None = None,
+    ) -> Self:
         """`memory://`, `redis://`, `rediss://` (TLS), `unix://`, `redis+cluster://` or `redis+sentinel://`.
 
         Several hosts have commas in between; see docs/redis.md. Raises `UrlError`; connects when first used.
@@ -79,6 +95,7 @@ class StampedeGuard:
             importlib.import_module("stampede_guard.urls").store_from_url(url),
             namespace=namespace,
             policy=policy,
+            encryption=encryption,
         )
 
     # --- using it ------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import itertools
 import logging
 import random
 import uuid
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.core.entry import Reading
@@ -52,6 +53,8 @@ class Runtime:
         self.remembered: Reading | None = None
         """The reading remembered last. One reading serves all callers of its tick; to remember it once is enough."""
         self.last = LastValues(policy.last_value_bytes)
+        self.now: Callable[[], float] = getattr(store, "clock", self.loop.time)
+        """By which last values grow old: the store's own clock if it is one of this process."""
         self.threads = Threads(policy.max_threads)
         """For plain functions. None is started before the first of them computes."""
         self.slots = Slots()
@@ -153,7 +156,7 @@ class Runtime:
         if name in self._pending and reading.token:
             # Asked for before the invalidation, answered after it. Nothing in the store is news until it is applied.
             return
-        self.last.keep(name, reading, now=self.loop.time())
+        self.last.keep(name, reading, now=self.now())
 
     # --- the session's listener ----------------------------------------------------------------
 

@@ -49,7 +49,7 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
 
 async def _served_by_last(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     """The value as this process saw it last, while the store serves nobody."""
-    known, state = runtime.last.find(name, now=runtime.loop.time())
+    known, state = runtime.last.find(name, now=runtime.now())
     return await _served_by(runtime, plan, name, run, known, fresh=state == "fresh")
 
 
