@@ -17,7 +17,7 @@ from stampede_guard.core.entry import Reading, freshness
 from stampede_guard.errors import StoreError, StoreRefused, Undecodable
 from stampede_guard.events import Hit, Miss, Source, Stale, TimedOut, Waited, WaitOutcome
 from stampede_guard.lastresort import too_long, wait_on
-from stampede_guard.passenger import OUT_OF_PATIENCE
+from stampede_guard.passenger import ON_ITS_OWN, OUT_OF_PATIENCE
 from stampede_guard.reentry import waiting_for
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
 
 async def _served_by_last(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     """The value as this process saw it last, while the store serves nobody."""
-    known, state = runtime.last.find(name, now=runtime.loop.time())
+    known, state = runtime.last.find(name, now=runtime.now())
     return await _served_by(runtime, plan, name, run, known, fresh=state == "fresh", source="memory")
 
 
@@ -132,7 +132,7 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
             await asyncio.wait({before.landed}, timeout=plan.policy.wait_timeout)
         if not before.landed.done():
             raise too_long(plan)
-    token = 0
+    token, reading = 0, None
     if not runtime.away_for(name):
         with contextlib.suppress(StoreError):
             reading = await runtime.session.read(name)
@@ -140,6 +140,8 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     flight = runtime.take_off(name, plan, run, plan.capture(), refreshing=token > 0, newer_than=token)
     flight.newer_than = max(flight.newer_than, token)
     flight.outdates_holder = True
+    if reading is not None:
+        flight.know(reading)
     value = await _ride(runtime, plan, name, run, flight, None, keep_refreshing=token > 0)
     if not flight.stored:
         await runtime.outdate(name, plan.policy)
@@ -161,12 +163,13 @@ async def _stale(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Rea
         return value
     if not plan.request_bound:
         if len(runtime.flights) < plan.policy.max_flights:
-            runtime.take_off(name, plan, run, plan.capture(), refreshing=True)
+            runtime.take_off(name, plan, run, plan.capture(), refreshing=True).know(reading)
         return value
     # Bound to this request, so it cannot go on in the background: compute here if nobody else does, else serve stale.
     if len(runtime.flights) >= plan.policy.max_flights:
         return value
     flight = runtime.take_off(name, plan, run, plan.capture(), refreshing=True)
+    flight.know(reading)
     return await _ride(runtime, plan, name, run, flight, reading)
 
 
@@ -184,33 +187,39 @@ async def _ride(
     if keep_refreshing:
         flight.refreshing = True
     patience = runtime.loop.call_later(plan.policy.wait_timeout, passenger.lose_patience)
-    began = runtime.loop.time() if runtime.hooks else 0.0
+    began = runtime.loop.time()
     try:
         if CURRENT.get() is None:
             outcome = await passenger.future
         else:
             with waiting_for(flight, plan):
                 outcome = await passenger.future
-        if outcome is not OUT_OF_PATIENCE:
+        if outcome is OUT_OF_PATIENCE:
+            if runtime.hooks:
+                runtime.hooks.tell(TimedOut(plan.title, name, "wait_timeout"))
+            with waiting_for(flight, plan):
+                outcome = await wait_on(runtime, plan, name, flight, passenger)
+        if outcome is not ON_ITS_OWN:
             return outcome
-        if runtime.hooks:
-            runtime.hooks.tell(TimedOut(plan.title, name, "wait_timeout"))
-        with waiting_for(flight, plan):
-            return await wait_on(runtime, plan, name, flight, passenger)
     finally:
         patience.cancel()
         future = passenger.future
-        if runtime.hooks:
-            waited = runtime.loop.time() - began
-            runtime.hooks.tell(Waited(plan.title, name, waited, _outcome(passenger), flight.id))
+        if runtime.hooks and (ended := _outcome(passenger)) is not None:
+            runtime.hooks.tell(Waited(plan.title, name, runtime.loop.time() - began, ended, flight.id))
         if future.done() and not future.cancelled():
             # The caller may have been cancelled in the very moment in which its flight failed.
             future.exception()
         if not future.done() or future.cancelled() or passenger.computing is not None:
             await flight.leave(passenger)
+    variables, bypassed = plan.capture(), flight.bypassed
+    alone = runtime.take_off(
+        name, plan, run, variables, bypassed=bypassed, newer_than=flight.newer_than, alone=True
+    )
+    return await _ride(runtime, plan, name, run, alone, stale)
 
 
-def _outcome(passenger: Passenger) -> WaitOutcome:
+def _outcome(passenger: Passenger) -> WaitOutcome | None:
+    """None for one that goes on waiting, for a computation of its own."""
     if passenger.instead is not None:
         return passenger.instead
     future = passenger.future
@@ -218,4 +227,6 @@ def _outcome(passenger: Passenger) -> WaitOutcome:
         return "cancelled"
     if future.exception() is not None:
         return "error"
+    if future.result() is ON_ITS_OWN:
+        return None
     return "computed" if passenger.led else "collapsed"
