@@ -23,7 +23,7 @@ from stampede_guard.plan import Plan, Run
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.serving import after_read
 from stampede_guard.tagged import TaggedCodec, refuse_near_copies, tagged
-from stampede_guard.tags import TagTemplates
+from stampede_guard.tags import TagTemplates, tag_names
 from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl, split
 from stampede_guard.verdict import given as given_choice
 
@@ -64,8 +64,8 @@ def locked_cache(
     `fields` are Policy fields (`ttl=300, stale_ttl=3600`), in seconds. `ttl` may also be a function of the value: it
     returns the seconds, and 0 or None for a value that is not to be stored. `should_cache`: a function of the value;
     False = it goes to its callers and is not stored, and those who wait elsewhere compute beside each other (at most
-    `pass_limit`), not one after another. A computation may return `UNCHANGED` to keep the value that `previous()`
-    gives. What any of these raises, or returns in error, fails the computation. See docs/values.md.
+    `pass_limit`), not one after another. A computation may return `UNCHANGED` to keep the value of `previous()`.
+    What any of these raises, or returns in error, fails the computation. See docs/values.md.
 
     `unkeyed`: parameters that are no part of the key. They may belong to the caller's request (a session), so the
     computation then stays within that request. `resources`: parameters that the computation opens for itself with the
@@ -73,12 +73,11 @@ def locked_cache(
     signature. `context`: ContextVars that the computation sees, and that become part of the key. `version`: change it
     when the meaning of the result changes. `key`: a function of the same arguments that returns the key's parts.
     `name`: instead of the module and qualified name. `pickle`: store values that nothing else can encode with pickle;
-    whoever can write to the store can then run code here. `tags`: templates such as `"project:{project}"`, filled in
-    with the call's arguments; `await guard.invalidate_tag("project:7")` outdates all entries with that tag.
+    whoever can write to the store can then run code here. `tags`: templates (`"project:{project}"`) for
+    `await guard.invalidate_tag("project:7")`, which outdates all entries with that tag. See docs/tags.md.
 
     Raises `PolicyError`, `KeyPartError`, `UnsupportedValue` or `Misuse` at decoration.
     """
-
     options = Options.of(
         unkeyed=unkeyed,
         resources=resources,
@@ -89,7 +88,6 @@ def locked_cache(
         pickle=pickle,
         tags=tags,
     )
-
     fields |= given_choice(ttl, should_cache)
 
     def decorate(given: Any) -> Any:
@@ -201,7 +199,7 @@ class Face(Generic[P, R]):
     def _with_tags(self, run: Run, guard: StampedeGuard, args: Any, kwargs: Any) -> Run:
         if not self._options.tags:
             return run
-        return tagged(run, guard.tag_names(self._templates.texts(args, kwargs)))
+        return tagged(run, tag_names(guard.prefix, self._templates.texts(args, kwargs)))
 
     def wrapper(self) -> Any:
         """What takes the function's place, with its other methods."""

@@ -19,20 +19,23 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from stampede_guard.cached import CacheDecorator, Invalidation, ManyDecorator
 from stampede_guard.errors import Misuse
+from stampede_guard.events import Hook, Invalidated
+from stampede_guard.hooks import Hooks
 from stampede_guard.modes import checked_mode, mode_from_environment
 from stampede_guard.plan import Plan, Run
 from stampede_guard.plans import Plans, entry_key
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.portal import at_end, portal, portal_loop
-from stampede_guard.runtime import Runtime
+from stampede_guard.runtime import Runtime, tell_others
 from stampede_guard.serving import bypassed_name, refresh, serve, serve_bypassed
 from stampede_guard.single import Single
 from stampede_guard.tagged import tagged, tags_of
-from stampede_guard.tags import checked_tags, tag_key
+from stampede_guard.tags import checked_tags, tag_key, tag_names
 from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl, given
 from stampede_guard.workers import warn_if_one_of_several
 
 if TYPE_CHECKING:
+    from stampede_guard.encryption import Encryption
     from stampede_guard.stores.protocol import Store
 
 __all__ = ["StampedeGuard"]
@@ -50,18 +53,29 @@ class StampedeGuard:
     """`client` is your own `redis.asyncio.Redis` or `RedisCluster` (its settings are used, not its pool), or a store.
 
     `namespace` stands before every key: guards with different namespaces never share an entry. `policy` is the default
-    for all functions of this guard. Raises `Misuse` for a client or namespace that cannot work.
+    for all functions of this guard. `hooks` are told what happens: see `stampede_guard.events`. With `encryption` the
+    store holds ciphertext only: see docs/encryption.md. Raises `Misuse` for a client, namespace, hook or encryption
+    that cannot work.
     """
 
-    def __init__(self, client: Any, *, namespace: str = "default", policy: Policy | None = None) -> None:
+    def __init__(
+        self,
+        client: Any,
+        *,
+        namespace: str = "default",
+        policy: Policy | None = None,
+        hooks: Iterable[Hook] = (),
+        encryption: Encryption | None = None,
+    ) -> None:
         if not _NAMESPACE.fullmatch(namespace):
             raise Misuse(
                 f"namespace={namespace!r} is not allowed: write 1 to 64 letters, digits, dots, colons, - or _"
             )
         # By name, so that no module of the runtime depends on a concrete store.
-        self._store: Store = importlib.import_module("stampede_guard.urls").store_for(client)
+        self._store: Store = importlib.import_module("stampede_guard.urls").store_for(client, encryption)
         self.namespace = namespace
         self.policy = policy or Policy()
+        self._hooks = Hooks(hooks)
         self.prefix = f"{namespace}:"
         self._mode: Mode | None = mode_from_environment()
         # The runtime used last. Its loop is asked of itself: two attributes could be read in between by another thread.
@@ -72,7 +86,15 @@ class StampedeGuard:
         _GUARDS.add(self)
 
     @classmethod
-    def from_url(cls, url: str, *, namespace: str = "default", policy: Policy | None = None) -> Self:
+    def from_url(
+        cls,
+        url: str,
+        *,
+        namespace: str = "default",
+        policy: Policy | None = None,
+        hooks: Iterable[Hook] = (),
+        encryption: Encryption | None = None,
+    ) -> Self:
         """`memory://`, `redis://`, `rediss://` (TLS), `unix://`, `redis+cluster://` or `redis+sentinel://`.
 
         Several hosts have commas in between; see docs/redis.md. Raises `UrlError`; connects when first used.
@@ -81,6 +103,8 @@ class StampedeGuard:
             importlib.import_module("stampede_guard.urls").store_from_url(url),
             namespace=namespace,
             policy=policy,
+            hooks=hooks,
+            encryption=encryption,
         )
 
     # --- using it ------------------------------------------------------------------------------
@@ -148,7 +172,7 @@ class StampedeGuard:
                 f"get_or_compute({key!r}, compute) calls compute() when there is no value: give it the async function "
                 f"itself, without parentheses, not a {compute.__class__.__name__}"
             )
-        names, fields = self.tag_names(sorted(checked_tags(tags))), fields | given(ttl, should_cache)
+        names, fields = tag_names(self.prefix, sorted(checked_tags(tags))), fields | given(ttl, should_cache)
         plan = self._plans.plan(key, type, request_bound, fields, tagged=bool(names))
         value: T = await self.call(plan, entry_key(key, type, plan), tagged(compute, names))
         return value
@@ -168,7 +192,7 @@ class StampedeGuard:
         It does `await entry.set(value)`; all others find `entry.value`. A block that ends without `set` hands over to
         the next caller; one that raises shares its error with the callers that wait.
         """
-        names, fields = self.tag_names(sorted(checked_tags(tags))), fields | given(ttl, should_cache)
+        names, fields = tag_names(self.prefix, sorted(checked_tags(tags))), fields | given(ttl, should_cache)
         plan = self._plans.plan(key, type, True, fields, tagged=bool(names))
         return Single(self, plan, entry_key(key, type, plan), names)
 
@@ -191,9 +215,8 @@ class StampedeGuard:
         """
         name = self.prefix + tag_key(tag)
         runtime = self.runtime()
-        self._tell_others(runtime, "forget_tag", name)
-        done = await runtime.invalidate_tag(name)
-        return "done" if done else "pending"
+        tell_others(self._runtimes, runtime, "forget_tag", name)
+        return self._told(name, await runtime.invalidate_tag(name))
 
     @contextlib.contextmanager
     def bypassed(self) -> Iterator[None]:
@@ -218,6 +241,10 @@ class StampedeGuard:
     @mode.setter
     def mode(self, mode: Mode | None) -> None:
         self._mode = checked_mode(mode)
+
+    def add_hook(self, hook: Hook) -> None:
+        """One more hook, from now on; see `stampede_guard.events`. Raises `Misuse` for what cannot be called."""
+        self._hooks.add(hook)
 
     def install(self, app: Any) -> None:
         """For FastAPI and Starlette: close with the app's lifespan, and answer 503 + Retry-After to `WaitTimeout`."""
@@ -264,7 +291,12 @@ class StampedeGuard:
 
     def on(self, plan: Plan) -> Runtime | None:
         """The running event loop's part if the shortest way may be taken: mode `on`, and nothing special; else None."""
-        if not plan.direct or (plan.mode or self._mode or plan.policy.mode) != "on" or _BYPASSED.get():
+        if (
+            not plan.direct
+            or self._hooks
+            or (plan.mode or self._mode or plan.policy.mode) != "on"
+            or _BYPASSED.get()
+        ):
             return None
         current = self._current
         if current is not None and current.loop is asyncio.get_running_loop():
@@ -308,21 +340,14 @@ class StampedeGuard:
         """In every mode: what is stored is served again when the mode is `on` again."""
         name = self.prefix + key
         runtime = self.runtime()
-        self._tell_others(runtime, "forget_local", name, bypassed_name(name))
+        tell_others(self._runtimes, runtime, "forget_local", name, bypassed_name(name))
         runtime.forget_local(bypassed_name(name))
-        return "done" if await runtime.invalidate(name, policy) else "pending"
+        return self._told(name, await runtime.invalidate(name, policy))
 
-    def _tell_others(self, runtime: Runtime, what: str, *names: str) -> None:
-        """The parts of other event loops of this process."""
-        for loop, other in list(self._runtimes.items()):
-            if other is not runtime:
-                with contextlib.suppress(RuntimeError):  # the loop has been closed
-                    for name in names:
-                        loop.call_soon_threadsafe(getattr(other, what), name)
-
-    def tag_names(self, tags: Iterable[str]) -> tuple[str, ...]:
-        """Their names in the store."""
-        return tuple([self.prefix + tag_key(tag) for tag in tags])
+    def _told(self, name: str, done: bool) -> Invalidation:
+        if self._hooks:
+            self._hooks.tell(Invalidated(name, done))
+        return "done" if done else "pending"
 
     def runtime(self) -> Runtime:
         """The running event loop's part of this guard."""
@@ -336,7 +361,7 @@ class StampedeGuard:
                 self._forget_closed_loops()
                 if not self._store.shared:
                     warn_if_one_of_several()
-                runtime = self._runtimes[loop] = Runtime(self._store, self.policy)
+                runtime = self._runtimes[loop] = Runtime(self._store, self.policy, self._hooks)
         self._current = runtime
         return runtime
 

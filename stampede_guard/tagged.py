@@ -120,7 +120,7 @@ class VersionsAsked:
         self._runtime = runtime
         self._tags = tags
         self._moment = runtime.tags.moment
-        self._readings = asyncio.gather(*map(runtime.session.read, tags))
+        self._readings = asyncio.gather(*map(runtime.session.read_tag, tags))
         # Whoever asked may have been cancelled, or have failed otherwise first.
         self._readings.add_done_callback(retrieve)
 

@@ -15,7 +15,7 @@ from stampede_guard.errors import KeyPartError, Misuse
 from stampede_guard.keys.builder import arguments_of
 from stampede_guard.keys.parts import digest, escape
 
-__all__ = ["MOST_TAGS", "TagTemplates", "checked_tags", "tag_key"]
+__all__ = ["MOST_TAGS", "TagTemplates", "checked_tags", "tag_key", "tag_names"]
 
 MOST_TAGS = 16
 LONGEST_TAG = 512
@@ -36,6 +36,11 @@ def tag_key(tag: object) -> str:
     if len(text) > _LONGEST_READABLE:
         text = f"{text[: _LONGEST_READABLE - 33]}~{digest(tag)}"
     return f"#{text}"
+
+
+def tag_names(prefix: str, tags: Iterable[str]) -> tuple[str, ...]:
+    """Their complete names in the store."""
+    return tuple([prefix + tag_key(tag) for tag in tags])
 
 
 def checked_tags(tags: Any) -> tuple[str, ...]:

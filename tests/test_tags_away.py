@@ -10,6 +10,7 @@ import pytest
 
 from stampede_guard import StampedeGuard
 from stampede_guard.tagged import MOST_MARKS, LocalTags
+from tests.support.encryption import Rot
 from tests.support.gate import until
 from tests.support.guards import Guards
 from tests.support.source import Source
@@ -109,6 +110,21 @@ async def test_without_its_tag_s_node_an_entry_is_served_as_without_the_store(
         assert await source.ask(guard) == 3
     await until(lambda: not guard.runtime().away)
     assert await source.ask(guard) == 3
+
+
+async def test_where_values_are_encrypted_tags_are_compared_all_the_same(
+    valkey_url: str, namespace: str, source: Source
+) -> None:
+    encryption = Rot()
+    here, there = (
+        StampedeGuard.from_url(valkey_url, namespace=namespace, encryption=encryption) for _ in range(2)
+    )
+    async with here, there:
+        assert [await source.ask(here), await source.ask(there), await source.ask(there)] == [1, 1, 1]
+        await source.write(there)
+        assert [await source.ask(here), await source.ask(there)] == [2, 2]
+        assert source.computed == 2
+        assert {key for key in encryption.decrypted if "#" in key} == set()
 
 
 def test_a_read_sent_before_an_invalidation_was_settled_says_nothing() -> None:

@@ -64,10 +64,10 @@ class Session(Protocol):
     ) -> Found | Granted | Denied: ...
 
     async def ensure_tag(self, name: str, *, policy: Policy) -> bytes:
-        """The version of a tag; a new one if it had none. It outlives any value that is computed now.
+        """The version of a tag; a new one if it had none. It outlives any value that is computed now."""
 
-        `read` reads it as well: the version is the body.
-        """
+    def read_tag(self, name: str) -> asyncio.Future[Reading | None]:
+        """As `read`, and with the reads of entries of the same tick: the version is the body."""
 
     async def drop_tag(self, name: str) -> None:
         """From now on the tag has another version than it had."""

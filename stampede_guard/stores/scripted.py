@@ -137,6 +137,9 @@ class ScriptedSession(ABC):
             return answer
         raise StoreRefused("the fallback script gave an answer of the acquire script")
 
+    def read_tag(self, name: str) -> asyncio.Future[Reading | None]:
+        return self.read(name)
+
     async def ensure_tag(self, name: str, *, policy: Policy) -> bytes:
         version = uuid.uuid4().bytes
         ms = policy.tag_ms

@@ -20,7 +20,7 @@ POLICY = Policy(ttl=60, stale_ttl=30)
 
 
 async def version(session: Session, name: str) -> bytes | None:
-    reading = await session.read(name)
+    reading = await session.read_tag(name)
     return None if reading is None else reading.body
 
 
