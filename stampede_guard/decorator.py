@@ -73,8 +73,7 @@ def locked_cache(
     signature. `context`: ContextVars that the computation sees, and that become part of the key. `version`: change it
     when the meaning of the result changes. `key`: a function of the same arguments that returns the key's parts.
     `name`: instead of the module and qualified name. `pickle`: store values that nothing else can encode with pickle;
-    whoever can write to the store can then run code here. `tags`: templates (`"project:{project}"`) for
-    `await guard.invalidate_tag("project:7")`, which outdates all entries with that tag. See docs/tags.md.
+    whoever can write to the store can then run code here. `tags`: `"project:{project}"`; see docs/tags.md.
 
     Raises `PolicyError`, `KeyPartError`, `UnsupportedValue` or `Misuse` at decoration.
     """
