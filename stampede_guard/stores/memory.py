@@ -60,6 +60,7 @@ class MemoryStore:
         self._clock = clock
         self._entries: dict[str, Entry] = {}
         self._subscribers: dict[str, _Subscriber] = {}
+        self._watchers: dict[str, _Subscriber] = {}
         self._lock = threading.Lock()
         _STORES.add(self)
 
@@ -73,13 +74,29 @@ class MemoryStore:
         with self._lock:
             self._subscribers[inbox] = _Subscriber(asyncio.get_running_loop(), listener)
 
+    def watch(self, inbox: str) -> bool:
+        """Have this inbox's listener told of changes. False if it is gone."""
+        if inbox not in self._watchers and inbox in self._subscribers:
+            with self._lock:
+                self._watchers[inbox] = self._subscribers[inbox]
+        return inbox in self._watchers
+
+    def tell_watchers(self, name: str, fence: int) -> None:
+        with self._lock:
+            watchers = list(self._watchers.values())
+        for watcher in watchers:
+            with contextlib.suppress(RuntimeError):
+                watcher.loop.call_soon_threadsafe(watcher.listener.changed, name, fence)
+
     def unsubscribe(self, inbox: str) -> None:
         with self._lock:
             self._subscribers.pop(inbox, None)
+            self._watchers.pop(inbox, None)
 
     def abandon(self, inbox: str) -> None:
         # Without the lock: after a fork it may be held for ever, by a thread that is not there.
         self._subscribers.pop(inbox, None)
+        self._watchers.pop(inbox, None)
 
     def leave_the_parents(self) -> None:
         """After a fork, in the child: the entries stay, as a copy of its own."""
@@ -144,6 +161,9 @@ class MemorySession:
     def away_for(self, name: str) -> bool:
         return False
 
+    def hears_changes(self, name: str) -> bool:
+        return self._store.watch(self._inbox)
+
     def read(self, name: str) -> asyncio.Future[Reading | None]:
         future: asyncio.Future[Reading | None] = self._loop.create_future()
         future.set_result(scripts.read(self._store.look(name), now_us=self._store.now_us()))
@@ -189,10 +209,18 @@ class MemorySession:
             inline_bytes=policy.max_value_bytes,
         )
 
-        def step(entry: Entry, now_us: int, _: frozenset[str]) -> tuple[Entry, bool, Messages]:
-            return scripts.publish(entry, publication, now_us=now_us)
+        outdates = False
 
-        return self._store.change(name, step)
+        def step(entry: Entry, now_us: int, _: frozenset[str]) -> tuple[Entry, bool, Messages]:
+            nonlocal outdates
+            after, stored, messages = scripts.publish(entry, publication, now_us=now_us)
+            outdates = stored and scripts.replaces_fresh(entry, publication, now_us=now_us)
+            return after, stored, messages
+
+        stored = self._store.change(name, step)
+        if outdates:
+            self._store.tell_watchers(name, grant.token)
+        return stored
 
     async def invalidate(self, name: str, *, policy: Policy) -> int:
         epoch = uuid.uuid4().hex
@@ -200,7 +228,9 @@ class MemorySession:
         def step(entry: Entry, now_us: int, _: frozenset[str]) -> tuple[Entry, int, Messages]:
             return scripts.invalidate(entry, now_us=now_us, epoch=epoch, record_ms=policy.record_ms)
 
-        return self._store.change(name, step)
+        fence = self._store.change(name, step)
+        self._store.tell_watchers(name, fence)
+        return fence
 
     async def release(self, name: str, *, flight: str) -> bool:
         def step(entry: Entry, now_us: int, _: frozenset[str]) -> tuple[Entry, bool, Messages]:
