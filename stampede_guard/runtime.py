@@ -18,6 +18,7 @@ from stampede_guard.core.scripts import Message
 from stampede_guard.errors import Overloaded, StoreError, Undecodable
 from stampede_guard.flight import Flight
 from stampede_guard.lastvalues import LastValues
+from stampede_guard.near import Near
 from stampede_guard.pending import PendingInvalidations
 from stampede_guard.slots import Slots
 from stampede_guard.threads import Threads
@@ -64,10 +65,11 @@ class Runtime:
         self.session = store.open_session(self)
         self._pending = PendingInvalidations(
             self.session,
-            applied=lambda name, fence: self.last.drop(name, fence=fence),
+            applied=self._applied,
             changed=self._note_whether_away,
         )
         self.read = self.session.read
+        self.near = Near(self._hears, max_bytes=policy.l1_bytes, max_entries=policy.l1_entries)
 
     # --- flights -------------------------------------------------------------------------------
 
@@ -158,7 +160,11 @@ class Runtime:
         if flight is not None:
             flight.hear(message)
 
+    def changed(self, name: str, fence: int) -> None:
+        self.near.changed(name, fence)
+
     def gap(self) -> None:
+        self.near.flush()
         for flight in self.flights.values():
             flight.notice_gap()
 
@@ -190,6 +196,8 @@ class Runtime:
             self.forget_local(name, fence=fence)
             return True
         self._pending.add(name, policy)
+        # A read of before may have been answered while the store was asked in vain.
+        self.near.drop(name)
         return False
 
     async def outdate(self, name: str, policy: Policy) -> None:
@@ -197,14 +205,27 @@ class Runtime:
         if self.away_for(name):
             # Without forgetting the new value, which this process keeps for the time being.
             self._pending.add(name, policy)
+            self.near.drop(name)
         else:
             await self.invalidate(name, policy)
 
     def forget_local(self, name: str, *, fence: int = 0) -> None:
         self.last.drop(name, fence=fence)
+        if fence:
+            self.near.changed(name, fence)
+        else:
+            self.near.drop(name)
         flight = self.flights.get(name)
         if flight is not None:
             flight.invalidated()
+
+    def _applied(self, name: str, fence: int) -> None:
+        self.last.drop(name, fence=fence)
+        self.near.changed(name, fence)
+
+    def _hears(self, name: str) -> bool:
+        """Nothing in the store is news of an entry whose invalidation waits."""
+        return name not in self._pending and self.session.hears_changes(name)
 
     def _note_whether_away(self) -> None:
         self.away = self.session.away or bool(self._pending)
