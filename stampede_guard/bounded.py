@@ -12,7 +12,9 @@ one `dict.get` and one addition, so it may also be made from other threads.
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Generic, TypeVar
 
 __all__ = ["Bounded", "Item"]
@@ -39,13 +41,20 @@ I = TypeVar("I", bound=Item)  # noqa: E741
 
 
 class Bounded(Generic[I]):
-    """`items` is for looking only. All changes must come from one thread."""
+    """`items` is for looking only. All changes must come from one thread. `put_out(name)` is told of what had to go."""
 
-    def __init__(self, *, max_bytes: int, max_entries: int) -> None:
+    def __init__(
+        self,
+        *,
+        max_bytes: int,
+        max_entries: int = sys.maxsize,
+        put_out: Callable[[str], object] = lambda _: None,
+    ) -> None:
         self.items: dict[str, I] = {}
         self.bytes = 0
         self._max_bytes = max_bytes
         self._max_entries = max_entries
+        self._put_out = put_out
         self._small: OrderedDict[str, I] = OrderedDict()
         self._main: OrderedDict[str, I] = OrderedDict()
         self._small_bytes = 0
@@ -55,13 +64,13 @@ class Bounded(Generic[I]):
         return len(self.items)
 
     def put(self, name: str, item: I) -> None:
-        """In the place of what had this name, which was of use if it comes again; others may have to go."""
+        """In the place of what had this name, with its hits; others may have to go, or this one."""
         known = self.items.get(name)
         if item.size > self._max_bytes:
             self.take(name)
             return
         if known is not None:
-            item.hits, item.in_main = known.hits + 1, known.in_main
+            item.hits, item.in_main = known.hits, known.in_main
             self._weigh(known, -known.size)
         else:
             item.in_main = hash(name) in self._ghosts
@@ -111,6 +120,7 @@ class Bounded(Generic[I]):
                 return
             self._weigh(item, -item.size)
         del self.items[name]
+        self._put_out(name)
 
     def _remember(self, name: str) -> None:
         self._ghosts[hash(name)] = None

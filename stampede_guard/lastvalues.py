@@ -6,8 +6,6 @@ which is when this one is needed; and it keeps values ready to be handed out, wh
 
 from __future__ import annotations
 
-import sys
-
 from stampede_guard.bounded import Bounded, Item
 from stampede_guard.core.entry import Freshness, Reading
 
@@ -37,7 +35,7 @@ class LastValues:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._kept: Bounded[_Kept] = Bounded(max_bytes=max_bytes, max_entries=sys.maxsize)
+        self._kept: Bounded[_Kept] = Bounded(max_bytes=max_bytes)
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -51,10 +49,10 @@ class LastValues:
         known = self._kept.items.get(name)
         fence = 0
         if known is not None:
+            known.hits += 1
             fence = known.fence
             seen = known.reading
             if seen is not None and (seen is reading or seen.token == reading.token > 0):
-                known.hits += 1
                 return
             # Asked for earlier and answered later. Token 0 is this process's own, which no order is known of.
             if 0 < reading.token < max(fence, seen.token if seen is not None else 0):

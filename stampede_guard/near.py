@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NOTHING", "Asked", "Kept", "Near"]
 
-OVERHEAD = 700
+OVERHEAD = 500
 """Bytes counted for an entry beside its name and value: what four dictionaries and two objects take."""
 DECODED = 8
 """Bytes of Python objects for a byte that was stored. Rows of short texts and numbers take that much."""
@@ -115,6 +115,8 @@ class Near:
         known = self.get(name)
         if known is not None and (reading.token < known.token or until <= known.until):
             return
+        if known is not None:
+            known.hits += 1
         value, copy = plan.for_many(reading.body)
         size = OVERHEAD + len(name) + _weight(value, reading.body)
         self._kept.put(name, Kept(value, copy, token=reading.token, until=until, size=size))

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from stampede_guard.bounded import Bounded, Item
 from stampede_guard.core import scripts
 from stampede_guard.core.entry import EMPTY, Entry, Reading, prune
 from stampede_guard.core.scripts import (
@@ -41,6 +42,9 @@ T = TypeVar("T")
 
 _STORES: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
 
+MOST_BYTES = 128 * 1024 * 1024
+OVERHEAD = 1500
+"""Bytes counted for an entry beside its name and bodies."""
 SWEEP = 4
 """Other entries looked at per write."""
 
@@ -52,12 +56,16 @@ class _Subscriber:
 
 
 class MemoryStore:
-    """`clock` returns seconds and never goes back; the default is `time.monotonic`."""
+    """`clock` returns seconds and never goes back; the default is `time.monotonic`.
+
+    Bounded by `max_bytes`, about: when that is used up, what was read least goes, as it does in a full Redis.
+    """
 
     shared = False
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic, max_bytes: int = MOST_BYTES) -> None:
         self._clock = clock
+        self._room: Bounded[Item] = Bounded(max_bytes=max_bytes, put_out=self._put_out)
         self._entries: dict[str, Entry] = {}
         self._subscribers: dict[str, _Subscriber] = {}
         self._watchers: dict[str, _Subscriber] = {}
@@ -108,7 +116,10 @@ class MemoryStore:
 
     def look(self, name: str) -> Entry:
         with self._lock:
-            return prune(self._entries.get(name, EMPTY), self.now_us())
+            entry = prune(self._entries.get(name, EMPTY), self.now_us())
+            if entry.value is not None and (item := self._room.items.get(name)) is not None:
+                item.hits += 1
+            return entry
 
     def change(self, name: str, step: Callable[[Entry, int, frozenset[str]], tuple[Entry, T, Messages]]) -> T:
         """Run one atomic step and deliver its messages."""
@@ -133,12 +144,19 @@ class MemoryStore:
 
     def _keep(self, name: str, entry: Entry) -> None:
         self._entries.pop(name, None)
-        if entry != EMPTY:
-            self._entries[name] = entry
+        if entry == EMPTY:
+            self._room.take(name)
+            return
+        self._entries[name] = entry
+        bodies = sum(len(part.body) for part in (entry.value, entry.failure) if part is not None)
+        self._room.put(name, Item(OVERHEAD + len(name) + bodies))
+
+    def _put_out(self, name: str) -> None:
+        self._entries.pop(name, None)
 
     def _sweep(self, now_us: int) -> None:
         for name in list(itertools.islice(self._entries, SWEEP)):
-            entry = self._entries[name]
+            entry = self._entries.get(name, EMPTY)
             pruned = prune(entry, now_us)
             # Waiters alone keep nothing alive: without a lease there is nobody to wait for.
             if not any((pruned.value, pruned.failure, pruned.record, pruned.lease, pruned.slots)):
