@@ -192,6 +192,10 @@ async def test_a_second_hit_asks_the_store_nothing(where: str, namespace: str) -
         assert (source.runs, source.reads) == (1, reads)
         assert await guard.get_or_compute("k", source.get, ttl=300, l1_ttl=60) == 0
         assert (source.runs, source.reads) == (2, reads + 1), "other keys have values of their own"
+        clock = guard.runtime().near.clock
+        guard.runtime().near.clock = lambda: clock() + 61
+        assert [await f(1) for _ in range(10)] == [0] * 10
+        assert (source.runs, source.reads) == (2, reads + 2), "after l1_ttl the store is asked once"
 
 
 async def test_an_invalidation_on_one_worker_is_seen_by_the_other_seven(where: str, namespace: str) -> None:
@@ -437,7 +441,8 @@ async def test_mutable_values_are_each_callers_own_and_immutable_ones_are_shared
 
         @guard.locked_cache(ttl=300, pickle=True)
         async def pickled() -> Any:
-            return [[1]]
+            inner = [1]
+            return [inner, inner]
 
         for count, call in enumerate((rows, text, shared, pickled), 1):
             await warm(guard, call, count)
@@ -446,7 +451,8 @@ async def test_mutable_values_are_each_callers_own_and_immutable_ones_are_shared
         spoiled["b"] = []
         assert await rows() == {"a": [1]}
         (await pickled())[0].append(2)
-        assert await pickled() == [[1]]
+        first, second = await pickled()
+        assert first == [1] and first is second, "no copier could know that"
         assert await text() is await text()
         assert await shared() is await shared()
 
@@ -469,15 +475,17 @@ def test_a_plain_functions_hit_does_not_leave_its_thread(valkey_url: str, namesp
             f(7)
             if len(runtime.near):
                 break
-        entered, left = threading.Event(), threading.Event()
+        entered, left, over = threading.Event(), threading.Event(), threading.Event()
 
         def occupy() -> None:
             entered.set()
             left.wait(20)
+            over.set()
 
         portal().loop.call_soon_threadsafe(occupy)
         assert entered.wait(20)
-        assert f(7) == 1, "the portal is busy, and is not needed"
+        assert f(7) == 1
+        assert not over.is_set(), "the portal was busy, and was not needed"
         left.set()
         assert f.invalidate(7) == "done"
         assert f(7) == 2

@@ -158,6 +158,8 @@ class Inbox:
             try:
                 reply = await connection.read_response(disable_decoding=True, timeout=patience)
             except NoPermissionError as error:
+                if asked or self._watching or self._changes is None:
+                    raise  # to PING
                 self._refused(error)
                 continue
             if reply is None:
@@ -188,7 +190,7 @@ class Inbox:
             self._on_gap()
 
     def _refused(self, error: NoPermissionError) -> None:
-        """Of all that is sent here, only the channel of changes can be refused: the name was acknowledged."""
+        """It is the channel of changes: the inbox's own name was acknowledged."""
         if not self._warned:
             self._warned = True
             log.warning(

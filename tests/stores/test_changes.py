@@ -67,6 +67,18 @@ class TestChanges:
         await heard.until(lambda it: bool(it.changes))
         assert heard.changes == [(name, fence)]
 
+    async def test_a_value_that_is_refused_is_none(self, backend: Backend, name: str) -> None:
+        (one, _), (other, heard) = backend.open(), backend.open()
+        late = await grant(one, name, "late")
+        await other.invalidate(name, policy=POLICY)
+        await one.release(name, flight="late")
+        await fill(one, name)
+        await watching(other, name)
+        assert not await publish(one, name, late, flight="late")
+        fence = await one.invalidate(name, policy=POLICY)
+        await heard.until(lambda it: bool(it.changes))
+        assert heard.changes == [(name, fence)]
+
     async def test_who_does_not_watch_is_told_nothing(self, backend: Backend, name: str) -> None:
         (one, _), (other, heard), (third, last) = backend.open(), backend.open(), backend.open()
         assert isinstance(await one.acquire(name, flight="holder", policy=POLICY), Granted)
