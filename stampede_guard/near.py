@@ -79,6 +79,8 @@ class Near:
         self._kept: Bounded[Kept] = Bounded(max_bytes=max_bytes, max_entries=max_entries)
         self.get = self._kept.items.get
         """The hit path writes `find` out."""
+        # One reading serves all callers of its tick; to keep it once is enough.
+        self._latest: Reading | None = None
         self._gaps = 0
         self._changes = 0
         self._fences: OrderedDict[str, tuple[int, int]] = OrderedDict()
@@ -105,7 +107,12 @@ class Near:
 
     def keep(self, name: str, reading: Reading, plan: Plan, asked: Asked | None) -> None:
         """Keep what was read, if it is certain that every change since is known. The value must be fresh."""
-        if asked is None or asked.gaps != self._gaps or asked.changes < self._forgotten:
+        if (
+            reading is self._latest
+            or asked is None
+            or asked.gaps != self._gaps
+            or asked.changes < self._forgotten
+        ):
             return
         fence, _ = self._fences.get(name, (0, 0))
         if reading.token < fence or not self._hears(name):
@@ -117,6 +124,7 @@ class Near:
             return
         if known is not None:
             known.hits += 1
+        self._latest = reading
         value, copy = plan.for_many(reading.body)
         size = OVERHEAD + len(name) + _weight(value, reading.body)
         self._kept.put(name, Kept(value, copy, token=reading.token, until=until, size=size))
