@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from stampede_guard.computation import CURRENT
 from stampede_guard.core.entry import Reading, freshness
 from stampede_guard.errors import StoreError, StoreRefused, Undecodable
+from stampede_guard.events import Hit, Miss, Source, Stale, TimedOut, Waited, WaitOutcome
 from stampede_guard.lastresort import too_long, wait_on
 from stampede_guard.near import NOTHING, Asked
 from stampede_guard.passenger import ON_ITS_OWN, OUT_OF_PATIENCE
@@ -22,6 +23,7 @@ from stampede_guard.reentry import waiting_for
 
 if TYPE_CHECKING:
     from stampede_guard.flight import Flight
+    from stampede_guard.passenger import Passenger
     from stampede_guard.plan import Plan, Run
     from stampede_guard.runtime import Runtime
 
@@ -34,10 +36,14 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     if plan.near:
         value = runtime.near.find(name)
         if value is not NOTHING:
+            if runtime.hooks:
+                runtime.hooks.tell(Hit(plan.title, name, "l1"))
             return value
         asked = runtime.near.ask(name)
     flight = runtime.flights.get(name)
     if flight is not None and flight.open_to_all:
+        if runtime.hooks:
+            runtime.hooks.tell(Miss(plan.title, name))
         return await _ride(runtime, plan, name, run, flight, None)
     if runtime.away_for(name):
         return await _served_by_last(runtime, plan, name, run)
@@ -58,8 +64,8 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
 
 async def _served_by_last(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     """The value as this process saw it last, while the store serves nobody."""
-    known, state = runtime.last.find(name, now=runtime.loop.time())
-    return await _served_by(runtime, plan, name, run, known, fresh=state == "fresh")
+    known, state = runtime.last.find(name, now=runtime.now())
+    return await _served_by(runtime, plan, name, run, known, fresh=state == "fresh", source="memory")
 
 
 def keep_near(runtime: Runtime, plan: Plan, name: str, reading: Reading | None, asked: Asked | None) -> None:
@@ -94,7 +100,14 @@ def after_read(
 
 
 async def _served_by(
-    runtime: Runtime, plan: Plan, name: str, run: Run, reading: Reading | None, *, fresh: bool
+    runtime: Runtime,
+    plan: Plan,
+    name: str,
+    run: Run,
+    reading: Reading | None,
+    *,
+    fresh: bool,
+    source: Source = "store",
 ) -> Any:
     if reading is None:
         return await _miss(runtime, plan, name, run)
@@ -103,6 +116,8 @@ async def _served_by(
     except Undecodable as error:
         runtime.warn_undecodable(plan, error)
         return await _miss(runtime, plan, name, run, newer_than=reading.token)
+    if runtime.hooks:
+        runtime.hooks.tell((Hit if fresh else Stale)(plan.title, name, source))
     if fresh:
         return value
     return await _stale(runtime, plan, name, run, reading, value)
@@ -111,6 +126,8 @@ async def _served_by(
 async def serve_bypassed(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     """The value, in mode `bypass`: no store, but still one flight per key in this process."""
     name = bypassed_name(name)
+    if runtime.hooks:
+        runtime.hooks.tell(Miss(plan.title, name))
     flight = runtime.take_off(name, plan, run, plan.capture(), bypassed=True)
     return await _ride(runtime, plan, name, run, flight, None)
 
@@ -152,6 +169,8 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
 def _miss(
     runtime: Runtime, plan: Plan, name: str, run: Run, *, newer_than: int = 0
 ) -> Coroutine[Any, Any, Any]:
+    if runtime.hooks:
+        runtime.hooks.tell(Miss(plan.title, name))
     flight = runtime.take_off(name, plan, run, plan.capture(), newer_than=newer_than)
     flight.newer_than = max(flight.newer_than, newer_than)
     return _ride(runtime, plan, name, run, flight, None)
@@ -186,6 +205,7 @@ async def _ride(
     if keep_refreshing:
         flight.refreshing = True
     patience = runtime.loop.call_later(plan.policy.wait_timeout, passenger.lose_patience)
+    began = runtime.loop.time()
     try:
         if CURRENT.get() is None:
             outcome = await passenger.future
@@ -193,6 +213,8 @@ async def _ride(
             with waiting_for(flight, plan):
                 outcome = await passenger.future
         if outcome is OUT_OF_PATIENCE:
+            if runtime.hooks:
+                runtime.hooks.tell(TimedOut(plan.title, name, "wait_timeout"))
             with waiting_for(flight, plan):
                 outcome = await wait_on(runtime, plan, name, flight, passenger)
         if outcome is not ON_ITS_OWN:
@@ -200,6 +222,8 @@ async def _ride(
     finally:
         patience.cancel()
         future = passenger.future
+        if runtime.hooks and (ended := _outcome(passenger)) is not None:
+            runtime.hooks.tell(Waited(plan.title, name, runtime.loop.time() - began, ended, flight.id))
         if future.done() and not future.cancelled():
             # The caller may have been cancelled in the very moment in which its flight failed.
             future.exception()
@@ -210,3 +234,17 @@ async def _ride(
         name, plan, run, variables, bypassed=bypassed, newer_than=flight.newer_than, alone=True
     )
     return await _ride(runtime, plan, name, run, alone, stale)
+
+
+def _outcome(passenger: Passenger) -> WaitOutcome | None:
+    """None for one that goes on waiting, for a computation of its own."""
+    if passenger.instead is not None:
+        return passenger.instead
+    future = passenger.future
+    if not future.done() or future.cancelled():
+        return "cancelled"
+    if future.exception() is not None:
+        return "error"
+    if future.result() is ON_ITS_OWN:
+        return None
+    return "computed" if passenger.led else "collapsed"

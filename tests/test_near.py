@@ -16,10 +16,12 @@ from stampede_guard import Policy, StampedeGuard
 from stampede_guard.codec import codec_for
 from stampede_guard.core.entry import Reading
 from stampede_guard.errors import PolicyError
+from stampede_guard.events import Event, Hit
 from stampede_guard.many import cached_many
 from stampede_guard.near import MOST_FENCES, NOTHING, Near
 from stampede_guard.plan import Plan
 from stampede_guard.portal import portal, portal_loop
+from stampede_guard.testing import FaultyStore
 from tests.support.clock import Clock
 from tests.support.gate import soon, until
 from tests.support.guards import Guards
@@ -390,6 +392,53 @@ async def test_a_pending_invalidation_keeps_older_values_out(
         assert runtime.near.find(guards.name("k")) is NOTHING
         runtime.session.hears_changes = lambda name: True  # type: ignore[method-assign]
         assert runtime.near.ask(guards.name("k")) is None
+
+
+async def test_a_hit_from_a_copy_is_an_event_as_well(namespace: str) -> None:
+    seen: list[Event] = []
+    async with Guards("memory", namespace) as guards:
+        guard, source = guards.guard(l1_ttl=300), Source()
+        guard.add_hook(seen.append)
+
+        @guard.locked_cache(ttl=300)
+        async def f() -> int:
+            return int(await source.get())
+
+        await warm(guard, f)
+        seen.clear()
+        await f()
+        assert [(type(event), getattr(event, "source", "")) for event in seen] == [(Hit, "l1")]
+
+
+async def test_a_store_that_fails_in_a_users_test_empties_it() -> None:
+    store, source = FaultyStore(), Source()
+    async with StampedeGuard(store, policy=Policy(l1_ttl=300)) as guard:
+
+        async def call() -> Any:
+            return await guard.get_or_compute("k", source.get, ttl=300)
+
+        await warm(guard, call)
+        near = guard.runtime().near
+        store.fail()
+        await until(lambda: len(near) == 0)
+        assert near.ask("default:=k") is None
+        store.recover()
+        await warm(guard, call)
+
+
+async def test_a_clock_that_a_test_moves_ends_a_copys_time(namespace: str) -> None:
+    async with Guards("memory", namespace) as guards:
+        guard, source = guards.guard(l1_ttl=20), Source()
+
+        async def call() -> Any:
+            return await guard.get_or_compute("k", source.get, ttl=300)
+
+        counted(guard, source)
+        await warm(guard, call)
+        reads = source.reads
+        guards.clock.advance(21)
+        assert await call() == 0
+        assert source.reads == reads + 1
 
 
 # --- modes ----------------------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ class MemoryStore:
     shared = False
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic, max_bytes: int = MOST_BYTES) -> None:
-        self._clock = clock
+        self.clock = clock
         self._room: Bounded[Item] = Bounded(max_bytes=max_bytes, put_out=self._put_out)
         self._entries: dict[str, Entry] = {}
         self._subscribers: dict[str, _Subscriber] = {}
@@ -112,7 +112,7 @@ class MemoryStore:
 
     def now_us(self) -> int:
         # Never 0, which is "no token".
-        return int(self._clock() * 1_000_000) + 1
+        return int(self.clock() * 1_000_000) + 1
 
     def look(self, name: str) -> Entry:
         with self._lock:
