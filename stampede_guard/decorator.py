@@ -22,7 +22,7 @@ from stampede_guard.options import Options
 from stampede_guard.plan import Plan, Run
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.serving import after_read
-from stampede_guard.tagged import TaggedCodec, refuse_near_copies, tagged
+from stampede_guard.tagged import TaggedCodec, tagged
 from stampede_guard.tags import TagTemplates, tag_names
 from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl, split
 from stampede_guard.verdict import given as given_choice
@@ -37,6 +37,7 @@ __all__ = [
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_OF_THE_GUARD = frozenset({"max_threads", "l1_bytes", "l1_entries"})
 _ONE_CALLERS = frozenset({"Response", "BackgroundTasks", "BackgroundTask"})
 
 
@@ -117,9 +118,9 @@ class Face(Generic[P, R]):
         self._options = options
         self._fields, self._choice = split(fields)
         _refuse_one_callers_answer(function, options)
-        if "max_threads" in fields:
-            rule = "the threads are the guard's: StampedeGuard(..., policy=Policy(max_threads=...))"
-            raise PolicyError("max_threads", fields["max_threads"], rule)
+        for field in _OF_THE_GUARD & fields.keys():
+            rule = f"it is the guard's: StampedeGuard(..., policy=Policy({field}=...))"
+            raise PolicyError(field, fields[field], rule)
         self._templates = TagTemplates(
             options.tags, function, unkeyed=options.unkeyed, resources=options.resources
         )
@@ -146,12 +147,9 @@ class Face(Generic[P, R]):
 
     def _make_plan(self, base: Policy) -> Plan:
         function = self._function
-        policy = base.replace(**self._fields)
-        if self._options.tags:
-            refuse_near_copies(policy)
         return Plan(
             title=self._options.name or f"{function.__module__}.{function.__qualname__}",
-            policy=policy,
+            policy=base.replace(**self._fields),
             codec=self._codec,
             request_bound=bool(self._options.unkeyed) or self._takes_live_things(),
             variables=self._options.context,
@@ -210,11 +208,15 @@ class Face(Generic[P, R]):
             # a closure for a computation that does not happen would be a tenth.
             guard = self._guarded()
             plan = self._plan
-            key = key_of(*args, **kwargs)
-            name = guard.prefix + key
+            name = guard.prefix + (key := key_of(*args, **kwargs))
             runtime = guard.on(plan)
             result: R
-            if runtime is None or runtime.away or runtime.refused or name in runtime.flights:
+            if plan.near and runtime is not None:
+                kept = runtime.near.get(name)
+                if kept is not None and runtime.near.clock() < kept.until:
+                    result = kept.given()
+                    return result
+            if runtime is None or plan.near or runtime.away or runtime.refused or name in runtime.flights:
                 result = await guard.call(
                     plan, key, self._with_tags(self._run(args, kwargs), guard, args, kwargs)
                 )

@@ -22,6 +22,7 @@ from stampede_guard.errors import Misuse
 from stampede_guard.events import Hook, Invalidated
 from stampede_guard.hooks import Hooks
 from stampede_guard.modes import checked_mode, mode_from_environment
+from stampede_guard.near import Near
 from stampede_guard.plan import Plan, Run
 from stampede_guard.plans import Plans, entry_key
 from stampede_guard.policy import Mode, Policy
@@ -164,8 +165,7 @@ class StampedeGuard:
         `fields` are Policy fields (`ttl=300`); `ttl` may be a function of the value, and so is `should_cache`. `type`
         says what the value is, as a return annotation would, and its shape is part of the key; without it builtins come
         back exactly as they went in. Give `request_bound=True` when `compute` uses things that end with the caller's
-        request, such as its database session. `tags` are those of the value: see `invalidate_tag`; all calls of one key
-        must give the same.
+        request, such as its database session. `tags`: the same in all calls of one key.
         """
         if not callable(compute):
             raise Misuse(
@@ -208,13 +208,11 @@ class StampedeGuard:
         return "done" if all(answer == "done" for answer in answers) else "pending"
 
     async def invalidate_tag(self, tag: str) -> Invalidation:
-        """Outdate all entries with this tag, of all functions and keys of this namespace, however many they are.
+        """Outdate all entries with this tag in this namespace, however many: see docs/tags.md. Raises `Misuse`.
 
-        After `"done"` no caller is served a value whose computation began before, and none that is under way can be
-        stored. `"pending"`: the store is away; see `Invalidation`. Raises `Misuse` for what is no tag.
+        After `"done"` no caller is served a value whose computation began before. `"pending"`: the store is away.
         """
-        name = self.prefix + tag_key(tag)
-        runtime = self.runtime()
+        name, runtime = self.prefix + tag_key(tag), self.runtime()
         tell_others(self._runtimes, runtime, "forget_tag", name)
         return self._told(name, await runtime.invalidate_tag(name))
 
@@ -232,10 +230,7 @@ class StampedeGuard:
 
     @property
     def mode(self) -> Mode | None:
-        """The mode of all functions of this guard that do not set their own; None = as the policy says.
-
-        Can be changed at any time. `$STAMPEDE_GUARD_MODE` sets it at the start.
-        """
+        """The mode of all functions that do not set their own; None = the policy's. `$STAMPEDE_GUARD_MODE` begins."""
         return self._mode
 
     @mode.setter
@@ -303,6 +298,14 @@ class StampedeGuard:
             return current
         return self.runtime()
 
+    def near_of_plain_functions(self, plan: Plan) -> Near | None:
+        """Where a plain function's caller, in whatever thread, may look for a copy; None if the mode forbids it."""
+        if not plan.direct or self._hooks or self.mode_of(plan) != "on" or _BYPASSED.get():
+            return None
+        loop = portal_loop()
+        runtime = self._runtimes.get(loop) if loop is not None else None
+        return runtime.near if runtime is not None else None
+
     def mode_of(self, plan: Plan) -> Mode:
         """But for `bypassed()`, which is the caller's and not the function's."""
         return plan.mode or self._mode or plan.policy.mode
@@ -338,8 +341,7 @@ class StampedeGuard:
 
     async def invalidate_entry(self, key: str, policy: Policy) -> Invalidation:
         """In every mode: what is stored is served again when the mode is `on` again."""
-        name = self.prefix + key
-        runtime = self.runtime()
+        name, runtime = self.prefix + key, self.runtime()
         tell_others(self._runtimes, runtime, "forget_local", name, bypassed_name(name))
         runtime.forget_local(bypassed_name(name))
         return self._told(name, await runtime.invalidate(name, policy))

@@ -11,7 +11,7 @@ from stampede_guard.errors import Misuse
 from stampede_guard.keys.parts import escape
 from stampede_guard.plan import Plan
 from stampede_guard.policy import Policy
-from stampede_guard.tagged import TaggedCodec, refuse_near_copies
+from stampede_guard.tagged import TaggedCodec
 from stampede_guard.verdict import NO_CHOICE, split
 
 __all__ = ["Plans", "entry_key", "escape_key"]
@@ -68,7 +68,6 @@ class Plans:
                 _keep(self._shapes, (title, codec.fingerprint), None)
         policy = self._policy.replace(**fields)
         if tagged:
-            refuse_near_copies(policy)
             codec = TaggedCodec(codec)
         return Plan(title=title, policy=policy, codec=codec, request_bound=request_bound, direct=not tagged)
 

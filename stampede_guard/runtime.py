@@ -21,6 +21,7 @@ from stampede_guard.events import BreakerClosed, BreakerOpened, Collapsed
 from stampede_guard.flight import Flight
 from stampede_guard.hooks import Hooks
 from stampede_guard.lastvalues import LastValues
+from stampede_guard.near import Near
 from stampede_guard.pending import PendingInvalidations
 from stampede_guard.slots import Slots
 from stampede_guard.tagged import LocalTags, tags_of
@@ -74,6 +75,9 @@ class Runtime:
             self.session, applied=self._invalidation_applied, changed=self._note_whether_away
         )
         self.read = self.session.read
+        self.near = Near(self._hears, max_bytes=policy.l1_bytes, max_entries=policy.l1_entries)
+        # A store with a clock of its own is one in this process: a test that moves it moves all lifetimes.
+        self.near.clock = getattr(store, "clock", self.near.clock)
 
     # --- flights -------------------------------------------------------------------------------
 
@@ -175,7 +179,11 @@ class Runtime:
         if flight is not None:
             flight.hear(message)
 
+    def changed(self, name: str, fence: int) -> None:
+        self.near.changed(name, fence)
+
     def gap(self) -> None:
+        self.near.flush()
         for flight in self.flights.values():
             flight.notice_gap()
 
@@ -209,6 +217,8 @@ class Runtime:
             self.forget_local(name, fence=fence)
             return True
         self._pending.add(name, policy)
+        # A read of before may have been answered while the store was asked in vain.
+        self.near.drop(name)
         return False
 
     async def invalidate_tag(self, tag: str) -> bool:
@@ -228,6 +238,7 @@ class Runtime:
 
     def forget_tag(self, tag: str, *, settled: bool = False) -> None:
         self.tags.mark(tag)
+        self.near.changed(tag, 1)
         if settled:
             self.tags.settle(tag)
         for flight in self.flights.values():
@@ -236,6 +247,7 @@ class Runtime:
 
     def _invalidation_applied(self, name: str, fence: int) -> None:
         self.last.drop(name, fence=fence)
+        self.near.changed(name, fence)
         self.tags.settle(name)
 
     async def outdate(self, name: str, policy: Policy) -> None:
@@ -243,14 +255,23 @@ class Runtime:
         if self.away_for(name):
             # Without forgetting the new value, which this process keeps for the time being.
             self._pending.add(name, policy)
+            self.near.drop(name)
         else:
             await self.invalidate(name, policy)
 
     def forget_local(self, name: str, *, fence: int = 0) -> None:
         self.last.drop(name, fence=fence)
+        if fence:
+            self.near.changed(name, fence)
+        else:
+            self.near.drop(name)
         flight = self.flights.get(name)
         if flight is not None:
             flight.invalidated()
+
+    def _hears(self, name: str) -> bool:
+        """Nothing in the store is news of an entry whose invalidation waits."""
+        return name not in self._pending and self.session.hears_changes(name)
 
     def _note_whether_away(self) -> None:
         self.away = self.session.away or bool(self._pending)
@@ -348,6 +369,8 @@ def tell_others(
     """Call a method of the parts of other event loops of this process, with each of these names."""
     for loop, other in list(runtimes.items()):
         if other is not runtime:
+            for name in names:
+                other.near.expire(name)
             with contextlib.suppress(RuntimeError):  # the loop has been closed
                 for name in names:
                     loop.call_soon_threadsafe(getattr(other, what), name)

@@ -24,7 +24,7 @@ from stampede_guard.core.tags import (
     versions_in,
 )
 from stampede_guard.ending import retrieve
-from stampede_guard.errors import Misuse, PolicyError, StoreError, Undecodable
+from stampede_guard.errors import Misuse, StoreError, Undecodable
 
 if TYPE_CHECKING:
     from stampede_guard.plan import Run
@@ -39,7 +39,6 @@ __all__ = [
     "ensure",
     "is_valid",
     "look",
-    "refuse_near_copies",
     "refuse_other_tags",
     "tagged",
     "tags_of",
@@ -83,15 +82,6 @@ class TaggedCodec:
         if versions_in(data) is None:
             raise Undecodable("stored bytes are not those of an entry with tags")
         return self.inner.decode(opened(data))
-
-
-def refuse_near_copies(policy: Policy) -> None:
-    """Raises `PolicyError`: copies in the process are not dropped when a tag changes."""
-    seconds = getattr(policy, "l1_ttl", 0.0)
-    if seconds:
-        raise PolicyError(
-            "l1_ttl", seconds, "an entry with tags is not kept in the process: write l1_ttl=0 for it"
-        )
 
 
 # --- the tags in the store ------------------------------------------------------------------------
