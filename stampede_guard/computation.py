@@ -38,10 +38,11 @@ class Result(NamedTuple):
 
 
 class Computation:
-    """`joined_before`: how many had joined the flight when the user's function was called."""
+    """`joined_before`: how many had joined when the user's function was called. `took_ms`: how long that took."""
 
     def __init__(self, runtime: Runtime, flight: Flight, run: Run, variables: Variables) -> None:
         self.joined_before = 0
+        self.took_ms = 0
         self.lapsed = False
         self._slow_at = math.inf
         self._runtime = runtime
@@ -155,6 +156,7 @@ class Computation:
         self.joined_before = flight.joined
         policy = flight.plan.policy
         self._slow_at = self._runtime.loop.time() + min(policy.lease_ttl, policy.wait_timeout)
+        began = self._runtime.loop.time()
         task = self._runtime.loop.create_task(_call(run), name="stampede_guard computation", context=context)
         if leader is not None:
             flight.leader = leader
@@ -168,6 +170,7 @@ class Computation:
             await self._unwind(task)
             raise
         finally:
+            self.took_ms = round(1000 * (self._runtime.loop.time() - began))
             flight.leader = None
         if (
             bound

@@ -89,6 +89,7 @@ class Fallback:
         context = plan.clean_context(self._passenger.variables)
         # It computes for this flight: a call of the same entry from within it would wait for itself.
         context.run(CURRENT.set, self._flight)
+        began = self._runtime.loop.time()
         task = self._runtime.loop.create_task(_call(self._passenger.run), context=context)
         try:
             await asyncio.wait({task}, timeout=policy.fallback_timeout)
@@ -110,10 +111,11 @@ class Fallback:
         except UnsupportedValue as unsupported:
             raise WaitTimeout(f"{plan.title}: the holder is slow, and the fallback failed") from unsupported
         if len(body) <= policy.max_value_bytes:
-            await self._publish(grant, flight_id, body)
+            took_ms = round(1000 * (self._runtime.loop.time() - began))
+            await self._publish(grant, flight_id, body, took_ms)
         return plan.codec.decode(body)
 
-    async def _publish(self, grant: Granted, flight_id: str, body: bytes) -> None:
+    async def _publish(self, grant: Granted, flight_id: str, body: bytes, took_ms: int) -> None:
         try:
             await self._runtime.session.publish(
                 self._name,
@@ -122,6 +124,7 @@ class Fallback:
                 outcome="value",
                 body=body,
                 policy=self._plan.policy_of(body),
+                took_ms=took_ms,
             )
         except StoreError:
             # The caller has its value; what could not be stored is computed again.

@@ -309,6 +309,7 @@ class Flight:
                 outcome=outcome.kind,
                 body=outcome.body,
                 policy=policy,
+                took_ms=self.computation.took_ms,
             )
         except StoreUnavailable:
             self._unanswered = True
@@ -320,7 +321,8 @@ class Flight:
         # Refused, it is not stored either; but then what it was to replace is not there any more.
         self.stored = True
         if stored and outcome.kind == "value":
-            reading = Reading(outcome.body, grant.token, policy.total_ms, policy.stale_ms, policy.total_ms)
+            total_ms, took_ms = policy.total_ms, self.computation.took_ms
+            reading = Reading(outcome.body, grant.token, total_ms, policy.stale_ms, total_ms, took_ms)
             self._runtime.remember(self.name, reading)
         return core.PublishAnswered(stored)
 

@@ -81,7 +81,10 @@ Outcome = Literal["value", "failure"]
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The outcome of a computation. For a failure `total_ms` is how long nobody tries again, and `stale_ms` is 0."""
+    """The outcome of a computation. For a failure `total_ms` is how long nobody tries again, and `stale_ms` is 0.
+
+    `took_ms`: how long a value's computation took; 0 = not known.
+    """
 
     flight: str
     token: int
@@ -92,6 +95,7 @@ class Publication:
     stale_ms: int
     record_ms: int
     inline_bytes: int
+    took_ms: int = 0
 
 
 # --- what is answered -----------------------------------------------------------------------------
@@ -299,7 +303,7 @@ def _store(entry: Entry, record: Record, publication: Publication, now_us: int) 
     if publication.outcome == "failure":
         failure = Failure(body, token, expires_us) if publication.total_ms > 0 else None
         return replace(entry, record=record, failure=failure), Message("failure", token, body=body)
-    value = Value(body, token, publication.total_ms, publication.stale_ms, expires_us)
+    value = Value(body, token, publication.total_ms, publication.stale_ms, expires_us, publication.took_ms)
     slots = tuple(slot for slot in entry.slots if slot.owner != publication.flight)
     entry = replace(entry, record=replace(record, fence=token), value=value, failure=None, slots=slots)
     small = len(body) <= publication.inline_bytes

@@ -174,7 +174,15 @@ class MemorySession:
         return self._store.change(name, step)
 
     async def publish(
-        self, name: str, *, flight: str, grant: Granted, outcome: Outcome, body: bytes, policy: Policy
+        self,
+        name: str,
+        *,
+        flight: str,
+        grant: Granted,
+        outcome: Outcome,
+        body: bytes,
+        policy: Policy,
+        took_ms: int = 0,
     ) -> bool:
         failed = outcome == "failure"
         publication = Publication(
@@ -187,6 +195,7 @@ class MemorySession:
             stale_ms=0 if failed else policy.stale_ms,
             record_ms=policy.record_ms,
             inline_bytes=policy.max_value_bytes,
+            took_ms=took_ms,
         )
 
         def step(entry: Entry, now_us: int, _: frozenset[str]) -> tuple[Entry, bool, Messages]:

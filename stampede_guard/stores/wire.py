@@ -1,7 +1,20 @@
 """The layout in Redis: key names, the value's header, replies and messages as bytes.
 
-All keys of an entry share the hash tag `{name}`, so they live in one slot of a cluster. The layout carries a version:
-`SG1` begins every value, and a reader that finds something else has found nothing.
+All keys of an entry share the hash tag `{name}`, so they live in one slot of a cluster.
+
+The value's layout has a version, `LAYOUT`, which begins every value (`SG2`). A process reads its own layout and the one
+before it, writes its own, and takes everything else for nothing. Scripts have no version: each is called by the SHA of
+its text, so old and new ones stand side by side on one server. What they share is layout 1's keys and fields.
+
+A rolling deploy, from N (writes SG1) to N+1 (writes SG2), costs at most one computation more per expiry while it lasts:
+
+* N computes first: its SG1 value is read by everybody.
+* N+1 computes first: its SG2 value is nothing to N, whose lease among themselves and with N+1 is the same as ever, so
+  one process of N computes once more and stores SG1 in its place (its token is larger: `last` is in the record, which
+  has no layout). Now everybody has a value; N+1 reads SG1, so nobody goes back.
+* An SG1 value has no `took_ms`, so N+1 refreshes none of these early.
+
+A value is stored and read whole by one command, so it is never half of one layout and half of another.
 """
 
 from __future__ import annotations
@@ -24,6 +37,8 @@ from stampede_guard.errors import StoreRefused
 
 __all__ = [
     "HEADER",
+    "LAYOUT",
+    "MOST_TOOK_MS",
     "entry_keys",
     "name_bytes",
     "parse_answer",
@@ -33,9 +48,14 @@ __all__ = [
     "value_key",
 ]
 
-_MAGIC = b"SG1"
-HEADER = 43
-"""Bytes before the body: magic (3), token (16), total ms (12), stale ms (12), decimal so that people can read it."""
+LAYOUT = 2
+_MAGIC = b"SG%d" % LAYOUT
+_BEFORE = b"SG%d" % (LAYOUT - 1)
+_SHARED = 43
+"""Bytes of layout 1's header: magic (3), token (16), total ms (12), stale ms (12)."""
+HEADER = 51
+"""Bytes before the body: layout 1's, then how long it took in ms (8). Decimal, so that people can read it."""
+MOST_TOOK_MS = 99_999_999
 
 _KINDS: dict[bytes, Any] = {b"value": "value", b"failure": "failure", b"again": "again"}
 
@@ -55,8 +75,9 @@ def entry_keys(name: str) -> tuple[bytes, ...]:
     return (tag + b"v", tag + b"e", tag + b"r", tag + b"l", tag + b"w", tag + b"f")
 
 
-def value_bytes(body: bytes, *, token: int, total_ms: int, stale_ms: int) -> bytes:
-    return b"SG1%016d%012d%012d%b" % (token, total_ms, stale_ms, body)
+def value_bytes(body: bytes, *, token: int, total_ms: int, stale_ms: int, took_ms: int = 0) -> bytes:
+    took_ms = min(max(took_ms, 0), MOST_TOOK_MS)
+    return b"%b%016d%012d%012d%08d%b" % (_MAGIC, token, total_ms, stale_ms, took_ms, body)
 
 
 MOST_TOKEN = 2**53
@@ -65,15 +86,24 @@ MOST_TOKEN = 2**53
 
 def parse_value(stored: bytes | None, remaining_ms: int) -> Reading | None:
     """The reading of what was stored; None for nothing, or for something that is not ours."""
-    if stored is None or stored[:3] != _MAGIC or len(stored) < HEADER:
+    if stored is None:
+        return None
+    magic = stored[:3]
+    if magic == _MAGIC:
+        size, took = HEADER, stored[_SHARED:HEADER]
+    elif magic == _BEFORE:
+        size, took = _SHARED, b"0"
+    else:
         return None
     token = stored[3:19]
-    lifetimes = _lifetimes(stored[19:HEADER])
-    if lifetimes is None or not token.isdigit():
+    lifetimes = _lifetimes(stored[19:_SHARED])
+    if len(stored) < size or lifetimes is None or not token.isdigit() or not took.isdigit():
         return None
     number = int(token)
     # Lua's numbers are exact up to here. A larger one is damage, and would leave no room for a larger token.
-    return Reading(stored[HEADER:], number, *lifetimes, remaining_ms) if number < MOST_TOKEN else None
+    return (
+        Reading(stored[size:], number, *lifetimes, remaining_ms, int(took)) if number < MOST_TOKEN else None
+    )
 
 
 @functools.lru_cache(maxsize=256)

@@ -105,6 +105,7 @@ class Worlds:
             return
         self.same_token(pure.token, real.token)
         assert (pure.body, pure.total_ms, pure.stale_ms) == (real.body, real.total_ms, real.stale_ms)
+        assert pure.took_ms == real.took_ms
         assert abs(pure.remaining_ms - real.remaining_ms) < SLACK_MS
 
     def same_answer(self, pure: Any, raw: Any, flight: str) -> None:
@@ -176,6 +177,7 @@ class Worlds:
     def _publish(self, flight: str, token: Token, outcome: str, size: int) -> None:
         body = b"x" * size
         total, stale = (500_000, 0) if outcome == "failure" else (1_500_000, 700_000)
+        took = 1 + 17 * size
         publication = Publication(
             flight,
             token.pure,
@@ -186,10 +188,11 @@ class Worlds:
             stale,
             RECORD,
             INLINE,  # type: ignore[arg-type]
+            took,
         )
         self.entry, pure, messages = scripts.publish(self.entry, publication, now_us=self.now_us)
         if outcome == "value":
-            body = value_bytes(body, token=token.real, total_ms=total, stale_ms=stale)
+            body = value_bytes(body, token=token.real, total_ms=total, stale_ms=stale, took_ms=took)
         inline = INLINE + HEADER
         raw = self.script(
             "publish", flight, token.real, token.epoch, outcome, body, total, RECORD, inline, self.name
@@ -269,7 +272,7 @@ class Worlds:
         if entry.value is not None and (stored := self._string(self.keys[0])):
             changes["value"] = replace(entry.value, token=entry.value.token + days)
             self.client.set(
-                self.keys[0], b"SG1%016d" % (int(stored[3:19]) + days) + stored[19:], keepttl=True
+                self.keys[0], stored[:3] + b"%016d" % (int(stored[3:19]) + days) + stored[19:], keepttl=True
             )
         if entry.failure is not None and (stored := self._string(self.keys[1])):
             changes["failure"] = replace(entry.failure, token=entry.failure.token + days)
