@@ -58,6 +58,11 @@ class Computation:
         """Whether a fallback may have ended the wait for everybody else by now."""
         return self._runtime.loop.time() > self._slow_at
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the user's function was ever called."""
+        return self._slow_at < math.inf
+
     def renew_now(self) -> None:
         """The inbox's state changed; the lease says so before a waiter can draw a conclusion from it."""
         self._renew_at_once.set()

@@ -40,6 +40,7 @@ MESSAGES = 64
 
 class Flight:
     """`bypassed`: the store is never asked. `away`: not for now. `refreshing`: callers are served a stale value.
+    `early`: or a fresh one, so that it is for the lease alone to say whether it computes.
 
     `stored`: False when the store did not take the value that was computed last.
     """
@@ -64,6 +65,7 @@ class Flight:
         self.refreshing = refreshing
         self.newer_than = newer_than
         self.outdates_holder = False
+        self.early = False
         self.stored = True
         self.awaits: set[Flight] = set()
         self.leader: Passenger | None = None
@@ -204,6 +206,11 @@ class Flight:
         """Whether nobody could know of an invalidation made elsewhere."""
         return self.bypassed or self._runtime.away_for(self.name)
 
+    @property
+    def _wanted(self) -> bool:
+        """A refresh in the background has no passengers: it waits too, so that stale hits do not ask meanwhile."""
+        return self.passengers.wanted or not (self.passengers or self.early)
+
     async def _ask(self) -> core.Event:
         policy = self.plan.policy
         while True:
@@ -220,14 +227,14 @@ class Flight:
         self._gap = False
         session = self._runtime.session
         if self.bypassed or self._runtime.away_for(self.name):
-            return core.StoreFailed(away=True)
+            return core.StoreFailed(away=True, wanted=self._wanted)
         try:
             answer = await session.acquire(
                 self.name, flight=self.id, policy=self.plan.policy, newer_than=self.newer_than
             )
         except StoreUnavailable:
             self._unanswered = True
-            return core.StoreFailed(away=session.away_for(self.name))
+            return core.StoreFailed(away=session.away_for(self.name), wanted=self._wanted)
         except StoreRefused as error:
             self._runtime.note_refusal(error)
             return self._without_writes()
@@ -238,8 +245,7 @@ class Flight:
             # What is being computed elsewhere began before the refresh was asked for.
             self.outdates_holder = False
             self.newer_than = max(self.newer_than, answer.last)
-        # A background refresh has no passengers: it waits for the holder too, so that stale hits do not ask meanwhile.
-        return core.Answered(answer, self._runtime.draw(), self.passengers.wanted or not self.passengers)
+        return core.Answered(answer, self._runtime.draw(), self._wanted)
 
     def _without_writes(self) -> core.Event:
         """The store answers and takes no writes (no replicas, disk full): what was computed here before still counts.
@@ -250,7 +256,7 @@ class Flight:
             known, state = self._runtime.last.find(self.name, now=self._runtime.loop.time())
             if known is not None and state == "fresh":
                 return core.Answered(Found(known), self._runtime.draw(), self.passengers.wanted)
-        return core.StoreFailed(away=True)
+        return core.StoreFailed(away=True, wanted=self._wanted)
 
     async def _wait(self) -> core.Event:
         loop = self._runtime.loop

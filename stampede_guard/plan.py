@@ -32,7 +32,8 @@ class Plan:
     `in_thread`: the computation is a plain function's, which cannot be cancelled, so nobody waits for it to give way.
     `batched`: several flights share a computation, which takes its turn itself while the store is away. `policy_of` is
     the policy for a value's stored bytes. `on_wait` is told of entries that are held elsewhere. `direct`: a fresh value
-    that was read needs nothing but to be decoded, so the shortest way may be taken.
+    that was read needs nothing but to be decoded, so the shortest way may be taken. `early`: a reader of a fresh value
+    may be the one to refresh it.
     """
 
     title: str
@@ -44,6 +45,7 @@ class Plan:
     in_thread: bool = False
     batched: bool = False
     direct: bool = True
+    early: bool = field(init=False)
     on_wait: Callable[[Runtime, str], None] | None = None
     warned: set[str] = field(default_factory=set)
     decode: Callable[[bytes], Any] = field(init=False)
@@ -54,6 +56,8 @@ class Plan:
     def __post_init__(self) -> None:
         self.decode = self.codec.decode
         self.policy_of = lambda body: self.policy
+        self.early = self.policy.early_beta > 0 and not self.request_bound
+        self.direct = self.direct and not self.early
 
     def copies(self, body: bytes) -> Copies:
         """For everybody who gets the value of these bytes now."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from stampede_guard.computation import CURRENT
 from stampede_guard.core.entry import Reading, freshness
+from stampede_guard.early import refresh_early
 from stampede_guard.errors import StoreError, StoreRefused, Undecodable
 from stampede_guard.lastresort import too_long, wait_on
 from stampede_guard.passenger import OUT_OF_PATIENCE
@@ -88,6 +89,8 @@ async def _served_by(
         runtime.warn_undecodable(plan, error)
         return await _miss(runtime, plan, name, run, newer_than=reading.token)
     if fresh:
+        if plan.early:
+            refresh_early(runtime, plan, name, run, reading)
         return value
     return await _stale(runtime, plan, name, run, reading, value)
 
