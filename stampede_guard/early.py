@@ -35,7 +35,7 @@ def refresh_early(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Re
         draw=runtime.draw(),
     ):
         return
-    if name in runtime.flights or name in runtime.asked_early or runtime.closing:
+    if name in runtime.flights or name in runtime.asked_early or name in runtime.failing or runtime.closing:
         return
     # Without the store, or its leases, every process would compute, and nobody needs it yet.
     if runtime.away_for(name) or runtime.refused or len(runtime.flights) >= plan.policy.max_flights:

@@ -40,7 +40,8 @@ MESSAGES = 64
 
 class Flight:
     """`bypassed`: the store is never asked. `away`: not for now. `refreshing`: callers are served a stale value.
-    `early`: or a fresh one, so that it is for the lease alone to say whether it computes.
+    `early`: or a fresh one, so that it is for the lease alone to say whether it computes. `lingers`: it goes on waiting
+    when its last passenger has run out of patience, so that those who come later know how slow it is.
 
     `stored`: False when the store did not take the value that was computed last.
     """
@@ -66,6 +67,8 @@ class Flight:
         self.newer_than = newer_than
         self.outdates_holder = False
         self.early = False
+        self.lingers = False
+        self.began = runtime.loop.time()
         self.stored = True
         self.awaits: set[Flight] = set()
         self.leader: Passenger | None = None
@@ -79,6 +82,7 @@ class Flight:
         self._look_at = 0.0
         self._trusted_until = 0.0
         self._unanswered = False
+        self._failed = False
         self._state, self._command = core.begin(away=away or bypassed)
         self.landed: asyncio.Future[None] = runtime.loop.create_future()
         # In a context of its own: it may serve others long after the request that began it. And not by the loop's task
@@ -109,10 +113,17 @@ class Flight:
         return isinstance(self._state, core.Computing | core.Publishing)
 
     def join(
-        self, run: Run, variables: Variables, *, bound: bool = False, stale: Reading | None = None
+        self,
+        run: Run,
+        variables: Variables,
+        *,
+        bound: bool = False,
+        stale: Reading | None = None,
+        patient: bool = False,
     ) -> Passenger:
         """Raises `Overloaded` when `max_passengers` wait already."""
-        passenger = self.passengers.join(run, variables, bound=bound, stale=stale)
+        passenger = self.passengers.join(run, variables, bound=bound, stale=stale, patient=patient)
+        self.lingers = self.lingers or (patient and not bound)
         if stale is None:
             self.refreshing = False
         self.computation.passengers_changed()
@@ -171,6 +182,9 @@ class Flight:
             # No await between the last decision and this: nobody can join a flight that has landed.
             self._state = core.Landed()
             self._runtime.landed(self)
+            if self._failed:
+                # A failure that the store does not know of: private, or the store was away. So it is kept here.
+                self._runtime.failing.begin(self.name, self.plan.policy.error_ttl)
             self.passengers.dismiss(crash)
             if self._unanswered and not self._runtime.closing:
                 self._runtime.session.forget(self.name, flight=self.id)
@@ -210,6 +224,10 @@ class Flight:
     def _wanted(self) -> bool:
         """A refresh in the background has no passengers: it waits too, so that stale hits do not ask meanwhile."""
         return self.passengers.wanted or not (self.passengers or self.early)
+
+    @property
+    def _still_wanted(self) -> bool:
+        return self.passengers.wanted or (self.lingers and not self.passengers)
 
     async def _ask(self) -> core.Event:
         policy = self.plan.policy
@@ -265,11 +283,11 @@ class Flight:
                 message = self._heard.popleft()
                 # A refresh must not be answered with the value that it is to replace, announced late.
                 if message.kind == "again" or message.token > self.newer_than:
-                    return core.Heard(message, self.passengers.wanted)
+                    return core.Heard(message, self._still_wanted)
             remaining = self._look_at - loop.time()
             if self._gap or remaining <= 0:
                 self._gap = False
-                return core.LookAgain(self.passengers.wanted)
+                return core.LookAgain(self._still_wanted)
             self._signal = loop.create_future()
             timer = loop.call_later(remaining, self._wake)
             try:
@@ -287,6 +305,7 @@ class Flight:
             return core.LookAgain(self.passengers.wanted)
         if isinstance(result, core.Abandoned):
             return result
+        self._failed = result.error is not None
         if result.error is not None:
             self._delivery.error = result.error
             return core.Failed(None if result.private else encode_failure(result.error))
@@ -324,6 +343,8 @@ class Flight:
             self._runtime.note_refusal(error)
             self._unanswered = True
             return core.StoreFailed(away=session.away_for(self.name))
+        if stored:
+            self._failed = False
         # Refused, it is not stored either; but then what it was to replace is not there any more.
         self.stored = True
         if stored and outcome.kind == "value":

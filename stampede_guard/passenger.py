@@ -19,12 +19,24 @@ OUT_OF_PATIENCE: Any = object()
 class Passenger:
     """`future` is the passenger's own, so that cancelling one caller cancels nobody else.
 
-    `number` counts joins of its flight from 1. `stale` is a value that it would rather have than wait. `gone`: its
-    caller left. `bound`: its `run` uses things of its caller's request; `computing` is then the task that runs there.
-    `busy`: it is used by a fallback, and a request's things are for one at a time.
+    `number` counts joins of its flight from 1. `stale` is a value that it would rather have than wait, or than wait
+    longer than its `soft_timeout` if it is `patient`. `gone`: its caller left. `bound`: its `run` uses things of its
+    caller's request; `computing` is then the task that runs there. `busy`: it is used by a fallback, and a request's
+    things are for one at a time.
     """
 
-    __slots__ = ("bound", "busy", "computing", "future", "gone", "number", "run", "stale", "variables")
+    __slots__ = (
+        "bound",
+        "busy",
+        "computing",
+        "future",
+        "gone",
+        "number",
+        "patient",
+        "run",
+        "stale",
+        "variables",
+    )
 
     def __init__(
         self,
@@ -35,6 +47,7 @@ class Passenger:
         *,
         bound: bool,
         stale: Reading | None,
+        patient: bool = False,
     ) -> None:
         self.number = number
         self.future = future
@@ -42,6 +55,7 @@ class Passenger:
         self.variables = variables
         self.bound = bound
         self.stale = stale
+        self.patient = patient
         self.gone = False
         self.busy = False
         self.computing: asyncio.Task[Any] | None = None

@@ -58,6 +58,8 @@ class Runtime:
         self.slots = Slots()
         self.asked_early = Pauses(self.loop)
         """Entries whose early refresh was somebody else's a moment ago."""
+        self.failing = Pauses(self.loop)
+        """Entries whose computation failed here a moment ago, of which the store knows nothing."""
         self._policy = policy
         self._id = uuid.uuid4().hex
         self._numbers = itertools.count(1)

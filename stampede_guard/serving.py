@@ -1,7 +1,7 @@
 """One call of a cached function, from its key to its value.
 
 hit     one read, decoded; no lock, no flight
-stale   the stale value at once, and a flight in the background
+stale   the stale value at once, or after `soft_timeout`, and a flight in the background
 miss    a passenger of this process's flight, bounded by `wait_timeout`; then a last resort
 """
 
@@ -13,6 +13,7 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.computation import CURRENT
+from stampede_guard.core.caller import patience_with_stale
 from stampede_guard.core.entry import Reading, freshness
 from stampede_guard.early import refresh_early
 from stampede_guard.errors import StoreError, StoreRefused, Undecodable
@@ -143,17 +144,26 @@ def _miss(
 
 
 async def _stale(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Reading, value: Any) -> Any:
-    if name in runtime.flights or runtime.closing:
+    policy = plan.policy
+    flight = runtime.flights.get(name)
+    if runtime.closing or (flight is not None and not policy.soft_timeout):
         return value
-    if not plan.request_bound:
-        if len(runtime.flights) < plan.policy.max_flights:
-            runtime.take_off(name, plan, run, plan.capture(), refreshing=True)
+    if flight is None:
+        if name in runtime.failing or len(runtime.flights) >= policy.max_flights:
+            return value
+        flight = runtime.take_off(name, plan, run, plan.capture(), refreshing=True)
+        if not policy.soft_timeout:
+            # Bound to this request it cannot go on in the background: compute here if nobody else does.
+            bound = plan.request_bound
+            return await _ride(runtime, plan, name, run, flight, reading) if bound else value
+    patience = patience_with_stale(
+        soft_timeout=policy.soft_timeout,
+        wait_timeout=policy.wait_timeout,
+        flown=runtime.loop.time() - flight.began,
+    )
+    if not patience or len(flight.passengers) >= policy.max_passengers:
         return value
-    # Bound to this request, so it cannot go on in the background: compute here if nobody else does, else serve stale.
-    if len(runtime.flights) >= plan.policy.max_flights:
-        return value
-    flight = runtime.take_off(name, plan, run, plan.capture(), refreshing=True)
-    return await _ride(runtime, plan, name, run, flight, reading)
+    return await _ride(runtime, plan, name, run, flight, reading, soft=patience)
 
 
 async def _ride(
@@ -165,11 +175,13 @@ async def _ride(
     stale: Reading | None,
     *,
     keep_refreshing: bool = False,
+    soft: float = 0.0,
 ) -> Any:
-    passenger = flight.join(run, plan.capture(), bound=plan.request_bound, stale=stale)
+    """`stale` is served instead when nobody computes, and, with `soft`, after so many seconds at the latest."""
+    passenger = flight.join(run, plan.capture(), bound=plan.request_bound, stale=stale, patient=soft > 0)
     if keep_refreshing:
         flight.refreshing = True
-    patience = runtime.loop.call_later(plan.policy.wait_timeout, passenger.lose_patience)
+    patience = runtime.loop.call_later(soft or plan.policy.wait_timeout, passenger.lose_patience)
     try:
         if CURRENT.get() is None:
             outcome = await passenger.future
