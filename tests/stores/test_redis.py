@@ -18,7 +18,7 @@ from stampede_guard.core.scripts import FailedRecently, Granted, Held
 from stampede_guard.errors import StoreRefused
 from stampede_guard.stores.redis import RedisStore
 from stampede_guard.stores.wire import entry_keys, value_bytes
-from tests.support.asking import POLICY, fill, grant, publish
+from tests.support.asking import POLICY, fail, fill, grant, publish
 from tests.support.backends import PARTS
 from tests.support.listener import PATIENCE
 from tests.support.proxy import FaultProxy
@@ -288,6 +288,15 @@ class TestOutOfMemory:
         assert message.reading is not None and message.reading.body == b"body"
         assert await session.read(name) is None, "there is no room for it"
         await grant(other, name, "other")
+
+    async def test_a_full_server_remembers_a_failure(
+        self, server: ValkeyServer, sessions: Sessions, name: str, full: Any
+    ) -> None:
+        (session, _), (other, _) = sessions.open(server.url), sessions.open(server.url)
+        await session.read(name)
+        await full()
+        assert await fail(session, name, await grant(session, name))
+        assert isinstance(await other.acquire(name, flight="other", policy=POLICY), FailedRecently)
 
     async def test_a_value_may_take_the_place_of_an_older_one(
         self, server: ValkeyServer, outside: redis.asyncio.Redis, sessions: Sessions, name: str, full: Any
