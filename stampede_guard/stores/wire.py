@@ -50,11 +50,11 @@ __all__ = [
 
 LAYOUT = 2
 _MAGIC = b"SG%d" % LAYOUT
-_BEFORE = b"SG%d" % (LAYOUT - 1)
-_SHARED = 43
-"""Bytes of layout 1's header: magic (3), token (16), total ms (12), stale ms (12)."""
 HEADER = 51
-"""Bytes before the body: layout 1's, then how long it took in ms (8). Decimal, so that people can read it."""
+"""Bytes before the body: magic (3), token (16), total ms (12), stale ms (12), how long it took in ms (8). Decimal, so
+that people can read it."""
+_SIZES = {_MAGIC: HEADER, b"SG%d" % (LAYOUT - 1): HEADER - 8}
+"""Of the headers that are read; layout 1 does not say how long it took."""
 MOST_TOOK_MS = 99_999_999
 
 _KINDS: dict[bytes, Any] = {b"value": "value", b"failure": "failure", b"again": "again"}
@@ -86,30 +86,24 @@ MOST_TOKEN = 2**53
 
 def parse_value(stored: bytes | None, remaining_ms: int) -> Reading | None:
     """The reading of what was stored; None for nothing, or for something that is not ours."""
-    if stored is None:
+    size = None if stored is None else _SIZES.get(stored[:3])
+    if stored is None or size is None:
         return None
-    magic = stored[:3]
-    if magic == _MAGIC:
-        size, took = HEADER, stored[_SHARED:HEADER]
-    elif magic == _BEFORE:
-        size, took = _SHARED, b"0"
-    else:
+    digits = stored[3:size]
+    if len(digits) != size - 3 or not digits.isdigit():
         return None
-    token = stored[3:19]
-    lifetimes = _lifetimes(stored[19:_SHARED])
-    if len(stored) < size or lifetimes is None or not token.isdigit() or not took.isdigit():
+    number = int(digits[:16])
+    if number >= MOST_TOKEN:
+        # Lua's numbers are exact up to there. A larger one is damage, and would leave no room for a larger token.
         return None
-    number = int(token)
-    # Lua's numbers are exact up to here. A larger one is damage, and would leave no room for a larger token.
-    return (
-        Reading(stored[size:], number, *lifetimes, remaining_ms, int(took)) if number < MOST_TOKEN else None
-    )
+    total_ms, stale_ms = _lifetimes(digits[16:40])
+    return Reading(stored[size:], number, total_ms, stale_ms, remaining_ms, int(digits[40:] or 0))
 
 
 @functools.lru_cache(maxsize=256)
-def _lifetimes(digits: bytes) -> tuple[int, int] | None:
+def _lifetimes(digits: bytes) -> tuple[int, int]:
     """Total and stale milliseconds. Most values of a process have one of a few pairs, and are read again and again."""
-    return (int(digits[:12]), int(digits[12:])) if digits.isdigit() else None
+    return int(digits[:12]), int(digits[12:])
 
 
 def parse_answer(reply: Any) -> Answer | Denied:

@@ -25,7 +25,7 @@ QUICK = (
     Setup(callers=3, placement=(0, 1, 1), refreshes=2),
     Setup(draws=2),
     Setup(callers=1, draws=3),
-    Setup(draws=2, invalidations=1),
+    Setup(callers=1, draws=2, invalidations=1),
     Setup(draws=1, faults=1, kinds=frozenset({"crash", "lapse", "evict_value", "lose"})),
     Setup(draws=2, events=1, event_kinds=frozenset({"fail", "fail_private", "unstorable"})),
     Setup(stale_at_start=True, faults=1),
@@ -36,6 +36,9 @@ QUICK = (
 )
 
 DEEP = (
+    Setup(draws=2, invalidations=1),
+    Setup(draws=2, faults=1),
+    Setup(processes=3, draws=3),
     Setup(faults=1, refreshes=1),
     Setup(callers=3, subscribed=False, invalidations=1),
     Setup(callers=3, invalidations=1, refreshes=1),
