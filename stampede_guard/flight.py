@@ -226,6 +226,11 @@ class Flight:
         return self.passengers.wanted or not (self.passengers or self.early)
 
     @property
+    def _needed(self) -> bool:
+        """An early refresh is the only flight that nobody needs when there is no lease to be had."""
+        return self.passengers.wanted or not self.early
+
+    @property
     def _still_wanted(self) -> bool:
         return self.passengers.wanted or (self.lingers and not self.passengers)
 
@@ -245,14 +250,14 @@ class Flight:
         self._gap = False
         session = self._runtime.session
         if self.bypassed or self._runtime.away_for(self.name):
-            return core.StoreFailed(away=True, wanted=self._wanted)
+            return core.StoreFailed(away=True, wanted=self._needed)
         try:
             answer = await session.acquire(
                 self.name, flight=self.id, policy=self.plan.policy, newer_than=self.newer_than
             )
         except StoreUnavailable:
             self._unanswered = True
-            return core.StoreFailed(away=session.away_for(self.name), wanted=self._wanted)
+            return core.StoreFailed(away=session.away_for(self.name), wanted=self._needed)
         except StoreRefused as error:
             self._runtime.note_refusal(error)
             return self._without_writes()
@@ -274,7 +279,7 @@ class Flight:
             known, state = self._runtime.last.find(self.name, now=self._runtime.loop.time())
             if known is not None and state == "fresh":
                 return core.Answered(Found(known), self._runtime.draw(), self.passengers.wanted)
-        return core.StoreFailed(away=True, wanted=self._wanted)
+        return core.StoreFailed(away=True, wanted=self._needed)
 
     async def _wait(self) -> core.Event:
         loop = self._runtime.loop
