@@ -15,6 +15,9 @@ A rolling deploy, from N (writes SG1) to N+1 (writes SG2), costs at most one com
 * An SG1 value has no `took_ms`, so N+1 refreshes none of these early.
 
 A value is stored and read whole by one command, so it is never half of one layout and half of another.
+
+Skipping a layout is not a rolling deploy: each side takes the other's values for nothing, and they compute in turns
+while both run.
 """
 
 from __future__ import annotations
