@@ -42,6 +42,7 @@ def refresh_early(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Re
         return
     flight = runtime.take_off(name, plan, run, plan.capture(), refreshing=True, newer_than=reading.token)
     flight.early = True
+    flight.know(reading)
 
     def landed(_: asyncio.Future[None]) -> None:
         if not flight.computation.has_begun:

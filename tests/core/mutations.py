@@ -20,6 +20,7 @@ from stampede_guard.core.flight import (
     Waiting,
 )
 from stampede_guard.core.scripts import FailedRecently, Granted, Held, Publication, Renewal
+from tests.core.mutations_passing import PASSING
 from tests.core.steps import Core
 from tests.core.world import Setup
 
@@ -337,3 +338,4 @@ MUTATIONS = {
         invalidate=_invalidate_that_keeps_the_failure,
     ),
 }
+MUTATIONS |= {name: Mutation(core, setup, finds) for name, (finds, setup, core) in PASSING.items()}
