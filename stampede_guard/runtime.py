@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING, Any
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Message
 from stampede_guard.errors import Overloaded, StoreError, Undecodable
+from stampede_guard.events import BreakerClosed, BreakerOpened, Collapsed
 from stampede_guard.flight import Flight
+from stampede_guard.hooks import Hooks
 from stampede_guard.lastvalues import LastValues
+from stampede_guard.near import Near
 from stampede_guard.pauses import Pauses
 from stampede_guard.pending import PendingInvalidations
 from stampede_guard.slots import Slots
@@ -40,10 +43,11 @@ RELEASE_SECONDS = 1.0
 class Runtime:
     """Made within the event loop that it serves."""
 
-    def __init__(self, store: Store, policy: Policy) -> None:
+    def __init__(self, store: Store, policy: Policy, hooks: Hooks | None = None) -> None:
         self.loop = asyncio.get_running_loop()
         self.flights: dict[str, Flight] = {}
         self.fallbacks: dict[str, asyncio.Task[Any]] = {}
+        self.hooks = hooks if hooks is not None else Hooks()
         self.closing = False
         self.away = False
         """Also while invalidations wait for the store: until they are applied it has older values."""
@@ -72,10 +76,13 @@ class Runtime:
         self.session = store.open_session(self)
         self._pending = PendingInvalidations(
             self.session,
-            applied=lambda name, fence: self.last.drop(name, fence=fence),
+            applied=self._applied,
             changed=self._note_whether_away,
         )
         self.read = self.session.read
+        self.near = Near(self._hears, max_bytes=policy.l1_bytes, max_entries=policy.l1_entries)
+        # A store with a clock of its own is one in this process: a test that moves it moves all lifetimes.
+        self.near.clock = getattr(store, "clock", self.near.clock)
 
     # --- flights -------------------------------------------------------------------------------
 
@@ -136,6 +143,8 @@ class Runtime:
         if self.flights.get(flight.place) is flight:
             del self.flights[flight.place]
         collapsed = flight.joined - 1
+        if self.hooks and flight.passengers.collapsed:
+            self.hooks.tell(Collapsed(flight.plan.title, flight.name, flight.passengers.collapsed))
         if collapsed > 0 and log.isEnabledFor(logging.INFO):
             log.info(
                 "%s: %d callers were served by one flight",
@@ -170,12 +179,18 @@ class Runtime:
         if flight is not None:
             flight.hear(message)
 
+    def changed(self, name: str, fence: int) -> None:
+        self.near.changed(name, fence)
+
     def gap(self) -> None:
+        self.near.flush()
         for flight in self.flights.values():
             flight.notice_gap()
 
     def breaker_changed(self, *, away: bool, part: str = "") -> None:
         self._note_whether_away()
+        if self.hooks:
+            self.hooks.tell(BreakerOpened(part) if away else BreakerClosed(part))
         what = f"the store's server {part}" if part else "the store"
         if away:
             log.warning("%s is away: one flight per key in each process, nothing is stored meanwhile", what)
@@ -202,6 +217,8 @@ class Runtime:
             self.forget_local(name, fence=fence)
             return True
         self._pending.add(name, policy)
+        # A read of before may have been answered while the store was asked in vain.
+        self.near.drop(name)
         return False
 
     async def outdate(self, name: str, policy: Policy) -> None:
@@ -209,14 +226,27 @@ class Runtime:
         if self.away_for(name):
             # Without forgetting the new value, which this process keeps for the time being.
             self._pending.add(name, policy)
+            self.near.drop(name)
         else:
             await self.invalidate(name, policy)
 
     def forget_local(self, name: str, *, fence: int = 0) -> None:
         self.last.drop(name, fence=fence)
+        if fence:
+            self.near.changed(name, fence)
+        else:
+            self.near.drop(name)
         flight = self.flights.get(name)
         if flight is not None:
             flight.invalidated()
+
+    def _applied(self, name: str, fence: int) -> None:
+        self.last.drop(name, fence=fence)
+        self.near.changed(name, fence)
+
+    def _hears(self, name: str) -> bool:
+        """Nothing in the store is news of an entry whose invalidation waits."""
+        return name not in self._pending and self.session.hears_changes(name)
 
     def _note_whether_away(self) -> None:
         self.away = self.session.away or bool(self._pending)

@@ -110,8 +110,8 @@ async def test_while_the_store_is_away_the_source_is_asked_once_per_process(guar
         runtime = guard.runtime()
         reading = await runtime.session.read(guards.name("k"))
         assert reading is not None
+        runtime.last.drop(guards.name("k"))
         runtime.remember(guards.name("k"), reading._replace(remaining_ms=reading.stale_ms))
-        runtime.last._kept[guards.name("k")].fresh_until = 0.0
         runtime.away_for = lambda name: True  # type: ignore[method-assign]
     assert await hammer(fleet, source) == {"value 1"}
     assert await hammer(fleet, source) == {"value 1"}

@@ -32,6 +32,7 @@ __all__ = [
     "read",
     "release",
     "renew",
+    "replaces_fresh",
 ]
 
 
@@ -214,7 +215,7 @@ def acquire(entry: Entry, ask: Ask, *, now_us: int, listening: frozenset[str] | 
         looked = _look_at(lease, ask, now_us=now_us, listening=listening)
         if looked is not None:
             entry = replace(entry, record=record, lease=looked)
-            if ask.inbox:
+            if ask.inbox and ask.inbox not in entry.waiters:
                 entry = replace(entry, waiters=entry.waiters | {ask.inbox})
             return entry, Held(record.fence, looked.missing_since_us is not None, record.last)
     token = max(entry.highest_token + 1, record.last + 1, now_us)
@@ -275,6 +276,12 @@ def publish(entry: Entry, publication: Publication, *, now_us: int) -> tuple[Ent
     entry = _drop_lease(entry, publication.flight, publication.token)
     messages = _announce(entry, message)
     return replace(entry, waiters=frozenset()), stored, messages
+
+
+def replaces_fresh(entry: Entry, publication: Publication, *, now_us: int) -> bool:
+    """Whether this value, if it is stored, takes the place of a fresh one: processes may keep copies of that."""
+    value = prune(entry, now_us).value
+    return publication.outcome == "value" and value is not None and value.is_fresh(now_us)
 
 
 def invalidate(entry: Entry, *, now_us: int, epoch: str, record_ms: int) -> tuple[Entry, int, Messages]:
