@@ -13,6 +13,7 @@ from stampede_guard.annotations import alternatives, live_kind, resolve, root_pa
 from stampede_guard.cached import CacheDecorator, CachedFunction, CachedPlainFunction, Invalidation
 from stampede_guard.codec import Codec, codec_for, return_annotation
 from stampede_guard.defaults import default_guard
+from stampede_guard.early import refuse_where_it_cannot_be
 from stampede_guard.errors import Misuse, PolicyError, StoreError, Undecodable
 from stampede_guard.guard import StampedeGuard
 from stampede_guard.keys import KeyBuilder
@@ -133,6 +134,7 @@ class Face(Generic[P, R]):
         # Checked now, against the defaults, so that a mistake is an error at import and not at the first call.
         base = guard.policy if guard is not None else Policy()
         self._plan = self._make_plan(base)
+        refuse_where_it_cannot_be(fields, request_bound=self._plan.request_bound)
         self._planned_for = guard
 
     def _make_codec(self, annotation: Any) -> Codec:
@@ -211,7 +213,7 @@ class Face(Generic[P, R]):
             except StoreError:
                 reading = None
             if reading is not None:
-                body, _, total_ms, stale_ms, remaining_ms = reading
+                body, _, total_ms, stale_ms, remaining_ms, _ = reading
                 if stale_ms < remaining_ms <= total_ms:
                     try:
                         if reading is runtime.remembered:
