@@ -1,0 +1,54 @@
+"""The process that computes is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from bench.peers.scenario import NEVER, Column, Figures, Scenario, or_never, unserved
+from bench.peers.stage import Stage
+
+__all__ = ["KILLED"]
+
+_UNTIL_ALL_WAIT = 0.2
+
+
+async def play(stage: Stage) -> Figures:
+    fleet = await stage.fleet()
+    key = stage.key()
+    herd = fleet.stampede(
+        key,
+        seconds=stage.sizes.seconds,
+        callers=stage.sizes.callers,
+        patience=stage.sizes.patience_after_kill,
+    )
+    computing = await fleet.first_computation(key, patience=stage.sizes.patience)
+    await asyncio.sleep(min(_UNTIL_ALL_WAIT, stage.sizes.seconds / 2))
+    killed_at = time.monotonic()
+    computing.kill()
+    outcome = await herd
+    takeover = outcome.takeover(killed_at, computing.number)
+    if takeover is None:
+        needless = outcome.already_computing(killed_at, computing.number) > 0
+        takeover = None if needless else NEVER
+    return {
+        "computations": outcome.computations,
+        "takeover": takeover,
+        "unserved": unserved(outcome),
+        "seconds": or_never(outcome.seconds),
+    }
+
+
+KILLED = Scenario(
+    name="killed",
+    title="Holder killed",
+    story="As cold; 0.2 s into the first computation its process is killed (SIGKILL). The survivors' callers count. "
+    "Nobody takes over where every process computes anyway.",
+    columns=(
+        Column(name="computations", title="computations", unit="count"),
+        Column(name="takeover", title="takeover, s", unit="s"),
+        Column(name="unserved", title="survivors without the value", unit="count"),
+        Column(name="seconds", title="all answered, s", unit="s"),
+    ),
+    play=play,
+)
