@@ -11,15 +11,14 @@ import itertools
 import logging
 import random
 import uuid
-from contextvars import Context
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Message
-from stampede_guard.errors import Overloaded, StoreError, StoreRefused, Undecodable
+from stampede_guard.errors import Overloaded, StoreError, Undecodable
 from stampede_guard.flight import Flight
 from stampede_guard.lastvalues import LastValues
+from stampede_guard.pending import PendingInvalidations
 from stampede_guard.slots import Slots
 from stampede_guard.threads import Threads
 
@@ -33,16 +32,7 @@ __all__ = ["Runtime"]
 
 log = logging.getLogger("stampede_guard")
 
-MOST_PENDING = 10_000
-"""Invalidations kept for the store's return."""
 RELEASE_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Pending:
-    """One invalidation that waits for the store. Each is told from the next of the same name by its identity."""
-
-    policy: Policy
 
 
 class Runtime:
@@ -69,11 +59,14 @@ class Runtime:
         self._id = uuid.uuid4().hex
         self._numbers = itertools.count(1)
         self._abandoned: set[asyncio.Task[Any]] = set()
-        self._pending: dict[str, _Pending] = {}
-        self._replay: asyncio.Task[None] | None = None
         self._end: asyncio.Task[None] | None = None
         self._warned_refused = False
         self.session = store.open_session(self)
+        self._pending = PendingInvalidations(
+            self.session,
+            applied=lambda name, fence: self.last.drop(name, fence=fence),
+            changed=self._note_whether_away,
+        )
         self.read = self.session.read
 
     # --- flights -------------------------------------------------------------------------------
@@ -179,7 +172,7 @@ class Runtime:
             # Those who wait ask again within a poll_interval, and a lease that a restart has lost is free.
             for flight in self.flights.values():
                 flight.computation.renew_now()
-            self._apply_pending()
+            self._pending.apply()
 
     # --- invalidation --------------------------------------------------------------------------
 
@@ -196,14 +189,14 @@ class Runtime:
             # A read of before may have been remembered while the command was on its way, or may be answered yet.
             self.forget_local(name, fence=fence)
             return True
-        self._postpone(name, policy)
+        self._pending.add(name, policy)
         return False
 
     async def outdate(self, name: str, policy: Policy) -> None:
         """A refreshed value could not be stored: what it was to replace must not outlive it."""
         if self.away_for(name):
             # Without forgetting the new value, which this process keeps for the time being.
-            self._postpone(name, policy)
+            self._pending.add(name, policy)
         else:
             await self.invalidate(name, policy)
 
@@ -213,44 +206,8 @@ class Runtime:
         if flight is not None:
             flight.invalidated()
 
-    def _postpone(self, name: str, policy: Policy) -> None:
-        self._pending[name] = _Pending(policy)
-        self._note_whether_away()
-        if len(self._pending) > MOST_PENDING:
-            lost = next(iter(self._pending))
-            del self._pending[lost]
-            log.error("more than %d invalidations wait for the store: the oldest is given up", MOST_PENDING)
-        if not self.session.away_for(name):
-            self._apply_pending()
-
-    def _apply_pending(self) -> None:
-        if self._pending and not self.closing and (self._replay is None or self._replay.done()):
-            self._replay = self.loop.create_task(
-                self._replay_pending(), name="stampede_guard invalidations", context=Context()
-            )
-
-    async def _replay_pending(self) -> None:
-        while (name := self._next_pending()) is not None:
-            pending = self._pending[name]
-            try:
-                fence = await self.session.invalidate(name, policy=pending.policy)
-            except StoreRefused as error:
-                fence = 0
-                log.error("an invalidation was refused and is given up: %s", error)
-            except StoreError:
-                await asyncio.sleep(0.05)
-                continue
-            self.last.drop(name, fence=fence)
-            # Another one may have been asked for while this one was on its way, and after a later write.
-            if self._pending.get(name) is pending:
-                del self._pending[name]
-            self._note_whether_away()
-
     def _note_whether_away(self) -> None:
         self.away = self.session.away or bool(self._pending)
-
-    def _next_pending(self) -> str | None:
-        return next((name for name in self._pending if not self.session.away_for(name)), None)
 
     # --- warnings ------------------------------------------------------------------------------
 
@@ -279,7 +236,7 @@ class Runtime:
 
         Cancelled, it does so without letting them end. That goes on by itself when it is cancelled once more.
         """
-        self.closing = True
+        self.closing = self._pending.closing = True
         draining = self.loop.create_future()
         self._end = self.loop.create_task(self._close(draining), name="stampede_guard closing")
         try:
@@ -296,8 +253,8 @@ class Runtime:
             await self._drain(flights, draining)
             left = [flight for flight in flights if not flight.task.done()]
             tasks = [flight.task for flight in left] + list(self.fallbacks.values())
-            if self._replay is not None:
-                tasks.append(self._replay)
+            if self._pending.task is not None:
+                tasks.append(self._pending.task)
             for task in tasks:
                 task.cancel()
             if tasks:
@@ -329,7 +286,7 @@ class Runtime:
 
     def abandon(self) -> None:
         """After a fork, in the child: nothing here is ours."""
-        self.closing = True
+        self.closing = self._pending.closing = True
         self.session.abandon()
 
 

@@ -174,7 +174,7 @@ async def test_an_invalidation_asked_for_while_the_one_before_is_on_its_way_is_s
     store.turn(away=True)
     assert not await runtime.invalidate("k", runtime._policy)
     store.invalidations[0].set_result(5)
-    await until(lambda: runtime._replay is None or runtime._replay.done())
+    await until(lambda: runtime._pending.task is None or runtime._pending.task.done())
     store.turn(away=False)
     await until(lambda: len(store.invalidations) == 2)
     assert runtime.away, "until it is applied"
@@ -194,7 +194,7 @@ async def test_a_read_that_is_answered_after_a_pending_invalidation_is_not_what_
     await until(lambda: store.reads)
     store.turn(away=True)
     assert await guard.invalidate("k") == "pending"
-    codec = guard._plan("k", Any, False, {}).codec
+    codec = guard._plans.plan("k", Any, False, {}).codec
     store.reads[0].set_result(value(codec.encode("old"), 4))
     assert await soon(early) == "old", "it began before the invalidation"
     assert await soon(guard.get_or_compute("k", compute)) == "new"
