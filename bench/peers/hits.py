@@ -21,14 +21,15 @@ Call = Callable[[str], Awaitable[Any]]
 async def measure_hits(url: str, call: Call, *, repetitions: int, calls: int, callers: int) -> dict[str, Any]:
     """How many times the rate of a bare GET `call` has: one after the other, and `callers` at once on one key.
 
-    The arms take turns; the figures are medians of the ratios of neighbours. `alone_us` and `together_us` are medians
-    of microseconds per call.
+    The arms take turns; the figures are medians of the ratios of neighbours. `alone_us` and `together_us` are medians of
+    microseconds per call. `shared` is 1 if two callers at once get the same object.
     """
     client = Redis.from_url(url)
     try:
         await client.set(_KEY, VALUE_AS_JSON)
         if await call("hot") != VALUE or await call("hot") != VALUE:
             raise RuntimeError("the peer does not return what was computed")
+        first, second = await asyncio.gather(call("hot"), call("hot"))
         alone = [await _neighbours(client.get, call, calls, 1) for _ in range(repetitions + 1)][1:]
         together = [await _neighbours(client.get, call, calls, callers) for _ in range(repetitions + 1)][1:]
     finally:
@@ -36,6 +37,7 @@ async def measure_hits(url: str, call: Call, *, repetitions: int, calls: int, ca
     return {
         "alone": statistics.median(bare / hit for bare, hit in alone),
         "together": statistics.median(bare / hit for bare, hit in together),
+        "shared": int(first is second),
         "alone_us": statistics.median(hit for _, hit in alone),
         "together_us": statistics.median(hit for _, hit in together),
         "get_us": statistics.median(bare for bare, _ in alone),

@@ -18,14 +18,14 @@ Figures = dict[str, Figure]
 
 NEVER: Final = math.inf
 
-Unit = Literal["count", "ms", "s", "x"]
-_SLACK: Final[Mapping[Unit, float]] = {"count": 0.0, "ms": 5.0, "s": 0.05, "x": 0.0}
-_SHARE: Final[Mapping[Unit, float]] = {"count": 0.0, "ms": 0.1, "s": 0.1, "x": 0.05}
+Unit = Literal["count", "ms", "s", "x", "us"]
+_SLACK: Final[Mapping[Unit, float]] = {"count": 0.0, "ms": 5.0, "s": 0.05, "x": 0.0, "us": 0.0}
+_SHARE: Final[Mapping[Unit, float]] = {"count": 0.0, "ms": 0.1, "s": 0.1, "x": 0.05, "us": 0.1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """`better` says which end is the good one."""
+    """`better` says which end is the good one. What is in `us` is there to be looked at, and not compared."""
 
     name: str
     title: str
@@ -49,7 +49,7 @@ class Column:
         match self.unit:
             case "count":
                 return f"{figure:,.0f}"
-            case "ms":
+            case "ms" | "us":
                 return f"{figure:,.1f}" if figure < 100 else f"{figure:,.0f}"
             case "s" | "x":
                 return f"{figure:,.2f}"

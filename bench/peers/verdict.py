@@ -14,7 +14,12 @@ __all__ = ["OURS", "Verdict", "verdicts"]
 
 OURS: Final = "ours"
 Standing = Literal["first", "level", "behind"]
-_PRICES: Final = ("unserved", "harmed", "computations")
+_PRICES: Final = {
+    "unserved": "callers without the value",
+    "harmed": "callers harmed",
+    "computations": "computations",
+    "shared": "object for all callers",
+}
 """What a better figure may have been bought with, dearest first."""
 
 
@@ -44,7 +49,7 @@ def verdicts(results: Results, scenarios: dict[str, Scenario]) -> list[Verdict]:
         _verdict(scenario.name, column, ours, others)
         for scenario in scenarios.values()
         for column in scenario.columns
-        if ours.figure(scenario.name, column.name) is not None and column.name not in ("alone_us", "get_us")
+        if column.unit != "us" and ours.figure(scenario.name, column.name) is not None
     ]
 
 
@@ -77,12 +82,12 @@ def _verdict(scenario: str, column: Column, ours: Row, others: list[Row]) -> Ver
 
 def _prices(scenario: str, column: Column, ours: Row, other: Row) -> Iterator[str]:
     """What the other did worse, of what matters more than this column."""
-    for price in _PRICES:
+    for price, words in _PRICES.items():
         if price == column.name:
             return
         mine, theirs = ours.figure(scenario, price), other.figure(scenario, price)
         if mine is not None and theirs is not None and theirs > mine:
-            yield f"{theirs:,.0f} {price}"
+            yield f"{theirs:,.0f} {words}"
 
 
 def _standing(column: Column, mine: float, best: float, sign: float) -> Standing:
