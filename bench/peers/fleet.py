@@ -41,6 +41,7 @@ class Worker:
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
     _waiting: dict[int, asyncio.Future[dict[str, Any]]] = field(default_factory=dict)
     _listener: asyncio.Task[None] | None = None
+    killed: bool = False
 
     def listen(self) -> None:
         self._listener = asyncio.create_task(self._listen())
@@ -66,6 +67,7 @@ class Worker:
 
     def kill(self) -> None:
         """SIGKILL."""
+        self.killed = True
         self.child.kill()
         self.writer.close()
         if self._listener is not None:
@@ -127,13 +129,14 @@ class Fleet:
         return asyncio.create_task(self._outcome(key, at, herds))
 
     async def _herd(self, worker: Worker, *, callers: int, patience: float, **details: Any) -> list[Answer]:
-        """The answers of one process, none if it was killed on purpose meanwhile."""
+        """The answers of one process, none if it was killed on purpose meanwhile; if it died of itself, all errors."""
         try:
             async with asyncio.timeout(RUN_UP + patience + GRACE):
                 said = await worker.tell("herd", callers=callers, patience=patience, **details)
         except ConnectionError:
             self.healthy = False
-            return []
+            died = Answer(worker.number, time.monotonic(), "error: its process died")
+            return [] if worker.killed else [died] * callers
         except TimeoutError:
             self.healthy = False
             worker.kill()

@@ -15,7 +15,7 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from bench.micro.value import VALUE
 from bench.peers.adapters import ADAPTERS
@@ -23,6 +23,10 @@ from bench.peers.hits import measure_hits
 from bench.peers.journal import Journal
 
 __all__ = ["QueryFailed", "Worker"]
+
+
+LAST_WORDS: Final = 2.0
+"""Seconds that a caller has to end after it was given up and cancelled."""
 
 
 class QueryFailed(Exception):
@@ -39,7 +43,7 @@ class Worker:
         self._adapter = ADAPTERS[settings["adapter"]]()
         self._seconds = 0.0
         self._raises = False
-        self._callers: list[asyncio.Task[None]] = []
+        self.callers: list[asyncio.Task[None]] = []
         self._leader: asyncio.Task[Any] | None = None
 
     async def compute(self, key: str) -> dict[str, Any]:
@@ -86,19 +90,19 @@ class Worker:
             answers.append((time.monotonic(), "waiting" if given_up else kind))
 
         await asyncio.sleep(max(0.0, at - time.monotonic()))
-        self._callers = [asyncio.create_task(caller()) for _ in range(callers)]
-        _, pending = await asyncio.wait(self._callers, timeout=patience)
+        self.callers = [asyncio.create_task(caller()) for _ in range(callers)]
+        _, pending = await asyncio.wait(self.callers, timeout=patience)
         given_up = True
         for task in pending:
             task.cancel()
         if pending:
-            await asyncio.wait(pending, timeout=2.0)
+            await asyncio.wait(pending, timeout=LAST_WORDS)
         unanswered = callers - len(answers)
         return {"answers": answers + [(time.monotonic(), "waiting")] * unanswered}
 
     async def do_cancel(self) -> dict[str, Any]:
         """Cancel the caller that began the computation: the one in whose task it runs, or else the first."""
-        leader = self._leader if self._leader in self._callers else self._callers[0]
+        leader = self._leader if self._leader in self.callers else self.callers[0]
         if leader is not None:
             leader.cancel()
         return {}

@@ -5,15 +5,18 @@ Counts and order only, never a time: what is fast enough is said by `make bench-
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench.herd.valkey import ValkeyServer
 from bench.peers.__main__ import parse
+from bench.peers.adapter import About, Compute
 from bench.peers.adapters import ADAPTERS, TABLE
 from bench.peers.commands import CommandCount
 from bench.peers.journal import Journal, Line
@@ -26,6 +29,7 @@ from bench.peers.scenario import NEVER, Column
 from bench.peers.scenarios import SCENARIOS
 from bench.peers.stage import Stage
 from bench.peers.verdict import verdicts
+from bench.peers.worker import Worker
 
 TINY = Sizes(
     processes=2, callers=5, seconds=0.2, long_seconds=0.3, rounds=1, patience=10, patience_after_kill=20,
@@ -144,7 +148,8 @@ def test_never_is_worse_than_any_time_and_nothing_to_measure_is_no_rival() -> No
     ("unit", "figure", "best", "level"),
     [
         ("count", 2, 1, False), ("ms", 6, 2, True), ("ms", 30, 20, False), ("s", 1.09, 1, True), ("s", 1.2, 1, False),
-        ("x", 9.6, 10, True), ("x", 9, 10, False), ("s", NEVER, 1, False), ("s", NEVER, NEVER, True),
+        ("x", 9.6, 10, True), ("x", 9, 10, False),
+        ("s", NEVER, 1, False), ("s", 1, NEVER, False), ("s", NEVER, NEVER, True),
     ],
 )  # fmt: skip
 def test_level_allows_for_what_the_next_run_may_turn_round(
@@ -214,6 +219,46 @@ def test_all_peers_and_scenarios_are_played_unless_some_are_named() -> None:
 
 
 # --- the harness, on two processes of five callers -----------------------------------------------------
+
+
+class Deaf:
+    """A peer that never answers, and of whose callers every other one ignores its cancellation."""
+
+    about = About(name="deaf", distribution="", page="", option="")
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.end = asyncio.Event()
+
+    async def open(self, url: str, compute: Compute) -> None: ...
+
+    async def call(self, key: str) -> Any:
+        self.calls += 1
+        deaf = self.calls % 2 == 0
+        while True:
+            try:
+                await self.end.wait()
+                return None
+            except asyncio.CancelledError:
+                if not deaf:
+                    raise
+
+    async def close(self) -> None: ...
+
+
+async def test_callers_of_a_peer_that_hangs_are_given_up_also_those_that_cannot_be_cancelled(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    deaf = Deaf()
+    monkeypatch.setitem(ADAPTERS, "deaf", lambda: deaf)
+    monkeypatch.setattr("bench.peers.worker.LAST_WORDS", 0.01)
+    worker = Worker({"number": 0, "adapter": "deaf", "url": "", "journal": str(tmp_path / "journal")})
+    try:
+        said = await worker.do_herd(key="key", seconds=0, raises=False, callers=4, at=0.0, patience=0.01)
+    finally:
+        deaf.end.set()
+    assert [kind for _, kind in said["answers"]] == ["waiting"] * 4
+    await asyncio.gather(*worker.callers)
 
 
 @pytest.fixture
