@@ -53,9 +53,7 @@ def _panel(axis: Any, results: Results, scenario: str, name: str, logarithmic: b
         color = _NEVER if never else _OURS if row.name == OURS else _OTHERS
         axis.barh(place, width, color=color, hatch="//" if never else None)
         text = "NOT RUN" if row.not_run else column.text(figure)
-        axis.annotate(
-            f" {text}", (width if width > 0 else axis.get_xlim()[0], place), va="center", fontsize=8
-        )
+        axis.annotate(f" {text}", (width, place), va="center", fontsize=8)
     if logarithmic:
         axis.set_xscale("symlog", linthresh=1)
     axis.set_yticks(range(len(results.rows)), [row.name for row in results.rows], fontsize=8)

@@ -126,9 +126,7 @@ def _verdict_cells(verdict: Verdict) -> list[str]:
 
 def markdown(results: Results) -> str:
     """All tables, under headings of the third rank."""
-    parts = [
-        f"{results.setting}; load average {results.load[0]:.1f} before the run, {results.load[1]:.1f} after it."
-    ]
+    parts = [f"{results.setting}; load average {results.load[0]:.1f} to {results.load[1]:.1f} meanwhile."]
     parts += ["### In one table", _grid(["", *[title for *_, title in _OVERVIEW]], _overview(results))]
     for scenario in _played(results):
         titles = ["", *[column.title for column in scenario.columns]]
