@@ -34,7 +34,7 @@ check: lint format types public-types imports coverage ## lint, types, direction
 bench: $(READY) ## the speed table: ratios measured in one run
 	$(BIN)/python -m bench.micro $(MICRO_ARGS)
 
-bench-peers: $(PEERS_READY) ## the library beside its peers; half an hour (PEERS_ARGS=--quick: some minutes)
+bench-peers: $(PEERS_READY) ## the library beside its peers; a quarter of an hour (PEERS_ARGS=--quick: some minutes)
 	$(PEERS_VENV)/bin/python -m bench.peers $(PEERS_ARGS)
 
 search: $(READY) ## the larger worlds of the exhaustive search (half an hour, a few GB)

@@ -51,9 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for table in terminal_tables(results):
         console.print(table)
         console.print()
-    console.print(
-        f"{results.setting}; load average {results.load[0]:.1f} before, {results.load[1]:.1f} after"
-    )
+    console.print(f"{results.setting}; load average {results.load[0]:.1f} to {results.load[1]:.1f}")
     if options.json is not None:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(results.to_json(), indent=2) + "\n")
@@ -66,20 +64,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _measured(options: argparse.Namespace, sizes: Sizes, console: Console) -> Results:
     results = Results(_setting(sizes))
-    before = os.getloadavg()[0]
+    load: list[float] = []
     scenarios = [name for name in options.scenario if name != MEMORY]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("", total=len(options.only) * len(scenarios) + (MEMORY in options.scenario))
 
         def step(name: str, scenario: str) -> None:
+            load.append(os.getloadavg()[0])
             progress.update(task, description=f"{name}, {scenario}", advance=1)
 
         results.rows = asyncio.run(measure(options.only, scenarios, sizes, step=step))
         if MEMORY in options.scenario:
             step("all", MEMORY)
             results.memory = asyncio.run(measure_memory_hits(sizes))
-    results.load = (before, os.getloadavg()[0])
+    results.load = (min(load), max(load))
     return results
 
 
