@@ -33,8 +33,8 @@ from bench.peers.verdict import verdicts
 from bench.peers.worker import Worker
 
 TINY = Sizes(
-    processes=2, callers=5, seconds=0.2, long_seconds=0.3, rounds=1, patience=10, patience_after_kill=20,
-    hit_repetitions=1, hit_calls=10, memory_calls=10,
+    processes=2, callers=5, seconds=0.2, interrupted_seconds=0.4, long_seconds=0.3, rounds=1,
+    patience=10, patience_after_kill=20, hit_repetitions=1, hit_calls=10, memory_calls=10,
 )  # fmt: skip
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -31,16 +31,16 @@ async def _play(stage: Stage) -> Figures | None:
     key = stage.key()
     herd = fleet.stampede(
         key,
-        seconds=stage.sizes.seconds,
+        seconds=stage.sizes.interrupted_seconds,
         callers=stage.sizes.callers,
         patience=stage.sizes.patience_after_kill,
     )
     computing = await fleet.first_computation(key, patience=stage.sizes.patience)
-    await asyncio.sleep(min(_UNTIL_ALL_WAIT, stage.sizes.seconds / 2))
+    await asyncio.sleep(min(_UNTIL_ALL_WAIT, stage.sizes.interrupted_seconds / 2))
     killed_at = time.monotonic()
     computing.kill()
     outcome = await herd
-    if any(line.at < killed_at for line in outcome.ended):
+    if any(line.at < killed_at and line.worker == computing.number for line in outcome.ended):
         return None
     takeover = outcome.takeover(killed_at, computing.number)
     if takeover is None:
@@ -57,8 +57,8 @@ async def _play(stage: Stage) -> Figures | None:
 KILLED = Scenario(
     name="killed",
     title="Holder killed",
-    story="As cold; 0.2 s into the first computation its process is killed (SIGKILL). The survivors' callers count. "
-    "Nobody takes over where every process computes anyway.",
+    story="As cold, with a computation of 1 s; 0.2 s into the first its process is killed (SIGKILL). The survivors' "
+    "callers count. Nobody takes over where every process computes anyway.",
     columns=(
         Column(name="computations", title="computations", unit="count"),
         Column(name="takeover", title="takeover, s", unit="s"),
