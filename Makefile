@@ -7,6 +7,7 @@ HERD_ARGS ?= --quick
 MICRO_ARGS ?=
 PEERS_VENV ?= .venv-peers
 PEERS_ARGS ?=
+SCALE_ARGS ?= --output results
 
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
@@ -16,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Reports and caches of the tools stay in the checkout, also where HOME is missing or read-only.
 export MPLCONFIGDIR = $(CURDIR)/.cache/matplotlib
 
-.PHONY: help demo test check bench bench-peers search interpreters floor venv clean lint format types public-types imports coverage
+.PHONY: help demo test check bench bench-peers bench-scale search interpreters floor venv clean lint format types public-types imports coverage
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -36,6 +37,9 @@ bench: $(READY) ## the speed table: ratios measured in one run
 
 bench-peers: $(PEERS_READY) ## the library beside its peers; a quarter of an hour (PEERS_ARGS=--quick: some minutes)
 	$(PEERS_VENV)/bin/python -m bench.peers $(PEERS_ARGS)
+
+bench-scale: $(READY) ## how costs grow to 16 processes and 100,000 keys, and a fleet of 10,000 simulated (SCALE_ARGS=--quick)
+	$(BIN)/python -m bench.scale $(SCALE_ARGS)
 
 search: $(READY) ## the larger worlds of the exhaustive search (half an hour, a few GB)
 	STAMPEDE_SEARCH=deep $(BIN)/python -m pytest tests/core/test_search.py -s

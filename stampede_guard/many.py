@@ -20,11 +20,14 @@ from stampede_guard.decorator import Face
 from stampede_guard.errors import Misuse, PolicyError, StoreError, UnsupportedValue
 from stampede_guard.guard import StampedeGuard
 from stampede_guard.methods import in_its_place, taken_from
+from stampede_guard.near import NOTHING, Asked
 from stampede_guard.options import Options
 from stampede_guard.plan import Plan, Run
 from stampede_guard.policy import Policy
 from stampede_guard.runtime import Runtime
-from stampede_guard.serving import after_read, hit
+from stampede_guard.serving import after_read, hit, keep_near
+from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl
+from stampede_guard.verdict import given as given_choice
 
 __all__ = ["cached_many"]
 
@@ -37,6 +40,8 @@ _COLLECTIONS = (list, tuple, set, frozenset)
 def cached_many(
     *,
     guard: StampedeGuard | None = None,
+    ttl: Ttl = AS_THE_POLICY_SAYS,
+    should_cache: Callable[[Any], object] | None = None,
     ids: str | None = None,
     absent_ttl: float | None = None,
     max_ids: int = MAX_IDS,
@@ -54,7 +59,8 @@ def cached_many(
     What is stored is read in one go. Ids that another call or process computes already are waited for and not computed
     again. The result has the ids that exist; one that the function leaves out is remembered as absent for `absent_ttl`
     seconds (default: 10, or `ttl` if that is shorter). A computation that fails fails for its ids only, and a call that
-    asked for one of them raises its error.
+    asked for one of them raises its error. `ttl` and `should_cache` as functions of the value are asked for each id
+    that exists; `UNCHANGED` and `previous()` are for functions of one entry, and an error here.
 
     `ids` names the parameter with the ids (default: the first that can be it); all others are part of each id's key.
     `key` is called with one id in the place of the ids. `max_ids` (default 500): more are computed in several calls,
@@ -71,6 +77,8 @@ def cached_many(
     )
     if type(max_ids) is not int or max_ids < 1:
         raise PolicyError("max_ids", max_ids, "it must be a whole number of at least 1")
+
+    fields |= given_choice(ttl, should_cache)
 
     def decorate(given: Any) -> Any:
         function = taken_from(given)
@@ -110,7 +118,8 @@ class ManyFace(Face[..., Any]):
         except PolicyError as error:
             raise PolicyError("absent_ttl", seconds, error.rule) from None
         plan.batched = True
-        plan.policy_of = lambda body: absent if ManyCodec.says_absent(body) else plan.policy
+        chosen = plan.policy_for
+        plan.policy_for = lambda value: absent if value is ABSENT else chosen(value)
         plan.on_wait = self._held
         return plan
 
@@ -227,6 +236,7 @@ class _ManyCall:
         self._batches: Batches = batches
         self._tasks: dict[Any, asyncio.Task[Any]] = {}
         self._looks: dict[Any, asyncio.Future[Any]] = {}
+        self._asked: dict[Any, Asked | None] = {}
 
     async def serve(self, keys: dict[Any, str]) -> dict[Any, Any]:
         group = self._batches.gathering(self._face._group(self.args, self.kwargs))
@@ -235,6 +245,12 @@ class _ManyCall:
             on = self._guard.on(self._plan)
             for id, key in keys.items():
                 name = self._guard.prefix + key
+                if on is not None and self._plan.near:
+                    value = on.near.find(name)
+                    if value is not NOTHING:
+                        found[id] = value
+                        continue
+                    self._asked[id] = on.near.ask(name)
                 self._batches.expect(name, group)
                 if on is not None and not (on.away or on.refused or name in on.flights):
                     self._looks[id] = on.read(name)
@@ -273,6 +289,8 @@ class _ManyCall:
             if fresh:
                 found[id] = value
                 self._batches.decided(name)
+                if id in self._asked:
+                    keep_near(runtime, self._plan, name, reading, self._asked[id])
             else:
                 run = self._run(group, name, id)
                 self._begin(id, name, after_read(runtime, self._plan, name, run, reading))
@@ -307,7 +325,7 @@ class _ManyCall:
             for future in itertools.chain(self._looks.values(), self._tasks.values()):
                 if future.done() and not future.cancelled():
                     future.exception()
-            self._looks, self._tasks = {}, {}
+            self._looks, self._tasks, self._asked = {}, {}, {}
 
 
 def _like(given: Any, ids: list[Any]) -> Any:

@@ -15,6 +15,8 @@ functions of a guard and to `@locked_cache(...)` for one.
 | `fallback_timeout` | 2 | s | a fallback is the last try before the caller is told to come back |
 | `poll_interval` | 0.4 | s | the longest time between two looks at a held lease; wake-ups are usually first |
 | `takeover_gap` | 0.25 | s | a holder must be missing twice, this far apart: a reconnect is no death |
+| `pass_ttl` | 10 | s | after a value that may not be stored nobody waits for the next one; a storable one ends it |
+| `pass_limit` | 16 | count | computations at once of a key that is not cacheable, all processes together |
 | `max_passengers` | 10000 | count | callers that may wait on one flight of one process |
 | `max_flights` | 10000 | count | keys that one process may compute or wait for at once |
 | `max_local_computations` | 16 | count | computations at once while the store is away, not counting calls within them |
@@ -23,6 +25,9 @@ functions of a guard and to `@locked_cache(...)` for one.
 | `max_value_bytes` | 8 MiB | bytes | a larger value is served to its callers and not stored |
 | `inline_bytes` | 16 KiB | bytes | a value up to this size travels inside the wake-up |
 | `last_value_bytes` | 16 MiB | bytes | values kept per process for the time the store is away; 0 = none |
+| `l1_ttl` | 0 | s | keep hits in the process this long, 0 = off; bounds what a lost message can do |
+| `l1_bytes` | 32 MiB | bytes | values kept ready per process and event loop; of the guard only |
+| `l1_entries` | 10000 | count | the same, in entries; of the guard only |
 | `drain_timeout` | 10 | s | how long closing waits for computations under way |
 | `mode` | `"on"` | | `bypass` = no store, one flight per key per process; `off` = a plain function |
 | `share` | False | | True gives all callers of one flight the same mutable object |
@@ -44,13 +49,16 @@ Mode = Literal["on", "bypass", "off"]
 _POSITIVE_SECONDS = (
     "ttl", "lease_ttl", "wait_timeout", "compute_timeout", "fallback_timeout", "poll_interval", "takeover_gap",
 )  # fmt: skip
-_SECONDS_OR_ZERO = ("stale_ttl", "error_ttl", "drain_timeout")
+_SECONDS_OR_ZERO = ("stale_ttl", "error_ttl", "pass_ttl", "l1_ttl", "drain_timeout")
 _POSITIVE_COUNTS = (
     "max_passengers",
     "max_flights",
     "max_local_computations",
     "max_threads",
     "max_value_bytes",
+    "l1_bytes",
+    "l1_entries",
+    "pass_limit",
 )
 _COUNTS_OR_ZERO = ("fallback_limit", "max_handovers", "inline_bytes", "last_value_bytes")
 _LONGEST = 10 * 366 * 86_400.0
@@ -74,6 +82,8 @@ class Policy:
     fallback_timeout: float = 2.0
     poll_interval: float = 0.4
     takeover_gap: float = 0.25
+    pass_ttl: float = 10.0
+    pass_limit: int = 16
     max_passengers: int = 10_000
     max_flights: int = 10_000
     max_local_computations: int = 16
@@ -82,6 +92,9 @@ class Policy:
     max_value_bytes: int = 8 * 1024 * 1024
     inline_bytes: int = 16 * 1024
     last_value_bytes: int = 16 * 1024 * 1024
+    l1_ttl: float = 0.0
+    l1_bytes: int = 32 * 1024 * 1024
+    l1_entries: int = 10_000
     drain_timeout: float = 10.0
     mode: Mode = "on"
     share: bool = False
@@ -143,6 +156,11 @@ class Policy:
     @property
     def stale_ms(self) -> int:
         return math.ceil(self.stale_ttl * 1000)
+
+    @property
+    def slot_ms(self) -> int:
+        """Milliseconds after which a flight that was let through, and has died, no longer counts."""
+        return math.ceil((self.compute_timeout + self.lease_ttl) * 1000)
 
     @property
     def record_ms(self) -> int:

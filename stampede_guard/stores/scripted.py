@@ -16,7 +16,7 @@ from stampede_guard.errors import StoreError, StoreRefused
 from stampede_guard.policy import Policy
 from stampede_guard.stores.calls import Script
 from stampede_guard.stores.lane import stop
-from stampede_guard.stores.wire import HEADER, name_bytes, parse_answer, value_bytes
+from stampede_guard.stores.wire import HEADER, changes_channel, name_bytes, parse_answer, value_bytes
 
 __all__ = ["ScriptedSession"]
 
@@ -45,6 +45,9 @@ class ScriptedSession(ABC):
     def away_for(self, name: str) -> bool: ...
 
     @abstractmethod
+    def hears_changes(self, name: str) -> bool: ...
+
+    @abstractmethod
     def read(self, name: str) -> asyncio.Future[Reading | None]: ...
 
     @abstractmethod
@@ -69,6 +72,8 @@ class ScriptedSession(ABC):
             b"%d" % policy.record_ms,
             _ms(policy.takeover_gap),
             b"%d" % newer_than,
+            b"%d" % policy.pass_limit,
+            b"%d" % policy.slot_ms,
         ]
         answer = parse_answer(await self._run(_ACQUIRE, name, args))
         if isinstance(answer, Denied):
@@ -91,6 +96,8 @@ class ScriptedSession(ABC):
         total_ms = policy.total_ms
         if outcome == "failure":
             total_ms = round(policy.error_ttl * 1000)
+        elif outcome == "pass":
+            total_ms, body = round(policy.pass_ttl * 1000), b""
         else:
             body = value_bytes(body, token=grant.token, total_ms=total_ms, stale_ms=policy.stale_ms)
         args = [
@@ -103,11 +110,18 @@ class ScriptedSession(ABC):
             b"%d" % policy.record_ms,
             b"%d" % (policy.inline_bytes + HEADER),
             name_bytes(name),
+            b"0" if grant.leased else b"1",
+            changes_channel(name),
         ]
         return bool(await self._run(_PUBLISH, name, args))
 
     async def invalidate(self, name: str, *, policy: Policy) -> int:
-        args = [uuid.uuid4().hex.encode(), b"%d" % policy.record_ms, name_bytes(name)]
+        args = [
+            uuid.uuid4().hex.encode(),
+            b"%d" % policy.record_ms,
+            name_bytes(name),
+            changes_channel(name),
+        ]
         return int(await self._run(_INVALIDATE, name, args))
 
     async def release(self, name: str, *, flight: str) -> bool:

@@ -19,11 +19,13 @@ from stampede_guard.core.scripts import (
     Granted,
     Held,
     Message,
+    Passing,
 )
 from stampede_guard.errors import StoreRefused
 
 __all__ = [
     "HEADER",
+    "changes_channel",
     "entry_keys",
     "name_bytes",
     "parse_answer",
@@ -43,6 +45,14 @@ _KINDS: dict[bytes, Any] = {b"value": "value", b"failure": "failure", b"again": 
 def name_bytes(name: str) -> bytes:
     """A name in UTF-8, whatever characters it has: one that cannot be sent would take the others of its tick along."""
     return name.encode("utf-8", "surrogatepass")
+
+
+def changes_channel(name: str) -> bytes:
+    """Where everybody who keeps copies hears of the changes of an entry: one channel per namespace.
+
+    A namespace with colons shares the channel of its first part; names tell whose a message is.
+    """
+    return b"stampede_guard:changes:" + name_bytes(name.partition(":")[0])
 
 
 def value_key(name: str) -> bytes:
@@ -95,6 +105,10 @@ def parse_answer(reply: Any) -> Answer | Denied:
                 return FailedRecently(body, int(token))
             case [b"granted", bytes(token), bytes(epoch)]:
                 return Granted(int(token), epoch.decode())
+            case [b"granted", bytes(token), bytes(epoch), bytes(replaces)]:
+                return Granted(int(token), epoch.decode(), int(replaces))
+            case [b"passing", bytes(token), bytes(epoch), bytes(replaces)]:
+                return Passing(Granted(int(token), epoch.decode(), int(replaces), leased=False))
             case [b"held", bytes(fence), int(suspect), bytes(last)]:
                 return Held(int(fence), bool(suspect), int(last))
             case [b"denied"]:

@@ -15,12 +15,13 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from stampede_guard.stores.calls import Script
+from stampede_guard.stores.wire import changes_channel
 from tests.support.backends import PARTS
 from tests.support.twins import DEAD, INLINE, LIVE, SCRIPTS, Worlds
 
 FLIGHTS = st.sampled_from(["f1", "f2", "f3"])
 INBOXES = st.sampled_from([*LIVE, DEAD, ""])
-OUTCOMES = st.sampled_from(["value", "failure"])
+OUTCOMES = st.sampled_from(["value", "failure", "pass"])
 PICK = st.integers(0, 5)
 """A token by its age: 0 is the latest."""
 SIZES = st.integers(INLINE - 1, INLINE + 1)
@@ -43,6 +44,7 @@ STEPS = st.one_of(
 )
 _HELD = [("acquire", "f1", "inbox-a", None), ("acquire", "f2", "inbox-b", None)]
 _STORED = [("acquire", "f1", "inbox-a", None), ("publish_own", "f1", "value", INLINE)]
+_PASSED = [*_HELD, ("publish_own", "f1", "pass", INLINE)]
 BEGINNINGS = st.sampled_from(
     [
         [],
@@ -54,6 +56,10 @@ BEGINNINGS = st.sampled_from(
         [*_HELD, ("fallback", "f2", 2)],
         [*_HELD, ("fallback", "f2", 2), ("publish_own", "f2", "value", INLINE), ("evict", "record")],
         [*_HELD, ("publish_own", "f1", "failure", INLINE)],
+        _PASSED,
+        [*_PASSED, ("acquire", "f2", "inbox-b", None)],
+        [*_PASSED, ("acquire", "f2", "inbox-b", None), ("acquire", "f3", "", None)],
+        [*_PASSED, ("evict", "record"), ("acquire", "f2", "inbox-b", None)],
         [*_HELD, ("publish_own", "f1", "failure", INLINE), ("evict", "record"), ("fallback", "f2", 2)],
         _STORED,
         [*_STORED, ("stretch",)],
@@ -69,12 +75,12 @@ BEGINNINGS = st.sampled_from(
 def worlds(valkey_url: str) -> Iterator[Any]:
     client = redis.Redis.from_url(valkey_url, protocol=2, socket_timeout=20)
     pubsub = client.pubsub()
-    pubsub.subscribe(*LIVE)
-    for _ in LIVE:
+    pubsub.subscribe(*LIVE, changes_channel("twins:"))
+    for _ in range(len(LIVE) + 1):
         pubsub.parse_response()
     texts = {name: client.register_script(Script(name, prelude=name != "read").text) for name in SCRIPTS}
     numbers = itertools.count()
-    yield lambda: Worlds(client, pubsub, texts, f"twin-{id(texts)}-{next(numbers)}")
+    yield lambda: Worlds(client, pubsub, texts, f"twins:{id(texts)}-{next(numbers)}")
     pubsub.close()
     client.close()
 
