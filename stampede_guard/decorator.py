@@ -13,6 +13,7 @@ from stampede_guard.annotations import alternatives, live_kind, resolve, root_pa
 from stampede_guard.cached import CacheDecorator, CachedFunction, CachedPlainFunction, Invalidation
 from stampede_guard.codec import Codec, codec_for, return_annotation
 from stampede_guard.defaults import default_guard
+from stampede_guard.early import refuse_where_it_cannot_be
 from stampede_guard.errors import Misuse, PolicyError, StoreError, Undecodable
 from stampede_guard.guard import StampedeGuard
 from stampede_guard.keys import KeyBuilder
@@ -140,6 +141,7 @@ class Face(Generic[P, R]):
         # Checked now, against the defaults, so that a mistake is an error at import and not at the first call.
         base = guard.policy if guard is not None else Policy()
         self._plan = self._make_plan(base)
+        refuse_where_it_cannot_be(fields, request_bound=self._plan.request_bound)
         self._planned_for = guard
 
     def _make_codec(self, annotation: Any) -> Codec:
@@ -198,6 +200,9 @@ class Face(Generic[P, R]):
             return run
         return tagged(run, tag_names(guard.prefix, self._templates.texts(args, kwargs)))
 
+    def _tagged_run(self, guard: StampedeGuard, args: Any, kwargs: Any) -> Run:
+        return self._with_tags(self._run(args, kwargs), guard, args, kwargs)
+
     def wrapper(self) -> Any:
         """What takes the function's place, with its other methods."""
         build, key_of = self._keys.build, self._keys.key_of
@@ -206,8 +211,7 @@ class Face(Generic[P, R]):
         async def call(*args: P.args, **kwargs: P.kwargs) -> R:
             # The hit path of serving.serve written out: of what 64 callers of one key pay each, a second coroutine and
             # a closure for a computation that does not happen would be a tenth.
-            guard = self._guarded()
-            plan = self._plan
+            guard, plan = self._guarded(), self._plan
             name = guard.prefix + (key := key_of(*args, **kwargs))
             runtime = guard.on(plan)
             result: R
@@ -217,16 +221,14 @@ class Face(Generic[P, R]):
                     result = kept.given()
                     return result
             if runtime is None or plan.near or runtime.away or runtime.refused or name in runtime.flights:
-                result = await guard.call(
-                    plan, key, self._with_tags(self._run(args, kwargs), guard, args, kwargs)
-                )
+                result = await guard.call(plan, key, self._tagged_run(guard, args, kwargs))
                 return result
             try:
                 reading = await runtime.read(name)
             except StoreError:
                 reading = None
             if reading is not None:
-                body, _, total_ms, stale_ms, remaining_ms = reading
+                body, _, total_ms, stale_ms, remaining_ms, _ = reading
                 if stale_ms < remaining_ms <= total_ms:
                     try:
                         if reading is runtime.remembered:
@@ -245,7 +247,7 @@ class Face(Generic[P, R]):
 
         async def refresh(*args: P.args, **kwargs: P.kwargs) -> R:
             guard = self._guarded()
-            run = self._with_tags(self._run(args, kwargs), guard, args, kwargs)
+            run = self._tagged_run(guard, args, kwargs)
             result: R = await guard.refresh_entry(self._plan, build(args, kwargs), run)
             return result
 

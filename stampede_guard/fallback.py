@@ -130,7 +130,8 @@ class Fallback:
         self._runtime.warn_if_too_large(plan, verdict.body)
         if tags:
             verdict = verdict._replace(body=sealed(verdict.body, versions))
-        await self._publish(grant, flight_id, verdict)
+        took_ms = round(1000 * (self._runtime.loop.time() - began))
+        await self._publish(grant, flight_id, verdict, took_ms)
         return plan.codec.decode(verdict.body)
 
     def _tell(self, task: asyncio.Task[Any], seconds: float, flight_id: str) -> None:
@@ -143,7 +144,7 @@ class Fallback:
             error = "" if raised is None else type(raised).__name__
         hooks.tell(Computed(title, self._name, seconds, flight_id, error, fallback=True))
 
-    async def _publish(self, grant: Granted, flight_id: str, verdict: Verdict) -> None:
+    async def _publish(self, grant: Granted, flight_id: str, verdict: Verdict, took_ms: int) -> None:
         try:
             await self._runtime.session.publish(
                 self._name,
@@ -152,6 +153,7 @@ class Fallback:
                 outcome="value" if verdict.policy is not None else "pass",
                 body=verdict.body,
                 policy=verdict.policy or self._plan.policy,
+                took_ms=took_ms,
             )
         except StoreError:
             # The caller has its value; what could not be stored is computed again.

@@ -288,7 +288,7 @@ class StampedeGuard:
         """The running event loop's part if the shortest way may be taken: mode `on`, and nothing special; else None."""
         if (
             not plan.direct
-            or self._hooks
+            or self._hooks.any
             or (plan.mode or self._mode or plan.policy.mode) != "on"
             or _BYPASSED.get()
         ):
@@ -300,7 +300,7 @@ class StampedeGuard:
 
     def near_of_plain_functions(self, plan: Plan) -> Near | None:
         """Where a plain function's caller, in whatever thread, may look for a copy; None if the mode forbids it."""
-        if not plan.direct or self._hooks or self.mode_of(plan) != "on" or _BYPASSED.get():
+        if not plan.direct or self._hooks.any or self.mode_of(plan) != "on" or _BYPASSED.get():
             return None
         loop = portal_loop()
         runtime = self._runtimes.get(loop) if loop is not None else None

@@ -117,7 +117,7 @@ class ManyFace(Face[..., Any]):
         plan = super()._make_plan(base)
         seconds = min(ABSENT_TTL, plan.policy.ttl) if self._absent_ttl is None else self._absent_ttl
         try:
-            absent = plan.policy.replace(ttl=seconds, stale_ttl=0.0)
+            absent = plan.policy.replace(ttl=seconds, stale_ttl=0.0, soft_timeout=0.0)
         except PolicyError as error:
             raise PolicyError("absent_ttl", seconds, error.rule) from None
         plan.batched = True

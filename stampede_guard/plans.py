@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from stampede_guard.codec import Codec, codec_for
+from stampede_guard.early import refuse_where_it_cannot_be
 from stampede_guard.errors import Misuse
 from stampede_guard.keys.parts import escape
 from stampede_guard.plan import Plan
@@ -67,6 +68,7 @@ class Plans:
             with self._lock:
                 _keep(self._shapes, (title, codec.fingerprint), None)
         policy = self._policy.replace(**fields)
+        refuse_where_it_cannot_be(fields, request_bound=request_bound)
         if tagged:
             codec = TaggedCodec(codec)
         return Plan(title=title, policy=policy, codec=codec, request_bound=request_bound, direct=not tagged)

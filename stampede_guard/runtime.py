@@ -22,6 +22,7 @@ from stampede_guard.flight import Flight
 from stampede_guard.hooks import Hooks
 from stampede_guard.lastvalues import LastValues
 from stampede_guard.near import Near
+from stampede_guard.pauses import Pauses
 from stampede_guard.pending import PendingInvalidations
 from stampede_guard.slots import Slots
 from stampede_guard.tagged import LocalTags, tags_of
@@ -63,6 +64,10 @@ class Runtime:
         self.threads = Threads(policy.max_threads)
         """For plain functions. None is started before the first of them computes."""
         self.slots = Slots()
+        self.asked_early = Pauses(self.loop)
+        """Entries whose early refresh was somebody else's a moment ago."""
+        self.failing = Pauses(self.loop)
+        """Entries whose computation failed here a moment ago, of which the store knows nothing."""
         self._policy = policy
         self._id = uuid.uuid4().hex
         self._numbers = itertools.count(1)

@@ -214,7 +214,15 @@ class MemorySession:
         return self._store.change(name, step)
 
     async def publish(
-        self, name: str, *, flight: str, grant: Granted, outcome: Outcome, body: bytes, policy: Policy
+        self,
+        name: str,
+        *,
+        flight: str,
+        grant: Granted,
+        outcome: Outcome,
+        body: bytes,
+        policy: Policy,
+        took_ms: int = 0,
     ) -> bool:
         others = {"failure": policy.error_ttl, "pass": policy.pass_ttl}
         publication = Publication(
@@ -227,6 +235,7 @@ class MemorySession:
             stale_ms=0 if outcome in others else policy.stale_ms,
             record_ms=policy.record_ms,
             inline_bytes=policy.max_value_bytes,
+            took_ms=took_ms,
             let_through=not grant.leased,
         )
 

@@ -59,9 +59,17 @@ class Session(Protocol):
     async def renew(self, name: str, *, flight: str, token: int, policy: Policy) -> bool: ...
 
     async def publish(
-        self, name: str, *, flight: str, grant: Granted, outcome: Outcome, body: bytes, policy: Policy
+        self,
+        name: str,
+        *,
+        flight: str,
+        grant: Granted,
+        outcome: Outcome,
+        body: bytes,
+        policy: Policy,
+        took_ms: int = 0,
     ) -> bool:
-        """Returns whether it was stored."""
+        """Returns whether it was stored. `took_ms`: how long a value's computation took; travels with it."""
 
     async def invalidate(self, name: str, *, policy: Policy) -> int:
         """Returns the new fence."""

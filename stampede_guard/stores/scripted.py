@@ -101,7 +101,15 @@ class ScriptedSession(ABC):
         return bool(await self._run(_RENEW, name, args, renewal=True))
 
     async def publish(
-        self, name: str, *, flight: str, grant: Granted, outcome: Outcome, body: bytes, policy: Policy
+        self,
+        name: str,
+        *,
+        flight: str,
+        grant: Granted,
+        outcome: Outcome,
+        body: bytes,
+        policy: Policy,
+        took_ms: int = 0,
     ) -> bool:
         total_ms = policy.total_ms
         if outcome == "failure":
@@ -109,7 +117,9 @@ class ScriptedSession(ABC):
         elif outcome == "pass":
             total_ms, body = round(policy.pass_ttl * 1000), b""
         else:
-            body = value_bytes(body, token=grant.token, total_ms=total_ms, stale_ms=policy.stale_ms)
+            body = value_bytes(
+                body, token=grant.token, total_ms=total_ms, stale_ms=policy.stale_ms, took_ms=took_ms
+            )
         args = [
             flight.encode(),
             b"%d" % grant.token,

@@ -1,6 +1,6 @@
 -- ARGV: a new version with its header, ms that a version has to live at least.
 local stored = redis.pcall('GET', KEYS[VALUE])
-if type(stored) == 'string' and #stored == 59 and value_header() then
+if type(stored) == 'string' and #stored == #ARGV[1] and value_header() then
   live_longer(KEYS[VALUE], tonumber(ARGV[2]))
   return stored
 end
