@@ -23,8 +23,8 @@ from stampede_guard.events import TakenOver
 from stampede_guard.failures import encode_failure
 from stampede_guard.oldvalue import Previous
 from stampede_guard.passengers import Passengers
-from stampede_guard.tagcheck import acquire, believed, versions_before
-from stampede_guard.tagged import VersionsAsked, tags_of
+from stampede_guard.tagcheck import acquire, ask_again, believed, versions_before
+from stampede_guard.tagged import tags_of
 
 if TYPE_CHECKING:
     from stampede_guard.passenger import Passenger
@@ -358,7 +358,7 @@ class Flight:
         policy = (self.lifetimes if outcome.kind == "value" else None) or self.plan.policy
         self.stored = False
         try:
-            tags = VersionsAsked(self._runtime, self.tags) if self.tags else None
+            tags = ask_again(self._runtime, self)
             stored = await session.publish(
                 self.name,
                 flight=self.id,

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from stampede_guard.core.scripts import Answer, Found, Granted, Message
 from stampede_guard.core.tags import Versions, is_current
 from stampede_guard.errors import StoreError
-from stampede_guard.tagged import ensure, is_valid
+from stampede_guard.tagged import VersionsAsked, ensure, is_valid
 
 if TYPE_CHECKING:
     from stampede_guard.flight import Flight
     from stampede_guard.runtime import Runtime
 
-__all__ = ["acquire", "believed", "versions_before"]
+__all__ = ["acquire", "ask_again", "believed", "versions_before"]
 
 
 async def acquire(runtime: Runtime, flight: Flight) -> Answer:
@@ -37,6 +37,15 @@ async def believed(runtime: Runtime, flight: Flight, message: Message) -> Messag
             return message
         flight.newer_than = max(flight.newer_than, message.token)
     return Message("again", message.token)
+
+
+def ask_again(runtime: Runtime, flight: Flight) -> VersionsAsked | None:
+    """The tags once more, for a value that is about to be published."""
+    if not flight.tags:
+        return None
+    # A `ttl` function may give it a longer life than the one that the tags were made ready for.
+    longer = flight.lifetimes is not None and flight.lifetimes.tag_ms > flight.plan.policy.tag_ms
+    return VersionsAsked(runtime, flight.tags, flight.lifetimes if longer else None)
 
 
 async def versions_before(runtime: Runtime, flight: Flight, grant: Granted | None) -> Versions:

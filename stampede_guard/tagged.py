@@ -104,20 +104,26 @@ async def _look(runtime: Runtime, name: str, tags: tuple[str, ...]) -> Reading |
 class VersionsAsked:
     """The tags' versions, as they are some time after this is made. Asked with the reads of this turn of the loop."""
 
-    __slots__ = ("_moment", "_readings", "_runtime", "_tags")
+    __slots__ = ("_found", "_moment", "_runtime", "_tags")
 
-    def __init__(self, runtime: Runtime, tags: tuple[str, ...]) -> None:
+    def __init__(self, runtime: Runtime, tags: tuple[str, ...], lifetimes: Policy | None = None) -> None:
+        """With `lifetimes` the versions are made to outlive a value that is stored with them."""
+        session = runtime.session
         self._runtime = runtime
         self._tags = tags
         self._moment = runtime.tags.moment
-        self._readings = asyncio.gather(*map(runtime.session.read_tag, tags))
+        self._found: asyncio.Future[Any] = (
+            asyncio.gather(*map(session.read_tag, tags))
+            if lifetimes is None
+            else asyncio.gather(*(session.ensure_tag(tag, policy=lifetimes) for tag in tags))
+        )
         # Whoever asked may have been cancelled, or have failed otherwise first.
-        self._readings.add_done_callback(retrieve)
+        self._found.add_done_callback(retrieve)
 
     async def answer(self) -> list[bytes | None]:
         """None for each that is absent. Raises `StoreError`."""
-        readings = await self._readings
-        versions = [version_of(reading.body) if reading is not None else None for reading in readings]
+        found: list[Reading | bytes | None] = await self._found
+        versions = [version_of(one.body) if isinstance(one, Reading) else one for one in found]
         for tag, version in zip(self._tags, versions, strict=True):
             self._runtime.tags.seen(tag, version, asked=self._moment)
         return versions

@@ -127,6 +127,25 @@ async def test_where_values_are_encrypted_tags_are_compared_all_the_same(
         assert {key for key in encryption.decrypted if "#" in key} == set()
 
 
+async def test_a_value_that_a_function_gives_a_long_life_has_its_tags_as_long(namespace: str) -> None:
+    async with Guards("memory", namespace) as guards:
+        guard, computed = guards.guard(ttl=10.0), 0
+
+        async def compute() -> int:
+            nonlocal computed
+            computed += 1
+            return computed
+
+        async def call() -> int:
+            return await guard.get_or_compute("k", compute, tags=("t",), ttl=lambda value: 86_400.0)
+
+        assert await call() == 1
+        guards.clock.advance(80_000.0)
+        assert await call() == 1
+        await guard.invalidate_tag("t")
+        assert await call() == 2
+
+
 def test_a_read_sent_before_an_invalidation_was_settled_says_nothing() -> None:
     cleared: list[None] = []
     known = LocalTags(lambda: cleared.append(None))
