@@ -18,9 +18,11 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from stampede_guard.cached import CacheDecorator, Invalidation, ManyDecorator
+from stampede_guard.core.sample import sampled
+from stampede_guard.core.switch import Switch
 from stampede_guard.errors import Misuse
-from stampede_guard.modes import checked_mode, mode_from_environment
-from stampede_guard.plan import Plan, Run
+from stampede_guard.modes import modes_from_environment
+from stampede_guard.plan import Plan, Run, Standing
 from stampede_guard.plans import Plans, entry_key
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.portal import at_end, portal, portal_loop
@@ -30,6 +32,7 @@ from stampede_guard.single import Single
 from stampede_guard.workers import warn_if_one_of_several
 
 if TYPE_CHECKING:
+    from stampede_guard.shadow import ShadowCounts
     from stampede_guard.stores.protocol import Store
 
 __all__ = ["StampedeGuard"]
@@ -60,7 +63,8 @@ class StampedeGuard:
         self.namespace = namespace
         self.policy = policy or Policy()
         self.prefix = f"{namespace}:"
-        self._mode: Mode | None = mode_from_environment()
+        self._modes = modes_from_environment()
+        self._asks_store = False
         # The runtime used last. Its loop is asked of itself: two attributes could be read in between by another thread.
         self._current: Runtime | None = None
         self._runtimes: dict[asyncio.AbstractEventLoop, Runtime] = {}
@@ -175,13 +179,23 @@ class StampedeGuard:
     def mode(self) -> Mode | None:
         """The mode of all functions of this guard that do not set their own; None = as the policy says.
 
-        Can be changed at any time. `$STAMPEDE_GUARD_MODE` sets it at the start.
+        Can be changed at any time, but an operator is heard first: what `stampede-guard mode` and
+        `$STAMPEDE_GUARD_MODE` say stands above what is set here. See `stampede_guard.modes`.
         """
-        return self._mode
+        return self._modes.of_all
 
     @mode.setter
     def mode(self, mode: Mode | None) -> None:
-        self._mode = checked_mode(mode)
+        with self._lock:
+            self._modes = self._modes.with_program(mode)
+
+    def shadow_report(self) -> dict[str, ShadowCounts]:
+        """By function, what mode `shadow` has found in this process: see `stampede_guard.shadow.ShadowCounts`."""
+        found: dict[str, ShadowCounts] = {}
+        for runtime in list(self._runtimes.values()):
+            for title, counts in list(runtime.shadow.counts.items()):
+                found[title] = found[title] + counts if title in found else counts
+        return found
 
     def install(self, app: Any) -> None:
         """For FastAPI and Starlette: close with the app's lifespan, and answer 503 + Retry-After to `WaitTimeout`."""
@@ -228,28 +242,54 @@ class StampedeGuard:
 
     def on(self, plan: Plan) -> Runtime | None:
         """The running event loop's part if the shortest way may be taken: mode `on`, and nothing special; else None."""
-        if not plan.direct or (plan.mode or self._mode or plan.policy.mode) != "on" or _BYPASSED.get():
+        standing = plan.standing
+        if standing.said is not self._modes:
+            standing = self._settle(plan)
+        if not standing.shortest or _BYPASSED.get():
             return None
         current = self._current
         if current is not None and current.loop is asyncio.get_running_loop():
             return current
         return self.runtime()
 
-    def mode_of(self, plan: Plan) -> Mode:
-        """But for `bypassed()`, which is the caller's and not the function's."""
-        return plan.mode or self._mode or plan.policy.mode
+    def mode_of(self, plan: Plan, key: str | None = None) -> Mode:
+        """But for `bypassed()`, which is the caller's and not the function's. With a key: for that key."""
+        standing = plan.standing
+        if standing.said is not self._modes:
+            standing = self._settle(plan)
+        if key is None or standing.sample >= 1.0 or standing.mode not in ("on", "shadow"):
+            return standing.mode
+        return standing.mode if sampled(self.prefix + key, standing.sample) else "off"
+
+    def samples(self, plan: Plan) -> bool:
+        """Whether the mode of a call depends on its key."""
+        mode = self.mode_of(plan)
+        return plan.standing.sample < 1.0 and mode in ("on", "shadow")
+
+    def _settle(self, plan: Plan) -> Standing:
+        standing = self._modes.settle(plan)
+        if standing.mode in ("on", "shadow") and not self._asks_store:
+            self._asks_store = True
+            for loop, runtime in list(self._runtimes.items()):
+                with contextlib.suppress(RuntimeError):  # the loop has been closed
+                    loop.call_soon_threadsafe(runtime.watch_switches)
+        return standing
 
     def call(self, plan: Plan, key: str, run: Run) -> Awaitable[Any]:
         """One call of what `plan` describes; `key` is complete but for the namespace."""
-        mode = self.mode_of(plan)
+        mode = self.mode_of(plan, key)
         if mode == "off":
             return run()
         if mode == "bypass" or _BYPASSED.get():
             return self._call_without_store(plan, key, run, mode)
+        if mode == "shadow":
+            return self.runtime().shadow.call(plan, self.prefix + key, run)
         return serve(self.runtime(), plan, self.prefix + key, run)
 
     def _call_without_store(self, plan: Plan, key: str, run: Run, mode: Mode) -> Awaitable[Any]:
         guards = _BYPASSED.get()
+        if mode == "shadow" and self not in guards:
+            return self.runtime().shadow.call(plan, self.prefix + key, run)
         if mode != "bypass" and self not in guards:
             return serve(self.runtime(), plan, self.prefix + key, run)
 
@@ -263,7 +303,7 @@ class StampedeGuard:
 
     async def refresh_entry(self, plan: Plan, key: str, run: Run) -> Any:
         """Compute anew; callers meanwhile are served the old value. Without the store there is none: a plain call."""
-        mode = self.mode_of(plan)
+        mode = self.mode_of(plan, key)
         if mode != "on" or self in _BYPASSED.get():
             return await self.call(plan, key, run)
         return await refresh(self.runtime(), plan, self.prefix + key, run)
@@ -292,9 +332,21 @@ class StampedeGuard:
                 self._forget_closed_loops()
                 if not self._store.shared:
                     warn_if_one_of_several()
-                runtime = self._runtimes[loop] = Runtime(self._store, self.policy)
+                runtime = self._runtimes[loop] = Runtime(
+                    self._store, self.policy, namespace=self.namespace, on_switches=self._switched
+                )
+                if self._asks_store:
+                    runtime.watch_switches()
         self._current = runtime
         return runtime
+
+    def part_of(self, loop: asyncio.AbstractEventLoop | None) -> Runtime | None:
+        """This event loop's part of this guard, if there is one; asked from any thread."""
+        return None if loop is None else self._runtimes.get(loop)
+
+    def _switched(self, fleet: Mapping[str, Switch]) -> None:
+        with self._lock:
+            self._modes = self._modes.with_fleet(fleet)
 
     def _forget_closed_loops(self) -> None:
         """A loop that ended without `aclose()` leaves its connections behind, and nobody else would close them."""

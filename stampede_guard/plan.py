@@ -16,12 +16,28 @@ from stampede_guard.policy import Mode, Policy
 if TYPE_CHECKING:
     from stampede_guard.runtime import Runtime
 
-__all__ = ["Plan", "Run", "Variables"]
+__all__ = ["UNSETTLED", "Plan", "Run", "Standing", "Variables"]
 
 Run = Callable[[], Awaitable[Any]]
 """Computes the value: the user's function with its arguments filled in."""
 
 Variables = tuple[tuple[contextvars.ContextVar[Any], Any], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Standing:
+    """What mode a plan is in by what `said`, and for which share of its keys. `shortest`: a hit may take the short way.
+
+    Compared by identity with what the guard has been told last, so an unchanged mode costs a call nothing to look up.
+    """
+
+    said: object
+    mode: Mode
+    sample: float = 1.0
+    shortest: bool = False
+
+
+UNSETTLED = Standing(None, "off")
 
 
 @dataclass(slots=True)
@@ -46,6 +62,7 @@ class Plan:
     direct: bool = True
     on_wait: Callable[[Runtime, str], None] | None = None
     warned: set[str] = field(default_factory=set)
+    standing: Standing = UNSETTLED
     decode: Callable[[bytes], Any] = field(init=False)
     """The codec's, bound once."""
     policy_of: Callable[[bytes], Policy] = field(init=False)

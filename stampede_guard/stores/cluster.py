@@ -150,10 +150,18 @@ class ClusterSession(ScriptedSession):
         if self._reads.get(name) is call:
             del self._reads[name]
 
-    async def _run(self, script: Script, name: str, args: list[bytes], *, renewal: bool = False) -> Any:
+    async def _run(
+        self,
+        script: Script,
+        name: str,
+        args: list[bytes],
+        *,
+        renewal: bool = False,
+        keys: tuple[bytes, ...] = (),
+    ) -> Any:
         future: asyncio.Future[Any] = self._loop.create_future()
         route = Route(self, name, renewal=renewal)
-        route.send(ScriptCall(script, entry_keys(name), args, future, route.send, route.again))
+        route.send(ScriptCall(script, keys or entry_keys(name), args, future, route.send, route.again))
         return await future
 
     async def _listen(self, name: str) -> None:

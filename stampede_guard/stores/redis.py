@@ -118,10 +118,18 @@ class RedisSession(ScriptedSession):
     def _inbox_at(self, name: str) -> bytes:
         return self._inbox.confirmed_name.encode()
 
-    async def _run(self, script: Script, name: str, args: list[bytes], *, renewal: bool = False) -> Any:
+    async def _run(
+        self,
+        script: Script,
+        name: str,
+        args: list[bytes],
+        *,
+        renewal: bool = False,
+        keys: tuple[bytes, ...] = (),
+    ) -> Any:
         future: asyncio.Future[Any] = self._loop.create_future()
         lane = self._renewals if renewal else self._lane
-        lane.send(ScriptCall(script, entry_keys(name), args, future, lane.send))
+        lane.send(ScriptCall(script, keys or entry_keys(name), args, future, lane.send))
         return await future
 
     # --- breaker ----------------------------------------------------------------------------------
