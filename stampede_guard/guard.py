@@ -18,11 +18,10 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from stampede_guard.cached import CacheDecorator, Invalidation, ManyDecorator
-from stampede_guard.core.sample import sampled
-from stampede_guard.core.switch import Switch
 from stampede_guard.errors import Misuse
-from stampede_guard.modes import modes_from_environment
-from stampede_guard.plan import Plan, Run, Standing
+from stampede_guard.keys.explained import Explanation, explain_name
+from stampede_guard.moded import Moded
+from stampede_guard.plan import Plan, Run
 from stampede_guard.plans import Plans, entry_key
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.portal import at_end, portal, portal_loop
@@ -32,7 +31,6 @@ from stampede_guard.single import Single
 from stampede_guard.workers import warn_if_one_of_several
 
 if TYPE_CHECKING:
-    from stampede_guard.shadow import ShadowCounts
     from stampede_guard.stores.protocol import Store
 
 __all__ = ["StampedeGuard"]
@@ -41,12 +39,12 @@ T = TypeVar("T")
 
 MOST_ROUNDS = 8
 """Of closing: so deep may calls of cached functions within each other be while the guard closes."""
-_NAMESPACE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+NAMESPACE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _BYPASSED: ContextVar[tuple[StampedeGuard, ...]] = ContextVar("stampede_guard_bypassed", default=())
 _GUARDS: weakref.WeakSet[StampedeGuard] = weakref.WeakSet()
 
 
-class StampedeGuard:
+class StampedeGuard(Moded):
     """`client` is your own `redis.asyncio.Redis` or `RedisCluster` (its settings are used, not its pool), or a store.
 
     `namespace` stands before every key: guards with different namespaces never share an entry. `policy` is the default
@@ -54,21 +52,19 @@ class StampedeGuard:
     """
 
     def __init__(self, client: Any, *, namespace: str = "default", policy: Policy | None = None) -> None:
-        if not _NAMESPACE.fullmatch(namespace):
+        if not NAMESPACE.fullmatch(namespace):
             raise Misuse(
                 f"namespace={namespace!r} is not allowed: write 1 to 64 letters, digits, dots, colons, - or _"
             )
+        super().__init__()
         # By name, so that no module of the runtime depends on a concrete store.
         self._store: Store = importlib.import_module("stampede_guard.urls").store_for(client)
         self.namespace = namespace
         self.policy = policy or Policy()
         self.prefix = f"{namespace}:"
-        self._modes = modes_from_environment()
-        self._asks_store = False
+        self._tenants: dict[str, StampedeGuard] = {}
         # The runtime used last. Its loop is asked of itself: two attributes could be read in between by another thread.
         self._current: Runtime | None = None
-        self._runtimes: dict[asyncio.AbstractEventLoop, Runtime] = {}
-        self._lock = threading.Lock()
         self._plans = Plans(namespace, self.policy)
         _GUARDS.add(self)
 
@@ -175,27 +171,18 @@ class StampedeGuard:
         finally:
             _BYPASSED.reset(token)
 
-    @property
-    def mode(self) -> Mode | None:
-        """The mode of all functions of this guard that do not set their own; None = as the policy says.
+    def within(self, tenant: str) -> StampedeGuard:
+        """A guard for one tenant: its namespace is this one's and the tenant's name; it opens no connections.
 
-        Can be changed at any time, but an operator is heard first: what `stampede-guard mode` and
-        `$STAMPEDE_GUARD_MODE` say stands above what is set here. See `stampede_guard.modes`.
+        Everything else is this guard's: policy, modes, flights, limits. Raises `Misuse` for a name that cannot be one.
         """
-        return self._modes.of_all
+        from stampede_guard.tenants import within
 
-    @mode.setter
-    def mode(self, mode: Mode | None) -> None:
-        with self._lock:
-            self._modes = self._modes.with_program(mode)
+        return within(self, tenant)
 
-    def shadow_report(self) -> dict[str, ShadowCounts]:
-        """By function, what mode `shadow` has found in this process: see `stampede_guard.shadow.ShadowCounts`."""
-        found: dict[str, ShadowCounts] = {}
-        for runtime in list(self._runtimes.values()):
-            for title, counts in list(runtime.shadow.counts.items()):
-                found[title] = found[title] + counts if title in found else counts
-        return found
+    def explain(self, name: str) -> Explanation:
+        """What the complete name of an entry says: see `stampede_guard.keys.explained`. Raises `Misuse`."""
+        return explain_name(name, namespace=self.namespace)
 
     def install(self, app: Any) -> None:
         """For FastAPI and Starlette: close with the app's lifespan, and answer 503 + Retry-After to `WaitTimeout`."""
@@ -251,29 +238,6 @@ class StampedeGuard:
         if current is not None and current.loop is asyncio.get_running_loop():
             return current
         return self.runtime()
-
-    def mode_of(self, plan: Plan, key: str | None = None) -> Mode:
-        """But for `bypassed()`, which is the caller's and not the function's. With a key: for that key."""
-        standing = plan.standing
-        if standing.said is not self._modes:
-            standing = self._settle(plan)
-        if key is None or standing.sample >= 1.0 or standing.mode not in ("on", "shadow"):
-            return standing.mode
-        return standing.mode if sampled(self.prefix + key, standing.sample) else "off"
-
-    def samples(self, plan: Plan) -> bool:
-        """Whether the mode of a call depends on its key."""
-        mode = self.mode_of(plan)
-        return plan.standing.sample < 1.0 and mode in ("on", "shadow")
-
-    def _settle(self, plan: Plan) -> Standing:
-        standing = self._modes.settle(plan)
-        if standing.mode in ("on", "shadow") and not self._asks_store:
-            self._asks_store = True
-            for loop, runtime in list(self._runtimes.items()):
-                with contextlib.suppress(RuntimeError):  # the loop has been closed
-                    loop.call_soon_threadsafe(runtime.watch_switches)
-        return standing
 
     def call(self, plan: Plan, key: str, run: Run) -> Awaitable[Any]:
         """One call of what `plan` describes; `key` is complete but for the namespace."""
@@ -343,10 +307,6 @@ class StampedeGuard:
     def part_of(self, loop: asyncio.AbstractEventLoop | None) -> Runtime | None:
         """This event loop's part of this guard, if there is one; asked from any thread."""
         return None if loop is None else self._runtimes.get(loop)
-
-    def _switched(self, fleet: Mapping[str, Switch]) -> None:
-        with self._lock:
-            self._modes = self._modes.with_fleet(fleet)
 
     def _forget_closed_loops(self) -> None:
         """A loop that ended without `aclose()` leaves its connections behind, and nobody else would close them."""

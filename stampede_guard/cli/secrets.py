@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 __all__ = ["shown", "without_secrets"]
 
@@ -27,4 +27,4 @@ def without_secrets(text: str, url: str | None) -> str:
 def _secrets(url: str) -> set[str]:
     found = [match["password"] for match in _CREDENTIALS.finditer(url)]
     found += [match["value"] for match in _OPTION.finditer(url)]
-    return {form for secret in found for form in (secret, unquote(secret)) if form}
+    return {form for secret in found for form in (secret, unquote(secret), quote(secret, safe="")) if form}

@@ -13,8 +13,8 @@ from stampede_guard.errors import Misuse
 
 __all__ = ["LONGEST_NAME", "Explanation", "Part", "bare", "explain_name"]
 
-LONGEST_NAME = 2048
-"""Characters. An escaped key of 512 characters has up to 9 times as many only if none of them is ASCII."""
+LONGEST_NAME = 8192
+"""Characters: a key of 512, each of them escaped as four bytes, is longer than any other."""
 
 _FUNCTION = re.compile(r"(?P<function>.*?):(?P<digest>[0-9a-f]{12}):(?P<parts>.*)", re.DOTALL)
 _SHAPE = re.compile(r"(?P<key>.*?)(?:#(?P<shape>[0-9a-f]{6,64}))?", re.DOTALL)
