@@ -78,6 +78,11 @@ class Switches:
             return
         except StoreError:
             return
+        except Exception:  # a store of somebody's own: the watch goes on
+            if not self._refused:
+                self._refused = True
+                log.exception("the fleet's modes cannot be read")
+            return
         self._refused = False
         texts = {title: str(switch) for title, switch in found.items()}
         if texts == self._known:

@@ -296,6 +296,17 @@ def test_a_plain_function_computes_in_its_callers_thread_also_in_shadow(
         assert (counts.missing, counts.stored, counts.same) == (2, 1, 2)
 
 
+async def test_each_block_of_single_computes_in_shadow(guards: Guards) -> None:
+    guard = guards.guard(mode="shadow")
+    for number in range(3):
+        async with guard.single("report:7") as entry:
+            assert entry.missing
+            assert await entry.set(number) == number
+        await until(lambda: not guard.runtime().shadow._looks)
+    counts = await settled(guard, lambda counts: counts.stored == 1)
+    assert (counts.missing, counts.different) == (2, 1)
+
+
 # --- sample -----------------------------------------------------------------------------------------------
 
 
