@@ -69,11 +69,13 @@ class Switches:
     async def _look(self) -> None:
         try:
             found = await self._read()
-        except StoreRefused as error:
+        except StoreRefused:
             if not self._refused:
                 self._refused = True
+                # Not why: who is let in nowhere hears that once already, from the flight's side.
                 log.warning(
-                    "the fleet's modes cannot be read, so `stampede-guard mode` has no say here: %s", error
+                    "the fleet's modes cannot be read, so `stampede-guard mode` has no say here; "
+                    "`stampede-guard doctor` says which right is missing"
                 )
             return
         except StoreError:
