@@ -79,7 +79,7 @@ def _show(views: list[EntryView], namespace: str) -> None:
     table.add_column("waiting", justify="right", no_wrap=True)
     before = ""
     for view in views:
-        function, part = _apart(view.name)
+        function, part = _apart(view.name, namespace)
         if function != before:
             table.add_row(Text(function, style="bold"))
             before = function
@@ -88,12 +88,12 @@ def _show(views: list[EntryView], namespace: str) -> None:
     screen().print(_summary(views))
 
 
-def _apart(name: str) -> tuple[str, str]:
+def _apart(name: str, namespace: str) -> tuple[str, str]:
     from stampede_guard.errors import Misuse
     from stampede_guard.keys.explained import explain_name
 
     try:
-        explained = explain_name(name)
+        explained = explain_name(name, namespace=namespace)
     except Misuse:
         return name, ""
     if explained.kind == "key":

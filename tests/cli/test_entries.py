@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import pty
 import re
+import subprocess
+import sys
 
 import pytest
 
-from tests.cli.conftest import Operator, Shop
+from tests.cli.conftest import ROOT, Operator, Shop
 
 
 def test_keys_lists_entries_by_function_as_a_process_of_its_own(operator: Operator, shop: Shop) -> None:
@@ -175,3 +180,36 @@ async def test_behind_sentinels_the_master_is_asked(valkey_sentinel: object, nam
     operator = Operator(f"redis+sentinel://{hosts}/{valkey_sentinel.service}", namespace)  # type: ignore[attr-defined]
     told = await operator.call("keys")
     assert (told.code, "No entries" in told.out) == (0, True)
+
+
+@pytest.mark.parametrize(("typed", "code", "left"), [("n", 1, [7, 8]), ("y", 0, [7, 8, 7])])
+async def test_at_a_terminal_invalidate_by_pattern_asks_first(
+    operator: Operator, shop: Shop, typed: str, code: int, left: list[int]
+) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "stampede_guard", "invalidate", "--match", "*quality*"]
+    environment = {
+        **os.environ,
+        "STAMPEDE_GUARD_URL": operator.url,
+        "STAMPEDE_GUARD_NAMESPACE": operator.namespace,
+    }
+    try:
+        os.write(ours, f"{typed}\n".encode())
+        done = await asyncio.to_thread(
+            subprocess.run,
+            command,
+            cwd=ROOT,
+            env=environment,
+            stdin=theirs,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert f"Drop 2 entries of '{operator.namespace}' that fit '*quality*'?" in done.stderr
+    assert done.returncode == code
+    await shop.quality(7)
+    assert shop.runs == left

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
+import tomllib
 from urllib.parse import quote
 
 import pytest
 
+import stampede_guard.cli
 from stampede_guard.cli.commands import COMMANDS
 from stampede_guard.cli.secrets import shown, without_secrets
 from stampede_guard.cli.words import body_text, bytes_text, parse_seconds, seconds_text
@@ -97,6 +100,12 @@ def test_without_its_packages_it_says_what_to_install() -> None:
     )
     assert done.returncode == 2
     assert done.stderr == "The command line needs two more packages: pip install 'stampede_guard[cli]'\n"
+
+
+def test_the_installed_command_is_the_same_program() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    module, _, name = project["scripts"]["stampede-guard"].partition(":")
+    assert getattr(importlib.import_module(module), name) is stampede_guard.cli.main
 
 
 SECRET = "p@ss/w:rd?#"

@@ -29,5 +29,5 @@ def check(facts: Facts, server: ServerFacts) -> Iterator[Finding]:
         )
     else:
         yield Finding(
-            "clock", "ok", f"it goes; {offset * 1000:+.0f} ms from this machine's, which does not matter"
+            "clock", "ok", f"it goes; {round(offset * 1000):+d} ms from this machine's, which does not matter"
         )
