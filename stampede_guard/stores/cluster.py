@@ -37,7 +37,6 @@ from stampede_guard.stores.route import Route
 from stampede_guard.stores.scripted import ScriptedSession
 from stampede_guard.stores.settings import DEADLINE, own_settings
 from stampede_guard.stores.slots import Address, Remap, SlotMap, parse_slots, slot_of
-from stampede_guard.stores.wire import entry_keys
 
 __all__ = ["ClusterSession", "ClusterStore"]
 
@@ -150,18 +149,10 @@ class ClusterSession(ScriptedSession):
         if self._reads.get(name) is call:
             del self._reads[name]
 
-    async def _run(
-        self,
-        script: Script,
-        name: str,
-        args: list[bytes],
-        *,
-        renewal: bool = False,
-        keys: tuple[bytes, ...] = (),
-    ) -> Any:
+    async def _run(self, script: Script, name: str, args: list[bytes], *, renewal: bool = False) -> Any:
         future: asyncio.Future[Any] = self._loop.create_future()
         route = Route(self, name, renewal=renewal)
-        route.send(ScriptCall(script, keys or entry_keys(name), args, future, route.send, route.again))
+        route.send(ScriptCall(script, script.keys_of(name), args, future, route.send, route.again))
         return await future
 
     async def _listen(self, name: str) -> None:

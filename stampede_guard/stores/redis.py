@@ -23,7 +23,6 @@ from stampede_guard.stores.node import Node
 from stampede_guard.stores.protocol import Listener
 from stampede_guard.stores.scripted import ScriptedSession
 from stampede_guard.stores.settings import DEADLINE, own_settings
-from stampede_guard.stores.wire import entry_keys
 
 __all__ = ["Connecting", "RedisSession", "RedisStore"]
 
@@ -118,18 +117,10 @@ class RedisSession(ScriptedSession):
     def _inbox_at(self, name: str) -> bytes:
         return self._inbox.confirmed_name.encode()
 
-    async def _run(
-        self,
-        script: Script,
-        name: str,
-        args: list[bytes],
-        *,
-        renewal: bool = False,
-        keys: tuple[bytes, ...] = (),
-    ) -> Any:
+    async def _run(self, script: Script, name: str, args: list[bytes], *, renewal: bool = False) -> Any:
         future: asyncio.Future[Any] = self._loop.create_future()
         lane = self._renewals if renewal else self._lane
-        lane.send(ScriptCall(script, keys or entry_keys(name), args, future, lane.send))
+        lane.send(ScriptCall(script, script.keys_of(name), args, future, lane.send))
         return await future
 
     # --- breaker ----------------------------------------------------------------------------------

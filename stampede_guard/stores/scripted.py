@@ -20,7 +20,7 @@ from stampede_guard.stores.calls import Script
 from stampede_guard.stores.lane import stop
 from stampede_guard.stores.wire import (
     HEADER,
-    modes_key,
+    modes_keys,
     modes_name,
     name_bytes,
     parse_answer,
@@ -36,8 +36,8 @@ _PUBLISH = Script("publish")
 _INVALIDATE = Script("invalidate")
 _RELEASE = Script("release")
 _FALLBACK = Script("fallback")
-_MODES = Script("modes")
-_SWITCH = Script("switch")
+_MODES = Script("modes", keys_of=modes_keys)
+_SWITCH = Script("switch", keys_of=modes_keys)
 
 
 class ScriptedSession(ABC):
@@ -68,16 +68,8 @@ class ScriptedSession(ABC):
         """The inbox that is confirmed where this entry lives, or nothing."""
 
     @abstractmethod
-    async def _run(
-        self,
-        script: Script,
-        name: str,
-        args: list[bytes],
-        *,
-        renewal: bool = False,
-        keys: tuple[bytes, ...] = (),
-    ) -> Any:
-        """The script's answer. Raises `StoreError`. `keys`: other ones than those of the entry, in its slot."""
+    async def _run(self, script: Script, name: str, args: list[bytes], *, renewal: bool = False) -> Any:
+        """The script's answer. Raises `StoreError`."""
 
     async def acquire(self, name: str, *, flight: str, policy: Policy, newer_than: int = 0) -> Answer:
         await self._listen(name)
@@ -151,14 +143,14 @@ class ScriptedSession(ABC):
         # To be told of changes from now on.
         await self._listen(name)
         self._inbox_at(name)
-        return parse_switches(await self._run(_MODES, name, [], keys=(modes_key(namespace),)))
+        return parse_switches(await self._run(_MODES, name, []))
 
     async def switch(self, namespace: str, title: str, switch: Switch | None) -> int:
         name = modes_name(namespace)
         left = 0 if switch is None or switch.left is None else max(1, round(switch.left * 1000))
         text = "" if switch is None else str(switch)
         args = [name_bytes(title), text.encode(), b"%d" % left, b"%d" % MOST_SWITCHES, name_bytes(name)]
-        told = int(await self._run(_SWITCH, name, args, keys=(modes_key(namespace),)))
+        told = int(await self._run(_SWITCH, name, args))
         if told < 0:
             raise StoreRefused(
                 f"there are {MOST_SWITCHES} switches already: give some back with the mode default"

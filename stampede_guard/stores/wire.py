@@ -26,7 +26,7 @@ from stampede_guard.errors import StoreRefused
 __all__ = [
     "HEADER",
     "entry_keys",
-    "modes_key",
+    "modes_keys",
     "modes_name",
     "name_bytes",
     "parse_answer",
@@ -64,9 +64,9 @@ def modes_name(namespace: str) -> str:
     return f"{namespace}:modes"
 
 
-def modes_key(namespace: str) -> bytes:
-    """The namespace's switches, in one hash. Without a part behind the brace, so it is no entry's either."""
-    return b"{%b}" % name_bytes(modes_name(namespace))
+def modes_keys(name: str) -> tuple[bytes, ...]:
+    """Of the switches with this `modes_name`: one hash. Without a part behind the brace, so it is no entry's either."""
+    return (b"{%b}" % name_bytes(name),)
 
 
 def value_bytes(body: bytes, *, token: int, total_ms: int, stale_ms: int) -> bytes:
