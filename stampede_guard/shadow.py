@@ -15,11 +15,13 @@ import logging
 from collections.abc import Callable, Mapping
 from contextvars import Context
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from stampede_guard.core.entry import Reading, freshness
 from stampede_guard.core.scripts import Granted
-from stampede_guard.errors import StoreError, Undecodable, UnsupportedValue
+from stampede_guard.errors import StampedeError, StoreError, Undecodable
+from stampede_guard.events import Compared, Comparison
+from stampede_guard.verdict import Verdict, judge
 
 if TYPE_CHECKING:
     from stampede_guard.plan import Plan, Run
@@ -40,8 +42,6 @@ OTHERS = "(others)"
 LOG_SECONDS = 60.0
 """Between two lines of the log about differences of one function."""
 
-Verdict = Literal["same", "different", "stale_same", "stale_different", "missing", "unseen", "unsupported"]
-
 
 @dataclass(frozen=True, slots=True)
 class ShadowCounts:
@@ -49,7 +49,7 @@ class ShadowCounts:
 
     `same`, `different`: a fresh value, compared with the computed one. `stale_same`, `stale_different`: a stale one.
     `missing`: nothing; it would have been computed. `unseen`: not looked at, because the store was away or too many
-    looks were under way. `unsupported`: the result cannot be stored. `stored`: results that were.
+    looks were under way. `unsupported`: the result cannot be stored, or is not to be. `stored`: results that were.
     """
 
     same: int = 0
@@ -73,30 +73,30 @@ class Look:
         self.plan = plan
         self.name = name
         self.token = shadow.take_token(name)
-        self.body: asyncio.Future[bytes | None] | None = None
+        self.verdict: asyncio.Future[Verdict | None] | None = None
         """What the call computed, encoded; None if it cannot be."""
         self._shadow = shadow
 
     def start(self) -> None:
-        self.body = self._shadow.admit(self)
+        self.verdict = self._shadow.admit(self)
 
-    def encoded(self, value: Any) -> bytes | None:
+    def judged(self, value: Any) -> Verdict | None:
         """At once, in the caller's turn: his value may be changed when he has it."""
         try:
-            return self.plan.codec.encode(value)
-        except UnsupportedValue as error:
-            self._shadow.warn_unsupported(self.plan, error)
-        except Exception:
-            log.exception("%s: in mode shadow, the result cannot be encoded", self.plan.title)
+            return judge(self.plan, value, None)
+        except StampedeError as error:
+            self._shadow.warn_unsupported(self.plan, str(error))
+        except Exception as error:  # of a function of the user's, about his value: so not its text
+            self._shadow.warn_unsupported(self.plan, type(error).__name__)
         return None
 
-    def computed(self, body: bytes | None) -> None:
-        if self.body is not None and not self.body.done():
-            self.body.set_result(body)
+    def computed(self, verdict: Verdict | None) -> None:
+        if self.verdict is not None and not self.verdict.done():
+            self.verdict.set_result(verdict)
 
     def failed(self) -> None:
-        if self.body is not None:
-            self.body.cancel()
+        if self.verdict is not None:
+            self.verdict.cancel()
 
 
 class Shadow:
@@ -119,8 +119,8 @@ class Shadow:
         except BaseException:
             look.failed()
             raise
-        if look.body is not None:
-            look.computed(look.encoded(value))
+        if look.verdict is not None:
+            look.computed(look.judged(value))
         return value
 
     async def call_many(self, plan: Plan, names: Mapping[Any, str], run: Run, absent: Any) -> Any:
@@ -136,28 +136,28 @@ class Shadow:
             raise
         known = isinstance(values, Mapping)
         for id, look in looks.items():
-            if look.body is not None:
-                look.computed(look.encoded(values.get(id, absent)) if known else None)
+            if look.verdict is not None:
+                look.computed(look.judged(values.get(id, absent)) if known else None)
         return values
 
     # --- looks ---------------------------------------------------------------------------------
 
-    def admit(self, look: Look) -> asyncio.Future[bytes | None] | None:
+    def admit(self, look: Look) -> asyncio.Future[Verdict | None] | None:
         """Begin to look; None if that is too much now."""
         runtime = self._runtime
         if len(self._looks) >= MOST_LOOKS or runtime.closing or runtime.away_for(look.name):
-            self._report(look.plan, "unseen")
+            self._report(look, "unseen")
             return None
-        body: asyncio.Future[bytes | None] = runtime.loop.create_future()
+        verdict: asyncio.Future[Verdict | None] = runtime.loop.create_future()
         # Nothing of the caller's context: the look outlives him.
         task = runtime.loop.create_task(
-            self._look(look, body), name="stampede_guard shadow", context=Context()
+            self._look(look, verdict), name="stampede_guard shadow", context=Context()
         )
         self._looks.add(task)
         task.add_done_callback(self._looks.discard)
-        return body
+        return verdict
 
-    async def _look(self, look: Look, computed: asyncio.Future[bytes | None]) -> None:
+    async def _look(self, look: Look, computed: asyncio.Future[Verdict | None]) -> None:
         plan, name, seen = look.plan, look.name, True
         reading: Reading | None = None
         try:
@@ -171,13 +171,13 @@ class Shadow:
             await asyncio.wait({computed})
             if computed.cancelled():
                 return
-            body = computed.result()
-            if body is None or len(body) > plan.policy_of(body).max_value_bytes:
-                self._report(plan, "unsupported")
+            verdict = computed.result()
+            if verdict is None or verdict.policy is None:
+                self._report(look, "unsupported")
                 return
-            self._report(plan, _verdict(plan, reading, body) if seen else "unseen", reading)
+            self._report(look, _compared(plan, reading, verdict.body) if seen else "unseen", reading)
             if seen and not fresh and look.token is not None:
-                await self._store(plan, name, look.token, body)
+                await self._store(look, look.token, verdict.body, verdict.policy)
 
     def take_token(self, name: str) -> tuple[Granted, str] | None:
         """One that was got before now, so that a computation that begins now may be stored with it."""
@@ -202,24 +202,27 @@ class Shadow:
         finally:
             self._asking.discard(name)
 
-    async def _store(self, plan: Plan, name: str, token: tuple[Granted, str], body: bytes) -> None:
+    async def _store(self, look: Look, token: tuple[Granted, str], body: bytes, policy: Policy) -> None:
         grant, flight = token
         with contextlib.suppress(StoreError):
             stored = await self._runtime.session.publish(
-                name, flight=flight, grant=grant, outcome="value", body=body, policy=plan.policy_of(body)
+                look.name, flight=flight, grant=grant, outcome="value", body=body, policy=policy
             )
             if stored:
-                title = self._title(plan)
+                title = self._title(look.plan)
                 self.counts[title] = self.counts.get(title, ShadowCounts()) + ShadowCounts(stored=1)
 
     # --- what is found ---------------------------------------------------------------------------
 
-    def _report(self, plan: Plan, verdict: Verdict, reading: Reading | None = None) -> None:
+    def _report(self, look: Look, found: Comparison, reading: Reading | None = None) -> None:
         """The one place where what a look has found becomes known."""
+        plan = look.plan
+        if self._runtime.hooks:
+            self._runtime.hooks.tell(Compared(plan.title, look.name, found))
         title = self._title(plan)
-        counts = self.counts.get(title, ShadowCounts()) + ShadowCounts(**{verdict: 1})
+        counts = self.counts.get(title, ShadowCounts()) + ShadowCounts(**{found: 1})
         self.counts[title] = counts
-        if reading is None or verdict not in ("different", "stale_different"):
+        if reading is None or found not in ("different", "stale_different"):
             return
         now = self._runtime.loop.time()
         if now < self._logged.get(title, now):
@@ -239,8 +242,8 @@ class Shadow:
     def _title(self, plan: Plan) -> str:
         return plan.title if plan.title in self.counts or len(self.counts) < MOST_TITLES else OTHERS
 
-    def warn_unsupported(self, plan: Plan, error: UnsupportedValue) -> None:
-        self._runtime.warn_once(plan, "shadow", f"{plan.title}: could not be cached in mode on: {error}")
+    def warn_unsupported(self, plan: Plan, why: str) -> None:
+        self._runtime.warn_once(plan, "shadow", f"{plan.title}: could not be cached in mode on: {why}")
 
     async def aclose(self) -> None:
         looks = list(self._looks)
@@ -259,7 +262,7 @@ def on_its_loop(runtime: Runtime, look: Look, compute: Callable[[], Any]) -> Any
     except BaseException:
         tell(look.failed)
         raise
-    tell(look.computed, look.encoded(value))
+    tell(look.computed, look.judged(value))
     return value
 
 
@@ -267,7 +270,7 @@ def _state(reading: Reading) -> str:
     return freshness(reading.remaining_ms, reading.total_ms, reading.stale_ms)
 
 
-def _verdict(plan: Plan, reading: Reading | None, body: bytes) -> Verdict:
+def _compared(plan: Plan, reading: Reading | None, body: bytes) -> Comparison:
     if reading is None:
         return "missing"
     try:

@@ -33,6 +33,7 @@ class TenantGuard(StampedeGuard):
     def __init__(self, parent: StampedeGuard, namespace: str) -> None:
         self._parent = parent
         self._store = parent._store
+        self._hooks = parent._hooks
         self._runtimes = parent._runtimes
         self._current = None
         self._lock = threading.Lock()

@@ -13,6 +13,7 @@ import pytest
 
 from stampede_guard import StampedeGuard, UnsupportedValue
 from stampede_guard.errors import StoreUnavailable
+from stampede_guard.events import Compared, Event
 from stampede_guard.shadow import MOST_LOOKS, ShadowCounts
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards
@@ -89,6 +90,47 @@ async def test_a_value_that_differs_is_counted_and_told_once_without_saying_whos
     assert len(told) == 1
     assert "fresh value" in told[0] and f"{guards.namespace}:report:" in told[0]
     assert "secret" not in told[0] and "report:7" not in told[0]
+
+
+async def test_every_look_is_an_event(guards: Guards) -> None:
+    told: list[Event] = []
+    guard = guards.guard(mode="shadow")
+    guard.add_hook(told.append)
+    await ask(guard, Source("a", "a", "a", "b"), 4)
+    entry = guards.name("report:7")
+    assert [event for event in told if isinstance(event, Compared)] == [
+        Compared(f"{guards.namespace}:report", entry, found)
+        for found in ("missing", "missing", "same", "different")
+    ]
+
+
+async def test_what_should_not_be_cached_is_not_stored(guards: Guards) -> None:
+    guard = guards.guard(mode="shadow")
+    await ask(guard, Source("value"), 3, should_cache=lambda value: False)
+    assert await settled(guard, lambda counts: True) == ShadowCounts(unsupported=3)
+
+
+async def test_a_value_is_stored_for_the_time_that_it_chooses(guards: Guards) -> None:
+    guard, source = guards.guard(mode="shadow"), Source("value")
+    await ask(guard, source, 2, ttl=lambda value: 7.0)
+    await settled(guard, lambda counts: counts.stored == 1)
+    reading = await guard.runtime().session.read(guards.name("report:7"))
+    assert reading is not None and reading.total_ms == 7000
+
+
+async def test_a_choice_that_fails_is_the_operators_to_hear_of_and_not_the_callers(
+    guards: Guards, caplog: pytest.LogCaptureFixture
+) -> None:
+    guard = guards.guard(mode="shadow")
+
+    def broken(value: str) -> bool:
+        raise KeyError(value)
+
+    with caplog.at_level(logging.WARNING, "stampede_guard"):
+        assert await ask(guard, Source("secret"), 2, should_cache=broken) == ["secret"] * 2
+    assert (await settled(guard, lambda counts: True)).unsupported == 2
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 1 and "KeyError" in told[0] and "secret" not in told[0]
 
 
 async def test_values_that_are_equal_but_written_differently_are_the_same(guards: Guards) -> None:
