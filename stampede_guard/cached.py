@@ -44,7 +44,10 @@ class CachedFunction(Protocol[P, R_co]):
     ) -> CachedFunction[Q, R]: ...
 
     async def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> Invalidation:
-        """After `"done"` no caller is served an older value. `"pending"`: the store is away; see `Invalidation`."""
+        """After `"done"` no caller is served an older value. `"pending"`: the store is away; see `Invalidation`.
+
+        Copies that other processes keep (`l1_ttl`) go within a wake-up; without one they are good for `l1_ttl` at most.
+        """
 
     async def refresh(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Compute anew; callers meanwhile are served the old value.

@@ -35,6 +35,7 @@ __all__ = [
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_OF_THE_GUARD = frozenset({"max_threads", "l1_bytes", "l1_entries"})
 _ONE_CALLERS = frozenset({"Response", "BackgroundTasks", "BackgroundTask"})
 
 
@@ -115,9 +116,9 @@ class Face(Generic[P, R]):
         self._options = options
         self._fields, self._choice = split(fields)
         _refuse_one_callers_answer(function, options)
-        if "max_threads" in fields:
-            rule = "the threads are the guard's: StampedeGuard(..., policy=Policy(max_threads=...))"
-            raise PolicyError("max_threads", fields["max_threads"], rule)
+        for field in _OF_THE_GUARD & fields.keys():
+            rule = f"it is the guard's: StampedeGuard(..., policy=Policy({field}=...))"
+            raise PolicyError(field, fields[field], rule)
         self._codec = self._make_codec(return_annotation(function))
         self._keys = KeyBuilder(
             function,
@@ -194,11 +195,15 @@ class Face(Generic[P, R]):
             # a closure for a computation that does not happen would be a tenth.
             guard = self._guarded()
             plan = self._plan
-            key = key_of(*args, **kwargs)
-            name = guard.prefix + key
+            name = guard.prefix + (key := key_of(*args, **kwargs))
             runtime = guard.on(plan)
             result: R
-            if runtime is None or runtime.away or runtime.refused or name in runtime.flights:
+            if plan.near and runtime is not None:
+                kept = runtime.near.get(name)
+                if kept is not None and runtime.near.clock() < kept.until:
+                    result = kept.given()
+                    return result
+            if runtime is None or plan.near or runtime.away or runtime.refused or name in runtime.flights:
                 result = await guard.call(plan, key, self._run(args, kwargs))
                 return result
             try:

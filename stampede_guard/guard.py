@@ -23,6 +23,7 @@ from stampede_guard.events import Hook, Invalidated
 from stampede_guard.hooks import Hooks
 from stampede_guard.keys.explained import Explanation, explain_name
 from stampede_guard.moded import Moded
+from stampede_guard.near import Near
 from stampede_guard.plan import Plan, Run
 from stampede_guard.plans import Plans, entry_key
 from stampede_guard.policy import Mode, Policy
@@ -282,6 +283,14 @@ class StampedeGuard(Moded):
             return current
         return self.runtime()
 
+    def near_of_plain_functions(self, plan: Plan) -> Near | None:
+        """Where a plain function's caller, in whatever thread, may look for a copy; None if the mode forbids it."""
+        self.mode_of(plan)
+        if not plan.standing.shortest or self._hooks or _BYPASSED.get():
+            return None
+        runtime = self.part_of(portal_loop())
+        return runtime.near if runtime is not None else None
+
     def call(self, plan: Plan, key: str, run: Run) -> Awaitable[Any]:
         """One call of what `plan` describes; `key` is complete but for the namespace."""
         mode = self.mode_of(plan, key)
@@ -321,6 +330,7 @@ class StampedeGuard(Moded):
         runtime = self.runtime()
         for loop, other in list(self._runtimes.items()):
             if other is not runtime:
+                other.near.expire(name)
                 with contextlib.suppress(RuntimeError):  # the loop has been closed
                     loop.call_soon_threadsafe(other.forget_local, name)
                     loop.call_soon_threadsafe(other.forget_local, bypassed_name(name))
@@ -353,10 +363,6 @@ class StampedeGuard(Moded):
                     runtime.watch_switches()
         self._current = runtime
         return runtime
-
-    def part_of(self, loop: asyncio.AbstractEventLoop | None) -> Runtime | None:
-        """This event loop's part of this guard, if there is one; asked from any thread."""
-        return None if loop is None else self._runtimes.get(loop)
 
     def _forget_closed_loops(self) -> None:
         """A loop that ended without `aclose()` leaves its connections behind, and nobody else would close them."""

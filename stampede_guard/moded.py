@@ -81,3 +81,7 @@ class Moded:
     def _switched(self, fleet: Mapping[str, Switch]) -> None:
         with self._lock:
             self._modes = self._modes.with_fleet(fleet)
+
+    def part_of(self, loop: asyncio.AbstractEventLoop | None) -> Runtime | None:
+        """This event loop's part of this guard, if there is one; asked from any thread."""
+        return None if loop is None else self._runtimes.get(loop)

@@ -16,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 from stampede_guard.cached import Invalidation
 from stampede_guard.decorator import Face
 from stampede_guard.errors import Misuse
+from stampede_guard.near import NOTHING
 from stampede_guard.plan import Plan, Run
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.portal import portal, portal_loop
@@ -67,10 +68,18 @@ class PlainFace(Face[P, R]):
 
     def wrapper(self) -> Any:
         through: Any = super().wrapper()
+        key_of = self._keys.key_of
 
         @functools.wraps(self._function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             result: R
+            guard = self._guarded()
+            if self._plan.near and (near := guard.near_of_plain_functions(self._plan)) is not None:
+                # In the caller's own thread: looking for a copy takes no lock and changes nothing but a counter.
+                found = near.find(guard.prefix + key_of(*args, **kwargs))
+                if found is not NOTHING:
+                    result = found
+                    return result
             mode = self._mode_of_call(args, kwargs)
             if mode == "off":
                 result = self._compute(args, kwargs)

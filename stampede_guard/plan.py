@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.codec import Codec, is_immutable
-from stampede_guard.codec.copies import Copies
+from stampede_guard.codec.copies import Copies, copier
 from stampede_guard.codec.typed import PickleCodec
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.verdict import NO_CHOICE, Choice
@@ -70,11 +70,14 @@ class Plan:
     standing: Standing = UNSETTLED
     decode: Callable[[bytes], Any] = field(init=False)
     """The codec's, bound once."""
+    near: bool = field(init=False)
+    """Whether values may be kept ready in this process."""
     policy_for: Callable[[Any], Policy | None] = field(init=False)
     _copies: Copies | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.decode = self.codec.decode
+        self.near = self.policy.l1_ttl > 0
         self.policy_for = lambda value: self.choice.policy_for(value, self.policy, self.title)
 
     def copies(self, body: bytes) -> Copies:
@@ -93,6 +96,14 @@ class Plan:
 
     def _forget_copies(self) -> None:
         self._copies = None
+
+    def for_many(self, body: bytes) -> tuple[Any, Callable[[Any], Any] | None]:
+        """What is kept for callers to come, and how each gets a value of its own; None: they share it."""
+        value = self.decode(body)
+        if self.may_share(value):
+            return value, None
+        copy = None if isinstance(self.codec, PickleCodec) else copier(value)
+        return (body, self.decode) if copy is None else (value, copy)
 
     def capture(self) -> Variables:
         """The caller's values of the named variables."""

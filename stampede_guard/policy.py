@@ -25,6 +25,9 @@ functions of a guard and to `@locked_cache(...)` for one.
 | `max_value_bytes` | 8 MiB | bytes | a larger value is served to its callers and not stored |
 | `inline_bytes` | 16 KiB | bytes | a value up to this size travels inside the wake-up |
 | `last_value_bytes` | 16 MiB | bytes | values kept per process for the time the store is away; 0 = none |
+| `l1_ttl` | 0 | s | keep hits in the process this long, 0 = off; bounds what a lost message can do |
+| `l1_bytes` | 32 MiB | bytes | values kept ready per process and event loop; of the guard only |
+| `l1_entries` | 10000 | count | the same, in entries; of the guard only |
 | `drain_timeout` | 10 | s | how long closing waits for computations under way |
 | `mode` | `"on"` | | also `shadow`; `bypass` = no store, one flight per key per process; `off` = a plain function |
 | `sample` | 1 | share | 0.1 = one key in ten is cached, always the same ones; the others call a plain function |
@@ -47,13 +50,15 @@ Mode = Literal["on", "shadow", "bypass", "off"]
 _POSITIVE_SECONDS = (
     "ttl", "lease_ttl", "wait_timeout", "compute_timeout", "fallback_timeout", "poll_interval", "takeover_gap",
 )  # fmt: skip
-_SECONDS_OR_ZERO = ("stale_ttl", "error_ttl", "pass_ttl", "drain_timeout")
+_SECONDS_OR_ZERO = ("stale_ttl", "error_ttl", "pass_ttl", "l1_ttl", "drain_timeout")
 _POSITIVE_COUNTS = (
     "max_passengers",
     "max_flights",
     "max_local_computations",
     "max_threads",
     "max_value_bytes",
+    "l1_bytes",
+    "l1_entries",
     "pass_limit",
 )
 _COUNTS_OR_ZERO = ("fallback_limit", "max_handovers", "inline_bytes", "last_value_bytes")
@@ -88,6 +93,9 @@ class Policy:
     max_value_bytes: int = 8 * 1024 * 1024
     inline_bytes: int = 16 * 1024
     last_value_bytes: int = 16 * 1024 * 1024
+    l1_ttl: float = 0.0
+    l1_bytes: int = 32 * 1024 * 1024
+    l1_entries: int = 10_000
     drain_timeout: float = 10.0
     mode: Mode = "on"
     sample: float = 1.0

@@ -17,6 +17,7 @@ from stampede_guard.core.entry import Reading, freshness
 from stampede_guard.errors import StoreError, StoreRefused, Undecodable
 from stampede_guard.events import Hit, Miss, Source, Stale, TimedOut, Waited, WaitOutcome
 from stampede_guard.lastresort import too_long, wait_on
+from stampede_guard.near import NOTHING, Asked
 from stampede_guard.passenger import ON_ITS_OWN, OUT_OF_PATIENCE
 from stampede_guard.reentry import waiting_for
 
@@ -26,11 +27,19 @@ if TYPE_CHECKING:
     from stampede_guard.plan import Plan, Run
     from stampede_guard.runtime import Runtime
 
-__all__ = ["after_read", "bypassed_name", "hit", "refresh", "serve", "serve_bypassed"]
+__all__ = ["after_read", "bypassed_name", "hit", "keep_near", "refresh", "serve", "serve_bypassed"]
 
 
 async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     """The value, in mode `on`. Raises what the computation raised, `WaitTimeout`, `Overloaded` or a Misuse."""
+    asked = None
+    if plan.near:
+        value = runtime.near.find(name)
+        if value is not NOTHING:
+            if runtime.hooks:
+                runtime.hooks.tell(Hit(plan.title, name, "l1"))
+            return value
+        asked = runtime.near.ask(name)
     flight = runtime.flights.get(name)
     if flight is not None and flight.open_to_all:
         if runtime.hooks:
@@ -48,6 +57,8 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
         # The flight asks once more and finds out.
         return await _miss(runtime, plan, name, run)
     runtime.refused = False
+    if asked is not None:
+        keep_near(runtime, plan, name, reading, asked)
     return await after_read(runtime, plan, name, run, reading)
 
 
@@ -55,6 +66,13 @@ async def _served_by_last(runtime: Runtime, plan: Plan, name: str, run: Run) -> 
     """The value as this process saw it last, while the store serves nobody."""
     known, state = runtime.last.find(name, now=runtime.now())
     return await _served_by(runtime, plan, name, run, known, fresh=state == "fresh", source="memory")
+
+
+def keep_near(runtime: Runtime, plan: Plan, name: str, reading: Reading | None, asked: Asked | None) -> None:
+    """If it is fresh, and a value."""
+    if reading is not None and reading.stale_ms < reading.remaining_ms <= reading.total_ms:
+        with contextlib.suppress(Undecodable):
+            runtime.near.keep(name, reading, plan, asked)
 
 
 def hit(runtime: Runtime, plan: Plan, name: str, reading: Reading | None) -> tuple[Any, bool]:

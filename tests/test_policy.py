@@ -14,7 +14,7 @@ SECONDS = [name for name, default in FIELDS.items() if isinstance(default, float
 COUNTS = [name for name, default in FIELDS.items() if type(default) is int]
 MAY_BE_ZERO = {
     "stale_ttl", "error_ttl", "pass_ttl", "drain_timeout", "fallback_limit", "max_handovers",
-    "inline_bytes", "last_value_bytes",
+    "inline_bytes", "last_value_bytes", "l1_ttl",
 }  # fmt: skip
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "read",
     "release",
     "renew",
+    "replaces_fresh",
 ]
 
 
@@ -273,6 +274,12 @@ def publish(entry: Entry, publication: Publication, *, now_us: int) -> tuple[Ent
     entry = _drop_lease(entry, publication.flight, publication.token)
     messages = _announce(entry, message)
     return replace(entry, waiters=frozenset()), stored, messages
+
+
+def replaces_fresh(entry: Entry, publication: Publication, *, now_us: int) -> bool:
+    """Whether this value, if it is stored, takes the place of a fresh one: processes may keep copies of that."""
+    value = prune(entry, now_us).value
+    return publication.outcome == "value" and value is not None and value.is_fresh(now_us)
 
 
 def invalidate(entry: Entry, *, now_us: int, epoch: str, record_ms: int) -> tuple[Entry, int, Messages]:

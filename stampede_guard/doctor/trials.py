@@ -12,8 +12,10 @@ from stampede_guard.errors import StoreError, StoreUnavailable
 if TYPE_CHECKING:
     from stampede_guard.stores.console import Machine
 
-__all__ = ["RIGHTS", "tried_rights"]
+__all__ = ["CHANGES", "RIGHTS", "tried_rights"]
 
+CHANGES = "stampede_guard:changes:"
+"""What channels begin with that tell of changes to processes that keep copies (`l1_ttl`)."""
 _INBOX = "stampede_guard:inbox:doctor"
 RIGHTS: dict[str, tuple[str, ...]] = {
     "eval": ("EVAL", "return 1", "1", "KEY"),
@@ -78,6 +80,13 @@ async def _dry(machine: Machine, user: str, entry: str) -> tuple[str, ...]:
         answer = await machine.ask("ACL", "DRYRUN", user, *_command(words, f"{{{entry}}}:v"))
         if answer != b"OK":
             denied.append(_named(right, answer.decode("utf-8", "replace"), entry))
+    # Only asked about, never tried: processes that keep copies listen there.
+    channel = f"{CHANGES}{entry.partition(':')[0]}"
+    if (
+        await machine.ask("ACL", "DRYRUN", user, "PUBLISH", channel, "doctor") != b"OK"
+        and "publish" not in denied
+    ):
+        denied.append(f"&{channel}")
     return tuple(dict.fromkeys(denied))
 
 

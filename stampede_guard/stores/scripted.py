@@ -20,6 +20,7 @@ from stampede_guard.stores.calls import Script
 from stampede_guard.stores.lane import stop
 from stampede_guard.stores.wire import (
     HEADER,
+    changes_channel,
     modes_keys,
     modes_name,
     name_bytes,
@@ -55,6 +56,9 @@ class ScriptedSession(ABC):
 
     @abstractmethod
     def away_for(self, name: str) -> bool: ...
+
+    @abstractmethod
+    def hears_changes(self, name: str) -> bool: ...
 
     @abstractmethod
     def read(self, name: str) -> asyncio.Future[Reading | None]: ...
@@ -120,11 +124,17 @@ class ScriptedSession(ABC):
             b"%d" % (policy.inline_bytes + HEADER),
             name_bytes(name),
             b"0" if grant.leased else b"1",
+            changes_channel(name),
         ]
         return bool(await self._run(_PUBLISH, name, args))
 
     async def invalidate(self, name: str, *, policy: Policy) -> int:
-        args = [uuid.uuid4().hex.encode(), b"%d" % policy.record_ms, name_bytes(name)]
+        args = [
+            uuid.uuid4().hex.encode(),
+            b"%d" % policy.record_ms,
+            name_bytes(name),
+            changes_channel(name),
+        ]
         return int(await self._run(_INVALIDATE, name, args))
 
     async def release(self, name: str, *, flight: str) -> bool:

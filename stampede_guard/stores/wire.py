@@ -26,6 +26,7 @@ from stampede_guard.errors import StoreRefused
 
 __all__ = [
     "HEADER",
+    "changes_channel",
     "entry_keys",
     "modes_keys",
     "modes_name",
@@ -48,6 +49,14 @@ _KINDS: dict[bytes, Any] = {b"value": "value", b"failure": "failure", b"again": 
 def name_bytes(name: str) -> bytes:
     """A name in UTF-8, whatever characters it has: one that cannot be sent would take the others of its tick along."""
     return name.encode("utf-8", "surrogatepass")
+
+
+def changes_channel(name: str) -> bytes:
+    """Where everybody who keeps copies hears of the changes of an entry: one channel per namespace.
+
+    A namespace with colons shares the channel of its first part; names tell whose a message is.
+    """
+    return b"stampede_guard:changes:" + name_bytes(name.partition(":")[0])
 
 
 def value_key(name: str) -> bytes:

@@ -72,6 +72,13 @@ async def test_keys_of_another_namespace_are_named_as_such(
     assert told.code == 1
 
 
+async def test_the_channel_of_changes_is_asked_about(operator: Operator, server: ValkeyServer) -> None:
+    url = user(server, "resetchannels", "&stampede_guard:inbox:*", "+acl|whoami", "+acl|dryrun")
+    told = await operator.call("doctor", "--json", "--url", url, "-n", "shop")
+    assert (finding(told, "rights")["level"], told.code) == ("warn", 0)
+    assert "&stampede_guard:changes:shop" in finding(told, "rights")["mend"]
+
+
 def test_every_right_of_the_page_is_tried() -> None:
     named = {word[1:] for word in rights() if word.startswith("+")} - {"client|setinfo"}
     assert set(RIGHTS) == named

@@ -93,6 +93,12 @@ def test_everything_that_is_not_fine_says_what_was_seen(finding: Finding) -> Non
         ("rights", "fail", {"denied": ("get", "pubsub|numsub")}, "ACL SETUSER shop +get +pubsub|numsub"),
         ("rights", "fail", {"denied": ("~{shop:*",)}, "ACL SETUSER shop ~{shop:*"),
         ("rights", "warn", {"denied": ("pubsub|numsub",)}, "ACL SETUSER shop +pubsub|numsub"),
+        (
+            "rights",
+            "warn",
+            {"denied": ("&stampede_guard:changes:shop",)},
+            "ACL SETUSER shop &stampede_guard:changes:shop",
+        ),
         ("sign of life", "warn", {"numsub": False}, "+pubsub|numsub"),
         ("eviction", "warn", {"info": info(maxmemory="0")}, "set maxmemory"),
         ("eviction", "warn", {"config": {"maxmemory-policy": "allkeys-random"}}, "allkeys-lfu"),

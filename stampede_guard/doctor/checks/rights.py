@@ -24,15 +24,21 @@ def check(facts: Facts, server: ServerFacts) -> Iterator[Finding]:
     if server.denied is None:
         yield Finding("rights", "unknown", f"{who} could not be tried: {server.errors.get('rights', '')}")
         return
-    needed = [right for right in server.denied if right not in SPARED]
-    spared = [right for right in server.denied if right in SPARED]
+    spared = [right for right in server.denied if _cost(right)]
+    needed = [right for right in server.denied if right not in spared]
     if needed:
         grants = " ".join(right if right[0] in "~&" else f"+{right}" for right in server.denied)
         mend = f"ACL SETUSER {server.user or 'NAME'} {grants}    (docs/redis.md, Rights)"
         yield Finding("rights", "fail", f"{who} may not: {', '.join(needed)}", mend)
     elif spared:
-        costs = "; ".join(f"without {right} {SPARED[right]}" for right in spared)
-        grants = " ".join(f"+{right}" for right in spared)
+        costs = "; ".join(f"without {right} {_cost(right)}" for right in spared)
+        grants = " ".join(right if right[0] == "&" else f"+{right}" for right in spared)
         yield Finding("rights", "warn", costs, f"ACL SETUSER {server.user or 'NAME'} {grants}")
     else:
         yield Finding("rights", "ok", f"{who} may do all that a guard does in namespace {facts.namespace!r}")
+
+
+def _cost(right: str) -> str:
+    if right.startswith("&stampede_guard:changes:"):
+        return "processes keep no copies (l1_ttl)"
+    return SPARED.get(right, "")

@@ -111,6 +111,11 @@ local function give_slot_back(flight)
   return redis.pcall('ZREM', KEYS[SLOTS], flight) == 1
 end
 
+-- Tells every process that keeps copies of its own. Nothing may be written after this.
+local function outdate_copies(channel, name, token)
+  redis.pcall('PUBLISH', channel, 'again\n' .. text(token) .. '\n' .. #name .. '\n' .. name)
+end
+
 -- Takes the waiters and tells them. Nothing may be written after this.
 local function announce(kind, name, token, payload)
   local inboxes = redis.pcall('SMEMBERS', KEYS[WAITERS])
