@@ -19,16 +19,18 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from stampede_guard.cached import CacheDecorator, Invalidation, ManyDecorator
 from stampede_guard.errors import Misuse
-from stampede_guard.events import Hook, Invalidated
+from stampede_guard.events import Hook
 from stampede_guard.hooks import Hooks
-from stampede_guard.modes import checked_mode, mode_from_environment
+from stampede_guard.keys.explained import Explanation, explain_name
+from stampede_guard.moded import Moded
 from stampede_guard.near import Near
+from stampede_guard.outdating import outdate_entry, outdate_tag
 from stampede_guard.plan import Plan, Run
 from stampede_guard.plans import Plans, entry_key
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.portal import at_end, portal, portal_loop
-from stampede_guard.runtime import Runtime, tell_others
-from stampede_guard.serving import bypassed_name, refresh, serve, serve_bypassed
+from stampede_guard.runtime import Runtime
+from stampede_guard.serving import refresh, serve, serve_bypassed
 from stampede_guard.single import Single
 from stampede_guard.tagged import tagged, tags_of
 from stampede_guard.tags import checked_tags, tag_key, tag_names
@@ -45,12 +47,12 @@ T = TypeVar("T")
 
 MOST_ROUNDS = 8
 """Of closing: so deep may calls of cached functions within each other be while the guard closes."""
-_NAMESPACE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+NAMESPACE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _BYPASSED: ContextVar[tuple[StampedeGuard, ...]] = ContextVar("stampede_guard_bypassed", default=())
 _GUARDS: weakref.WeakSet[StampedeGuard] = weakref.WeakSet()
 
 
-class StampedeGuard:
+class StampedeGuard(Moded):
     """`client` is your own `redis.asyncio.Redis` or `RedisCluster` (its settings are used, not its pool), or a store.
 
     `namespace` stands before every key: guards with different namespaces never share an entry. `policy` is the default
@@ -68,21 +70,20 @@ class StampedeGuard:
         hooks: Iterable[Hook] = (),
         encryption: Encryption | None = None,
     ) -> None:
-        if not _NAMESPACE.fullmatch(namespace):
+        if not NAMESPACE.fullmatch(namespace):
             raise Misuse(
                 f"namespace={namespace!r} is not allowed: write 1 to 64 letters, digits, dots, colons, - or _"
             )
+        super().__init__()
         # By name, so that no module of the runtime depends on a concrete store.
         self._store: Store = importlib.import_module("stampede_guard.urls").store_for(client, encryption)
         self.namespace = namespace
         self.policy = policy or Policy()
         self._hooks = Hooks(hooks)
         self.prefix = f"{namespace}:"
-        self._mode: Mode | None = mode_from_environment()
+        self._tenants: dict[str, StampedeGuard] = {}
         # The runtime used last. Its loop is asked of itself: two attributes could be read in between by another thread.
         self._current: Runtime | None = None
-        self._runtimes: dict[asyncio.AbstractEventLoop, Runtime] = {}
-        self._lock = threading.Lock()
         self._plans = Plans(namespace, self.policy)
         _GUARDS.add(self)
 
@@ -208,13 +209,8 @@ class StampedeGuard:
         return "done" if all(answer == "done" for answer in answers) else "pending"
 
     async def invalidate_tag(self, tag: str) -> Invalidation:
-        """Outdate all entries with this tag in this namespace, however many: see docs/tags.md. Raises `Misuse`.
-
-        After `"done"` no caller is served a value whose computation began before. `"pending"`: the store is away.
-        """
-        name, runtime = self.prefix + tag_key(tag), self.runtime()
-        tell_others(self._runtimes, runtime, "forget_tag", name)
-        return self._told(name, await runtime.invalidate_tag(name))
+        """Outdate all entries with this tag in this namespace, however many: see docs/tags.md. Raises `Misuse`."""
+        return await outdate_tag(self._runtimes, self.runtime(), self._hooks, self.prefix + tag_key(tag))
 
     @contextlib.contextmanager
     def bypassed(self) -> Iterator[None]:
@@ -228,14 +224,18 @@ class StampedeGuard:
         finally:
             _BYPASSED.reset(token)
 
-    @property
-    def mode(self) -> Mode | None:
-        """The mode of all functions that do not set their own; None = the policy's. `$STAMPEDE_GUARD_MODE` begins."""
-        return self._mode
+    def within(self, tenant: str) -> StampedeGuard:
+        """A guard for one tenant: its namespace is this one's and the tenant's name; it opens no connections.
 
-    @mode.setter
-    def mode(self, mode: Mode | None) -> None:
-        self._mode = checked_mode(mode)
+        Everything else is this guard's: policy, modes, flights, limits. Raises `Misuse` for a name that cannot be one.
+        """
+        from stampede_guard.tenants import within
+
+        return within(self, tenant)
+
+    def explain(self, name: str) -> Explanation:
+        """What the complete name of an entry says: see `stampede_guard.keys.explained`. Raises `Misuse`."""
+        return explain_name(name, namespace=self.namespace)
 
     def add_hook(self, hook: Hook) -> None:
         """One more hook, from now on; see `stampede_guard.events`. Raises `Misuse` for what cannot be called."""
@@ -286,12 +286,10 @@ class StampedeGuard:
 
     def on(self, plan: Plan) -> Runtime | None:
         """The running event loop's part if the shortest way may be taken: mode `on`, and nothing special; else None."""
-        if (
-            not plan.direct
-            or self._hooks.any
-            or (plan.mode or self._mode or plan.policy.mode) != "on"
-            or _BYPASSED.get()
-        ):
+        standing = plan.standing
+        if standing.said is not self._modes:
+            standing = self._settle(plan)
+        if not standing.shortest or self._hooks.any or _BYPASSED.get():
             return None
         current = self._current
         if current is not None and current.loop is asyncio.get_running_loop():
@@ -300,27 +298,27 @@ class StampedeGuard:
 
     def near_of_plain_functions(self, plan: Plan) -> Near | None:
         """Where a plain function's caller, in whatever thread, may look for a copy; None if the mode forbids it."""
-        if not plan.direct or self._hooks.any or self.mode_of(plan) != "on" or _BYPASSED.get():
+        self.mode_of(plan)
+        if not plan.standing.shortest or self._hooks.any or _BYPASSED.get():
             return None
-        loop = portal_loop()
-        runtime = self._runtimes.get(loop) if loop is not None else None
+        runtime = self.part_of(portal_loop())
         return runtime.near if runtime is not None else None
-
-    def mode_of(self, plan: Plan) -> Mode:
-        """But for `bypassed()`, which is the caller's and not the function's."""
-        return plan.mode or self._mode or plan.policy.mode
 
     def call(self, plan: Plan, key: str, run: Run) -> Awaitable[Any]:
         """One call of what `plan` describes; `key` is complete but for the namespace."""
-        mode = self.mode_of(plan)
+        mode = self.mode_of(plan, key)
         if mode == "off":
             return run()
         if mode == "bypass" or _BYPASSED.get():
             return self._call_without_store(plan, key, run, mode)
+        if mode == "shadow":
+            return self.runtime().shadow.call(plan, self.prefix + key, run)
         return serve(self.runtime(), plan, self.prefix + key, run)
 
     def _call_without_store(self, plan: Plan, key: str, run: Run, mode: Mode) -> Awaitable[Any]:
         guards = _BYPASSED.get()
+        if mode == "shadow" and self not in guards:
+            return self.runtime().shadow.call(plan, self.prefix + key, run)
         if mode != "bypass" and self not in guards:
             return serve(self.runtime(), plan, self.prefix + key, run)
 
@@ -334,22 +332,15 @@ class StampedeGuard:
 
     async def refresh_entry(self, plan: Plan, key: str, run: Run) -> Any:
         """Compute anew; callers meanwhile are served the old value. Without the store there is none: a plain call."""
-        mode = self.mode_of(plan)
+        mode = self.mode_of(plan, key)
         if mode != "on" or self in _BYPASSED.get():
             return await self.call(plan, key, run)
         return await refresh(self.runtime(), plan, self.prefix + key, run)
 
     async def invalidate_entry(self, key: str, policy: Policy) -> Invalidation:
         """In every mode: what is stored is served again when the mode is `on` again."""
-        name, runtime = self.prefix + key, self.runtime()
-        tell_others(self._runtimes, runtime, "forget_local", name, bypassed_name(name))
-        runtime.forget_local(bypassed_name(name))
-        return self._told(name, await runtime.invalidate(name, policy))
-
-    def _told(self, name: str, done: bool) -> Invalidation:
-        if self._hooks:
-            self._hooks.tell(Invalidated(name, done))
-        return "done" if done else "pending"
+        runtime, name = self.runtime(), self.prefix + key
+        return await outdate_entry(self._runtimes, runtime, self._hooks, name, policy)
 
     def runtime(self) -> Runtime:
         """The running event loop's part of this guard."""
@@ -363,7 +354,15 @@ class StampedeGuard:
                 self._forget_closed_loops()
                 if not self._store.shared:
                     warn_if_one_of_several()
-                runtime = self._runtimes[loop] = Runtime(self._store, self.policy, self._hooks)
+                runtime = self._runtimes[loop] = Runtime(
+                    self._store,
+                    self.policy,
+                    self._hooks,
+                    namespace=self.namespace,
+                    on_switches=self._switched,
+                )
+                if self._asks_store:
+                    runtime.watch_switches()
         self._current = runtime
         return runtime
 
