@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-import subprocess
-import sys
 import uuid
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -115,10 +112,3 @@ async def test_texts_from_outside_are_bounded_and_do_not_meet(valkey_url: str, n
             for other in names:
                 await greet(other)
             assert computed == [name]
-
-
-def test_the_page_about_tags_runs_as_it_is_written(valkey_url: str) -> None:
-    root = Path(__file__).resolve().parents[1]
-    command = [sys.executable, "-m", "tests.documents", str(root / "docs" / "tags.md"), valkey_url]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
