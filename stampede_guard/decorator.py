@@ -13,13 +13,14 @@ from stampede_guard.annotations import alternatives, live_kind, resolve, root_pa
 from stampede_guard.cached import CacheDecorator, CachedFunction, CachedPlainFunction, Invalidation
 from stampede_guard.codec import Codec, codec_for, return_annotation
 from stampede_guard.defaults import default_guard
+from stampede_guard.early import refuse_where_it_cannot_be
 from stampede_guard.errors import Misuse, PolicyError, StoreError, Undecodable
 from stampede_guard.guard import StampedeGuard
 from stampede_guard.keys import KeyBuilder
 from stampede_guard.methods import in_its_place, taken_from
 from stampede_guard.modes import checked_mode
 from stampede_guard.options import Options
-from stampede_guard.plan import Plan, Run
+from stampede_guard.plan import UNSETTLED, Plan, Run
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.serving import after_read
 from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl, split
@@ -133,6 +134,7 @@ class Face(Generic[P, R]):
         # Checked now, against the defaults, so that a mistake is an error at import and not at the first call.
         base = guard.policy if guard is not None else Policy()
         self._plan = self._make_plan(base)
+        refuse_where_it_cannot_be(fields, request_bound=self._plan.request_bound)
         self._planned_for = guard
 
     def _make_codec(self, annotation: Any) -> Codec:
@@ -211,7 +213,7 @@ class Face(Generic[P, R]):
             except StoreError:
                 reading = None
             if reading is not None:
-                body, _, total_ms, stale_ms, remaining_ms = reading
+                body, _, total_ms, stale_ms, remaining_ms, _ = reading
                 if stale_ms < remaining_ms <= total_ms:
                     try:
                         if reading is runtime.remembered:
@@ -250,6 +252,7 @@ class Face(Generic[P, R]):
         """The mode of this function from now on; None = the guard's."""
         # No guard is needed for this, and none is made: `configure` may come later.
         self._plan.mode = checked_mode(mode)
+        self._plan.standing = UNSETTLED
 
     def _visible_signature(self) -> inspect.Signature:
         """Without the resources: neither FastAPI nor a caller is to give them."""

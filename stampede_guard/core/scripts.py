@@ -91,6 +91,7 @@ class Publication:
 
     For a `pass` it is how long nobody waits for somebody else's computation, and there is no body. `let_through`: the
     flight gives its slot back whatever the outcome; a fallback that failed keeps its slot, so that no other follows.
+    `took_ms`: how long a value's computation took; 0 = not known.
     """
 
     flight: str
@@ -103,6 +104,7 @@ class Publication:
     record_ms: int
     inline_bytes: int
     let_through: bool = False
+    took_ms: int = 0
 
 
 # --- what is answered -----------------------------------------------------------------------------
@@ -362,7 +364,7 @@ def _store(entry: Entry, record: Record, publication: Publication, now_us: int) 
         if publication.total_ms > 0:
             entry = replace(entry, failure=Failure(body, token, expires_us, passes))
         return replace(entry, record=record), message
-    value = Value(body, token, publication.total_ms, publication.stale_ms, expires_us)
+    value = Value(body, token, publication.total_ms, publication.stale_ms, expires_us, publication.took_ms)
     entry = replace(entry, record=replace(record, fence=token), value=value, failure=None)
     small = len(body) <= publication.inline_bytes
     return entry, Message("value", token, reading=value.reading(now_us) if small else None)

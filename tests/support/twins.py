@@ -112,6 +112,7 @@ class Worlds:
             return
         self.same_token(pure.token, real.token)
         assert (pure.body, pure.total_ms, pure.stale_ms) == (real.body, real.total_ms, real.stale_ms)
+        assert pure.took_ms == real.took_ms
         assert abs(pure.remaining_ms - real.remaining_ms) < SLACK_MS
 
     def same_answer(self, pure: Any, raw: Any, flight: str) -> None:
@@ -197,7 +198,7 @@ class Worlds:
     def _publish(self, flight: str, token: Token, outcome: str, size: int) -> None:
         body = b"x" * size if outcome != "pass" else b""
         total, stale = (500_000, 0) if outcome != "value" else (1_500_000, 700_000)
-        through = flight in self.through
+        through, took = flight in self.through, 1 + 17 * size
         publication = Publication(
             flight,
             token.pure,
@@ -209,11 +210,12 @@ class Worlds:
             RECORD,
             INLINE,  # type: ignore[arg-type]
             let_through=through,
+            took_ms=took,
         )
         outdates = scripts.replaces_fresh(self.entry, publication, now_us=self.now_us)
         self.entry, pure, messages = scripts.publish(self.entry, publication, now_us=self.now_us)
         if outcome == "value":
-            body = value_bytes(body, token=token.real, total_ms=total, stale_ms=stale)
+            body = value_bytes(body, token=token.real, total_ms=total, stale_ms=stale, took_ms=took)
         inline = INLINE + HEADER
         args = (flight, token.real, token.epoch, outcome, body, total, RECORD, inline, self.name)
         raw = self.script("publish", *args, int(through), self.channel)
@@ -294,7 +296,7 @@ class Worlds:
         if entry.value is not None and (stored := self._string(self.keys[0])):
             changes["value"] = replace(entry.value, token=entry.value.token + days)
             self.client.set(
-                self.keys[0], b"SG1%016d" % (int(stored[3:19]) + days) + stored[19:], keepttl=True
+                self.keys[0], stored[:3] + b"%016d" % (int(stored[3:19]) + days) + stored[19:], keepttl=True
             )
         if entry.failure is not None and (stored := self._string(self.keys[1])):
             changes["failure"] = replace(entry.failure, token=entry.failure.token + days)

@@ -20,6 +20,9 @@ if stored then
     kind = outcome
     payload = body
     if total_ms > 0 then
+      -- A first write that changes nothing, as in acquire: a full server must know of a failure more than any other, or
+      -- every stale hit would ask the failing source again.
+      redis.pcall('HDEL', KEYS[LEASE], '')
       redis.pcall('SET', KEYS[FAILURE], string.format('%016.0f', token) .. body, 'PX', total_ms)
     end
   else
