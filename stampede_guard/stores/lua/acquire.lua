@@ -33,6 +33,7 @@ live_longer(KEYS[RECORD], record_ms)
 
 local held = lease[1] and lease[1] ~= flight
 if lease[1] == flight and lease[3] == epoch and lease_token >= fence then
+  renew_lease(lease_ms, inbox)
   return {'granted', text(lease_token), epoch}
 end
 if held then
