@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stampede_guard.plan import Run, Variables
     from stampede_guard.runtime import Runtime
 
-__all__ = ["CURRENT", "THREAD_SECONDS", "Computation", "Result"]
+__all__ = ["CURRENT", "LONG_ON_THE_WIRE", "THREAD_SECONDS", "Computation", "Result"]
 
 CURRENT: ContextVar[Flight | None] = ContextVar("stampede_guard_current_flight", default=None)
 """The flight whose computation is running, seen from within it."""
@@ -27,6 +27,9 @@ UNWIND_SECONDS = 1.0
 """How long a cancelled computation may take to end before it is left to itself."""
 THREAD_SECONDS = 0.05
 """The same for one in a thread: long enough for one that has not begun."""
+
+LONG_ON_THE_WIRE = 64 * 1024
+"""Bytes from which on a value may take longer to be stored than the lease has time left."""
 
 
 class Result(NamedTuple):
@@ -83,9 +86,15 @@ class Computation:
         self.lapsed = False
         if grant is None:
             return await self._run_alone()
+        async with self.renewing(grant):
+            return await self._run_bounded()
+
+    @contextlib.asynccontextmanager
+    async def renewing(self, grant: Granted) -> AsyncIterator[None]:
+        """The lease stays this flight's as long as the process and the store are there."""
         renewal = asyncio.create_task(self._renew(grant), name="stampede_guard renewal")
         try:
-            return await self._run_bounded()
+            yield
         finally:
             renewal.cancel()
             # Not awaited itself: its cancellation could not be told from the flight's own.

@@ -6,12 +6,13 @@ The flight's task belongs to the runtime, not to the request that began it. Its 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from contextvars import Context
 from typing import TYPE_CHECKING, assert_never
 
-from stampede_guard.computation import Computation
+from stampede_guard.computation import LONG_ON_THE_WIRE, Computation
 from stampede_guard.core import flight as core
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Found, Granted, Held, Message
@@ -302,15 +303,17 @@ class Flight:
         session = self._runtime.session
         policy = self.plan.policy_of(outcome.body) if outcome.kind == "value" else self.plan.policy
         self.stored = False
+        large = len(outcome.body) >= LONG_ON_THE_WIRE
         try:
-            stored = await session.publish(
-                self.name,
-                flight=self.id,
-                grant=grant,
-                outcome=outcome.kind,
-                body=outcome.body,
-                policy=policy,
-            )
+            async with self.computation.renewing(grant) if large else contextlib.nullcontext():
+                stored = await session.publish(
+                    self.name,
+                    flight=self.id,
+                    grant=grant,
+                    outcome=outcome.kind,
+                    body=outcome.body,
+                    policy=policy,
+                )
         except StoreUnavailable:
             self._unanswered = True
             return core.StoreFailed(away=session.away_for(self.name))
