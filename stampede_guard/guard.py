@@ -160,7 +160,7 @@ class StampedeGuard:
 
         After `"done"` no caller is served an older value, also not by a computation that was under way. Without `type`,
         the entries go of all types that this guard has used for such keys. It knows of no others: a process that does
-        nothing but invalidate must name the type.
+        nothing but invalidate must name the type. Raises `StoreRefused` when the store does not let this client.
         """
         plan = self._plan(key, type, False, {})
         entries = {entry_key(key, type, plan): None}

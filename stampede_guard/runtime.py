@@ -11,8 +11,6 @@ import itertools
 import logging
 import random
 import uuid
-from contextvars import Context
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.core.entry import Reading
@@ -20,6 +18,7 @@ from stampede_guard.core.scripts import Message
 from stampede_guard.errors import Overloaded, StoreError, StoreRefused, Undecodable
 from stampede_guard.flight import Flight
 from stampede_guard.lastvalues import LastValues
+from stampede_guard.pending import PendingInvalidations
 from stampede_guard.slots import Slots
 from stampede_guard.threads import Threads
 
@@ -33,16 +32,7 @@ __all__ = ["Runtime"]
 
 log = logging.getLogger("stampede_guard")
 
-MOST_PENDING = 10_000
-"""Invalidations kept for the store's return."""
 RELEASE_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Pending:
-    """One invalidation that waits for the store. Each is told from the next of the same name by its identity."""
-
-    policy: Policy
 
 
 class Runtime:
@@ -69,12 +59,11 @@ class Runtime:
         self._id = uuid.uuid4().hex
         self._numbers = itertools.count(1)
         self._abandoned: set[asyncio.Task[Any]] = set()
-        self._pending: dict[str, _Pending] = {}
-        self._replay: asyncio.Task[None] | None = None
         self._end: asyncio.Task[None] | None = None
         self._warned_refused = False
         self.session = store.open_session(self)
         self.read = self.session.read
+        self._pending = PendingInvalidations(self.session, on_applied=self._applied)
 
     # --- flights -------------------------------------------------------------------------------
 
@@ -184,13 +173,21 @@ class Runtime:
     # --- invalidation --------------------------------------------------------------------------
 
     async def invalidate(self, name: str, policy: Policy) -> bool:
-        """Whether it is done. False: the store is away, and it will be done when the store is back."""
+        """Whether it is done. False: the store is away, or takes no writes for now; it will be done when it can be.
+
+        Raises `StoreRefused` when the store answers that this client may not (a permission, a password): then it is
+        not done and will not be, and who changed the data should hear of it.
+        """
         self.forget_local(name)
         for _ in range(2):
             if self.session.away_for(name):
                 break
             try:
                 fence = await self.session.invalidate(name, policy=policy)
+            except StoreRefused as error:
+                if not error.may_pass:
+                    raise
+                break
             except StoreError:
                 continue
             # A read of before may have been remembered while the command was on its way, or may be answered yet.
@@ -204,8 +201,12 @@ class Runtime:
         if self.away_for(name):
             # Without forgetting the new value, which this process keeps for the time being.
             self._postpone(name, policy)
-        else:
+            return
+        try:
             await self.invalidate(name, policy)
+        except StoreRefused:
+            # Its caller has asked for a value and has one.
+            self._postpone(name, policy)
 
     def forget_local(self, name: str, *, fence: int = 0) -> None:
         self.last.drop(name, fence=fence)
@@ -214,43 +215,21 @@ class Runtime:
             flight.invalidated()
 
     def _postpone(self, name: str, policy: Policy) -> None:
-        self._pending[name] = _Pending(policy)
+        self._pending.add(name, policy)
         self._note_whether_away()
-        if len(self._pending) > MOST_PENDING:
-            lost = next(iter(self._pending))
-            del self._pending[lost]
-            log.error("more than %d invalidations wait for the store: the oldest is given up", MOST_PENDING)
         if not self.session.away_for(name):
             self._apply_pending()
 
     def _apply_pending(self) -> None:
-        if self._pending and not self.closing and (self._replay is None or self._replay.done()):
-            self._replay = self.loop.create_task(
-                self._replay_pending(), name="stampede_guard invalidations", context=Context()
-            )
+        if not self.closing:
+            self._pending.apply()
 
-    async def _replay_pending(self) -> None:
-        while (name := self._next_pending()) is not None:
-            pending = self._pending[name]
-            try:
-                fence = await self.session.invalidate(name, policy=pending.policy)
-            except StoreRefused as error:
-                fence = 0
-                log.error("an invalidation was refused and is given up: %s", error)
-            except StoreError:
-                await asyncio.sleep(0.05)
-                continue
-            self.last.drop(name, fence=fence)
-            # Another one may have been asked for while this one was on its way, and after a later write.
-            if self._pending.get(name) is pending:
-                del self._pending[name]
-            self._note_whether_away()
+    def _applied(self, name: str, fence: int) -> None:
+        self.last.drop(name, fence=fence)
+        self._note_whether_away()
 
     def _note_whether_away(self) -> None:
         self.away = self.session.away or bool(self._pending)
-
-    def _next_pending(self) -> str | None:
-        return next((name for name in self._pending if not self.session.away_for(name)), None)
 
     # --- warnings ------------------------------------------------------------------------------
 
@@ -296,8 +275,8 @@ class Runtime:
             await self._drain(flights, draining)
             left = [flight for flight in flights if not flight.task.done()]
             tasks = [flight.task for flight in left] + list(self.fallbacks.values())
-            if self._replay is not None:
-                tasks.append(self._replay)
+            if self._pending.task is not None:
+                tasks.append(self._pending.task)
             for task in tasks:
                 task.cancel()
             if tasks:

@@ -174,7 +174,7 @@ async def test_an_invalidation_asked_for_while_the_one_before_is_on_its_way_is_s
     store.turn(away=True)
     assert not await runtime.invalidate("k", runtime._policy)
     store.invalidations[0].set_result(5)
-    await until(lambda: runtime._replay is None or runtime._replay.done())
+    await until(lambda: runtime._pending.task is None or runtime._pending.task.done())
     store.turn(away=False)
     await until(lambda: len(store.invalidations) == 2)
     assert runtime.away, "until it is applied"

@@ -24,6 +24,7 @@ from redis.exceptions import (
     BusyLoadingError,
     ClusterDownError,
     NoPermissionError,
+    OutOfMemoryError,
     ReadOnlyError,
     RedisError,
     ResponseError,
@@ -36,6 +37,10 @@ from stampede_guard.stores.pipe import Pipe, take_over
 from stampede_guard.stores.progress import LARGE, LONGEST
 
 __all__ = ["Call", "Lane", "disconnect", "is_not_serving", "let_go_after_fork", "stop", "store_error"]
+
+
+_MAY_PASS = ("MISCONF ", "NOREPLICAS ")
+"""A disk that takes no snapshot, and too few replicas: reads are answered, writes are not. redis-py has no classes."""
 
 
 class Call(Protocol):
@@ -309,7 +314,8 @@ def store_error(error: BaseException) -> StoreError:
     if is_not_serving(error):
         return StoreUnavailable(f"the store cannot serve now: {error}")
     if isinstance(error, ResponseError):
-        return StoreRefused(f"the store refused a command: {error}")
+        may_pass = isinstance(error, OutOfMemoryError) or str(error).startswith(_MAY_PASS)
+        return StoreRefused(f"the store refused a command: {error}", may_pass=may_pass)
     if isinstance(error, TimeoutError):
         return StoreUnavailable("the store could not be reached in time")
     return StoreUnavailable(f"the store cannot be reached: {str(error) or type(error).__name__}")

@@ -1,0 +1,105 @@
+"""Invalidations that the store has not carried out yet: they are kept, and applied when it can.
+
+Nothing of such an entry is read from the store meanwhile, because what it has is older (`Runtime.away_for`). They are
+lost in two ways only, and both are logged: the process ends, or `MOST` others wait already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Callable
+from contextvars import Context
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from stampede_guard.errors import StoreError, StoreRefused
+
+if TYPE_CHECKING:
+    from stampede_guard.policy import Policy
+    from stampede_guard.stores.protocol import Session
+
+__all__ = ["MOST", "PendingInvalidations"]
+
+log = logging.getLogger("stampede_guard")
+
+MOST = 10_000
+"""Invalidations kept."""
+AT_ONCE = 100
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 0.5
+"""Seconds between two tries of what a store that is there does not carry out."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Waiting:
+    """One invalidation. Each is told from the next of the same name by its identity."""
+
+    policy: Policy
+
+
+class PendingInvalidations:
+    """`on_applied(name, fence)` is called for each that the store has carried out, when it waits no more."""
+
+    def __init__(self, session: Session, *, on_applied: Callable[[str, int], None]) -> None:
+        self.task: asyncio.Task[None] | None = None
+        self._session = session
+        self._on_applied = on_applied
+        self._waiting: dict[str, _Waiting] = {}
+        self._told = False
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._waiting
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, name: str, policy: Policy) -> None:
+        """Keep it. Nothing is sent before `apply`."""
+        self._waiting.pop(name, None)
+        self._waiting[name] = _Waiting(policy)
+        if len(self._waiting) > MOST:
+            del self._waiting[next(iter(self._waiting))]
+            log.error("more than %d invalidations wait for the store: the oldest is given up", MOST)
+
+    def apply(self) -> None:
+        """In the background, those whose servers are there."""
+        if self._waiting and (self.task is None or self.task.done()):
+            self.task = asyncio.get_running_loop().create_task(
+                self._apply(), name="stampede_guard invalidations", context=Context()
+            )
+
+    async def _apply(self) -> None:
+        pause = FIRST_PAUSE
+        while names := self._next():
+            if all(await asyncio.gather(*map(self._apply_one, names))):
+                pause, self._told = FIRST_PAUSE, False
+                continue
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _next(self) -> list[str]:
+        there = (name for name in self._waiting if not self._session.away_for(name))
+        return list(itertools.islice(there, AT_ONCE))
+
+    async def _apply_one(self, name: str) -> bool:
+        waiting = self._waiting[name]
+        try:
+            fence = await self._session.invalidate(name, policy=waiting.policy)
+        except StoreError as error:
+            self._tell(error)
+            if self._waiting.get(name) is waiting:
+                # Behind those that may be luckier: in a cluster, one server's trouble is not that of the others.
+                self._waiting[name] = self._waiting.pop(name)
+            return False
+        # Another one may have been asked for while this one was on its way, and after a later write.
+        if self._waiting.get(name) is waiting:
+            del self._waiting[name]
+        self._on_applied(name, fence)
+        return True
+
+    def _tell(self, error: StoreError) -> None:
+        if isinstance(error, StoreRefused) and not self._told:
+            self._told = True
+            log.error("the store refuses an invalidation, which waits until it is let in: %s", error)
