@@ -121,7 +121,7 @@ class CachedMany(Protocol[P, K, V]):
     ) -> CachedMany[Q, K, V]: ...
 
     async def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> Invalidation:
-        """Drop the entries of these ids; `"pending"` if that is so for one. Raises `StoreRefused` as `CachedFunction` does."""
+        """Drop the entries of these ids; `"pending"` if that is so for one of them. See `CachedFunction`."""
 
     async def refresh(self, *args: P.args, **kwargs: P.kwargs) -> dict[K, V]:
         """Compute these ids anew."""

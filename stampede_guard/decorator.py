@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Generic, Never, ParamSpec, TypeVar, cast
 
 from stampede_guard.annotations import alternatives, live_kind, resolve, root_package
 from stampede_guard.cached import CacheDecorator, CachedFunction, CachedPlainFunction, Invalidation
@@ -32,6 +32,7 @@ __all__ = [
     "configure",
     "default_guard",
     "locked_cache",
+    "refuse_positions",
 ]
 
 P = ParamSpec("P")
@@ -99,7 +100,7 @@ class Options:
 
 
 def locked_cache(
-    *,
+    *misplaced: Never,
     guard: StampedeGuard | None = None,
     unkeyed: Iterable[str] = (),
     resources: Mapping[str, Callable[[], Any]] | None = None,
@@ -128,7 +129,7 @@ def locked_cache(
 
     Raises `PolicyError`, `KeyPartError`, `UnsupportedValue` or `Misuse` at decoration.
     """
-
+    refuse_positions("locked_cache", misplaced)
     options = Options.of(
         unkeyed=unkeyed,
         resources=resources,
@@ -150,6 +151,23 @@ def locked_cache(
         return in_its_place(given, face.wrapper())
 
     return cast("CacheDecorator", decorate)
+
+
+def refuse_positions(decorator: str, given: tuple[Any, ...]) -> None:
+    """Options are given by name; and a decorator without parentheses is given the function."""
+    if not given:
+        return
+    first = given[0]
+    if isinstance(first, StampedeGuard):
+        write = f"@guard.{decorator}(ttl=300), or {decorator}(guard=guard, ttl=300)"
+    elif isinstance(first, int | float):
+        write = f"{decorator}(ttl={first})"
+    elif callable(first) or isinstance(first, classmethod | staticmethod):
+        name = getattr(first, "__name__", "the function")
+        write = f"@{decorator}(ttl=300) above {name}(), with parentheses (@{decorator}() for the defaults)"
+    else:
+        write = f"{decorator}(ttl=300, name=..., version=...)"
+    raise Misuse(f"{decorator} takes its options by name: write {write}")
 
 
 class Face(Generic[P, R]):

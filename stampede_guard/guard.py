@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, get_args
 
 from stampede_guard.cached import CacheDecorator, Invalidation, ManyDecorator
 from stampede_guard.codec import codec_for
@@ -91,7 +91,7 @@ class StampedeGuard:
 
     def locked_cache(
         self,
-        *,
+        *misplaced: Never,
         unkeyed: Iterable[str] = (),
         resources: Mapping[str, Callable[[], Any]] | None = None,
         context: Sequence[ContextVar[Any]] = (),
@@ -105,6 +105,7 @@ class StampedeGuard:
         # By name: the decorator is a face, and faces stand above the guard.
         decorate: Callable[..., Any] = importlib.import_module("stampede_guard.decorator").locked_cache
         made: CacheDecorator = decorate(
+            *misplaced,
             guard=self,
             unkeyed=unkeyed,
             resources=resources,
@@ -117,10 +118,10 @@ class StampedeGuard:
         )
         return made
 
-    def cached_many(self, **options: Any) -> ManyDecorator:
+    def cached_many(self, *misplaced: Never, **options: Any) -> ManyDecorator:
         """The decorator for functions of many ids, for this guard; see `stampede_guard.cached_many` for its options."""
         decorate: Callable[..., ManyDecorator] = importlib.import_module("stampede_guard.many").cached_many
-        return decorate(guard=self, **options)
+        return decorate(*misplaced, guard=self, **options)
 
     async def get_or_compute(
         self,

@@ -10,13 +10,13 @@ import itertools
 import typing
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, cast
+from typing import Any, Never, cast
 
 from stampede_guard.annotations import resolve, unwrap
 from stampede_guard.batch import ABSENT, Batches, Gathering, ManyCodec
 from stampede_guard.cached import Invalidation, ManyDecorator
 from stampede_guard.codec import Codec, codec_for
-from stampede_guard.decorator import Face, Options
+from stampede_guard.decorator import Face, Options, refuse_positions
 from stampede_guard.errors import Misuse, PolicyError, StoreError, UnsupportedValue
 from stampede_guard.guard import StampedeGuard
 from stampede_guard.methods import in_its_place, taken_from
@@ -34,7 +34,7 @@ _COLLECTIONS = (list, tuple, set, frozenset)
 
 
 def cached_many(
-    *,
+    *misplaced: Never,
     guard: StampedeGuard | None = None,
     ids: str | None = None,
     absent_ttl: float | None = None,
@@ -59,6 +59,7 @@ def cached_many(
     `key` is called with one id in the place of the ids. `max_ids` (default 500): more are computed in several calls,
     one after the other. All else is as for `locked_cache`; it raises the same errors.
     """
+    refuse_positions("cached_many", misplaced)
     options = Options.of(
         unkeyed=unkeyed,
         resources=resources,
