@@ -9,7 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stampede_guard.decorator import configure, locked_cache
+    from stampede_guard.decorator import locked_cache
+    from stampede_guard.defaults import configure
     from stampede_guard.errors import (
         ComputeFailed,
         ComputeTimeout,
@@ -47,7 +48,7 @@ _HOMES = {
     "UrlError": "errors",
     "WaitTimeout": "errors",
     "cached_many": "many",
-    "configure": "decorator",
+    "configure": "defaults",
     "locked_cache": "decorator",
     "register_failure": "failures",
 }

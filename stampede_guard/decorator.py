@@ -5,21 +5,20 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
-import logging
-import os
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Any, Generic, Never, ParamSpec, TypeVar, cast
 
 from stampede_guard.annotations import alternatives, live_kind, resolve, root_package
 from stampede_guard.cached import CacheDecorator, CachedFunction, CachedPlainFunction, Invalidation
 from stampede_guard.codec import Codec, codec_for, return_annotation
+from stampede_guard.defaults import default_guard
 from stampede_guard.errors import Misuse, PolicyError, StoreError, Undecodable
-from stampede_guard.guard import StampedeGuard, checked_mode
+from stampede_guard.guard import StampedeGuard
 from stampede_guard.keys import KeyBuilder
 from stampede_guard.methods import in_its_place, taken_from
+from stampede_guard.modes import checked_mode
+from stampede_guard.options import Options, refuse_positions
 from stampede_guard.plan import Plan, Run
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.serving import after_read
@@ -28,75 +27,13 @@ __all__ = [
     "CachedFunction",
     "CachedPlainFunction",
     "Face",
-    "Options",
-    "configure",
-    "default_guard",
     "locked_cache",
-    "refuse_positions",
 ]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-log = logging.getLogger("stampede_guard")
-
 _ONE_CALLERS = frozenset({"Response", "BackgroundTasks", "BackgroundTask"})
-
-_default: StampedeGuard | None = None
-_lock = threading.Lock()
-"""Threads that call plain functions for the first time make one default guard between them."""
-
-
-def configure(guard: StampedeGuard | None) -> None:
-    """The guard of every bare `@locked_cache`, also of functions decorated before. None forgets it."""
-    global _default
-    _default = guard
-
-
-def default_guard() -> StampedeGuard:
-    """What `configure` was given; else one for `$STAMPEDE_GUARD_URL`, `$REDIS_URL`, or memory with a warning."""
-    if _default is None:
-        with _lock:
-            _make_default()
-    assert _default is not None
-    return _default
-
-
-def _make_default() -> None:
-    global _default
-    if _default is None:
-        url = os.environ.get("STAMPEDE_GUARD_URL") or os.environ.get("REDIS_URL")
-        if not url:
-            url = "memory://"
-            log.warning(
-                "@locked_cache has no store: neither configure(guard) nor $STAMPEDE_GUARD_URL nor $REDIS_URL is set. "
-                "Values are kept in this process; other workers are not covered"
-            )
-        _default = StampedeGuard.from_url(url)
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    unkeyed: tuple[str, ...]
-    resources: Mapping[str, Callable[[], Any]]
-    context: tuple[ContextVar[Any], ...]
-    version: str
-    key: Callable[..., Any] | None
-    name: str | None
-    pickle: bool = False
-
-    @classmethod
-    def of(
-        cls,
-        *,
-        unkeyed: Iterable[str],
-        resources: Mapping[str, Callable[[], Any]] | None,
-        context: Sequence[ContextVar[Any]],
-        version: str | int,
-        **rest: Any,
-    ) -> Options:
-        unkeyed = (unkeyed,) if isinstance(unkeyed, str) else tuple(unkeyed)
-        return cls(unkeyed, dict(resources or {}), tuple(context), str(version), **rest)
 
 
 def locked_cache(
@@ -151,23 +88,6 @@ def locked_cache(
         return in_its_place(given, face.wrapper())
 
     return cast("CacheDecorator", decorate)
-
-
-def refuse_positions(decorator: str, given: tuple[Any, ...]) -> None:
-    """Options are given by name; and a decorator without parentheses is given the function."""
-    if not given:
-        return
-    first = given[0]
-    if isinstance(first, StampedeGuard):
-        write = f"@guard.{decorator}(ttl=300), or {decorator}(guard=guard, ttl=300)"
-    elif isinstance(first, int | float):
-        write = f"{decorator}(ttl={first})"
-    elif callable(first) or isinstance(first, classmethod | staticmethod):
-        name = getattr(first, "__name__", "the function")
-        write = f"@{decorator}(ttl=300) above {name}(), with parentheses (@{decorator}() for the defaults)"
-    else:
-        write = f"{decorator}(ttl=300, name=..., version=...)"
-    raise Misuse(f"{decorator} takes its options by name: write {write}")
 
 
 class Face(Generic[P, R]):
@@ -233,7 +153,7 @@ class Face(Generic[P, R]):
         )
 
     def _guarded(self) -> StampedeGuard:
-        guard = self._guard or _default or default_guard()
+        guard = self._guard or default_guard()
         if guard is not self._planned_for:
             mode = self._plan.mode
             self._plan, self._planned_for = self._make_plan(guard.policy), guard

@@ -16,14 +16,14 @@ from stampede_guard.computation import LONG_ON_THE_WIRE, Computation
 from stampede_guard.core import flight as core
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Found, Granted, Held, Message
+from stampede_guard.delivery import Delivery
 from stampede_guard.ending import ended
 from stampede_guard.errors import (
     StoreRefused,
     StoreUnavailable,
-    Undecodable,
     WaitTimeout,
 )
-from stampede_guard.failures import decode_failure, encode_failure
+from stampede_guard.failures import encode_failure
 from stampede_guard.passengers import Passengers
 
 if TYPE_CHECKING:
@@ -71,17 +71,13 @@ class Flight:
         self.computation = Computation(runtime, self, run, variables)
         self._runtime = runtime
         self.passengers = Passengers(plan, runtime.loop)
-        self._covered = 0
+        self._delivery = Delivery(runtime, self)
         self._heard: deque[Message] = deque(maxlen=MESSAGES)
         self._signal: asyncio.Future[None] | None = None
         self._gap = False
         self._look_at = 0.0
         self._trusted_until = 0.0
         self._unanswered = False
-        self._has_delivered = False
-        self._is_alone = False
-        self._outdated = False
-        self._error: BaseException | None = None
         self._state, self._command = core.begin(away=away or bypassed)
         self.landed: asyncio.Future[None] = runtime.loop.create_future()
         # In a context of its own: it may serve others long after the request that began it. And not by the loop's task
@@ -101,7 +97,10 @@ class Flight:
         would never be read again.
         """
         return not (
-            self.refreshing or self._has_delivered or self.computation.lapsed or self.computation.is_slow
+            self.refreshing
+            or self._delivery.has_delivered
+            or self.computation.lapsed
+            or self.computation.is_slow
         )
 
     @property
@@ -146,7 +145,7 @@ class Flight:
 
     def invalidated(self) -> None:
         """`invalidate()` was called in this process."""
-        self._outdated = True
+        self._delivery.outdated = True
         if not isinstance(self._state, core.Landed):
             self._state, _ = core.decide(self._state, core.Invalidated(), self.plan.policy)
 
@@ -195,7 +194,7 @@ class Flight:
             case core.Release(outcome):
                 return await self._release(outcome)
             case core.Deliver(outcome, to):
-                return self._deliver(outcome, to)
+                return self._delivery.deliver(outcome, to)
             case core.Land():
                 raise AssertionError("landing is not carried out")
             case _:
@@ -217,7 +216,7 @@ class Flight:
             await asyncio.sleep(policy.poll_interval * (0.6 + 0.4 * self._runtime.draw()))
 
     async def _ask_once(self) -> core.Event:
-        self._covered = self.passengers.joined
+        self._delivery.covered = self.passengers.joined
         # From here on a gap is news again; messages heard earlier stay: the fence of the answer decides on them.
         self._gap = False
         session = self._runtime.session
@@ -276,15 +275,15 @@ class Flight:
 
     async def _compute(self, grant: Granted | None) -> core.Event:
         self._heard.clear()
-        self._is_alone = grant is None and not self.bypassed
-        self._outdated = False
+        self._delivery.alone = grant is None and not self.bypassed
+        self._delivery.outdated = False
         result = await self.computation.run(grant)
         if result == "back":
             return core.LookAgain(self.passengers.wanted)
         if isinstance(result, core.Abandoned):
             return result
         if result.error is not None:
-            self._error = result.error
+            self._delivery.error = result.error
             return core.Failed(None if result.private else encode_failure(result.error))
         policy = self.plan.policy
         self.stored = grant is not None and len(result.body) <= policy.max_value_bytes
@@ -299,7 +298,7 @@ class Flight:
         return core.Computed(result.body, away=self._cut_off)
 
     async def _publish(self, grant: Granted, outcome: core.Outcome) -> core.Event:
-        self._covered = self.passengers.joined
+        self._delivery.covered = self.passengers.joined
         session = self._runtime.session
         policy = self.plan.policy_of(outcome.body) if outcome.kind == "value" else self.plan.policy
         self.stored = False
@@ -329,7 +328,7 @@ class Flight:
         return core.PublishAnswered(stored)
 
     async def _release(self, outcome: core.Outcome | None) -> core.Event:
-        self._covered = self.passengers.joined
+        self._delivery.covered = self.passengers.joined
         try:
             await self._runtime.session.release(self.name, flight=self.id)
         except (StoreUnavailable, StoreRefused):
@@ -337,52 +336,4 @@ class Flight:
         if outcome is None:
             return core.Delivered(len(self.passengers))
         # Unlike an accepted publish, a release says nothing about invalidations meanwhile.
-        return self._deliver(outcome, "before_compute" if outcome.kind == "value" else "covered")
-
-    # --- handing out ---------------------------------------------------------------------------
-
-    def _deliver(self, outcome: core.Outcome, to: core.Audience) -> core.Event:
-        match to:
-            case "covered":
-                last = self._covered
-            case "before_compute":
-                last = self.computation.joined_before
-            case "everyone":
-                last = self.passengers.joined
-            case _:
-                assert_never(to)
-        if outcome.kind == "failure":
-            self.passengers.fail(self._failure(outcome), last=last)
-        else:
-            self._hand_out(outcome, to, last)
-        self._has_delivered = True
-        return core.Delivered(len(self.passengers))
-
-    def _failure(self, outcome: core.Outcome) -> BaseException:
-        if outcome.own and self._error is not None:
-            return self._error
-        return decode_failure(outcome.body)
-
-    def _hand_out(self, outcome: core.Outcome, to: core.Audience, last: int) -> None:
-        self._remember(outcome, to)
-        problem = self.passengers.hand_out(outcome.body, last=last)
-        if problem is None:
-            return
-        if outcome.reading is None:
-            self.passengers.fail(problem, last=last)
-        else:
-            self.reject(outcome.reading, problem)
-
-    def _remember(self, outcome: core.Outcome, to: core.Audience) -> None:
-        if outcome.reading is not None:
-            self._runtime.remember(self.name, outcome.reading)
-        elif (self._is_alone and not self._outdated) or (to == "everyone" and not self.bypassed):
-            # Computed without the store. Token 0: it is kept in this process only, and never stored.
-            policy = self.plan.policy_of(outcome.body)
-            reading = Reading(outcome.body, 0, policy.total_ms, policy.stale_ms, policy.total_ms)
-            self._runtime.remember(self.name, reading)
-
-    def reject(self, reading: Reading, error: Undecodable) -> None:
-        """What is stored is no value of ours: from now on only something newer will do."""
-        self.newer_than = max(self.newer_than, reading.token)
-        self._runtime.warn_undecodable(self.plan, error)
+        return self._delivery.deliver(outcome, "before_compute" if outcome.kind == "value" else "covered")

@@ -15,13 +15,13 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
 
 from stampede_guard.cached import CacheDecorator, Invalidation, ManyDecorator
-from stampede_guard.codec import codec_for
-from stampede_guard.errors import Misuse, PolicyError
-from stampede_guard.keys.parts import escape
+from stampede_guard.errors import Misuse
+from stampede_guard.modes import checked_mode, mode_from_environment
 from stampede_guard.plan import Plan, Run
+from stampede_guard.plans import Plans, entry_key
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.portal import at_end, portal, portal_loop
 from stampede_guard.runtime import Runtime
@@ -35,14 +35,9 @@ if TYPE_CHECKING:
 __all__ = ["StampedeGuard"]
 
 T = TypeVar("T")
-K = TypeVar("K")
-V = TypeVar("V")
 
-MODE_VARIABLE = "STAMPEDE_GUARD_MODE"
-MOST_PLANS = 256
 MOST_ROUNDS = 8
 """Of closing: so deep may calls of cached functions within each other be while the guard closes."""
-LONGEST_KEY = 512
 _NAMESPACE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _BYPASSED: ContextVar[tuple[StampedeGuard, ...]] = ContextVar("stampede_guard_bypassed", default=())
 _GUARDS: weakref.WeakSet[StampedeGuard] = weakref.WeakSet()
@@ -65,14 +60,12 @@ class StampedeGuard:
         self.namespace = namespace
         self.policy = policy or Policy()
         self.prefix = f"{namespace}:"
-        self._mode: Mode | None = _mode_from_environment()
+        self._mode: Mode | None = mode_from_environment()
         # The runtime used last. Its loop is asked of itself: two attributes could be read in between by another thread.
         self._current: Runtime | None = None
         self._runtimes: dict[asyncio.AbstractEventLoop, Runtime] = {}
         self._lock = threading.Lock()
-        self._plans: dict[tuple[Any, ...], Plan] = {}
-        # Titles with the fingerprints of the types that were used for them. A dict, for its order.
-        self._shapes: dict[tuple[str, str], None] = {}
+        self._plans = Plans(namespace, self.policy)
         _GUARDS.add(self)
 
     @classmethod
@@ -143,7 +136,7 @@ class StampedeGuard:
                 f"get_or_compute({key!r}, compute) calls compute() when there is no value: give it the async function "
                 f"itself, without parentheses, not a {compute.__class__.__name__}"
             )
-        plan = self._plan(key, type, request_bound, fields)
+        plan = self._plans.plan(key, type, request_bound, fields)
         value: T = await self.call(plan, entry_key(key, type, plan), compute)
         return value
 
@@ -153,7 +146,7 @@ class StampedeGuard:
         It does `await entry.set(value)`; all others find `entry.value`. A block that ends without `set` hands over to
         the next caller; one that raises shares its error with the callers that wait.
         """
-        plan = self._plan(key, type, True, fields)
+        plan = self._plans.plan(key, type, True, fields)
         return Single(self, plan, entry_key(key, type, plan))
 
     async def invalidate(self, key: str, *, type: Any = Any) -> Invalidation:
@@ -163,11 +156,7 @@ class StampedeGuard:
         the entries go of all types that this guard has used for such keys. It knows of no others: a process that does
         nothing but invalidate must name the type. Raises `StoreRefused` when the store does not let this client.
         """
-        plan = self._plan(key, type, False, {})
-        entries = {entry_key(key, type, plan): None}
-        if type is Any:
-            seen = [shape for title, shape in list(self._shapes) if title == plan.title]
-            entries |= dict.fromkeys(f"{escape_key(key)}#{shape}" for shape in seen)
+        entries = self._plans.entries(key, type)
         answers = await asyncio.gather(*(self.invalidate_entry(entry, self.policy) for entry in entries))
         return "done" if all(answer == "done" for answer in answers) else "pending"
 
@@ -239,8 +228,8 @@ class StampedeGuard:
     # --- what faces are built on ---------------------------------------------------------------
 
     def on(self, plan: Plan) -> Runtime | None:
-        """The running event loop's part if calls of `plan` are in mode `on`, else None."""
-        if (plan.mode or self._mode or plan.policy.mode) != "on" or _BYPASSED.get():
+        """The running event loop's part if the shortest way may be taken: mode `on`, and nothing special; else None."""
+        if not plan.direct or (plan.mode or self._mode or plan.policy.mode) != "on" or _BYPASSED.get():
             return None
         current = self._current
         if current is not None and current.loop is asyncio.get_running_loop():
@@ -313,31 +302,6 @@ class StampedeGuard:
         for loop in [loop for loop in self._runtimes if loop.is_closed()]:
             self._runtimes.pop(loop).abandon()
 
-    def _plan(self, key: str, type: Any, request_bound: bool, fields: dict[str, Any]) -> Plan:
-        escape_key(key)
-        # What stands before the first colon names the entry in logs; without one, the whole key may be somebody's name.
-        kind, colon, _ = key.partition(":")
-        title = f"{self.namespace}:{kind[:40]}" if colon else f"{self.namespace}:get_or_compute"
-        known = (title, type, request_bound, *sorted(fields.items()))
-        try:
-            plan = self._plans.get(known)
-        except TypeError:  # an annotation, or a field's wrong value, that cannot be hashed
-            return self._new_plan(title, type, request_bound, fields)
-        if plan is None:
-            plan = self._new_plan(title, type, request_bound, fields)
-            with self._lock:
-                _keep(self._plans, known, plan)
-        return plan
-
-    def _new_plan(self, title: str, type: Any, request_bound: bool, fields: dict[str, Any]) -> Plan:
-        codec = codec_for(type)
-        if type is not Any and (title, codec.fingerprint) not in self._shapes:
-            with self._lock:
-                _keep(self._shapes, (title, codec.fingerprint), None)
-        return Plan(
-            title=title, policy=self.policy.replace(**fields), codec=codec, request_bound=request_bound
-        )
-
     def _leave_the_parents(self) -> None:
         for runtime in list(self._runtimes.values()):
             runtime.abandon()
@@ -345,41 +309,7 @@ class StampedeGuard:
         self._current = None
         # Another thread of the parent may have held it.
         self._lock = threading.Lock()
-
-
-def _keep(kept: dict[K, V], key: K, value: V) -> None:
-    """What a guard remembers of its calls is bounded: the oldest goes first."""
-    if len(kept) >= MOST_PLANS:
-        del kept[next(iter(kept))]
-    kept[key] = value
-
-
-def entry_key(key: str, type: Any, plan: Plan) -> str:
-    """With the shape of a declared type, so that old and new pods of a rolling deploy use different entries."""
-    return escape_key(key) if type is Any else f"{escape_key(key)}#{plan.codec.fingerprint}"
-
-
-def escape_key(key: Any) -> str:
-    """A user's own key as part of a name. Raises `Misuse` when it is no text, empty or too long."""
-    if not isinstance(key, str) or not 0 < len(key) <= LONGEST_KEY:
-        raise Misuse(f"a key must be a text of 1 to {LONGEST_KEY} characters")
-    return "=" + escape(key)
-
-
-def checked_mode(mode: Any) -> Mode | None:
-    if mode is not None and mode not in get_args(Mode):
-        raise PolicyError("mode", mode, f"it must be None or one of {', '.join(get_args(Mode))}")
-    result: Mode | None = mode
-    return result
-
-
-def _mode_from_environment() -> Mode | None:
-    text = os.environ.get(MODE_VARIABLE, "")
-    if not text:
-        return None
-    if text not in get_args(Mode):
-        raise PolicyError(f"${MODE_VARIABLE}", text, f"it must be one of {', '.join(get_args(Mode))}")
-    return checked_mode(text)
+        self._plans.leave_the_parents()
 
 
 def _close_all() -> None:

@@ -16,10 +16,11 @@ from stampede_guard.annotations import resolve, unwrap
 from stampede_guard.batch import ABSENT, Batches, Gathering, ManyCodec
 from stampede_guard.cached import Invalidation, ManyDecorator
 from stampede_guard.codec import Codec, codec_for
-from stampede_guard.decorator import Face, Options, refuse_positions
+from stampede_guard.decorator import Face
 from stampede_guard.errors import Misuse, PolicyError, StoreError, UnsupportedValue
 from stampede_guard.guard import StampedeGuard
 from stampede_guard.methods import in_its_place, taken_from
+from stampede_guard.options import Options, refuse_positions
 from stampede_guard.plan import Plan, Run
 from stampede_guard.policy import Policy
 from stampede_guard.runtime import Runtime

@@ -40,12 +40,16 @@ class _Waiting:
 
 
 class PendingInvalidations:
-    """`on_applied(name, fence)` is called for each that the store has carried out, when it waits no more."""
+    """`applied(name, fence)` is called for each that the store has carried out, `changed()` when one comes or goes."""
 
-    def __init__(self, session: Session, *, on_applied: Callable[[str, int], None]) -> None:
+    def __init__(
+        self, session: Session, *, applied: Callable[[str, int], None], changed: Callable[[], None]
+    ) -> None:
+        self.closing = False
         self.task: asyncio.Task[None] | None = None
         self._session = session
-        self._on_applied = on_applied
+        self._applied = applied
+        self._changed = changed
         self._waiting: dict[str, _Waiting] = {}
         self._told = False
 
@@ -56,21 +60,24 @@ class PendingInvalidations:
         return len(self._waiting)
 
     def add(self, name: str, policy: Policy) -> None:
-        """Keep it. Nothing is sent before `apply`."""
+        """Keep it, and apply it as soon as its server is there."""
         self._waiting.pop(name, None)
         self._waiting[name] = _Waiting(policy)
+        self._changed()
         if len(self._waiting) > MOST:
             del self._waiting[next(iter(self._waiting))]
             log.error("more than %d invalidations wait for the store: the oldest is given up", MOST)
+        if not self._session.away_for(name):
+            self.apply()
 
     def apply(self) -> None:
         """In the background, those whose servers are there."""
-        if self._waiting and (self.task is None or self.task.done()):
+        if self._waiting and not self.closing and (self.task is None or self.task.done()):
             self.task = asyncio.get_running_loop().create_task(
-                self._apply(), name="stampede_guard invalidations", context=Context()
+                self._apply_all(), name="stampede_guard invalidations", context=Context()
             )
 
-    async def _apply(self) -> None:
+    async def _apply_all(self) -> None:
         pause = FIRST_PAUSE
         while names := self._next():
             if all(await asyncio.gather(*map(self._apply_one, names))):
@@ -96,7 +103,8 @@ class PendingInvalidations:
         # Another one may have been asked for while this one was on its way, and after a later write.
         if self._waiting.get(name) is waiting:
             del self._waiting[name]
-        self._on_applied(name, fence)
+        self._applied(name, fence)
+        self._changed()
         return True
 
     def _tell(self, error: StoreError) -> None:

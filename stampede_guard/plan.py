@@ -31,7 +31,8 @@ class Plan:
     `variables` are the ContextVars that a computation sees; all others are unset in it. `mode` None means the guard's.
     `in_thread`: the computation is a plain function's, which cannot be cancelled, so nobody waits for it to give way.
     `batched`: several flights share a computation, which takes its turn itself while the store is away. `policy_of` is
-    the policy for a value's stored bytes. `on_wait` is told of entries that are held elsewhere.
+    the policy for a value's stored bytes. `on_wait` is told of entries that are held elsewhere. `direct`: a fresh value
+    that was read needs nothing but to be decoded, so the shortest way may be taken.
     """
 
     title: str
@@ -42,6 +43,7 @@ class Plan:
     mode: Mode | None = None
     in_thread: bool = False
     batched: bool = False
+    direct: bool = True
     on_wait: Callable[[Runtime, str], None] | None = None
     warned: set[str] = field(default_factory=set)
     decode: Callable[[bytes], Any] = field(init=False)

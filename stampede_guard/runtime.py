@@ -62,8 +62,12 @@ class Runtime:
         self._end: asyncio.Task[None] | None = None
         self._warned_refused = False
         self.session = store.open_session(self)
+        self._pending = PendingInvalidations(
+            self.session,
+            applied=lambda name, fence: self.last.drop(name, fence=fence),
+            changed=self._note_whether_away,
+        )
         self.read = self.session.read
-        self._pending = PendingInvalidations(self.session, on_applied=self._applied)
 
     # --- flights -------------------------------------------------------------------------------
 
@@ -168,7 +172,7 @@ class Runtime:
             # Those who wait ask again within a poll_interval, and a lease that a restart has lost is free.
             for flight in self.flights.values():
                 flight.computation.renew_now()
-            self._apply_pending()
+            self._pending.apply()
 
     # --- invalidation --------------------------------------------------------------------------
 
@@ -193,40 +197,26 @@ class Runtime:
             # A read of before may have been remembered while the command was on its way, or may be answered yet.
             self.forget_local(name, fence=fence)
             return True
-        self._postpone(name, policy)
+        self._pending.add(name, policy)
         return False
 
     async def outdate(self, name: str, policy: Policy) -> None:
         """A refreshed value could not be stored: what it was to replace must not outlive it."""
         if self.away_for(name):
             # Without forgetting the new value, which this process keeps for the time being.
-            self._postpone(name, policy)
+            self._pending.add(name, policy)
             return
         try:
             await self.invalidate(name, policy)
         except StoreRefused:
             # Its caller has asked for a value and has one.
-            self._postpone(name, policy)
+            self._pending.add(name, policy)
 
     def forget_local(self, name: str, *, fence: int = 0) -> None:
         self.last.drop(name, fence=fence)
         flight = self.flights.get(name)
         if flight is not None:
             flight.invalidated()
-
-    def _postpone(self, name: str, policy: Policy) -> None:
-        self._pending.add(name, policy)
-        self._note_whether_away()
-        if not self.session.away_for(name):
-            self._apply_pending()
-
-    def _apply_pending(self) -> None:
-        if not self.closing:
-            self._pending.apply()
-
-    def _applied(self, name: str, fence: int) -> None:
-        self.last.drop(name, fence=fence)
-        self._note_whether_away()
 
     def _note_whether_away(self) -> None:
         self.away = self.session.away or bool(self._pending)
@@ -258,7 +248,7 @@ class Runtime:
 
         Cancelled, it does so without letting them end. That goes on by itself when it is cancelled once more.
         """
-        self.closing = True
+        self.closing = self._pending.closing = True
         draining = self.loop.create_future()
         self._end = self.loop.create_task(self._close(draining), name="stampede_guard closing")
         try:
@@ -308,7 +298,7 @@ class Runtime:
 
     def abandon(self) -> None:
         """After a fork, in the child: nothing here is ours."""
-        self.closing = True
+        self.closing = self._pending.closing = True
         self.session.abandon()
 
 

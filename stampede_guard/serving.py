@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Iterator
-from typing import TYPE_CHECKING, Any, assert_never
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any
 
 from stampede_guard.computation import CURRENT
-from stampede_guard.core.caller import last_resort
 from stampede_guard.core.entry import Reading, freshness
-from stampede_guard.errors import ReentrantCall, StoreError, StoreRefused, Undecodable, WaitTimeout
-from stampede_guard.fallback import Fallback
+from stampede_guard.errors import StoreError, StoreRefused, Undecodable
+from stampede_guard.lastresort import too_long, wait_on
 from stampede_guard.passenger import OUT_OF_PATIENCE
+from stampede_guard.reentry import waiting_for
 
 if TYPE_CHECKING:
     from stampede_guard.flight import Flight
-    from stampede_guard.passenger import Passenger
     from stampede_guard.plan import Plan, Run
     from stampede_guard.runtime import Runtime
 
@@ -114,10 +113,10 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     before = runtime.flights.get(name)
     if before is not None:
         # Its computation may have begun before this call. The next flight's cannot, whoever starts it.
-        with _waiting_for(before, plan):
+        with waiting_for(before, plan):
             await asyncio.wait({before.landed}, timeout=plan.policy.wait_timeout)
         if not before.landed.done():
-            raise _too_long(plan)
+            raise too_long(plan)
     token = 0
     if not runtime.away_for(name):
         with contextlib.suppress(StoreError):
@@ -172,12 +171,12 @@ async def _ride(
         if CURRENT.get() is None:
             outcome = await passenger.future
         else:
-            with _waiting_for(flight, plan):
+            with waiting_for(flight, plan):
                 outcome = await passenger.future
         if outcome is not OUT_OF_PATIENCE:
             return outcome
-        with _waiting_for(flight, plan):
-            return await _wait_on(runtime, plan, name, flight, passenger)
+        with waiting_for(flight, plan):
+            return await wait_on(runtime, plan, name, flight, passenger)
     finally:
         patience.cancel()
         future = passenger.future
@@ -186,108 +185,3 @@ async def _ride(
             future.exception()
         if not future.done() or future.cancelled() or passenger.computing is not None:
             await flight.leave(passenger)
-
-
-async def _wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passenger: Passenger) -> Any:
-    """For a caller that has waited `wait_timeout` already."""
-    policy = plan.policy
-    future = passenger.future
-    patience = 0.0
-    tried: Any = "untried"
-    while True:
-        await asyncio.wait({future}, timeout=patience)
-        if future.done():
-            return future.result()
-        resort = last_resort(
-            computes_itself=flight.computing and flight.leader is passenger,
-            has_stale=passenger.stale is not None,
-            fallback_limit=0 if flight.bypassed else policy.fallback_limit,
-            fallback=tried,
-        )
-        match resort:
-            case "keep_waiting":
-                patience = policy.compute_timeout
-            case "serve_stale":
-                assert passenger.stale is not None
-                return plan.codec.decode(passenger.stale.body)
-            case "try_fallback":
-                fallback = Fallback(runtime, plan, flight, name, passenger)
-                value, served = await fallback.attempt(future)
-                if served:
-                    return value
-                tried = "denied" if fallback.denied else "over"
-                patience = 0.0
-            case "wait_for_fallback":
-                await _wait_for_fallback(runtime, name, future, policy.fallback_timeout)
-                tried = "over"
-                patience = 0.0
-            case "give_up":
-                if not flight.bypassed:
-                    return await _last_look(runtime, plan, name, future)
-                raise _too_long(plan)
-            case _:
-                assert_never(resort)
-
-
-async def _wait_for_fallback(
-    runtime: Runtime, name: str, future: asyncio.Future[Any], seconds: float
-) -> None:
-    """A fallback of this process ends the wait at once: its flight hears of no value while it computes itself."""
-    until = runtime.loop.time() + seconds
-    task = runtime.fallbacks.get(name)
-    if task is not None:
-        await asyncio.wait({future, task}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if task.done() and not task.cancelled() and task.exception() is None and task.result()[1]:
-            return
-    await asyncio.wait({future}, timeout=max(0.0, until - runtime.loop.time()))
-
-
-async def _last_look(runtime: Runtime, plan: Plan, name: str, future: asyncio.Future[Any]) -> Any:
-    """Somebody's fallback may have stored a value while this process's flight is busy with its own computation."""
-    if not runtime.away_for(name):
-        with contextlib.suppress(StoreError, Undecodable):
-            reading = await runtime.session.read(name)
-            if reading is not None and reading.stale_ms < reading.remaining_ms <= reading.total_ms:
-                return plan.codec.decode(reading.body)
-    if future.done():
-        return future.result()
-    raise _too_long(plan)
-
-
-def _too_long(plan: Plan) -> WaitTimeout:
-    waited = plan.policy.wait_timeout
-    return WaitTimeout(f"{plan.title}: no value within wait_timeout ({waited:g} s), and no fallback gave one")
-
-
-@contextlib.contextmanager
-def _waiting_for(flight: Flight, plan: Plan) -> Iterator[None]:
-    """Note who waits for whom, so that a circle is an error and not a deadlock."""
-    current = CURRENT.get()
-    if current is None:
-        yield
-        return
-    _check_reentry(flight, plan)
-    current.awaits.add(flight)
-    flight.computation.awaited_by(current.computation)
-    try:
-        yield
-    finally:
-        current.awaits.discard(flight)
-
-
-def _check_reentry(flight: Flight, plan: Plan) -> None:
-    current = CURRENT.get()
-    if current is None:
-        return
-    seen: set[Flight] = set()
-    ahead = [flight]
-    while ahead:
-        other = ahead.pop()
-        if other is current:
-            raise ReentrantCall(
-                f"{plan.title} is called with the same key, from within its own computation: it would wait for itself. "
-                "Call the undecorated function (`.__wrapped__`) there, or change the key."
-            )
-        if other not in seen:
-            seen.add(other)
-            ahead.extend(other.awaits)

@@ -11,11 +11,18 @@ import os
 import uuid
 from collections.abc import AsyncIterator, Iterator
 
+import hypothesis
 import pytest
 import redis.asyncio
 
 from bench.herd.cluster import ValkeyCluster, ValkeySentinel
 from bench.herd.valkey import ValkeyServer
+
+# A busy machine is no fault of what is tested.
+hypothesis.settings.register_profile(
+    "busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("busy")
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ import pytest
 
 from stampede_guard import Policy, PolicyError, StampedeGuard, configure, locked_cache
 from stampede_guard.core.states import Waiting
-from stampede_guard.decorator import default_guard
+from stampede_guard.defaults import default_guard
 from stampede_guard.errors import KeyPartError, Misuse, UnsupportedValue
 from stampede_guard.stores.memory import MemoryStore
 from tests.support.gate import Gate, soon, until

@@ -736,7 +736,7 @@ async def test_an_invalidation_without_a_type_drops_the_entries_of_all_types_use
             assert isinstance(await guard.get_or_compute(key, count, type=int), int)
             assert isinstance(await guard.get_or_compute(key, text, type=str), str)
             assert isinstance(await guard.get_or_compute(key, count), int)
-        guard._plans.clear()
+        guard._plans._plans.clear()
         assert await guard.invalidate("report:7") == "done"
         assert await guard.get_or_compute("report:7", count, type=int) == 7
         assert await guard.get_or_compute("report:7", text, type=str) == "8"
@@ -745,7 +745,7 @@ async def test_an_invalidation_without_a_type_drops_the_entries_of_all_types_use
         assert count.runs == 9, "other keys keep theirs"
         for number in range(300):
             await guard.get_or_compute(f"type{number}:7", count, type=int)
-        assert len(guard._shapes) <= 256
+        assert len(guard._plans._shapes) <= 256
 
 
 def test_two_threads_that_give_up_an_old_plan_at_once_are_no_error() -> None:
@@ -760,13 +760,13 @@ def test_two_threads_that_give_up_an_old_plan_at_once_are_no_error() -> None:
             return iter([oldest])
 
     for number in range(256):
-        guard._plan(f"kind{number}:1", Any, False, {})
-    guard._plans = Meeting(guard._plans)
+        guard._plans.plan(f"kind{number}:1", Any, False, {})
+    guard._plans._plans = Meeting(guard._plans._plans)
     errors: list[BaseException] = []
 
     def make(key: str) -> None:
         try:
-            guard._plan(key, Any, False, {})
+            guard._plans.plan(key, Any, False, {})
         except BaseException as error:
             errors.append(error)
 

@@ -188,7 +188,8 @@ def waiting(session: Moody, names: list[str]) -> tuple[PendingInvalidations, lis
     applied: list[str] = []
     pending = PendingInvalidations(
         session,  # type: ignore[arg-type]
-        on_applied=lambda name, fence: applied.append(name),
+        applied=lambda name, fence: applied.append(name),
+        changed=lambda: None,
     )
     for name in names:
         pending.add(name, LONG)

@@ -194,7 +194,7 @@ async def test_a_read_that_is_answered_after_a_pending_invalidation_is_not_what_
     await until(lambda: store.reads)
     store.turn(away=True)
     assert await guard.invalidate("k") == "pending"
-    codec = guard._plan("k", Any, False, {}).codec
+    codec = guard._plans.plan("k", Any, False, {}).codec
     store.reads[0].set_result(value(codec.encode("old"), 4))
     assert await soon(early) == "old", "it began before the invalidation"
     assert await soon(guard.get_or_compute("k", compute)) == "new"

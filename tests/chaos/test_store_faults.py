@@ -106,13 +106,15 @@ async def test_an_evicted_key_costs_at_most_one_more_computation(fleet: Fleet, p
 async def test_a_stale_value_that_is_evicted_while_it_is_refreshed_makes_its_callers_wait(
     fleet: Fleet,
 ) -> None:
-    workers = await fleet.start(3, ttl=0.001, stale_ttl=60.0)
-    old = (await (await workers[0].call("k", {"kind": "sleep", "seconds": 0.0})).outcome()).value
-    fleet.forget("started")
-    assert (await (await workers[0].call("k")).outcome()).value == old
-    refresh = (await workers[0].next("started"))["computation"]
+    workers = await fleet.start(3, ttl=600.0, stale_ttl=60.0)
+    stored = f"{{{fleet.namespace}:=k}}:v"
     async with redis.asyncio.Redis.from_url(fleet.url) as client:
-        assert await client.delete(f"{{{fleet.namespace}:=k}}:v") == 1
+        old = (await (await workers[0].call("k", {"kind": "sleep", "seconds": 0.0})).outcome()).value
+        fleet.forget("started")
+        assert await client.pexpire(stored, 59_000)  # stale, and what is computed next stays fresh
+        assert (await (await workers[0].call("k")).outcome()).value == old
+        refresh = (await workers[0].next("started"))["computation"]
+        assert await client.delete(stored) == 1
     calls = [await worker.call("k", callers=10) for worker in workers]
     for worker in workers[1:]:
         await worker.next("answered", answer="Held")

@@ -1,0 +1,82 @@
+"""The outcome of a flight, handed out to those of its passengers that it covers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from stampede_guard.core import flight as core
+from stampede_guard.core.entry import Reading
+from stampede_guard.errors import Undecodable
+from stampede_guard.failures import decode_failure
+
+if TYPE_CHECKING:
+    from stampede_guard.flight import Flight
+    from stampede_guard.runtime import Runtime
+
+__all__ = ["Delivery"]
+
+
+class Delivery:
+    """`covered`: how many had joined when the store was asked last. `has_delivered`: somebody has been served.
+
+    `alone`: the computation was made without the store. `outdated`: `invalidate()` was called here meanwhile.
+    `error`: the very exception of this process's computation, which its own passengers get.
+    """
+
+    def __init__(self, runtime: Runtime, flight: Flight) -> None:
+        self.covered = 0
+        self.has_delivered = False
+        self.alone = False
+        self.outdated = False
+        self.error: BaseException | None = None
+        self._runtime = runtime
+        self._flight = flight
+
+    def deliver(self, outcome: core.Outcome, to: core.Audience) -> core.Event:
+        passengers = self._flight.passengers
+        match to:
+            case "covered":
+                last = self.covered
+            case "before_compute":
+                last = self._flight.computation.joined_before
+            case "everyone":
+                last = passengers.joined
+            case _:
+                assert_never(to)
+        if outcome.kind == "failure":
+            passengers.fail(self._failure(outcome), last=last)
+        else:
+            self._hand_out(outcome, to, last)
+        self.has_delivered = True
+        return core.Delivered(len(passengers))
+
+    def _failure(self, outcome: core.Outcome) -> BaseException:
+        if outcome.own and self.error is not None:
+            return self.error
+        return decode_failure(outcome.body)
+
+    def _hand_out(self, outcome: core.Outcome, to: core.Audience, last: int) -> None:
+        self._remember(outcome, to)
+        problem = self._flight.passengers.hand_out(outcome.body, last=last)
+        if problem is None:
+            return
+        if outcome.reading is None:
+            self._flight.passengers.fail(problem, last=last)
+        else:
+            self.reject(outcome.reading, problem)
+
+    def _remember(self, outcome: core.Outcome, to: core.Audience) -> None:
+        flight = self._flight
+        if outcome.reading is not None:
+            self._runtime.remember(flight.name, outcome.reading)
+        elif (self.alone and not self.outdated) or (to == "everyone" and not flight.bypassed):
+            # Computed without the store. Token 0: it is kept in this process only, and never stored.
+            policy = flight.plan.policy_of(outcome.body)
+            reading = Reading(outcome.body, 0, policy.total_ms, policy.stale_ms, policy.total_ms)
+            self._runtime.remember(flight.name, reading)
+
+    def reject(self, reading: Reading, error: Undecodable) -> None:
+        """What is stored is no value of ours: from now on only something newer will do."""
+        flight = self._flight
+        flight.newer_than = max(flight.newer_than, reading.token)
+        self._runtime.warn_undecodable(flight.plan, error)

@@ -1,0 +1,90 @@
+"""A caller whose `wait_timeout` is over, while its flight goes on for others: what it gets instead."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, assert_never
+
+from stampede_guard.core.caller import last_resort
+from stampede_guard.errors import StoreError, Undecodable, WaitTimeout
+from stampede_guard.fallback import Fallback
+
+if TYPE_CHECKING:
+    from stampede_guard.flight import Flight
+    from stampede_guard.passenger import Passenger
+    from stampede_guard.plan import Plan
+    from stampede_guard.runtime import Runtime
+
+__all__ = ["too_long", "wait_on"]
+
+
+async def wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passenger: Passenger) -> Any:
+    """For a caller that has waited `wait_timeout` already."""
+    policy = plan.policy
+    future = passenger.future
+    patience = 0.0
+    tried: Any = "untried"
+    while True:
+        await asyncio.wait({future}, timeout=patience)
+        if future.done():
+            return future.result()
+        resort = last_resort(
+            computes_itself=flight.computing and flight.leader is passenger,
+            has_stale=passenger.stale is not None,
+            fallback_limit=0 if flight.bypassed else policy.fallback_limit,
+            fallback=tried,
+        )
+        match resort:
+            case "keep_waiting":
+                patience = policy.compute_timeout
+            case "serve_stale":
+                assert passenger.stale is not None
+                return plan.codec.decode(passenger.stale.body)
+            case "try_fallback":
+                fallback = Fallback(runtime, plan, flight, name, passenger)
+                value, served = await fallback.attempt(future)
+                if served:
+                    return value
+                tried = "denied" if fallback.denied else "over"
+                patience = 0.0
+            case "wait_for_fallback":
+                await _wait_for_fallback(runtime, name, future, policy.fallback_timeout)
+                tried = "over"
+                patience = 0.0
+            case "give_up":
+                if not flight.bypassed:
+                    return await _last_look(runtime, plan, name, future)
+                raise too_long(plan)
+            case _:
+                assert_never(resort)
+
+
+async def _wait_for_fallback(
+    runtime: Runtime, name: str, future: asyncio.Future[Any], seconds: float
+) -> None:
+    """A fallback of this process ends the wait at once: its flight hears of no value while it computes itself."""
+    until = runtime.loop.time() + seconds
+    task = runtime.fallbacks.get(name)
+    if task is not None:
+        await asyncio.wait({future, task}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if task.done() and not task.cancelled() and task.exception() is None and task.result()[1]:
+            return
+    await asyncio.wait({future}, timeout=max(0.0, until - runtime.loop.time()))
+
+
+async def _last_look(runtime: Runtime, plan: Plan, name: str, future: asyncio.Future[Any]) -> Any:
+    """Somebody's fallback may have stored a value while this process's flight is busy with its own computation."""
+    if not runtime.away_for(name):
+        with contextlib.suppress(StoreError, Undecodable):
+            reading = await runtime.session.read(name)
+            if reading is not None and reading.stale_ms < reading.remaining_ms <= reading.total_ms:
+                return plan.codec.decode(reading.body)
+    if future.done():
+        return future.result()
+    raise too_long(plan)
+
+
+def too_long(plan: Plan) -> WaitTimeout:
+    waited = plan.policy.wait_timeout
+    return WaitTimeout(f"{plan.title}: no value within wait_timeout ({waited:g} s), and no fallback gave one")

@@ -1,0 +1,54 @@
+"""What a decorator was told beside the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from stampede_guard.errors import Misuse
+from stampede_guard.guard import StampedeGuard
+
+__all__ = ["Options", "refuse_positions"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    unkeyed: tuple[str, ...]
+    resources: Mapping[str, Callable[[], Any]]
+    context: tuple[ContextVar[Any], ...]
+    version: str
+    key: Callable[..., Any] | None
+    name: str | None
+    pickle: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        unkeyed: Iterable[str],
+        resources: Mapping[str, Callable[[], Any]] | None,
+        context: Sequence[ContextVar[Any]],
+        version: str | int,
+        **rest: Any,
+    ) -> Options:
+        unkeyed = (unkeyed,) if isinstance(unkeyed, str) else tuple(unkeyed)
+        return cls(unkeyed, dict(resources or {}), tuple(context), str(version), **rest)
+
+
+def refuse_positions(decorator: str, given: tuple[Any, ...]) -> None:
+    """Options are given by name; and a decorator without parentheses is given the function."""
+    if not given:
+        return
+    first = given[0]
+    if isinstance(first, StampedeGuard):
+        write = f"@guard.{decorator}(ttl=300), or {decorator}(guard=guard, ttl=300)"
+    elif isinstance(first, int | float):
+        write = f"{decorator}(ttl={first})"
+    elif callable(first) or isinstance(first, classmethod | staticmethod):
+        name = getattr(first, "__name__", "the function")
+        write = f"@{decorator}(ttl=300) above {name}(), with parentheses (@{decorator}() for the defaults)"
+    else:
+        write = f"{decorator}(ttl=300, name=..., version=...)"
+    raise Misuse(f"{decorator} takes its options by name: write {write}")
