@@ -134,6 +134,17 @@ class TestSilence:
         assert not session.away
         assert await session.read(name) is not None
 
+    async def test_half_open_connections_cost_one_deadline_and_are_no_outage(
+        self, proxy: FaultProxy, sessions: Sessions, name: str
+    ) -> None:
+        session, listener = sessions.open(proxy.url, deadline=SHORT)
+        await warm(session, name)
+        assert proxy.half_open() == 3
+        await unavailable(session, name)
+        reading = await session.read(name)
+        assert reading is not None and reading.body == b"body"
+        assert listener.breaker == []
+
     async def test_a_late_answer_reaches_nobody(
         self, proxy: FaultProxy, sessions: Sessions, name: str
     ) -> None:
