@@ -357,6 +357,7 @@ class TestRefusals:
                 assert proxy.accepted > before, "the name may lead elsewhere by now"
                 assert session.away
                 assert operator.ping()
+                assert await session.read(name) is not None and session.away, "it is asked by the probe only"
                 await until(lambda: proxy.accepted > before + 3)
                 assert session.away, "a PING would have been answered"
                 operator.execute_command("REPLICAOF", "NO", "ONE")
