@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import struct
 import sys
-import termios
 from typing import Any
 
 __all__ = ["LARGE", "LONGEST", "Progress", "unsent"]
@@ -66,6 +64,9 @@ def unsent(transport: Any) -> int:
     waiting = int(transport.get_write_buffer_size())
     raw = transport.get_extra_info("socket")
     if raw is not None and sys.platform == "linux":
+        import fcntl
+        import termios
+
         with contextlib.suppress(OSError, ValueError):
             # SIOCOUTQ, by its other name.
             waiting += struct.unpack("i", fcntl.ioctl(raw.fileno(), termios.TIOCOUTQ, b"\0" * 4))[0]
