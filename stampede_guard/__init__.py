@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stampede_guard.decorator import locked_cache
     from stampede_guard.defaults import configure
+    from stampede_guard.encryption import Encryption
     from stampede_guard.errors import (
         ComputeFailed,
         ComputeTimeout,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from stampede_guard.failures import register_failure
     from stampede_guard.guard import StampedeGuard
     from stampede_guard.many import cached_many
+    from stampede_guard.oldvalue import UNCHANGED, Previous, previous
     from stampede_guard.policy import Policy
 
 __version__ = "0.1.0"
@@ -35,6 +37,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "ComputeFailed": "errors",
     "ComputeTimeout": "errors",
+    "Encryption": "encryption",
     "KeyPartError": "errors",
     "Misuse": "errors",
     "Overloaded": "errors",
@@ -46,21 +49,27 @@ _HOMES = {
     "StoreError": "errors",
     "UnsupportedValue": "errors",
     "UrlError": "errors",
+    "Previous": "oldvalue",
+    "UNCHANGED": "oldvalue",
     "WaitTimeout": "errors",
     "cached_many": "many",
     "configure": "defaults",
     "locked_cache": "decorator",
+    "previous": "oldvalue",
     "register_failure": "failures",
 }
 
 __all__ = [
+    "UNCHANGED",
     "ComputeFailed",
     "ComputeTimeout",
+    "Encryption",
     "KeyPartError",
     "Misuse",
     "Overloaded",
     "Policy",
     "PolicyError",
+    "Previous",
     "ReentrantCall",
     "StampedeError",
     "StampedeGuard",
@@ -71,6 +80,7 @@ __all__ = [
     "cached_many",
     "configure",
     "locked_cache",
+    "previous",
     "register_failure",
 ]
 

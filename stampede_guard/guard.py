@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
 
 from stampede_guard.cached import CacheDecorator, Invalidation, ManyDecorator
 from stampede_guard.errors import Misuse
+from stampede_guard.events import Hook, Invalidated
+from stampede_guard.hooks import Hooks
 from stampede_guard.modes import checked_mode, mode_from_environment
 from stampede_guard.plan import Plan, Run
 from stampede_guard.plans import Plans, entry_key
@@ -27,9 +29,11 @@ from stampede_guard.portal import at_end, portal, portal_loop
 from stampede_guard.runtime import Runtime
 from stampede_guard.serving import bypassed_name, refresh, serve, serve_bypassed
 from stampede_guard.single import Single
+from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl, given
 from stampede_guard.workers import warn_if_one_of_several
 
 if TYPE_CHECKING:
+    from stampede_guard.encryption import Encryption
     from stampede_guard.stores.protocol import Store
 
 __all__ = ["StampedeGuard"]
@@ -47,18 +51,29 @@ class StampedeGuard:
     """`client` is your own `redis.asyncio.Redis` or `RedisCluster` (its settings are used, not its pool), or a store.
 
     `namespace` stands before every key: guards with different namespaces never share an entry. `policy` is the default
-    for all functions of this guard. Raises `Misuse` for a client or namespace that cannot work.
+    for all functions of this guard. `hooks` are told what happens: see `stampede_guard.events`. With `encryption` the
+    store holds ciphertext only: see docs/encryption.md. Raises `Misuse` for a client, namespace, hook or encryption
+    that cannot work.
     """
 
-    def __init__(self, client: Any, *, namespace: str = "default", policy: Policy | None = None) -> None:
+    def __init__(
+        self,
+        client: Any,
+        *,
+        namespace: str = "default",
+        policy: Policy | None = None,
+        hooks: Iterable[Hook] = (),
+        encryption: Encryption | None = None,
+    ) -> None:
         if not _NAMESPACE.fullmatch(namespace):
             raise Misuse(
                 f"namespace={namespace!r} is not allowed: write 1 to 64 letters, digits, dots, colons, - or _"
             )
         # By name, so that no module of the runtime depends on a concrete store.
-        self._store: Store = importlib.import_module("stampede_guard.urls").store_for(client)
+        self._store: Store = importlib.import_module("stampede_guard.urls").store_for(client, encryption)
         self.namespace = namespace
         self.policy = policy or Policy()
+        self._hooks = Hooks(hooks)
         self.prefix = f"{namespace}:"
         self._mode: Mode | None = mode_from_environment()
         # The runtime used last. Its loop is asked of itself: two attributes could be read in between by another thread.
@@ -69,7 +84,15 @@ class StampedeGuard:
         _GUARDS.add(self)
 
     @classmethod
-    def from_url(cls, url: str, *, namespace: str = "default", policy: Policy | None = None) -> Self:
+    def from_url(
+        cls,
+        url: str,
+        *,
+        namespace: str = "default",
+        policy: Policy | None = None,
+        hooks: Iterable[Hook] = (),
+        encryption: Encryption | None = None,
+    ) -> Self:
         """`memory://`, `redis://`, `rediss://` (TLS), `unix://`, `redis+cluster://` or `redis+sentinel://`.
 
         Several hosts have commas in between; see docs/redis.md. Raises `UrlError`; connects when first used.
@@ -78,6 +101,8 @@ class StampedeGuard:
             importlib.import_module("stampede_guard.urls").store_from_url(url),
             namespace=namespace,
             policy=policy,
+            hooks=hooks,
+            encryption=encryption,
         )
 
     # --- using it ------------------------------------------------------------------------------
@@ -85,6 +110,8 @@ class StampedeGuard:
     def locked_cache(
         self,
         *misplaced: Never,
+        ttl: Ttl = AS_THE_POLICY_SAYS,
+        should_cache: Callable[[Any], object] | None = None,
         unkeyed: Iterable[str] = (),
         resources: Mapping[str, Callable[[], Any]] | None = None,
         context: Sequence[ContextVar[Any]] = (),
@@ -107,6 +134,7 @@ class StampedeGuard:
             key=key,
             name=name,
             pickle=pickle,
+            **given(ttl, should_cache),
             **fields,
         )
         return made
@@ -121,32 +149,43 @@ class StampedeGuard:
         key: str,
         compute: Callable[[], Awaitable[T]],
         *,
+        ttl: Ttl = AS_THE_POLICY_SAYS,
+        should_cache: Callable[[Any], object] | None = None,
         type: Any = Any,
         request_bound: bool = False,
         **fields: Any,
     ) -> T:
         """The value stored under `key`, or what `compute()` returns; computed once, fleet-wide.
 
-        `fields` are Policy fields (`ttl=300`). `type` says what the value is, as a return annotation would, and its
-        shape is part of the key; without it builtins come back exactly as they went in. Give `request_bound=True` when
-        `compute` uses things that end with the caller's request, such as its database session.
+        `fields` are Policy fields (`ttl=300`); `ttl` may be a function of the value, and so is `should_cache`. `type`
+        says what the value is, as a return annotation would, and its shape is part of the key; without it builtins come
+        back exactly as they went in. Give `request_bound=True` when `compute` uses things that end with the caller's
+        request, such as its database session.
         """
         if not callable(compute):
             raise Misuse(
                 f"get_or_compute({key!r}, compute) calls compute() when there is no value: give it the async function "
                 f"itself, without parentheses, not a {compute.__class__.__name__}"
             )
-        plan = self._plans.plan(key, type, request_bound, fields)
+        plan = self._plans.plan(key, type, request_bound, fields | given(ttl, should_cache))
         value: T = await self.call(plan, entry_key(key, type, plan), compute)
         return value
 
-    def single(self, key: str, *, type: Any = Any, **fields: Any) -> Single:
+    def single(
+        self,
+        key: str,
+        *,
+        ttl: Ttl = AS_THE_POLICY_SAYS,
+        should_cache: Callable[[Any], object] | None = None,
+        type: Any = Any,
+        **fields: Any,
+    ) -> Single:
         """`async with guard.single("report:7", ttl=300) as entry`: one caller fleet-wide finds `entry.missing`.
 
         It does `await entry.set(value)`; all others find `entry.value`. A block that ends without `set` hands over to
         the next caller; one that raises shares its error with the callers that wait.
         """
-        plan = self._plans.plan(key, type, True, fields)
+        plan = self._plans.plan(key, type, True, fields | given(ttl, should_cache))
         return Single(self, plan, entry_key(key, type, plan))
 
     async def invalidate(self, key: str, *, type: Any = Any) -> Invalidation:
@@ -183,6 +222,10 @@ class StampedeGuard:
     @mode.setter
     def mode(self, mode: Mode | None) -> None:
         self._mode = checked_mode(mode)
+
+    def add_hook(self, hook: Hook) -> None:
+        """One more hook, from now on; see `stampede_guard.events`. Raises `Misuse` for what cannot be called."""
+        self._hooks.add(hook)
 
     def install(self, app: Any) -> None:
         """For FastAPI and Starlette: close with the app's lifespan, and answer 503 + Retry-After to `WaitTimeout`."""
@@ -229,7 +272,12 @@ class StampedeGuard:
 
     def on(self, plan: Plan) -> Runtime | None:
         """The running event loop's part if the shortest way may be taken: mode `on`, and nothing special; else None."""
-        if not plan.direct or (plan.mode or self._mode or plan.policy.mode) != "on" or _BYPASSED.get():
+        if (
+            not plan.direct
+            or self._hooks
+            or (plan.mode or self._mode or plan.policy.mode) != "on"
+            or _BYPASSED.get()
+        ):
             return None
         current = self._current
         if current is not None and current.loop is asyncio.get_running_loop():
@@ -279,7 +327,10 @@ class StampedeGuard:
                     loop.call_soon_threadsafe(other.forget_local, name)
                     loop.call_soon_threadsafe(other.forget_local, bypassed_name(name))
         runtime.forget_local(bypassed_name(name))
-        return "done" if await runtime.invalidate(name, policy) else "pending"
+        done = await runtime.invalidate(name, policy)
+        if self._hooks:
+            self._hooks.tell(Invalidated(name, done))
+        return "done" if done else "pending"
 
     def runtime(self) -> Runtime:
         """The running event loop's part of this guard."""
@@ -293,7 +344,7 @@ class StampedeGuard:
                 self._forget_closed_loops()
                 if not self._store.shared:
                     warn_if_one_of_several()
-                runtime = self._runtimes[loop] = Runtime(self._store, self.policy)
+                runtime = self._runtimes[loop] = Runtime(self._store, self.policy, self._hooks)
         self._current = runtime
         return runtime
 

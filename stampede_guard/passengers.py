@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stampede_guard.core.entry import Reading
 from stampede_guard.errors import ComputeFailed, Overloaded, Undecodable
-from stampede_guard.passenger import Passenger
+from stampede_guard.passenger import ON_ITS_OWN, Passenger
 
 if TYPE_CHECKING:
     from stampede_guard.plan import Plan, Run, Variables
@@ -16,10 +16,14 @@ __all__ = ["Passengers"]
 
 
 class Passengers:
-    """`joined` counts all that ever joined; passengers are numbered by it, and served up to a number."""
+    """`joined` counts all that ever joined; passengers are numbered by it, and served up to a number.
+
+    `collapsed` counts those that were served by a computation of somebody else's call.
+    """
 
     def __init__(self, plan: Plan, loop: asyncio.AbstractEventLoop) -> None:
         self.joined = 0
+        self.collapsed = 0
         self._plan = plan
         self._loop = loop
         self._aboard: list[Passenger] = []
@@ -31,6 +35,11 @@ class Passengers:
     def wanted(self) -> bool:
         """Whether somebody waits who has no stale value to go on with."""
         return any(passenger.stale is None for passenger in self._aboard)
+
+    @property
+    def wanting(self) -> int:
+        """How many have nothing to go on with."""
+        return sum(passenger.stale is None for passenger in self._aboard)
 
     @property
     def all_busy(self) -> bool:
@@ -70,6 +79,7 @@ class Passengers:
                 sharing = self._plan.may_share(value)
                 shared = value
             passenger.future.set_result(value)
+            self.collapsed += not passenger.led
         self._let_go()
         return None
 
@@ -80,6 +90,16 @@ class Passengers:
                 self._serve_stale(passenger)
             else:
                 passenger.future.set_exception(error)
+        self._let_go()
+
+    def numbered(self, number: int) -> Passenger | None:
+        return next((passenger for passenger in self._aboard if passenger.number == number), None)
+
+    def send_away(self, *, but: Passenger | None) -> None:
+        """All others compute for themselves: what this flight brings may be private to this one."""
+        for passenger in self._up_to(self.joined):
+            if passenger is not but:
+                passenger.future.set_result(ON_ITS_OWN)
         self._let_go()
 
     def dismiss(self, error: BaseException | None) -> None:
@@ -97,6 +117,7 @@ class Passengers:
 
     def _serve_stale(self, passenger: Passenger) -> None:
         assert passenger.stale is not None
+        passenger.instead = "stale"
         try:
             passenger.future.set_result(self._plan.codec.decode(passenger.stale.body))
         except Undecodable as error:

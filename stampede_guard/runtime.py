@@ -11,12 +11,15 @@ import itertools
 import logging
 import random
 import uuid
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Message
 from stampede_guard.errors import Overloaded, StoreError, StoreRefused, Undecodable
+from stampede_guard.events import BreakerClosed, BreakerOpened, Collapsed
 from stampede_guard.flight import Flight
+from stampede_guard.hooks import Hooks
 from stampede_guard.lastvalues import LastValues
 from stampede_guard.pending import PendingInvalidations
 from stampede_guard.slots import Slots
@@ -38,10 +41,11 @@ RELEASE_SECONDS = 1.0
 class Runtime:
     """Made within the event loop that it serves."""
 
-    def __init__(self, store: Store, policy: Policy) -> None:
+    def __init__(self, store: Store, policy: Policy, hooks: Hooks | None = None) -> None:
         self.loop = asyncio.get_running_loop()
         self.flights: dict[str, Flight] = {}
         self.fallbacks: dict[str, asyncio.Task[Any]] = {}
+        self.hooks = hooks if hooks is not None else Hooks()
         self.closing = False
         self.away = False
         """Also while invalidations wait for the store: until they are applied it has older values."""
@@ -52,6 +56,8 @@ class Runtime:
         self.remembered: Reading | None = None
         """The reading remembered last. One reading serves all callers of its tick; to remember it once is enough."""
         self.last = LastValues(policy.last_value_bytes)
+        self.now: Callable[[], float] = getattr(store, "clock", self.loop.time)
+        """By which last values grow old: the store's own clock if it is one of this process."""
         self.threads = Threads(policy.max_threads)
         """For plain functions. None is started before the first of them computes."""
         self.slots = Slots()
@@ -96,11 +102,14 @@ class Runtime:
         bypassed: bool = False,
         refreshing: bool = False,
         newer_than: int = 0,
+        alone: bool = False,
     ) -> Flight:
-        """The flight of this entry in this process: a new one, or the one under way."""
+        """The flight of this entry in this process: a new one, or the one under way. `alone`: for a single caller."""
         flight = self.flights.get(name)
-        if flight is not None:
+        if flight is not None and not alone and not flight.lets_nobody_wait:
             return flight
+        # One that nobody else can find. It is not told of messages and looks for itself, every poll_interval.
+        place = name if flight is None and not alone else f"{name}\0{next(self._numbers)}"
         if self.closing:
             raise Overloaded(f"{plan.title}: this guard is closing")
         if len(self.flights) >= plan.policy.max_flights:
@@ -116,14 +125,17 @@ class Runtime:
             refreshing=refreshing,
             newer_than=newer_than,
         )
-        self.flights[name] = flight
+        flight.place = place
+        self.flights[place] = flight
         return flight
 
     def landed(self, flight: Flight) -> None:
         """Forgotten when it lands: nothing grows with the number of keys."""
-        if self.flights.get(flight.name) is flight:
-            del self.flights[flight.name]
+        if self.flights.get(flight.place) is flight:
+            del self.flights[flight.place]
         collapsed = flight.joined - 1
+        if self.hooks and flight.passengers.collapsed:
+            self.hooks.tell(Collapsed(flight.plan.title, flight.name, flight.passengers.collapsed))
         if collapsed > 0 and log.isEnabledFor(logging.INFO):
             log.info(
                 "%s: %d callers were served by one flight",
@@ -149,7 +161,7 @@ class Runtime:
         if name in self._pending and reading.token:
             # Asked for before the invalidation, answered after it. Nothing in the store is news until it is applied.
             return
-        self.last.keep(name, reading, now=self.loop.time())
+        self.last.keep(name, reading, now=self.now())
 
     # --- the session's listener ----------------------------------------------------------------
 
@@ -164,6 +176,8 @@ class Runtime:
 
     def breaker_changed(self, *, away: bool, part: str = "") -> None:
         self._note_whether_away()
+        if self.hooks:
+            self.hooks.tell(BreakerOpened(part) if away else BreakerClosed(part))
         what = f"the store's server {part}" if part else "the store"
         if away:
             log.warning("%s is away: one flight per key in each process, nothing is stored meanwhile", what)
@@ -227,6 +241,12 @@ class Runtime:
         if what not in plan.warned:
             plan.warned.add(what)
             log.warning("%s", text)
+
+    def warn_if_too_large(self, plan: Plan, body: bytes) -> None:
+        most = plan.policy.max_value_bytes
+        if len(body) > most:
+            text = f"a value of {len(body)} bytes is served but not stored; max_value_bytes is {most}"
+            self.warn_once(plan, "too large", f"{plan.title}: {text}")
 
     def warn_undecodable(self, plan: Plan, error: Undecodable) -> None:
         self.warn_once(
