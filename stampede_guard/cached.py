@@ -48,6 +48,7 @@ class CachedFunction(Protocol[P, R_co]):
     async def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> Invalidation:
         """After `"done"` no caller is served an older value. `"pending"`: the store is away; see `Invalidation`.
 
+        Copies that other processes keep (`l1_ttl`) go within a wake-up; without one they are good for `l1_ttl` at most.
         Raises `StoreRefused` when the store does not let this client (a permission, a password): it is not done.
         """
 

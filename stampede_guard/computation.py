@@ -49,10 +49,11 @@ class Result(NamedTuple):
 
 
 class Computation:
-    """`joined_before`: how many had joined the flight when the user's function was called."""
+    """`joined_before`: how many had joined when the user's function was called. `took_ms`: how long that took."""
 
     def __init__(self, runtime: Runtime, flight: Flight, run: Run, variables: Variables) -> None:
         self.joined_before = 0
+        self.took_ms = 0
         self.leader = 0
         """The number of the passenger whose call was computed last; 0 = nobody's."""
         self.lapsed = False
@@ -70,6 +71,11 @@ class Computation:
     def is_slow(self) -> bool:
         """Whether a fallback may have ended the wait for everybody else by now."""
         return self._runtime.loop.time() > self._slow_at
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the user's function was ever called."""
+        return self._slow_at < math.inf
 
     def renew_now(self) -> None:
         """The inbox's state changed; the lease says so before a waiter can draw a conclusion from it."""
@@ -196,6 +202,7 @@ class Computation:
             await self._unwind(task)
             raise
         finally:
+            self.took_ms = round(1000 * (self._runtime.loop.time() - began))
             flight.leader = None
             if hooks:
                 hooks.tell(self._computed(task, self._runtime.loop.time() - began))

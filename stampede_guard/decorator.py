@@ -13,6 +13,7 @@ from stampede_guard.annotations import alternatives, live_kind, resolve, root_pa
 from stampede_guard.cached import CacheDecorator, CachedFunction, CachedPlainFunction, Invalidation
 from stampede_guard.codec import Codec, codec_for, return_annotation
 from stampede_guard.defaults import default_guard
+from stampede_guard.early import refuse_where_it_cannot_be
 from stampede_guard.errors import Misuse, PolicyError, StoreError, Undecodable
 from stampede_guard.guard import StampedeGuard
 from stampede_guard.keys import KeyBuilder
@@ -35,6 +36,7 @@ __all__ = [
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_OF_THE_GUARD = frozenset({"max_threads", "l1_bytes", "l1_entries"})
 _ONE_CALLERS = frozenset({"Response", "BackgroundTasks", "BackgroundTask"})
 
 
@@ -115,9 +117,9 @@ class Face(Generic[P, R]):
         self._options = options
         self._fields, self._choice = split(fields)
         _refuse_one_callers_answer(function, options)
-        if "max_threads" in fields:
-            rule = "the threads are the guard's: StampedeGuard(..., policy=Policy(max_threads=...))"
-            raise PolicyError("max_threads", fields["max_threads"], rule)
+        for field in _OF_THE_GUARD & fields.keys():
+            rule = f"it is the guard's: StampedeGuard(..., policy=Policy({field}=...))"
+            raise PolicyError(field, fields[field], rule)
         self._codec = self._make_codec(return_annotation(function))
         self._keys = KeyBuilder(
             function,
@@ -132,6 +134,7 @@ class Face(Generic[P, R]):
         # Checked now, against the defaults, so that a mistake is an error at import and not at the first call.
         base = guard.policy if guard is not None else Policy()
         self._plan = self._make_plan(base)
+        refuse_where_it_cannot_be(fields, request_bound=self._plan.request_bound)
         self._planned_for = guard
 
     def _make_codec(self, annotation: Any) -> Codec:
@@ -194,11 +197,15 @@ class Face(Generic[P, R]):
             # a closure for a computation that does not happen would be a tenth.
             guard = self._guarded()
             plan = self._plan
-            key = key_of(*args, **kwargs)
-            name = guard.prefix + key
+            name = guard.prefix + (key := key_of(*args, **kwargs))
             runtime = guard.on(plan)
             result: R
-            if runtime is None or runtime.away or runtime.refused or name in runtime.flights:
+            if plan.near and runtime is not None:
+                kept = runtime.near.get(name)
+                if kept is not None and runtime.near.clock() < kept.until:
+                    result = kept.given()
+                    return result
+            if runtime is None or plan.near or runtime.away or runtime.refused or name in runtime.flights:
                 result = await guard.call(plan, key, self._run(args, kwargs))
                 return result
             try:
@@ -206,7 +213,7 @@ class Face(Generic[P, R]):
             except StoreError:
                 reading = None
             if reading is not None:
-                body, _, total_ms, stale_ms, remaining_ms = reading
+                body, _, total_ms, stale_ms, remaining_ms, _ = reading
                 if stale_ms < remaining_ms <= total_ms:
                     try:
                         if reading is runtime.remembered:

@@ -52,7 +52,7 @@ __all__ = [
 ]
 
 
-Source = Literal["store", "memory"]
+Source = Literal["store", "memory", "l1"]
 FallbackOutcome = Literal["served", "denied", "failed"]
 WaitOutcome = Literal["computed", "collapsed", "stale", "fallback", "error", "timeout", "cancelled"]
 
@@ -65,7 +65,7 @@ class _AboutEntry:
 
 @dataclass(frozen=True, slots=True)
 class Hit(_AboutEntry):
-    """A fresh value. `source`: the store, or this process's memory while the store is away."""
+    """A fresh value. `source`: the store, this process's own copy (`l1_ttl`), or its memory while the store is away."""
 
     source: Source = "store"
 

@@ -117,7 +117,8 @@ class Fallback:
         except Exception as problem:
             raise WaitTimeout(f"{plan.title}: the holder is slow, and the fallback failed") from problem
         self._runtime.warn_if_too_large(plan, verdict.body)
-        await self._publish(grant, flight_id, verdict)
+        took_ms = round(1000 * (self._runtime.loop.time() - began))
+        await self._publish(grant, flight_id, verdict, took_ms)
         return plan.codec.decode(verdict.body)
 
     def _tell(self, task: asyncio.Task[Any], seconds: float, flight_id: str) -> None:
@@ -130,7 +131,7 @@ class Fallback:
             error = "" if raised is None else type(raised).__name__
         hooks.tell(Computed(title, self._name, seconds, flight_id, error, fallback=True))
 
-    async def _publish(self, grant: Granted, flight_id: str, verdict: Verdict) -> None:
+    async def _publish(self, grant: Granted, flight_id: str, verdict: Verdict, took_ms: int) -> None:
         try:
             await self._runtime.session.publish(
                 self._name,
@@ -139,6 +140,7 @@ class Fallback:
                 outcome="value" if verdict.policy is not None else "pass",
                 body=verdict.body,
                 policy=verdict.policy or self._plan.policy,
+                took_ms=took_ms,
             )
         except StoreError:
             # The caller has its value; what could not be stored is computed again.

@@ -22,6 +22,7 @@ from stampede_guard.errors import Misuse
 from stampede_guard.events import Hook, Invalidated
 from stampede_guard.hooks import Hooks
 from stampede_guard.modes import checked_mode, mode_from_environment
+from stampede_guard.near import Near
 from stampede_guard.plan import Plan, Run
 from stampede_guard.plans import Plans, entry_key
 from stampede_guard.policy import Mode, Policy
@@ -274,7 +275,7 @@ class StampedeGuard:
         """The running event loop's part if the shortest way may be taken: mode `on`, and nothing special; else None."""
         if (
             not plan.direct
-            or self._hooks
+            or self._hooks.any
             or (plan.mode or self._mode or plan.policy.mode) != "on"
             or _BYPASSED.get()
         ):
@@ -283,6 +284,14 @@ class StampedeGuard:
         if current is not None and current.loop is asyncio.get_running_loop():
             return current
         return self.runtime()
+
+    def near_of_plain_functions(self, plan: Plan) -> Near | None:
+        """Where a plain function's caller, in whatever thread, may look for a copy; None if the mode forbids it."""
+        if not plan.direct or self._hooks.any or self.mode_of(plan) != "on" or _BYPASSED.get():
+            return None
+        loop = portal_loop()
+        runtime = self._runtimes.get(loop) if loop is not None else None
+        return runtime.near if runtime is not None else None
 
     def mode_of(self, plan: Plan) -> Mode:
         """But for `bypassed()`, which is the caller's and not the function's."""
@@ -323,6 +332,7 @@ class StampedeGuard:
         runtime = self.runtime()
         for loop, other in list(self._runtimes.items()):
             if other is not runtime:
+                other.near.expire(name)
                 with contextlib.suppress(RuntimeError):  # the loop has been closed
                     loop.call_soon_threadsafe(other.forget_local, name)
                     loop.call_soon_threadsafe(other.forget_local, bypassed_name(name))

@@ -1,4 +1,4 @@
-"""A caller whose `wait_timeout` is over, while its flight goes on for others: what it gets instead."""
+"""A caller whose waiting time is over, while its flight goes on for others: what it gets instead."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["too_long", "wait_on"]
 
 
 async def wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passenger: Passenger) -> Any:
-    """For a caller that has waited `wait_timeout` already."""
+    """For a caller that has waited `wait_timeout` already, or `soft_timeout` with a stale value."""
     policy = plan.policy
     future = passenger.future
     patience = 0.0
@@ -34,6 +34,7 @@ async def wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passe
         passenger.instead = "timeout"
         resort = last_resort(
             computes_itself=flight.computing and flight.leader is passenger,
+            bound=passenger.bound,
             has_stale=passenger.stale is not None,
             fallback_limit=0 if flight.bypassed else policy.fallback_limit,
             fallback=tried,

@@ -20,11 +20,12 @@ from stampede_guard.decorator import Face
 from stampede_guard.errors import Misuse, PolicyError, StoreError, UnsupportedValue
 from stampede_guard.guard import StampedeGuard
 from stampede_guard.methods import in_its_place, taken_from
+from stampede_guard.near import NOTHING, Asked
 from stampede_guard.options import Options, refuse_positions
 from stampede_guard.plan import Plan, Run
 from stampede_guard.policy import Policy
 from stampede_guard.runtime import Runtime
-from stampede_guard.serving import after_read, hit
+from stampede_guard.serving import after_read, hit, keep_near
 from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl
 from stampede_guard.verdict import given as given_choice
 
@@ -114,7 +115,7 @@ class ManyFace(Face[..., Any]):
         plan = super()._make_plan(base)
         seconds = min(ABSENT_TTL, plan.policy.ttl) if self._absent_ttl is None else self._absent_ttl
         try:
-            absent = plan.policy.replace(ttl=seconds, stale_ttl=0.0)
+            absent = plan.policy.replace(ttl=seconds, stale_ttl=0.0, soft_timeout=0.0)
         except PolicyError as error:
             raise PolicyError("absent_ttl", seconds, error.rule) from None
         plan.batched = True
@@ -236,6 +237,7 @@ class _ManyCall:
         self._batches: Batches = batches
         self._tasks: dict[Any, asyncio.Task[Any]] = {}
         self._looks: dict[Any, asyncio.Future[Any]] = {}
+        self._asked: dict[Any, Asked | None] = {}
 
     async def serve(self, keys: dict[Any, str]) -> dict[Any, Any]:
         group = self._batches.gathering(self._face._group(self.args, self.kwargs))
@@ -244,6 +246,12 @@ class _ManyCall:
             on = self._guard.on(self._plan)
             for id, key in keys.items():
                 name = self._guard.prefix + key
+                if on is not None and self._plan.near:
+                    value = on.near.find(name)
+                    if value is not NOTHING:
+                        found[id] = value
+                        continue
+                    self._asked[id] = on.near.ask(name)
                 self._batches.expect(name, group)
                 if on is not None and not (on.away or on.refused or name in on.flights):
                     self._looks[id] = on.read(name)
@@ -282,6 +290,8 @@ class _ManyCall:
             if fresh:
                 found[id] = value
                 self._batches.decided(name)
+                if id in self._asked:
+                    keep_near(runtime, self._plan, name, reading, self._asked[id])
             else:
                 run = self._run(group, name, id)
                 self._begin(id, name, after_read(runtime, self._plan, name, run, reading))
@@ -316,7 +326,7 @@ class _ManyCall:
             for future in itertools.chain(self._looks.values(), self._tasks.values()):
                 if future.done() and not future.cancelled():
                     future.exception()
-            self._looks, self._tasks = {}, {}
+            self._looks, self._tasks, self._asked = {}, {}, {}
 
 
 def _like(given: Any, ids: list[Any]) -> Any:

@@ -16,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 from stampede_guard.cached import Invalidation
 from stampede_guard.decorator import Face
 from stampede_guard.errors import Misuse
+from stampede_guard.near import NOTHING
 from stampede_guard.plan import Plan, Run
 from stampede_guard.policy import Policy
 from stampede_guard.portal import portal
@@ -49,11 +50,19 @@ class PlainFace(Face[P, R]):
 
     def wrapper(self) -> Any:
         through: Any = super().wrapper()
+        key_of = self._keys.key_of
 
         @functools.wraps(self._function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             result: R
-            if self._guarded().mode_of(self._plan) == "off":
+            guard = self._guarded()
+            if self._plan.near and (near := guard.near_of_plain_functions(self._plan)) is not None:
+                # In the caller's own thread: looking for a copy takes no lock and changes nothing but a counter.
+                found = near.find(guard.prefix + key_of(*args, **kwargs))
+                if found is not NOTHING:
+                    result = found
+                    return result
+            if guard.mode_of(self._plan) == "off":
                 result = self._compute(args, kwargs)
             else:
                 result = portal().call(through, *args, **kwargs)

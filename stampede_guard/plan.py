@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.codec import Codec, is_immutable
-from stampede_guard.codec.copies import Copies
+from stampede_guard.codec.copies import Copies, copier
 from stampede_guard.codec.typed import PickleCodec
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.verdict import NO_CHOICE, Choice
@@ -34,8 +34,9 @@ class Plan:
     `batched`: several flights share a computation, which takes its turn itself while the store is away. `policy_for` is
     the policy with the lifetimes of a value just computed, None if it may not be stored. `on_wait` is told of entries
     that are held elsewhere. `direct`: a fresh value that was read needs nothing but to be decoded, so the shortest way
-    may be taken. `share_uncached`: whether a value that may not be stored is for all who wait for it in this process;
-    if not (it may be private to its caller), each of them computes for itself, at once and beside the others.
+    may be taken. `early`: a reader of a fresh value may be the one to refresh it. `share_uncached`: whether a value
+    that may not be stored is for all who wait for it in this process; if not (it may be private to its caller), each
+    of them computes for itself, at once and beside the others.
     """
 
     title: str
@@ -47,18 +48,24 @@ class Plan:
     in_thread: bool = False
     batched: bool = False
     direct: bool = True
+    early: bool = field(init=False)
     on_wait: Callable[[Runtime, str], None] | None = None
     choice: Choice = NO_CHOICE
     share_uncached: bool = True
     warned: set[str] = field(default_factory=set)
     decode: Callable[[bytes], Any] = field(init=False)
     """The codec's, bound once."""
+    near: bool = field(init=False)
+    """Whether values may be kept ready in this process."""
     policy_for: Callable[[Any], Policy | None] = field(init=False)
     _copies: Copies | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.decode = self.codec.decode
+        self.near = self.policy.l1_ttl > 0
         self.policy_for = lambda value: self.choice.policy_for(value, self.policy, self.title)
+        self.early = self.policy.early_beta > 0 and not self.request_bound
+        self.direct = self.direct and not self.early
 
     def copies(self, body: bytes) -> Copies:
         """For everybody who gets the value of these bytes now."""
@@ -76,6 +83,14 @@ class Plan:
 
     def _forget_copies(self) -> None:
         self._copies = None
+
+    def for_many(self, body: bytes) -> tuple[Any, Callable[[Any], Any] | None]:
+        """What is kept for callers to come, and how each gets a value of its own; None: they share it."""
+        value = self.decode(body)
+        if self.may_share(value):
+            return value, None
+        copy = None if isinstance(self.codec, PickleCodec) else copier(value)
+        return (body, self.decode) if copy is None else (value, copy)
 
     def capture(self) -> Variables:
         """The caller's values of the named variables."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from stampede_guard.codec import codec_for
+from stampede_guard.early import refuse_where_it_cannot_be
 from stampede_guard.errors import Misuse
 from stampede_guard.keys.parts import escape
 from stampede_guard.plan import Plan
@@ -64,6 +65,7 @@ class Plans:
             with self._lock:
                 _keep(self._shapes, (title, codec.fingerprint), None)
         policy = self._policy.replace(**fields)
+        refuse_where_it_cannot_be(fields, request_bound=request_bound)
         return Plan(title=title, policy=policy, codec=codec, request_bound=request_bound)
 
     def entries(self, key: str, type: Any) -> list[str]:

@@ -21,6 +21,8 @@ from stampede_guard.events import BreakerClosed, BreakerOpened, Collapsed
 from stampede_guard.flight import Flight
 from stampede_guard.hooks import Hooks
 from stampede_guard.lastvalues import LastValues
+from stampede_guard.near import Near
+from stampede_guard.pauses import Pauses
 from stampede_guard.pending import PendingInvalidations
 from stampede_guard.slots import Slots
 from stampede_guard.threads import Threads
@@ -61,6 +63,10 @@ class Runtime:
         self.threads = Threads(policy.max_threads)
         """For plain functions. None is started before the first of them computes."""
         self.slots = Slots()
+        self.asked_early = Pauses(self.loop)
+        """Entries whose early refresh was somebody else's a moment ago."""
+        self.failing = Pauses(self.loop)
+        """Entries whose computation failed here a moment ago, of which the store knows nothing."""
         self._policy = policy
         self._id = uuid.uuid4().hex
         self._numbers = itertools.count(1)
@@ -70,10 +76,13 @@ class Runtime:
         self.session = store.open_session(self)
         self._pending = PendingInvalidations(
             self.session,
-            applied=lambda name, fence: self.last.drop(name, fence=fence),
+            applied=self._applied,
             changed=self._note_whether_away,
         )
         self.read = self.session.read
+        self.near = Near(self._hears, max_bytes=policy.l1_bytes, max_entries=policy.l1_entries)
+        # A store with a clock of its own is one in this process: a test that moves it moves all lifetimes.
+        self.near.clock = getattr(store, "clock", self.near.clock)
 
     # --- flights -------------------------------------------------------------------------------
 
@@ -170,7 +179,11 @@ class Runtime:
         if flight is not None:
             flight.hear(message)
 
+    def changed(self, name: str, fence: int) -> None:
+        self.near.changed(name, fence)
+
     def gap(self) -> None:
+        self.near.flush()
         for flight in self.flights.values():
             flight.notice_gap()
 
@@ -212,6 +225,8 @@ class Runtime:
             self.forget_local(name, fence=fence)
             return True
         self._pending.add(name, policy)
+        # A read of before may have been answered while the store was asked in vain.
+        self.near.drop(name)
         return False
 
     async def outdate(self, name: str, policy: Policy) -> None:
@@ -219,18 +234,32 @@ class Runtime:
         if self.away_for(name):
             # Without forgetting the new value, which this process keeps for the time being.
             self._pending.add(name, policy)
+            self.near.drop(name)
             return
         try:
             await self.invalidate(name, policy)
         except StoreRefused:
             # Its caller has asked for a value and has one.
             self._pending.add(name, policy)
+            self.near.drop(name)
 
     def forget_local(self, name: str, *, fence: int = 0) -> None:
         self.last.drop(name, fence=fence)
+        if fence:
+            self.near.changed(name, fence)
+        else:
+            self.near.drop(name)
         flight = self.flights.get(name)
         if flight is not None:
             flight.invalidated()
+
+    def _applied(self, name: str, fence: int) -> None:
+        self.last.drop(name, fence=fence)
+        self.near.changed(name, fence)
+
+    def _hears(self, name: str) -> bool:
+        """Nothing in the store is news of an entry whose invalidation waits."""
+        return name not in self._pending and self.session.hears_changes(name)
 
     def _note_whether_away(self) -> None:
         self.away = self.session.away or bool(self._pending)

@@ -22,11 +22,12 @@ from bench.micro.away import measure_away
 from bench.micro.herd import measure_herd
 from bench.micro.hits import measure_hits
 from bench.micro.memory import measure_memory
+from bench.micro.near import measure_near
 from bench.micro.plan import FULL, LOOPS, TINY, Loop, Sizes
 from bench.micro.row import Row
 from bench.micro.table import terminal_table
 
-PARTS = ("hits", "away", "herd", "memory")
+PARTS = ("hits", "near", "away", "herd", "memory")
 LINE = 120
 
 
@@ -68,6 +69,9 @@ def measure(url: str, parts: Sequence[str], sizes: Sizes, console: Console) -> l
             for loop in LOOPS:
                 step = stepper(f"hits, {loop}", sizes.hits.repetitions + 1)
                 rows += _on(loop, url, sizes, step)
+        if "near" in parts:
+            step = stepper("hits in the process", sizes.hits.repetitions + 1)
+            rows += asyncio.run(measure_near(url, sizes.hits, step=step))
         if "away" in parts:
             step = stepper("store away", sizes.away.repetitions + 1)
             rows += asyncio.run(measure_away(sizes.away, step=step))

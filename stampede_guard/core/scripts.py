@@ -32,6 +32,7 @@ __all__ = [
     "read",
     "release",
     "renew",
+    "replaces_fresh",
 ]
 
 
@@ -90,6 +91,7 @@ class Publication:
 
     For a `pass` it is how long nobody waits for somebody else's computation, and there is no body. `let_through`: the
     flight gives its slot back whatever the outcome; a fallback that failed keeps its slot, so that no other follows.
+    `took_ms`: how long a value's computation took; 0 = not known.
     """
 
     flight: str
@@ -102,6 +104,7 @@ class Publication:
     record_ms: int
     inline_bytes: int
     let_through: bool = False
+    took_ms: int = 0
 
 
 # --- what is answered -----------------------------------------------------------------------------
@@ -275,6 +278,12 @@ def publish(entry: Entry, publication: Publication, *, now_us: int) -> tuple[Ent
     return replace(entry, waiters=frozenset()), stored, messages
 
 
+def replaces_fresh(entry: Entry, publication: Publication, *, now_us: int) -> bool:
+    """Whether this value, if it is stored, takes the place of a fresh one: processes may keep copies of that."""
+    value = prune(entry, now_us).value
+    return publication.outcome == "value" and value is not None and value.is_fresh(now_us)
+
+
 def invalidate(entry: Entry, *, now_us: int, epoch: str, record_ms: int) -> tuple[Entry, int, Messages]:
     """Delete what is stored and raise the fence: what began to compute before this can never be stored.
 
@@ -362,7 +371,7 @@ def _store(entry: Entry, record: Record, publication: Publication, now_us: int) 
         if publication.total_ms > 0:
             entry = replace(entry, failure=Failure(body, token, expires_us, passes))
         return replace(entry, record=record), message
-    value = Value(body, token, publication.total_ms, publication.stale_ms, expires_us)
+    value = Value(body, token, publication.total_ms, publication.stale_ms, expires_us, publication.took_ms)
     entry = replace(entry, record=replace(record, fence=token), value=value, failure=None)
     small = len(body) <= publication.inline_bytes
     return entry, Message("value", token, reading=value.reading(now_us) if small else None)

@@ -107,6 +107,9 @@ class EncryptedSession:
     def away_for(self, name: str) -> bool:
         return self._inner.away_for(name)
 
+    def hears_changes(self, name: str) -> bool:
+        return self._inner.hears_changes(name)
+
     def read(self, name: str) -> asyncio.Future[Reading | None]:
         asked = self._inner.read(name)
         future: asyncio.Future[Reading | None] = asked.get_loop().create_future()
@@ -174,6 +177,7 @@ class _Decrypting:
     def __init__(self, listener: Listener, bodies: _Bodies) -> None:
         self._bodies = bodies
         self._listener = listener
+        self.changed = listener.changed
         self.gap = listener.gap
         self.breaker_changed = listener.breaker_changed
 

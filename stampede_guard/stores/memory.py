@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
+from stampede_guard.bounded import Bounded, Item
 from stampede_guard.core import scripts
 from stampede_guard.core.entry import EMPTY, Entry, Reading, prune
 from stampede_guard.core.scripts import (
@@ -41,6 +42,9 @@ T = TypeVar("T")
 
 _STORES: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
 
+MOST_BYTES = 128 * 1024 * 1024
+OVERHEAD = 1500
+"""Bytes counted for an entry beside its name and bodies."""
 SWEEP = 4
 """Other entries looked at per write."""
 
@@ -52,14 +56,19 @@ class _Subscriber:
 
 
 class MemoryStore:
-    """`clock` returns seconds and never goes back; the default is `time.monotonic`."""
+    """`clock` returns seconds and never goes back; the default is `time.monotonic`.
+
+    Bounded by `max_bytes`, about: when that is used up, what was read least goes, as it does in a full Redis.
+    """
 
     shared = False
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic, max_bytes: int = MOST_BYTES) -> None:
         self.clock = clock
+        self._room: Bounded[Item] = Bounded(max_bytes=max_bytes, put_out=self._put_out)
         self._entries: dict[str, Entry] = {}
         self._subscribers: dict[str, _Subscriber] = {}
+        self._watchers: dict[str, _Subscriber] = {}
         self._lock = threading.Lock()
         _STORES.add(self)
 
@@ -73,13 +82,29 @@ class MemoryStore:
         with self._lock:
             self._subscribers[inbox] = _Subscriber(asyncio.get_running_loop(), listener)
 
+    def watch(self, inbox: str) -> bool:
+        """Have this inbox's listener told of changes. False if it is gone."""
+        if inbox not in self._watchers and inbox in self._subscribers:
+            with self._lock:
+                self._watchers[inbox] = self._subscribers[inbox]
+        return inbox in self._watchers
+
+    def tell_watchers(self, name: str, fence: int) -> None:
+        with self._lock:
+            watchers = list(self._watchers.values())
+        for watcher in watchers:
+            with contextlib.suppress(RuntimeError):
+                watcher.loop.call_soon_threadsafe(watcher.listener.changed, name, fence)
+
     def unsubscribe(self, inbox: str) -> None:
         with self._lock:
             self._subscribers.pop(inbox, None)
+            self._watchers.pop(inbox, None)
 
     def abandon(self, inbox: str) -> None:
         # Without the lock: after a fork it may be held for ever, by a thread that is not there.
         self._subscribers.pop(inbox, None)
+        self._watchers.pop(inbox, None)
 
     def leave_the_parents(self) -> None:
         """After a fork, in the child: the entries stay, as a copy of its own."""
@@ -91,7 +116,10 @@ class MemoryStore:
 
     def look(self, name: str) -> Entry:
         with self._lock:
-            return prune(self._entries.get(name, EMPTY), self.now_us())
+            entry = prune(self._entries.get(name, EMPTY), self.now_us())
+            if entry.value is not None and (item := self._room.items.get(name)) is not None:
+                item.hits += 1
+            return entry
 
     def change(self, name: str, step: Callable[[Entry, int, frozenset[str]], tuple[Entry, T, Messages]]) -> T:
         """Run one atomic step and deliver its messages."""
@@ -116,12 +144,19 @@ class MemoryStore:
 
     def _keep(self, name: str, entry: Entry) -> None:
         self._entries.pop(name, None)
-        if entry != EMPTY:
-            self._entries[name] = entry
+        if entry == EMPTY:
+            self._room.take(name)
+            return
+        self._entries[name] = entry
+        bodies = sum(len(part.body) for part in (entry.value, entry.failure) if part is not None)
+        self._room.put(name, Item(OVERHEAD + len(name) + bodies))
+
+    def _put_out(self, name: str) -> None:
+        self._entries.pop(name, None)
 
     def _sweep(self, now_us: int) -> None:
         for name in list(itertools.islice(self._entries, SWEEP)):
-            entry = self._entries[name]
+            entry = self._entries.get(name, EMPTY)
             pruned = prune(entry, now_us)
             # Waiters alone keep nothing alive: without a lease there is nobody to wait for.
             if not any((pruned.value, pruned.failure, pruned.record, pruned.lease, pruned.slots)):
@@ -143,6 +178,9 @@ class MemorySession:
 
     def away_for(self, name: str) -> bool:
         return False
+
+    def hears_changes(self, name: str) -> bool:
+        return self._store.watch(self._inbox)
 
     def read(self, name: str) -> asyncio.Future[Reading | None]:
         future: asyncio.Future[Reading | None] = self._loop.create_future()
@@ -176,7 +214,15 @@ class MemorySession:
         return self._store.change(name, step)
 
     async def publish(
-        self, name: str, *, flight: str, grant: Granted, outcome: Outcome, body: bytes, policy: Policy
+        self,
+        name: str,
+        *,
+        flight: str,
+        grant: Granted,
+        outcome: Outcome,
+        body: bytes,
+        policy: Policy,
+        took_ms: int = 0,
     ) -> bool:
         others = {"failure": policy.error_ttl, "pass": policy.pass_ttl}
         publication = Publication(
@@ -189,13 +235,22 @@ class MemorySession:
             stale_ms=0 if outcome in others else policy.stale_ms,
             record_ms=policy.record_ms,
             inline_bytes=policy.max_value_bytes,
+            took_ms=took_ms,
             let_through=not grant.leased,
         )
 
-        def step(entry: Entry, now_us: int, _: frozenset[str]) -> tuple[Entry, bool, Messages]:
-            return scripts.publish(entry, publication, now_us=now_us)
+        outdates = False
 
-        return self._store.change(name, step)
+        def step(entry: Entry, now_us: int, _: frozenset[str]) -> tuple[Entry, bool, Messages]:
+            nonlocal outdates
+            after, stored, messages = scripts.publish(entry, publication, now_us=now_us)
+            outdates = stored and scripts.replaces_fresh(entry, publication, now_us=now_us)
+            return after, stored, messages
+
+        stored = self._store.change(name, step)
+        if outdates:
+            self._store.tell_watchers(name, grant.token)
+        return stored
 
     async def invalidate(self, name: str, *, policy: Policy) -> int:
         epoch = uuid.uuid4().hex
@@ -203,7 +258,9 @@ class MemorySession:
         def step(entry: Entry, now_us: int, _: frozenset[str]) -> tuple[Entry, int, Messages]:
             return scripts.invalidate(entry, now_us=now_us, epoch=epoch, record_ms=policy.record_ms)
 
-        return self._store.change(name, step)
+        fence = self._store.change(name, step)
+        self._store.tell_watchers(name, fence)
+        return fence
 
     async def release(self, name: str, *, flight: str) -> bool:
         def step(entry: Entry, now_us: int, _: frozenset[str]) -> tuple[Entry, bool, Messages]:

@@ -38,6 +38,7 @@ class Node:
         inbox: str,
         on_message: Callable[[str, Message], None],
         on_gap: Callable[[], None],
+        on_change: Callable[[str, int], None],
         on_breaker: Callable[[bool], None],
         not_serving: Callable[[BaseException], bool] | None = None,
     ) -> None:
@@ -52,7 +53,9 @@ class Node:
             Lane(connect, deadline=deadline, on_change=self._changed, not_serving=not_serving)
             for _ in range(2)
         )
-        self.inbox = Inbox(inbox, connect, deadline=deadline, on_message=on_message, on_gap=on_gap)
+        self.inbox = Inbox(
+            inbox, connect, deadline=deadline, on_message=on_message, on_gap=on_gap, on_change=on_change
+        )
 
     async def ask(self, *parts: bytes) -> Any:
         """The answer to a command. Raises `StoreError`."""

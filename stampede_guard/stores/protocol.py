@@ -21,6 +21,9 @@ class Listener(Protocol):
     def gap(self) -> None:
         """The subscription was lost or came back: messages may be missing, and the inbox's name may have changed."""
 
+    def changed(self, name: str, fence: int) -> None:
+        """Copies of this entry's value with a token below the fence are outdated."""
+
     def breaker_changed(self, *, away: bool, part: str = "") -> None:
         """The store counts as away from now on, or no longer. `part`: only this one of its servers."""
 
@@ -39,6 +42,12 @@ class Session(Protocol):
     def away_for(self, name: str) -> bool:
         """Whether the server that holds this entry is away. Nothing should be asked about it then."""
 
+    def hears_changes(self, name: str) -> bool:
+        """Whether `Listener.changed` is told of this entry: True until the next `gap`.
+
+        To ask for it begins the subscription, so the first answer is mostly no.
+        """
+
     def read(self, name: str) -> asyncio.Future[Reading | None]:
         """One round trip, no lock. The future is the caller's own: cancelling it harms nobody else.
 
@@ -50,9 +59,17 @@ class Session(Protocol):
     async def renew(self, name: str, *, flight: str, token: int, policy: Policy) -> bool: ...
 
     async def publish(
-        self, name: str, *, flight: str, grant: Granted, outcome: Outcome, body: bytes, policy: Policy
+        self,
+        name: str,
+        *,
+        flight: str,
+        grant: Granted,
+        outcome: Outcome,
+        body: bytes,
+        policy: Policy,
+        took_ms: int = 0,
     ) -> bool:
-        """Returns whether it was stored."""
+        """Returns whether it was stored. `took_ms`: how long a value's computation took; travels with it."""
 
     async def invalidate(self, name: str, *, policy: Policy) -> int:
         """Returns the new fence."""

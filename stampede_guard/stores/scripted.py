@@ -16,7 +16,7 @@ from stampede_guard.errors import StoreError, StoreRefused
 from stampede_guard.policy import Policy
 from stampede_guard.stores.calls import Script
 from stampede_guard.stores.lane import stop
-from stampede_guard.stores.wire import HEADER, name_bytes, parse_answer, value_bytes
+from stampede_guard.stores.wire import HEADER, changes_channel, name_bytes, parse_answer, value_bytes
 
 __all__ = ["ScriptedSession"]
 
@@ -43,6 +43,9 @@ class ScriptedSession(ABC):
 
     @abstractmethod
     def away_for(self, name: str) -> bool: ...
+
+    @abstractmethod
+    def hears_changes(self, name: str) -> bool: ...
 
     @abstractmethod
     def read(self, name: str) -> asyncio.Future[Reading | None]: ...
@@ -88,7 +91,15 @@ class ScriptedSession(ABC):
         return bool(await self._run(_RENEW, name, args, renewal=True))
 
     async def publish(
-        self, name: str, *, flight: str, grant: Granted, outcome: Outcome, body: bytes, policy: Policy
+        self,
+        name: str,
+        *,
+        flight: str,
+        grant: Granted,
+        outcome: Outcome,
+        body: bytes,
+        policy: Policy,
+        took_ms: int = 0,
     ) -> bool:
         total_ms = policy.total_ms
         if outcome == "failure":
@@ -96,7 +107,9 @@ class ScriptedSession(ABC):
         elif outcome == "pass":
             total_ms, body = round(policy.pass_ttl * 1000), b""
         else:
-            body = value_bytes(body, token=grant.token, total_ms=total_ms, stale_ms=policy.stale_ms)
+            body = value_bytes(
+                body, token=grant.token, total_ms=total_ms, stale_ms=policy.stale_ms, took_ms=took_ms
+            )
         args = [
             flight.encode(),
             b"%d" % grant.token,
@@ -108,11 +121,17 @@ class ScriptedSession(ABC):
             b"%d" % (policy.inline_bytes + HEADER),
             name_bytes(name),
             b"0" if grant.leased else b"1",
+            changes_channel(name),
         ]
         return bool(await self._run(_PUBLISH, name, args))
 
     async def invalidate(self, name: str, *, policy: Policy) -> int:
-        args = [uuid.uuid4().hex.encode(), b"%d" % policy.record_ms, name_bytes(name)]
+        args = [
+            uuid.uuid4().hex.encode(),
+            b"%d" % policy.record_ms,
+            name_bytes(name),
+            changes_channel(name),
+        ]
         return int(await self._run(_INVALIDATE, name, args))
 
     async def release(self, name: str, *, flight: str) -> bool:

@@ -42,6 +42,9 @@ class FaultySession:
     def away_for(self, name: str) -> bool:
         return self.away
 
+    def hears_changes(self, name: str) -> bool:
+        return not self._store.failing and self._inner.hears_changes(name)
+
     # --- commands ----------------------------------------------------------------------------------
 
     async def _ask(self, carry_out: Callable[[], Awaitable[T]], *, writes: bool = False) -> T:
@@ -195,6 +198,10 @@ class _WhileReached:
     def heard(self, name: str, message: Message) -> None:
         if not self._store.failing:
             self._listener.heard(name, message)
+
+    def changed(self, name: str, fence: int) -> None:
+        if not self._store.failing:
+            self._listener.changed(name, fence)
 
     def gap(self) -> None:
         self._listener.gap()

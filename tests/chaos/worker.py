@@ -79,6 +79,7 @@ class Worker:
                     away=runtime.away,
                     flights=len(runtime.flights),
                     abandoned=runtime.abandoned,
+                    near=len(runtime.near),
                 )
             case _:
                 self.report("misunderstood", told=told)

@@ -121,7 +121,7 @@ async def test_a_value_may_take_the_place_of_an_older_one(
     assert reading is not None and reading.body == newer, "large, and there was one before"
 
 
-async def test_a_failure_is_told_and_kept_if_it_is_small(
+async def test_a_failure_is_told_and_kept_or_every_stale_hit_would_ask_the_source_again(
     server: ValkeyServer, sessions: Sessions, name: str, full: Any
 ) -> None:
     (session, _), (other, heard) = sessions.open(server.url), sessions.open(server.url)

@@ -204,7 +204,8 @@ class TestKeysThatAreNotOurs:
         [
             b"",
             b"SG1",
-            b"SG2" + value_bytes(b"x", token=9, total_ms=9_000, stale_ms=0)[3:],
+            b"SG3" + value_bytes(b"x", token=9, total_ms=9_000, stale_ms=0)[3:],
+            b"SG1" + value_bytes(b"", token=9, total_ms=9_000, stale_ms=0)[3:42],
             value_bytes(b"", token=9, total_ms=9_000, stale_ms=0)[:-1],
             value_bytes(b"x", token=9, total_ms=9_000, stale_ms=0).replace(b"9", b" "),
             b"SG1" + b"-" * 60,

@@ -20,6 +20,7 @@ from stampede_guard.stores.cluster import ClusterStore
 from stampede_guard.stores.protocol import Session
 from stampede_guard.stores.wire import entry_keys
 from stampede_guard.urls import store_from_url
+from tests.support.gate import until
 from tests.support.listener import RecordingListener
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "redis.md"
@@ -98,6 +99,9 @@ def denied(server: ValkeyServer) -> list[str]:
 
 async def test_with_the_rights_in_the_page_nothing_is_refused(server: ValkeyServer, url: str) -> None:
     await everything(url)
+    session = store_from_url(url).open_session(RecordingListener())
+    await until(lambda: session.hears_changes(NAME))
+    await session.aclose()
     assert denied(server) == []
 
 

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from stampede_guard.stores.calls import Script
+from stampede_guard.stores.wire import changes_channel
 from tests.support.backends import PARTS
 from tests.support.twins import DEAD, INLINE, LIVE, SCRIPTS, Worlds
 
@@ -74,12 +75,12 @@ BEGINNINGS = st.sampled_from(
 def worlds(valkey_url: str) -> Iterator[Any]:
     client = redis.Redis.from_url(valkey_url, protocol=2, socket_timeout=20)
     pubsub = client.pubsub()
-    pubsub.subscribe(*LIVE)
-    for _ in LIVE:
+    pubsub.subscribe(*LIVE, changes_channel("twins:"))
+    for _ in range(len(LIVE) + 1):
         pubsub.parse_response()
     texts = {name: client.register_script(Script(name, prelude=name != "read").text) for name in SCRIPTS}
     numbers = itertools.count()
-    yield lambda: Worlds(client, pubsub, texts, f"twin-{id(texts)}-{next(numbers)}")
+    yield lambda: Worlds(client, pubsub, texts, f"twins:{id(texts)}-{next(numbers)}")
     pubsub.close()
     client.close()
 
