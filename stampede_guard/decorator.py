@@ -20,7 +20,7 @@ from stampede_guard.keys import KeyBuilder
 from stampede_guard.methods import in_its_place, taken_from
 from stampede_guard.modes import checked_mode
 from stampede_guard.options import Options, refuse_positions
-from stampede_guard.plan import Plan, Run
+from stampede_guard.plan import UNSETTLED, Plan, Run
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.serving import after_read
 from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl, split
@@ -252,6 +252,7 @@ class Face(Generic[P, R]):
         """The mode of this function from now on; None = the guard's."""
         # No guard is needed for this, and none is made: `configure` may come later.
         self._plan.mode = checked_mode(mode)
+        self._plan.standing = UNSETTLED
 
     def _visible_signature(self) -> inspect.Signature:
         """Without the resources: neither FastAPI nor a caller is to give them."""

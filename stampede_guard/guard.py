@@ -21,7 +21,8 @@ from stampede_guard.cached import CacheDecorator, Invalidation, ManyDecorator
 from stampede_guard.errors import Misuse
 from stampede_guard.events import Hook, Invalidated
 from stampede_guard.hooks import Hooks
-from stampede_guard.modes import checked_mode, mode_from_environment
+from stampede_guard.keys.explained import Explanation, explain_name
+from stampede_guard.moded import Moded
 from stampede_guard.near import Near
 from stampede_guard.plan import Plan, Run
 from stampede_guard.plans import Plans, entry_key
@@ -43,12 +44,12 @@ T = TypeVar("T")
 
 MOST_ROUNDS = 8
 """Of closing: so deep may calls of cached functions within each other be while the guard closes."""
-_NAMESPACE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+NAMESPACE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _BYPASSED: ContextVar[tuple[StampedeGuard, ...]] = ContextVar("stampede_guard_bypassed", default=())
 _GUARDS: weakref.WeakSet[StampedeGuard] = weakref.WeakSet()
 
 
-class StampedeGuard:
+class StampedeGuard(Moded):
     """`client` is your own `redis.asyncio.Redis` or `RedisCluster` (its settings are used, not its pool), or a store.
 
     `namespace` stands before every key: guards with different namespaces never share an entry. `policy` is the default
@@ -66,21 +67,20 @@ class StampedeGuard:
         hooks: Iterable[Hook] = (),
         encryption: Encryption | None = None,
     ) -> None:
-        if not _NAMESPACE.fullmatch(namespace):
+        if not NAMESPACE.fullmatch(namespace):
             raise Misuse(
                 f"namespace={namespace!r} is not allowed: write 1 to 64 letters, digits, dots, colons, - or _"
             )
+        super().__init__()
         # By name, so that no module of the runtime depends on a concrete store.
         self._store: Store = importlib.import_module("stampede_guard.urls").store_for(client, encryption)
         self.namespace = namespace
         self.policy = policy or Policy()
         self._hooks = Hooks(hooks)
         self.prefix = f"{namespace}:"
-        self._mode: Mode | None = mode_from_environment()
+        self._tenants: dict[str, StampedeGuard] = {}
         # The runtime used last. Its loop is asked of itself: two attributes could be read in between by another thread.
         self._current: Runtime | None = None
-        self._runtimes: dict[asyncio.AbstractEventLoop, Runtime] = {}
-        self._lock = threading.Lock()
         self._plans = Plans(namespace, self.policy)
         _GUARDS.add(self)
 
@@ -212,17 +212,18 @@ class StampedeGuard:
         finally:
             _BYPASSED.reset(token)
 
-    @property
-    def mode(self) -> Mode | None:
-        """The mode of all functions of this guard that do not set their own; None = as the policy says.
+    def within(self, tenant: str) -> StampedeGuard:
+        """A guard for one tenant: its namespace is this one's and the tenant's name; it opens no connections.
 
-        Can be changed at any time. `$STAMPEDE_GUARD_MODE` sets it at the start.
+        Everything else is this guard's: policy, modes, flights, limits. Raises `Misuse` for a name that cannot be one.
         """
-        return self._mode
+        from stampede_guard.tenants import within
 
-    @mode.setter
-    def mode(self, mode: Mode | None) -> None:
-        self._mode = checked_mode(mode)
+        return within(self, tenant)
+
+    def explain(self, name: str) -> Explanation:
+        """What the complete name of an entry says: see `stampede_guard.keys.explained`. Raises `Misuse`."""
+        return explain_name(name, namespace=self.namespace)
 
     def add_hook(self, hook: Hook) -> None:
         """One more hook, from now on; see `stampede_guard.events`. Raises `Misuse` for what cannot be called."""
@@ -273,12 +274,10 @@ class StampedeGuard:
 
     def on(self, plan: Plan) -> Runtime | None:
         """The running event loop's part if the shortest way may be taken: mode `on`, and nothing special; else None."""
-        if (
-            not plan.direct
-            or self._hooks.any
-            or (plan.mode or self._mode or plan.policy.mode) != "on"
-            or _BYPASSED.get()
-        ):
+        standing = plan.standing
+        if standing.said is not self._modes:
+            standing = self._settle(plan)
+        if not standing.shortest or self._hooks.any or _BYPASSED.get():
             return None
         current = self._current
         if current is not None and current.loop is asyncio.get_running_loop():
@@ -287,27 +286,27 @@ class StampedeGuard:
 
     def near_of_plain_functions(self, plan: Plan) -> Near | None:
         """Where a plain function's caller, in whatever thread, may look for a copy; None if the mode forbids it."""
-        if not plan.direct or self._hooks.any or self.mode_of(plan) != "on" or _BYPASSED.get():
+        self.mode_of(plan)
+        if not plan.standing.shortest or self._hooks.any or _BYPASSED.get():
             return None
-        loop = portal_loop()
-        runtime = self._runtimes.get(loop) if loop is not None else None
+        runtime = self.part_of(portal_loop())
         return runtime.near if runtime is not None else None
-
-    def mode_of(self, plan: Plan) -> Mode:
-        """But for `bypassed()`, which is the caller's and not the function's."""
-        return plan.mode or self._mode or plan.policy.mode
 
     def call(self, plan: Plan, key: str, run: Run) -> Awaitable[Any]:
         """One call of what `plan` describes; `key` is complete but for the namespace."""
-        mode = self.mode_of(plan)
+        mode = self.mode_of(plan, key)
         if mode == "off":
             return run()
         if mode == "bypass" or _BYPASSED.get():
             return self._call_without_store(plan, key, run, mode)
+        if mode == "shadow":
+            return self.runtime().shadow.call(plan, self.prefix + key, run)
         return serve(self.runtime(), plan, self.prefix + key, run)
 
     def _call_without_store(self, plan: Plan, key: str, run: Run, mode: Mode) -> Awaitable[Any]:
         guards = _BYPASSED.get()
+        if mode == "shadow" and self not in guards:
+            return self.runtime().shadow.call(plan, self.prefix + key, run)
         if mode != "bypass" and self not in guards:
             return serve(self.runtime(), plan, self.prefix + key, run)
 
@@ -321,7 +320,7 @@ class StampedeGuard:
 
     async def refresh_entry(self, plan: Plan, key: str, run: Run) -> Any:
         """Compute anew; callers meanwhile are served the old value. Without the store there is none: a plain call."""
-        mode = self.mode_of(plan)
+        mode = self.mode_of(plan, key)
         if mode != "on" or self in _BYPASSED.get():
             return await self.call(plan, key, run)
         return await refresh(self.runtime(), plan, self.prefix + key, run)
@@ -354,7 +353,15 @@ class StampedeGuard:
                 self._forget_closed_loops()
                 if not self._store.shared:
                     warn_if_one_of_several()
-                runtime = self._runtimes[loop] = Runtime(self._store, self.policy, self._hooks)
+                runtime = self._runtimes[loop] = Runtime(
+                    self._store,
+                    self.policy,
+                    self._hooks,
+                    namespace=self.namespace,
+                    on_switches=self._switched,
+                )
+                if self._asks_store:
+                    runtime.watch_switches()
         self._current = runtime
         return runtime
 

@@ -204,14 +204,27 @@ class ManyFace(Face[..., Any]):
         guard = self._guarded()
         given = self._given(args, kwargs)
         ids = self._unique(given)
-        if guard.mode_of(self._plan) == "off":
-            result: dict[Any, Any] = await self._run(*self._placed(args, kwargs, _like(given, ids)))()
+        mode = guard.mode_of(self._plan)
+        if mode in ("off", "shadow"):
+            run = self._run(*self._placed(args, kwargs, _like(given, ids)))
+            result: dict[Any, Any] = await (
+                run() if mode == "off" else self._shadow(guard, args, kwargs, ids, run)
+            )
             return result
         call = _ManyCall(self, guard, given, args, kwargs)
         found: dict[Any, Any] = {}
         for begin in range(0, len(ids), self._max_ids):
             found |= await serve(call, ids[begin : begin + self._max_ids])
         return {id: found[id] for id in ids if found[id] is not ABSENT}
+
+    def _shadow(
+        self, guard: StampedeGuard, args: Any, kwargs: Any, ids: list[Any], run: Run
+    ) -> Coroutine[Any, Any, Any]:
+        keys = {id: self._key(args, kwargs, id) for id in ids}
+        names = {
+            id: guard.prefix + key for id, key in keys.items() if guard.mode_of(self._plan, key) == "shadow"
+        }
+        return guard.runtime().shadow.call_many(self._plan, names, run, ABSENT)
 
     async def _serve(self, call: _ManyCall, ids: list[Any]) -> dict[Any, Any]:
         return await call.serve({id: self._key(call.args, call.kwargs, id) for id in ids})

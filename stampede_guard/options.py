@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from stampede_guard.core.switch import LONGEST_TITLE
 from stampede_guard.errors import Misuse
 from stampede_guard.guard import StampedeGuard
 
@@ -33,6 +34,11 @@ class Options:
         version: str | int,
         **rest: Any,
     ) -> Options:
+        for option, text in (("name", rest.get("name")), ("version", str(version))):
+            if text is not None and (not isinstance(text, str) or len(text) > LONGEST_TITLE):
+                raise Misuse(
+                    f"{option}= must be a text of at most {LONGEST_TITLE} characters; it is part of every key"
+                )
         unkeyed = (unkeyed,) if isinstance(unkeyed, str) else tuple(unkeyed)
         return cls(unkeyed, dict(resources or {}), tuple(context), str(version), **rest)
 

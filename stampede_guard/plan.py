@@ -17,12 +17,28 @@ from stampede_guard.verdict import NO_CHOICE, Choice
 if TYPE_CHECKING:
     from stampede_guard.runtime import Runtime
 
-__all__ = ["Plan", "Run", "Variables"]
+__all__ = ["UNSETTLED", "Plan", "Run", "Standing", "Variables"]
 
 Run = Callable[[], Awaitable[Any]]
 """Computes the value: the user's function with its arguments filled in."""
 
 Variables = tuple[tuple[contextvars.ContextVar[Any], Any], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Standing:
+    """What mode a plan is in by what `said`, and for which share of its keys. `shortest`: a hit may take the short way.
+
+    Compared by identity with what the guard has been told last, so an unchanged mode costs a call nothing to look up.
+    """
+
+    said: object
+    mode: Mode
+    sample: float = 1.0
+    shortest: bool = False
+
+
+UNSETTLED = Standing(None, "off")
 
 
 @dataclass(slots=True)
@@ -53,6 +69,7 @@ class Plan:
     choice: Choice = NO_CHOICE
     share_uncached: bool = True
     warned: set[str] = field(default_factory=set)
+    standing: Standing = UNSETTLED
     decode: Callable[[bytes], Any] = field(init=False)
     """The codec's, bound once."""
     near: bool = field(init=False)

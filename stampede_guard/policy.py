@@ -31,7 +31,8 @@ functions of a guard and to `@locked_cache(...)` for one.
 | `l1_bytes` | 32 MiB | bytes | values kept ready per process and event loop; of the guard only |
 | `l1_entries` | 10000 | count | the same, in entries; of the guard only |
 | `drain_timeout` | 10 | s | how long closing waits for computations under way |
-| `mode` | `"on"` | | `bypass` = no store, one flight per key per process; `off` = a plain function |
+| `mode` | `"on"` | | also `shadow`; `bypass` = no store, one flight per key per process; `off` = a plain function |
+| `sample` | 1 | share | 0.1 = one key in ten is cached, always the same ones; the others call a plain function |
 | `share` | False | | True gives all callers of one flight the same mutable object |
 """
 
@@ -46,7 +47,7 @@ from stampede_guard.errors import PolicyError
 
 __all__ = ["Mode", "Policy"]
 
-Mode = Literal["on", "bypass", "off"]
+Mode = Literal["on", "shadow", "bypass", "off"]
 
 _POSITIVE_SECONDS = (
     "ttl", "lease_ttl", "wait_timeout", "compute_timeout", "fallback_timeout", "poll_interval", "takeover_gap",
@@ -102,6 +103,7 @@ class Policy:
     l1_entries: int = 10_000
     drain_timeout: float = 10.0
     mode: Mode = "on"
+    sample: float = 1.0
     share: bool = False
 
     def __post_init__(self) -> None:
@@ -116,6 +118,7 @@ class Policy:
             _check_count(field, getattr(self, field), least=0)
         if self.mode not in get_args(Mode):
             raise PolicyError("mode", self.mode, f"it must be one of {', '.join(get_args(Mode))}")
+        _check_share("sample", self.sample)
         if not isinstance(self.share, bool):
             raise PolicyError("share", self.share, "it must be True or False")
         self._check_relations()
@@ -206,3 +209,8 @@ def _check_beta(value: object) -> None:
 def _check_count(field: str, value: object, *, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise PolicyError(field, value, f"it must be a whole number of at least {least}")
+
+
+def _check_share(field: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise PolicyError(field, value, "it must be a number between 0 (no key) and 1 (every key)")

@@ -11,11 +11,12 @@ import itertools
 import logging
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Message
+from stampede_guard.core.switch import Switch
 from stampede_guard.errors import Overloaded, StoreError, StoreRefused, Undecodable
 from stampede_guard.events import BreakerClosed, BreakerOpened, Collapsed
 from stampede_guard.flight import Flight
@@ -24,7 +25,9 @@ from stampede_guard.lastvalues import LastValues
 from stampede_guard.near import Near
 from stampede_guard.pauses import Pauses
 from stampede_guard.pending import PendingInvalidations
+from stampede_guard.shadow import Shadow
 from stampede_guard.slots import Slots
+from stampede_guard.switches import Switches
 from stampede_guard.threads import Threads
 
 if TYPE_CHECKING:
@@ -43,7 +46,15 @@ RELEASE_SECONDS = 1.0
 class Runtime:
     """Made within the event loop that it serves."""
 
-    def __init__(self, store: Store, policy: Policy, hooks: Hooks | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        policy: Policy,
+        hooks: Hooks | None = None,
+        *,
+        namespace: str = "",
+        on_switches: Callable[[Mapping[str, Switch]], None] = lambda fleet: None,
+    ) -> None:
         self.loop = asyncio.get_running_loop()
         self.flights: dict[str, Flight] = {}
         self.fallbacks: dict[str, asyncio.Task[Any]] = {}
@@ -80,6 +91,9 @@ class Runtime:
             changed=self._note_whether_away,
         )
         self.read = self.session.read
+        self.shadow = Shadow(self)
+        self._modes_name = f"{namespace}:modes"
+        self._switches = Switches(lambda: self.session.switches(namespace), on_switches)
         self.near = Near(self._hears, max_bytes=policy.l1_bytes, max_entries=policy.l1_entries)
         # A store with a clock of its own is one in this process: a test that moves it moves all lifetimes.
         self.near.clock = getattr(store, "clock", self.near.clock)
@@ -178,11 +192,19 @@ class Runtime:
         flight = self.flights.get(name)
         if flight is not None:
             flight.hear(message)
+        elif name == self._modes_name:
+            self._switches.look()
+
+    def watch_switches(self) -> None:
+        """From the first call on that may ask the store: who is to leave it alone does not ask it for this either."""
+        if not self.closing:
+            self._switches.start()
 
     def changed(self, name: str, fence: int) -> None:
         self.near.changed(name, fence)
 
     def gap(self) -> None:
+        self._switches.look()
         self.near.flush()
         for flight in self.flights.values():
             flight.notice_gap()
@@ -325,6 +347,8 @@ class Runtime:
                 log.error("%d invalidations could not be applied: the store is away", len(self._pending))
         finally:
             self.threads.close()
+            await self.shadow.aclose()
+            await self._switches.aclose()
             await self.session.aclose()
 
     async def _drain(self, flights: list[Flight], draining: asyncio.Future[None]) -> None:

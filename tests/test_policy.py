@@ -10,7 +10,11 @@ from stampede_guard import Policy, PolicyError
 from stampede_guard import policy as module
 
 FIELDS = {field.name: field.default for field in dataclasses.fields(Policy)}
-SECONDS = [name for name, default in FIELDS.items() if isinstance(default, float) and name != "early_beta"]
+SECONDS = [
+    name
+    for name, default in FIELDS.items()
+    if isinstance(default, float) and name not in ("early_beta", "sample")
+]
 COUNTS = [name for name, default in FIELDS.items() if type(default) is int]
 MAY_BE_ZERO = {
     "stale_ttl", "error_ttl", "soft_timeout", "pass_ttl", "drain_timeout", "fallback_limit", "max_handovers",
@@ -52,7 +56,8 @@ def test_the_table_says_the_default_that_the_code_has(name: str) -> None:
         assert text == str(default)
     else:
         assert float(text) == default
-        assert unit == ("factor" if name == "early_beta" else "s" if isinstance(default, float) else "count")
+        units = {"early_beta": "factor", "sample": "share"}
+        assert unit == units.get(name, "s" if isinstance(default, float) else "count")
 
 
 # --- nonsense -------------------------------------------------------------------------------------------
@@ -106,9 +111,14 @@ def test_a_whole_number_of_seconds_is_fine() -> None:
         ({"early_beta": True}, "early_beta", "between 0 and 100"),
         ({"early_beta": "1"}, "early_beta", "between 0 and 100"),
         ({"max_value_bytes": 1000}, "inline_bytes", "not exceed max_value_bytes (1000 bytes)"),
-        ({"mode": "sometimes"}, "mode", "one of on, bypass, off"),
-        ({"mode": None}, "mode", "one of on, bypass, off"),
+        ({"mode": "sometimes"}, "mode", "one of on, shadow, bypass, off"),
+        ({"mode": None}, "mode", "one of on, shadow, bypass, off"),
         ({"share": 1}, "share", "True or False"),
+        ({"sample": 1.1}, "sample", "between 0 (no key) and 1 (every key)"),
+        ({"sample": -0.1}, "sample", "between 0 (no key) and 1 (every key)"),
+        ({"sample": float("nan")}, "sample", "between 0 (no key) and 1 (every key)"),
+        ({"sample": "10%"}, "sample", "between 0 (no key) and 1 (every key)"),
+        ({"sample": True}, "sample", "between 0 (no key) and 1 (every key)"),
     ],
 )
 def test_fields_that_do_not_fit_together_are_refused_with_the_limit(

@@ -37,7 +37,7 @@ from stampede_guard.stores.route import Route
 from stampede_guard.stores.scripted import ScriptedSession
 from stampede_guard.stores.settings import DEADLINE, own_settings
 from stampede_guard.stores.slots import Address, Remap, SlotMap, parse_slots, slot_of
-from stampede_guard.stores.wire import changes_channel, entry_keys
+from stampede_guard.stores.wire import changes_channel
 
 __all__ = ["ClusterSession", "ClusterStore"]
 
@@ -153,7 +153,7 @@ class ClusterSession(ScriptedSession):
     async def _run(self, script: Script, name: str, args: list[bytes], *, renewal: bool = False) -> Any:
         future: asyncio.Future[Any] = self._loop.create_future()
         route = Route(self, name, renewal=renewal)
-        route.send(ScriptCall(script, entry_keys(name), args, future, route.send, route.again))
+        route.send(ScriptCall(script, script.keys_of(name), args, future, route.send, route.again))
         return await future
 
     async def _listen(self, name: str) -> None:

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Answer, Denied, FailedRecently, Found, Granted, Message
+from stampede_guard.core.switch import Switch
 from stampede_guard.encryption import Encryption
 from stampede_guard.errors import StoreRefused
 from stampede_guard.stores.protocol import Listener, Session, Store
@@ -160,6 +162,12 @@ class EncryptedSession:
     async def fallback(self, name: str, **asked: Any) -> Found | Granted | Denied:
         answer = await self._inner.fallback(name, **asked)
         return Found(self._bodies.reading(answer.reading, name)) if isinstance(answer, Found) else answer
+
+    async def switches(self, namespace: str) -> Mapping[str, Switch]:
+        return await self._inner.switches(namespace)
+
+    async def switch(self, namespace: str, title: str, switch: Switch | None) -> int:
+        return await self._inner.switch(namespace, title, switch)
 
     def forget(self, name: str, *, flight: str) -> None:
         self._inner.forget(name, flight=flight)

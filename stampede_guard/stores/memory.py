@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import math
 import os
 import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from stampede_guard.bounded import Bounded, Item
@@ -28,13 +29,17 @@ from stampede_guard.core.scripts import (
     FallbackAsk,
     Found,
     Granted,
+    Message,
     Messages,
     Outcome,
     Publication,
     Renewal,
 )
+from stampede_guard.core.switch import MOST_SWITCHES, Switch
+from stampede_guard.errors import StoreRefused
 from stampede_guard.policy import Policy
 from stampede_guard.stores.protocol import Listener
+from stampede_guard.stores.wire import modes_name
 
 __all__ = ["MemorySession", "MemoryStore"]
 
@@ -68,6 +73,7 @@ class MemoryStore:
         self._room: Bounded[Item] = Bounded(max_bytes=max_bytes, put_out=self._put_out)
         self._entries: dict[str, Entry] = {}
         self._subscribers: dict[str, _Subscriber] = {}
+        self._switches: dict[tuple[str, str], tuple[Switch, float]] = {}
         self._watchers: dict[str, _Subscriber] = {}
         self._lock = threading.Lock()
         _STORES.add(self)
@@ -141,6 +147,33 @@ class MemoryStore:
                 with contextlib.suppress(RuntimeError):
                     subscriber.loop.call_soon_threadsafe(subscriber.listener.heard, name, message)
         return reply
+
+    def switches(self, namespace: str) -> dict[str, Switch]:
+        with self._lock:
+            now = self.clock()
+            self._switches = {place: kept for place, kept in self._switches.items() if kept[1] > now}
+            return {
+                title: replace(switch, left=None if ends == math.inf else ends - now)
+                for (space, title), (switch, ends) in self._switches.items()
+                if space == namespace
+            }
+
+    def switch(self, namespace: str, title: str, switch: Switch | None) -> int:
+        others = self.switches(namespace).keys() - {title}
+        if switch is not None and len(others) >= MOST_SWITCHES:
+            raise StoreRefused(f"there are {MOST_SWITCHES} switches already")
+        with self._lock:
+            self._switches.pop((namespace, title), None)
+            if switch is not None:
+                ends = math.inf if switch.left is None else self.clock() + switch.left
+                self._switches[namespace, title] = (switch, ends)
+            told = list(self._subscribers.values())
+        for subscriber in told:
+            with contextlib.suppress(RuntimeError):
+                subscriber.loop.call_soon_threadsafe(
+                    subscriber.listener.heard, modes_name(namespace), Message("again", 0)
+                )
+        return len(told)
 
     def _keep(self, name: str, entry: Entry) -> None:
         self._entries.pop(name, None)
@@ -278,6 +311,12 @@ class MemorySession:
             return *scripts.fallback(entry, ask, now_us=now_us), ()
 
         return self._store.change(name, step)
+
+    async def switches(self, namespace: str) -> Mapping[str, Switch]:
+        return self._store.switches(namespace)
+
+    async def switch(self, namespace: str, title: str, switch: Switch | None) -> int:
+        return self._store.switch(namespace, title, switch)
 
     def forget(self, name: str, *, flight: str) -> None:
         """Every command here is answered at once."""

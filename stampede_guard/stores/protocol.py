@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Protocol
 
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Answer, Denied, Found, Granted, Message, Outcome
+from stampede_guard.core.switch import Switch
 from stampede_guard.policy import Policy
 
 __all__ = ["Listener", "Session", "Store"]
@@ -77,6 +79,13 @@ class Session(Protocol):
     async def release(self, name: str, *, flight: str) -> bool: ...
 
     async def fallback(self, name: str, *, flight: str, policy: Policy) -> Found | Granted | Denied: ...
+
+    async def switches(self, namespace: str) -> Mapping[str, Switch]:
+        """The fleet's switches of a namespace, by title. From then on the listener hears of changes, with messages
+        about `{namespace}:modes`."""
+
+    async def switch(self, namespace: str, title: str, switch: Switch | None) -> int:
+        """Set one, or take it back; how many sessions were told. Raises `StoreRefused` where there are too many."""
 
     def forget(self, name: str, *, flight: str) -> None:
         """Give back, some time soon, a lease that an unanswered command may have got for a flight that has ended."""

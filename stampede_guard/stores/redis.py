@@ -23,7 +23,7 @@ from stampede_guard.stores.node import Node
 from stampede_guard.stores.protocol import Listener
 from stampede_guard.stores.scripted import ScriptedSession
 from stampede_guard.stores.settings import DEADLINE, own_settings
-from stampede_guard.stores.wire import changes_channel, entry_keys
+from stampede_guard.stores.wire import changes_channel
 
 __all__ = ["Connecting", "RedisSession", "RedisStore"]
 
@@ -125,7 +125,7 @@ class RedisSession(ScriptedSession):
     async def _run(self, script: Script, name: str, args: list[bytes], *, renewal: bool = False) -> Any:
         future: asyncio.Future[Any] = self._loop.create_future()
         lane = self._renewals if renewal else self._lane
-        lane.send(ScriptCall(script, entry_keys(name), args, future, lane.send))
+        lane.send(ScriptCall(script, script.keys_of(name), args, future, lane.send))
         return await future
 
     # --- breaker ----------------------------------------------------------------------------------

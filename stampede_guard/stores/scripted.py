@@ -8,15 +8,26 @@ from __future__ import annotations
 import asyncio
 import uuid
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Answer, Denied, Found, Granted, Outcome
+from stampede_guard.core.switch import MOST_SWITCHES, Switch
 from stampede_guard.errors import StoreError, StoreRefused
 from stampede_guard.policy import Policy
 from stampede_guard.stores.calls import Script
 from stampede_guard.stores.lane import stop
-from stampede_guard.stores.wire import HEADER, changes_channel, name_bytes, parse_answer, value_bytes
+from stampede_guard.stores.wire import (
+    HEADER,
+    changes_channel,
+    modes_keys,
+    modes_name,
+    name_bytes,
+    parse_answer,
+    parse_switches,
+    value_bytes,
+)
 
 __all__ = ["ScriptedSession"]
 
@@ -26,6 +37,8 @@ _PUBLISH = Script("publish")
 _INVALIDATE = Script("invalidate")
 _RELEASE = Script("release")
 _FALLBACK = Script("fallback")
+_MODES = Script("modes", keys_of=modes_keys)
+_SWITCH = Script("switch", keys_of=modes_keys)
 
 
 class ScriptedSession(ABC):
@@ -149,6 +162,25 @@ class ScriptedSession(ABC):
         if isinstance(answer, Found | Granted | Denied):
             return answer
         raise StoreRefused("the fallback script gave an answer of the acquire script")
+
+    async def switches(self, namespace: str) -> Mapping[str, Switch]:
+        name = modes_name(namespace)
+        # To be told of changes from now on.
+        await self._listen(name)
+        self._inbox_at(name)
+        return parse_switches(await self._run(_MODES, name, []))
+
+    async def switch(self, namespace: str, title: str, switch: Switch | None) -> int:
+        name = modes_name(namespace)
+        left = 0 if switch is None or switch.left is None else max(1, round(switch.left * 1000))
+        text = "" if switch is None else str(switch)
+        args = [name_bytes(title), text.encode(), b"%d" % left, b"%d" % MOST_SWITCHES, name_bytes(name)]
+        told = int(await self._run(_SWITCH, name, args))
+        if told < 0:
+            raise StoreRefused(
+                f"there are {MOST_SWITCHES} switches already: give some back with the mode default"
+            )
+        return told
 
     def forget(self, name: str, *, flight: str) -> None:
         if self._closing or len(self._forgotten) >= 1000:

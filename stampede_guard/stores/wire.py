@@ -37,6 +37,7 @@ from stampede_guard.core.scripts import (
     Message,
     Passing,
 )
+from stampede_guard.core.switch import Switch
 from stampede_guard.errors import StoreRefused
 
 __all__ = [
@@ -45,9 +46,12 @@ __all__ = [
     "MOST_TOOK_MS",
     "changes_channel",
     "entry_keys",
+    "modes_keys",
+    "modes_name",
     "name_bytes",
     "parse_answer",
     "parse_message",
+    "parse_switches",
     "parse_value",
     "value_bytes",
     "value_key",
@@ -86,6 +90,16 @@ def entry_keys(name: str) -> tuple[bytes, ...]:
     """Value, failure, record, lease, waiters, fallback slots: the order that every script expects."""
     tag = b"{%b}:" % name_bytes(name)
     return (tag + b"v", tag + b"e", tag + b"r", tag + b"l", tag + b"w", tag + b"f")
+
+
+def modes_name(namespace: str) -> str:
+    """What messages about the namespace's switches are about. No entry has this name: theirs go on after a colon."""
+    return f"{namespace}:modes"
+
+
+def modes_keys(name: str) -> tuple[bytes, ...]:
+    """Of the switches with this `modes_name`: one hash. Without a part behind the brace, so it is no entry's either."""
+    return (b"{%b}" % name_bytes(name),)
 
 
 def value_bytes(body: bytes, *, token: int, total_ms: int, stale_ms: int, took_ms: int = 0) -> bytes:
@@ -141,6 +155,20 @@ def parse_answer(reply: Any) -> Answer | Denied:
             case [b"denied"]:
                 return Denied()
     raise StoreRefused(f"the script gave an answer of an unknown shape ({type(reply).__name__})")
+
+
+def parse_switches(reply: Any) -> dict[str, Switch]:
+    """By title. What this version does not understand is left out. Raises `StoreRefused` for another shape."""
+    found: dict[str, Switch] = {}
+    try:
+        for title, text, left_ms in zip(reply[::3], reply[1::3], reply[2::3], strict=True):
+            left = None if left_ms < 0 else left_ms / 1000
+            switch = Switch.parse(text.decode("utf-8", "replace"), left=left)
+            if switch is not None:
+                found[title.decode("utf-8", "replace")] = switch
+    except (TypeError, ValueError, AttributeError):
+        raise StoreRefused("the fleet's modes have an unknown shape") from None
+    return found
 
 
 def parse_message(data: bytes) -> tuple[str, Message] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,6 +12,7 @@ from stampede_guard.core import breaker
 from stampede_guard.core.breaker import PROBE_SECONDS, Breaker
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Answer, Denied, Found, Granted, Message
+from stampede_guard.core.switch import Switch
 from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
 from stampede_guard.stores.protocol import Listener
 
@@ -107,6 +108,20 @@ class FaultySession:
 
     async def fallback(self, name: str, **asked: Any) -> Found | Granted | Denied:
         return await self._ask(lambda: self._inner.fallback(name, **asked), writes=True)
+
+    # Neither of these is a caller's command: they are not counted, and say nothing about the breaker.
+
+    async def switches(self, namespace: str) -> Mapping[str, Switch]:
+        self._reached()
+        return await self._inner.switches(namespace)
+
+    async def switch(self, namespace: str, title: str, switch: Switch | None) -> int:
+        self._reached()
+        return await self._inner.switch(namespace, title, switch)
+
+    def _reached(self) -> None:
+        if self._store.failing:
+            raise StoreUnavailable("the store cannot be reached")
 
     def forget(self, name: str, *, flight: str) -> None:
         self._to_release.append((name, flight))

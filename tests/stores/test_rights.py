@@ -36,6 +36,11 @@ def rights() -> list[str]:
     return words[3:]
 
 
+def operators_rights() -> list[str]:
+    """What the page gives an operator in addition."""
+    return PAGE.read_text("utf-8").split("<!-- acl operator -->\n```\n")[1].split("```")[0].split()
+
+
 def told(server: ValkeyServer, *command: str) -> Any:
     with server.client(socket_timeout=5.0) as client:
         return client.execute_command(*command)
@@ -71,6 +76,8 @@ async def everything(url: str) -> None:
 
 async def _everything(one: Session, other: Session, store: Any) -> None:
     grant = Granted(1, "none")
+    with contextlib.suppress(StoreError):
+        await one.switches("shop")
     for outcome in ("value", "failure"):
         with contextlib.suppress(StoreError):
             answer = await one.acquire(NAME, flight="holder", policy=POLICY)
