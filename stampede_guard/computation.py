@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from stampede_guard.policy import Policy
     from stampede_guard.runtime import Runtime
 
-__all__ = ["CURRENT", "LONG_ON_THE_WIRE", "THREAD_SECONDS", "Computation", "Result"]
+__all__ = ["CURRENT", "THREAD_SECONDS", "Computation", "Result"]
 
 CURRENT: ContextVar[Flight | None] = ContextVar("stampede_guard_current_flight", default=None)
 """The flight whose computation is running, seen from within it."""
@@ -107,6 +107,10 @@ class Computation:
         async with self.renewing(grant):
             return await self._run_bounded()
 
+    def while_sending(self, grant: Granted, body: bytes) -> contextlib.AbstractAsyncContextManager[None]:
+        """The lease stays this flight's also while a large value is on the wire."""
+        return self.renewing(grant) if len(body) >= LONG_ON_THE_WIRE else contextlib.nullcontext()
+
     @contextlib.asynccontextmanager
     async def renewing(self, grant: Granted) -> AsyncIterator[None]:
         """The lease stays this flight's as long as the process and the store are there."""
@@ -123,10 +127,10 @@ class Computation:
     async def _run_alone(self) -> Result | core.Abandoned | Literal["back"]:
         if self._flight.bypassed or self._flight.plan.batched:
             return await self._run_bounded()
-        was_away = self._runtime.away_for(self._flight.name)
+        was_away = self._runtime.away_for(self._flight.name, self._flight.tags)
         try:
             async with self.turn_without_store():
-                if was_away and not self._runtime.away_for(self._flight.name):
+                if was_away and not self._runtime.away_for(self._flight.name, self._flight.tags):
                     return "back"
                 self.has_its_turn()
                 return await self._run_bounded()

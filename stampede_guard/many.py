@@ -52,6 +52,7 @@ def cached_many(
     key: Callable[..., Any] | None = None,
     name: str | None = None,
     pickle: bool = False,
+    tags: Iterable[str] = (),
     **fields: Any,
 ) -> ManyDecorator:
     """Cache `async def f(ids: list[int]) -> dict[int, T]` id by id: it is called once, with the ids that are missing.
@@ -64,7 +65,8 @@ def cached_many(
 
     `ids` names the parameter with the ids (default: the first that can be it); all others are part of each id's key.
     `key` is called with one id in the place of the ids. `max_ids` (default 500): more are computed in several calls,
-    one after the other. All else is as for `locked_cache`; it raises the same errors.
+    one after the other. In `tags` the name of the ids stands for one id. All else is as for `locked_cache`; it raises
+    the same errors.
     """
     refuse_positions("cached_many", misplaced)
     options = Options.of(
@@ -75,6 +77,7 @@ def cached_many(
         key=key,
         name=name,
         pickle=pickle,
+        tags=tags,
     )
     if type(max_ids) is not int or max_ids < 1:
         raise PolicyError("max_ids", max_ids, "it must be a whole number of at least 1")
@@ -310,7 +313,10 @@ class _ManyCall:
                 self._begin(id, name, after_read(runtime, self._plan, name, run, reading))
 
     def _run(self, group: Gathering, name: str, id: Any) -> Run:
-        return lambda: group.compute(name, id, self._start)
+        def compute() -> collections.abc.Awaitable[Any]:
+            return group.compute(name, id, self._start)
+
+        return self._face._with_tags(compute, self._guard, *self._face._placed(self.args, self.kwargs, id))
 
     async def _start(self, ids: list[Any]) -> Any:
         args, kwargs = self._face._placed(self.args, self.kwargs, _like(self._given, ids))

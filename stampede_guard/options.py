@@ -10,6 +10,7 @@ from typing import Any
 from stampede_guard.core.switch import LONGEST_TITLE
 from stampede_guard.errors import Misuse
 from stampede_guard.guard import StampedeGuard
+from stampede_guard.tags import checked_tags
 
 __all__ = ["Options", "refuse_positions"]
 
@@ -23,6 +24,7 @@ class Options:
     key: Callable[..., Any] | None
     name: str | None
     pickle: bool = False
+    tags: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -32,6 +34,7 @@ class Options:
         resources: Mapping[str, Callable[[], Any]] | None,
         context: Sequence[ContextVar[Any]],
         version: str | int,
+        tags: Iterable[str] = (),
         **rest: Any,
     ) -> Options:
         for option, text in (("name", rest.get("name")), ("version", str(version))):
@@ -40,7 +43,8 @@ class Options:
                     f"{option}= must be a text of at most {LONGEST_TITLE} characters; it is part of every key"
                 )
         unkeyed = (unkeyed,) if isinstance(unkeyed, str) else tuple(unkeyed)
-        return cls(unkeyed, dict(resources or {}), tuple(context), str(version), **rest)
+        tags = checked_tags(tags)
+        return cls(unkeyed, dict(resources or {}), tuple(context), str(version), tags=tags, **rest)
 
 
 def refuse_positions(decorator: str, given: tuple[Any, ...]) -> None:

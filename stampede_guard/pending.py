@@ -36,7 +36,8 @@ LONGEST_PAUSE = 0.5
 class _Waiting:
     """One invalidation. Each is told from the next of the same name by its identity."""
 
-    policy: Policy
+    policy: Policy | None
+    """None for a tag."""
 
 
 class PendingInvalidations:
@@ -59,8 +60,33 @@ class PendingInvalidations:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, name: str, policy: Policy) -> None:
-        """Keep it, and apply it as soon as its server is there."""
+    async def now(self, name: str, policy: Policy | None) -> int | None:
+        """The fence (0 for a tag), or None: the store is away or takes no writes, and it is kept for later.
+
+        Raises `StoreRefused` when the store does not let this client. Then nothing is kept: its caller is to know.
+        """
+        for _ in range(2):
+            if self._session.away_for(name):
+                break
+            try:
+                return await self._send(name, policy)
+            except StoreRefused as error:
+                if not error.may_pass:
+                    raise
+                break
+            except StoreError:
+                continue
+        self.add(name, policy)
+        return None
+
+    async def _send(self, name: str, policy: Policy | None) -> int:
+        if policy is None:
+            await self._session.drop_tag(name)
+            return 0
+        return await self._session.invalidate(name, policy=policy)
+
+    def add(self, name: str, policy: Policy | None) -> None:
+        """Of an entry, or of a tag, which has no policy. Keep it, and apply it as soon as its server is there."""
         self._waiting.pop(name, None)
         self._waiting[name] = _Waiting(policy)
         self._changed()
@@ -93,7 +119,7 @@ class PendingInvalidations:
     async def _apply_one(self, name: str) -> bool:
         waiting = self._waiting[name]
         try:
-            fence = await self._session.invalidate(name, policy=waiting.policy)
+            fence = await self._send(name, waiting.policy)
         except StoreError as error:
             self._tell(error)
             if self._waiting.get(name) is waiting:

@@ -188,6 +188,11 @@ class Policy:
         longest = self.compute_timeout + self.wait_timeout + self.fallback_timeout + 2 * self.lease_ttl
         return math.ceil(longest * 1000) + 10_000
 
+    @property
+    def tag_ms(self) -> int:
+        """Milliseconds that a tag's version outlives its last use: longer than any value that is computed with it."""
+        return self.total_ms + self.record_ms
+
 
 def _check_seconds(field: str, value: object, *, least: float) -> None:
     rule = f"it must be a number of seconds between {least:g} and {_LONGEST:.0f} (ten years)"

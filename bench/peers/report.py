@@ -120,8 +120,16 @@ def _verdict_cells(verdict: Verdict) -> list[str]:
         verdict.column.text(verdict.ours),
         verdict.standing,
         rival,
-        "; ".join(verdict.cheats),
+        _cheats(verdict),
     ]
+
+
+def _cheats(verdict: Verdict) -> str:
+    """Those that paid the same price together."""
+    by_price: dict[str, list[str]] = {}
+    for who, price in verdict.cheats:
+        by_price.setdefault(price, []).append(who)
+    return "; ".join(f"{', '.join(who)} ({price})" for price, who in by_price.items())
 
 
 def markdown(results: Results) -> str:

@@ -27,7 +27,7 @@ _PRICES: Final = {
 class Verdict:
     """`rival` is the best of the others that paid no higher price: as many callers served, as few computations.
 
-    `cheats` are better figures at a higher price, with that price.
+    `cheats` are better figures at a higher price: who and how much, and the price.
     """
 
     scenario: str
@@ -36,7 +36,7 @@ class Verdict:
     standing: Standing
     rival: str = ""
     rivals_figure: float | None = None
-    cheats: tuple[str, ...] = ()
+    cheats: tuple[tuple[str, str], ...] = ()
 
 
 def verdicts(results: Results, scenarios: dict[str, Scenario]) -> list[Verdict]:
@@ -58,7 +58,7 @@ def _verdict(scenario: str, column: Column, ours: Row, others: list[Row]) -> Ver
     assert mine is not None
     sign = 1.0 if column.better == "less" else -1.0
     fair: list[tuple[float, str]] = []
-    cheats: list[str] = []
+    cheats: list[tuple[str, str]] = []
     for row in others:
         figure = row.figure(scenario, column.name)
         if figure is None:
@@ -67,7 +67,7 @@ def _verdict(scenario: str, column: Column, ours: Row, others: list[Row]) -> Ver
         if not prices:
             fair.append((figure, row.name))
         elif sign * figure < sign * mine and not column.level(figure, mine):
-            cheats.append(f"{row.name} {column.text(figure)} ({', '.join(prices)})")
+            cheats.append((f"{row.name} {column.text(figure)}", ", ".join(prices)))
     best = min(fair, key=lambda pair: sign * pair[0], default=(math.nan, ""))
     return Verdict(
         scenario=scenario,

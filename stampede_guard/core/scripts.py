@@ -79,6 +79,7 @@ class FallbackAsk:
     limit: int
     slot_ms: int
     record_ms: int
+    newer_than: int = 0
 
 
 Outcome = Literal["value", "failure", "pass"]
@@ -314,7 +315,7 @@ def release(entry: Entry, flight: str, *, now_us: int) -> tuple[Entry, bool, Mes
 def fallback(entry: Entry, ask: FallbackAsk, *, now_us: int) -> tuple[Entry, Found | Granted | Denied]:
     """A token of its own beside the holder's lease, for at most `limit` flights at once."""
     entry = prune(entry, now_us)
-    if entry.value is not None and entry.value.is_fresh(now_us):
+    if entry.value is not None and entry.value.is_fresh(now_us) and entry.value.token > ask.newer_than:
         return entry, Found(entry.value.reading(now_us))
     others = tuple(slot for slot in entry.slots if slot.owner != ask.flight)
     if len(others) >= ask.limit:

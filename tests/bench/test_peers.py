@@ -117,7 +117,7 @@ def results(**cold: dict[str, float | None]) -> Results:
     return Results("here", rows=rows)
 
 
-def standing(found: Results, column: str) -> tuple[str, str, tuple[str, ...]]:
+def standing(found: Results, column: str) -> tuple[str, str, tuple[tuple[str, str], ...]]:
     (verdict,) = [verdict for verdict in verdicts(found, SCENARIOS) if verdict.column.name == column]
     return verdict.standing, verdict.rival, verdict.cheats
 
@@ -133,7 +133,7 @@ def test_ours_is_behind_where_a_peer_is_better_for_no_higher_price() -> None:
 def test_a_better_figure_at_the_price_of_more_computations_is_named_with_its_price() -> None:
     found = results(ours={"computations": 1.0, "seconds": 0.9}, naive={"computations": 400.0, "seconds": 0.5})
     assert standing(found, "computations") == ("first", "naive", ())
-    assert standing(found, "seconds") == ("first", "", ("naive 0.50 (400 computations)",))
+    assert standing(found, "seconds") == ("first", "", (("naive 0.50", "400 computations"),))
 
 
 def test_never_is_worse_than_any_time_and_nothing_to_measure_is_no_rival() -> None:
