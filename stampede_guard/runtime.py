@@ -214,13 +214,16 @@ class Runtime:
         for flight in self.flights.values():
             flight.notice_gap()
 
-    def breaker_changed(self, *, away: bool, part: str = "") -> None:
+    def breaker_changed(self, *, away: bool, part: str = "", why: str = "") -> None:
         self._note_whether_away()
         if self.hooks:
             self.hooks.tell(BreakerOpened(part) if away else BreakerClosed(part))
         what = f"the store's server {part}" if part else "the store"
         if away:
-            log.warning("%s is away: one flight per key in each process, nothing is stored meanwhile", what)
+            known = f" ({why})" if why else ""
+            log.warning(
+                "%s is away%s: one flight per key in each process, nothing is stored meanwhile", what, known
+            )
         else:
             log.warning("%s is back", what)
             # Those who wait ask again within a poll_interval, and a lease that a restart has lost is free.

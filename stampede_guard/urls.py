@@ -58,9 +58,16 @@ def store_from_url(url: str) -> Store:
     from stampede_guard.stores.redis import RedisStore
 
     try:
-        return RedisStore.from_url(url)
+        store = RedisStore.from_url(url)
     except (ValueError, TypeError) as error:
         raise UrlError(f"the store URL cannot be read: {error}") from None
+    try:
+        # Never connected: an unknown option is told here. At the first call it would look like a server that is away.
+        store.connect()
+    except (ValueError, TypeError) as error:
+        hint = "; for TLS write rediss://" if "ssl_" in str(error) and scheme == "redis" else ""
+        raise UrlError(f"an option of the store URL is unknown: {error}{hint}") from None
+    return store
 
 
 def _write(url: str) -> str:

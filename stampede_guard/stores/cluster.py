@@ -129,7 +129,7 @@ class ClusterSession(ScriptedSession):
         else:
             self._away.discard(address)
         if self._map is not None and address in self._map.masters:
-            self._listener.breaker_changed(away=away, part=_text(address))
+            self._listener.breaker_changed(away=away, part=_text(address), why=self._node(address).why)
 
     # --- reads and scripts ----------------------------------------------------------------------
 
@@ -324,8 +324,9 @@ class ClusterSession(ScriptedSession):
                 failure = StoreRefused(str(error))
             except StoreRefused as error:
                 failure = error
-            except StoreUnavailable:
-                continue
+            except StoreUnavailable as error:
+                if isinstance(failure, StoreUnavailable):
+                    failure = StoreUnavailable(f"no node of the cluster can be reached, {address[0]}: {error}")
         return failure
 
     def _adopt(self, fetched: SlotMap) -> None:
@@ -352,7 +353,7 @@ class ClusterSession(ScriptedSession):
         """There is no map. Who refuses is there; otherwise the whole store is away."""
         lost = None if isinstance(error, StoreRefused) else error
         if (lost is None) != (self._lost is None):
-            self._listener.breaker_changed(away=lost is not None)
+            self._listener.breaker_changed(away=lost is not None, why=str(lost or ""))
         self._lost = lost
         waiting, self._waiting = self._waiting, []
         for _, call in waiting:

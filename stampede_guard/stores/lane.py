@@ -36,7 +36,7 @@ from stampede_guard.stores.patience import more_time, patiently
 from stampede_guard.stores.pipe import Pipe, take_over
 from stampede_guard.stores.progress import LARGE, LONGEST
 
-__all__ = ["Call", "Lane", "disconnect", "is_not_serving", "let_go_after_fork", "stop", "store_error"]
+__all__ = ["Call", "Lane", "disconnect", "is_not_serving", "let_go_after_fork", "reason", "stop", "store_error"]
 
 
 _MAY_PASS = ("MISCONF ", "NOREPLICAS ")
@@ -59,7 +59,7 @@ class Call(Protocol):
 
 class Lane:
     """`deadline` bounds connecting and each answer, in seconds; an answer that is on its way may take up to `LONGEST`
-    deadlines. `on_change(ok)` hears of answers and failures.
+    deadlines. `on_change` hears of answers (None) and failures.
 
     A lost connection is a failure only if nothing had been answered on it: servers and middle boxes close idle
     connections, and a reset hits all connections of a session at once. Whether the store is there, the next one tells.
@@ -72,7 +72,7 @@ class Lane:
         connect: Callable[[], AbstractConnection],
         *,
         deadline: float,
-        on_change: Callable[[bool], None],
+        on_change: Callable[[StoreError | None], None],
         not_serving: Callable[[BaseException], bool] | None = None,
     ) -> None:
         self._make_connection = connect
@@ -154,7 +154,7 @@ class Lane:
             except StoreError as error:
                 calls, self._outgoing = self._outgoing, []
                 # Who refuses has answered.
-                self._on_change(isinstance(error, StoreRefused))
+                self._on_change(None if isinstance(error, StoreRefused) else error)
                 for call in calls:
                     call.fail(error)
                 continue
@@ -235,7 +235,7 @@ class Lane:
             return
         self._answered = True
         serving = not (isinstance(reply, ResponseError) and self._not_serving(reply))
-        self._on_change(serving)
+        self._on_change(None if serving else store_error(reply))
         self._pending.popleft().resolve(reply)
         if not serving:
             # After a failover the name leads to another server; on this connection it would stay the old one.
@@ -255,8 +255,9 @@ class Lane:
         if now >= deadline:
             more = more_time(self._deadline, late=now - due, spared=oldest is spared)
             if not more:
-                self._on_change(False)
-                self._let_go(StoreUnavailable(f"no answer from the store within {self._deadline:g} s"))
+                failure = StoreUnavailable(f"no answer from the store within {self._deadline:g} s")
+                self._on_change(failure)
+                self._let_go(failure)
                 return
             spared, deadline = oldest, now + more
         self._watch = self._loop.call_at(deadline, self._check, deadline, spared)
@@ -266,9 +267,9 @@ class Lane:
             return
         failure = store_error(error)
         if isinstance(failure, StoreRefused):
-            self._on_change(True)
+            self._on_change(None)
         elif self._not_serving(error) or (self._pending and not self._answered):
-            self._on_change(False)
+            self._on_change(failure)
         self._let_go(failure)
 
     def _let_go(self, error: StoreError) -> None:
@@ -319,6 +320,14 @@ def store_error(error: BaseException) -> StoreError:
     if isinstance(error, TimeoutError):
         return StoreUnavailable("the store could not be reached in time")
     return StoreUnavailable(f"the store cannot be reached: {str(error) or type(error).__name__}")
+
+
+def reason(failure: StoreError) -> str:
+    """For the log. What a credential provider raises may hold a secret, so of that only its class is told."""
+    cause = failure.__cause__
+    if cause is None or isinstance(cause, RedisError | OSError):
+        return str(failure)
+    return f"{type(cause).__name__} while connecting"
 
 
 def let_go_after_fork(connection: AbstractConnection | None) -> None:

@@ -18,7 +18,7 @@ from stampede_guard.core.scripts import Message
 from stampede_guard.errors import StoreError, StoreUnavailable
 from stampede_guard.stores.calls import CommandCall, probe_call
 from stampede_guard.stores.inbox import Inbox
-from stampede_guard.stores.lane import Lane
+from stampede_guard.stores.lane import Lane, reason
 from stampede_guard.stores.wire import value_key
 
 __all__ = ["Node"]
@@ -45,6 +45,8 @@ class Node:
         self.away = False
         self.asked_for = ""
         """In a cluster, the entry that was asked for last: the probe asks for it, too."""
+        self.why = ""
+        """What failed last, for the log."""
         self._breaker = Breaker()
         self._on_breaker = on_breaker
         self._closing = False
@@ -81,8 +83,9 @@ class Node:
             return True
         return True
 
-    def _changed(self, ok: bool) -> None:
-        if not ok:
+    def _changed(self, failure: StoreError | None) -> None:
+        if failure is not None:
+            self.why = reason(failure)
             self._set(breaker.failed(self._breaker))
         elif self._breaker.failures and not self.away:
             # While it is open, the probe closes it: a replica that was a master answers the reads that are under way.

@@ -26,8 +26,9 @@ class Listener(Protocol):
     def changed(self, name: str, fence: int) -> None:
         """Copies of this entry's value with a token below the fence are outdated."""
 
-    def breaker_changed(self, *, away: bool, part: str = "") -> None:
-        """The store counts as away from now on, or no longer. `part`: only this one of its servers."""
+    def breaker_changed(self, *, away: bool, part: str = "", why: str = "") -> None:
+        """The store counts as away from now on, or no longer. `part`: only this one of its servers. `why`: what it
+        failed with, where that is known."""
 
 
 class Session(Protocol):

@@ -133,7 +133,7 @@ class RedisSession(ScriptedSession):
     def _breaker_changed(self, away: bool) -> None:
         if self._closing:
             return
-        self._listener.breaker_changed(away=away)
+        self._listener.breaker_changed(away=away, why=self._node.why)
         if away and self._probe is None:
             self._probe = self._loop.create_task(
                 self._look_for_store(), name="stampede_guard probe", context=Context()

@@ -230,8 +230,8 @@ class _WhileReached:
     def gap(self) -> None:
         self._listener.gap()
 
-    def breaker_changed(self, *, away: bool, part: str = "") -> None:
-        self._listener.breaker_changed(away=away, part=part)
+    def breaker_changed(self, *, away: bool, part: str = "", why: str = "") -> None:
+        self._listener.breaker_changed(away=away, part=part, why=why)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

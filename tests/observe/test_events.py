@@ -248,6 +248,14 @@ async def test_an_invalidation_is_told(guards: Guards) -> None:
     assert told.events == [Invalidated(guards.name(KEY), True)]
 
 
+async def test_the_log_says_why_the_store_is_away(caplog: pytest.LogCaptureFixture) -> None:
+    guard = StampedeGuard(MemoryStore())
+    with caplog.at_level(logging.WARNING, logger="stampede_guard"):
+        guard.runtime().breaker_changed(away=True, part="h:1", why="Connect call failed")
+    assert "the store's server h:1 is away (Connect call failed): one flight" in caplog.text
+    await guard.aclose()
+
+
 async def test_the_breaker_tells_its_changes() -> None:
     guard = StampedeGuard(MemoryStore(), hooks=(told := Recorder(),))
     runtime: Runtime = guard.runtime()

@@ -295,6 +295,7 @@ class TestNoMap:
         with pytest.raises(StoreUnavailable, match="no node of the cluster"):
             await session.read(name)
         assert session.away and session.away_for(name) and listener.breaker == [True]
+        assert "Connect call failed" in listener.why[0]
         with pytest.raises(StoreUnavailable):
             await session.acquire(name, flight="f", policy=POLICY)
 

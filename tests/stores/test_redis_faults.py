@@ -8,7 +8,7 @@ import pytest
 import redis.asyncio
 from redis.credentials import CredentialProvider
 
-from bench.herd.valkey import ValkeyServer
+from bench.herd.valkey import ValkeyServer, free_port
 from stampede_guard.core.scripts import Held
 from stampede_guard.errors import StoreRefused, StoreUnavailable
 from stampede_guard.stores.wire import entry_keys
@@ -270,6 +270,28 @@ class TestNobodyThere:
         vault.sealed = False
         await grant(session, name)
         await listener.until(lambda heard: heard.gaps == 1)
+
+
+class TestTheReason:
+    async def test_who_is_away_is_told_with_what_it_failed_with(self, sessions: Sessions, name: str) -> None:
+        session, listener = sessions.open(f"redis://127.0.0.1:{free_port()}")
+        for _ in range(2):
+            await unavailable(session, name)
+        (why,) = listener.why
+        assert "cannot be reached" in why and "Connect call failed" in why
+
+    async def test_what_a_credential_provider_says_is_kept_out_of_it(
+        self, server: ValkeyServer, sessions: Sessions, name: str
+    ) -> None:
+        class Vault(CredentialProvider):
+            def get_credentials(self) -> tuple[str, str]:
+                raise LookupError("no entry for s3cret")
+
+        client = redis.asyncio.Redis(port=server.port, credential_provider=Vault())
+        session, listener = sessions.open(client)
+        for _ in range(2):
+            await unavailable(session, name)
+        assert listener.why == ["LookupError while connecting"]
 
 
 class TestRefusals:

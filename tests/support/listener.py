@@ -21,6 +21,7 @@ class RecordingListener:
         self.gaps = 0
         self.changes: list[tuple[str, int]] = []
         self.breaker: list[bool] = []
+        self.why: list[str] = []
         self._changed = asyncio.Event()
 
     def heard(self, name: str, message: Message) -> None:
@@ -35,8 +36,10 @@ class RecordingListener:
         self.gaps += 1
         self._changed.set()
 
-    def breaker_changed(self, *, away: bool, part: str = "") -> None:
+    def breaker_changed(self, *, away: bool, part: str = "", why: str = "") -> None:
         self.breaker.append(away)
+        if away:
+            self.why.append(why)
         self._changed.set()
 
     def about(self, name: str) -> list[Message]:
