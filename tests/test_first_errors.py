@@ -72,7 +72,10 @@ class TestUrls:
             ("redis://h1:1,h2:2", r"one host.*'h1:1,h2:2' is none .several hosts: redis\+cluster://"),
             ("redis://h/shop", r"database in the store URL must be a number, as in .*: 'shop' is none"),
             ("redis://h?no_such_option=1", r"option of the store URL is unknown: .*no_such_option"),
-            ("unix:///run/redis.sock?no_such_option=1", r"option of the store URL is unknown: .*no_such_option"),
+            (
+                "unix:///run/redis.sock?no_such_option=1",
+                r"option of the store URL is unknown: .*no_such_option",
+            ),
             ("redis://h?ssl_ca_certs=ca.pem", r"unknown: .*ssl_ca_certs.*; for TLS write rediss://"),
             ("valkey+ring://h", r"unknown scheme 'valkey\+ring' .*memory://, redis://"),
         ],

@@ -36,7 +36,16 @@ from stampede_guard.stores.patience import more_time, patiently
 from stampede_guard.stores.pipe import Pipe, take_over
 from stampede_guard.stores.progress import LARGE, LONGEST
 
-__all__ = ["Call", "Lane", "disconnect", "is_not_serving", "let_go_after_fork", "reason", "stop", "store_error"]
+__all__ = [
+    "Call",
+    "Lane",
+    "disconnect",
+    "is_not_serving",
+    "let_go_after_fork",
+    "reason",
+    "stop",
+    "store_error",
+]
 
 
 _MAY_PASS = ("MISCONF ", "NOREPLICAS ")
