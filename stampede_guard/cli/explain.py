@@ -41,6 +41,13 @@ def explain(
 
 def _lines(explained: Explanation) -> list[str]:
     lines = [f"namespace  {explained.namespace}"]
+    if explained.kind == "tag":
+        hashed = "  (its beginning: the rest is hashed)" if not explained.complete else ""
+        return [
+            *lines,
+            f"tag        {explained.title}{hashed}",
+            "To outdate the entries with it, invalidate this name.",
+        ]
     if explained.kind == "key":
         lines.append(f"key        {explained.parts[0].text}  (get_or_compute or single)")
         lines.append(f"type       {explained.digest or 'none given'}")

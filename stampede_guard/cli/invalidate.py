@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stampede_guard.cli.names import complete
+from stampede_guard.cli.names import complete, is_tag
 from stampede_guard.cli.options import Json, Namespace, Url
 from stampede_guard.cli.running import FAILED, answer, console_at, run, session_at
 from stampede_guard.errors import Misuse, StoreError
@@ -26,7 +26,9 @@ def register(app: typer.Typer) -> None:
 
 
 def invalidate(
-    names: Annotated[list[str] | None, typer.Argument(help="Complete names, as `keys` shows them.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Complete names, as `keys` shows them; '#project:7' is a tag.")
+    ] = None,
     match: Annotated[
         str | None,
         typer.Option("--match", help="All entries that this glob over what follows the namespace fits."),
@@ -45,7 +47,7 @@ def invalidate(
         found = await _found(url, namespace, names or [], match, limit)
         if match is not None and not yes and not _agreed(len(found), match, namespace, as_json):
             return FAILED
-        done, failed = await _drop(url, found, show=not as_json)
+        done, failed = await _drop(url, found, namespace, show=not as_json)
         if as_json:
             answer({"invalidated": done, "failed": failed})
         else:
@@ -88,7 +90,7 @@ def _agreed(count: int, match: str, namespace: str, as_json: bool) -> bool:
     return typer.confirm(f"Drop {count} entries of {namespace!r} that fit {match!r}?", err=True)
 
 
-async def _drop(url: str | None, names: list[str], *, show: bool) -> tuple[int, int]:
+async def _drop(url: str | None, names: list[str], namespace: str, *, show: bool) -> tuple[int, int]:
     from rich.console import Console as Screen
     from rich.progress import Progress
 
@@ -99,13 +101,13 @@ async def _drop(url: str | None, names: list[str], *, show: bool) -> tuple[int, 
             task = progress.add_task("invalidating", total=len(names))
             for begin in range(0, len(names), AT_ONCE):
                 part = names[begin : begin + AT_ONCE]
-                dropped = await _drop_part(session, part)
+                dropped = await _drop_part(session, part, namespace)
                 done, failed = done + dropped, failed + len(part) - dropped
                 progress.update(task, advance=len(part))
     return done, failed
 
 
-async def _drop_part(session: Session, names: list[str]) -> int:
+async def _drop_part(session: Session, names: list[str], namespace: str) -> int:
     """How many of these are dropped. Raises the first error where none is."""
     import asyncio
 
@@ -113,7 +115,11 @@ async def _drop_part(session: Session, names: list[str]) -> int:
 
     # Its lifetimes only say how long the fence is remembered at least; a record that lives longer stays so.
     answers = await asyncio.gather(
-        *(session.invalidate(name, policy=Policy()) for name in names), return_exceptions=True
+        *(
+            session.drop_tag(name) if is_tag(name, namespace) else session.invalidate(name, policy=Policy())
+            for name in names
+        ),
+        return_exceptions=True,
     )
     errors = [answer for answer in answers if isinstance(answer, BaseException)]
     if len(errors) == len(names) or any(not isinstance(error, StoreError) for error in errors):

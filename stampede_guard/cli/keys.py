@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stampede_guard.cli.names import is_tag
 from stampede_guard.cli.options import Json, Namespace, Url
 from stampede_guard.cli.running import answer, console_at, run, screen
 from stampede_guard.cli.words import bytes_text, seconds_text
@@ -49,7 +50,9 @@ def keys(
             while part := list(islice(rest, AT_ONCE)):
                 views += [view for view in await console.look(part) if view.exists]
         if as_json:
-            answer({"entries": [_as_json(view) for view in views], "more": more})
+            answer({"entries": [_as_json(view, namespace) for view in views], "more": more})
+        elif not views:
+            typer.echo(_nothing(namespace, pattern))
         else:
             _show(views, namespace)
             if more:
@@ -59,17 +62,21 @@ def keys(
     run(work, url=url, as_json=as_json)
 
 
-def _as_json(view: EntryView) -> dict[str, Any]:
-    return {"state": view.state, **{name: getattr(view, name) for name in view.__dataclass_fields__}}
+def _as_json(view: EntryView, namespace: str) -> dict[str, Any]:
+    state = "tag" if is_tag(view.name, namespace) else view.state
+    return {"state": state, **{name: getattr(view, name) for name in view.__dataclass_fields__}}
+
+
+def _nothing(namespace: str, pattern: str) -> str:
+    if pattern != "*":
+        return f"No entries in namespace {namespace!r} fit {pattern!r}: the pattern is of all that follows {namespace}:"
+    return f"No entries in namespace {namespace!r} (another one: --namespace, or $STAMPEDE_GUARD_NAMESPACE)."
 
 
 def _show(views: list[EntryView], namespace: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    if not views:
-        typer.echo(f"No entries in namespace {namespace!r}.")
-        return
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("entry", overflow="fold")
     table.add_column("state", no_wrap=True)
@@ -83,9 +90,9 @@ def _show(views: list[EntryView], namespace: str) -> None:
         if function != before:
             table.add_row(Text(function, style="bold"))
             before = function
-        table.add_row(Text(f"  {part}"), *_cells(view))
+        table.add_row(Text(f"  {part}"), *_cells(view, tag=is_tag(view.name, namespace)))
     screen().print(table)
-    screen().print(_summary(views))
+    screen().print(_summary(views, namespace))
 
 
 def _apart(name: str, namespace: str) -> tuple[str, str]:
@@ -96,14 +103,18 @@ def _apart(name: str, namespace: str) -> tuple[str, str]:
         explained = explain_name(name, namespace=namespace)
     except Misuse:
         return name, ""
+    if explained.kind == "tag":
+        return f"{explained.namespace}: tags", name[len(explained.namespace) + 1 :]
     if explained.kind == "key":
         return explained.title, name[len(explained.namespace) + 1 :]
     head, _, parts = name.partition(f":{explained.digest}:")
     return f"{head}:{explained.digest}", parts or "()"
 
 
-def _cells(view: EntryView) -> list[str]:
+def _cells(view: EntryView, *, tag: bool) -> list[str]:
     value, lease, failure = view.value, view.lease, view.failure
+    if tag:
+        return ["tag", seconds_text(value.left) if value is not None else "", "", "", "", ""]
     left = seconds_text(value.left) if value is not None else seconds_text(failure.left) if failure else ""
     token = value.token if value is not None else failure.token if failure else ""
     held = ""
@@ -114,11 +125,15 @@ def _cells(view: EntryView) -> list[str]:
     return [view.state, left, str(token), size, held, str(view.waiters or "")]
 
 
-def _summary(views: list[EntryView]) -> str:
+def _summary(found: list[EntryView], namespace: str) -> str:
+    views = [view for view in found if not is_tag(view.name, namespace)]
+    tags = f"; {len(found) - len(views)} tags" if len(views) < len(found) else ""
     counts = {
         state: sum(view.state == state for view in views)
         for state in ("fresh", "stale", "failed", "computing")
     }
     told = [f"{count} {state}" for state, count in counts.items() if count]
     total = sum(view.value.size for view in views if view.value is not None)
-    return f"{len(views)} entries: {', '.join(told) or 'none with a value'}; {bytes_text(total)} of values"
+    return (
+        f"{len(views)} entries: {', '.join(told) or 'none with a value'}; {bytes_text(total)} of values{tags}"
+    )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
+from stampede_guard.errors import Misuse
 from stampede_guard.keys.explained import bare, explain_name
 
-__all__ = ["complete"]
+__all__ = ["complete", "is_tag"]
 
-_WITHOUT_NAMESPACE = re.compile(r"=|[^:]+:[0-9a-f]{12}:")
+_WITHOUT_NAMESPACE = re.compile(r"[=#]|[^:]+:[0-9a-f]{12}:")
 
 
 def complete(name: str, namespace: str) -> str:
@@ -17,3 +18,11 @@ def complete(name: str, namespace: str) -> str:
     if not name.startswith(f"{namespace}:") and _WITHOUT_NAMESPACE.match(name):
         name = f"{namespace}:{name}"
     return explain_name(name, namespace=namespace).name
+
+
+def is_tag(name: str, namespace: str) -> bool:
+    """Whether a complete name is that of a tag's version. Its tenant may stand in between."""
+    try:
+        return explain_name(name, namespace=namespace).kind == "tag"
+    except Misuse:
+        return False

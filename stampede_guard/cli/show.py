@@ -34,7 +34,7 @@ def show(
     """All parts of one entry: value, failure, record, lease, waiters, fallback slots."""
 
     async def work() -> int:
-        from stampede_guard.cli.names import complete
+        from stampede_guard.cli.names import complete, is_tag
 
         full = complete(name, namespace)
         async with console_at(url) as console:
@@ -42,7 +42,7 @@ def show(
         if as_json:
             answer(_as_json(view, value))
         elif view.exists:
-            for line in _lines(view, value):
+            for line in _tag(view) if is_tag(full, namespace) else _lines(view, value):
                 typer.echo(line)
         else:
             typer.echo(f"{full}: nothing is stored.")
@@ -56,6 +56,14 @@ def _as_json(view: EntryView, value: bool) -> dict[str, Any]:
     if value and view.value is not None:
         told["body"] = body_text(view.value.body, complete=len(view.value.body) >= view.value.size)
     return told
+
+
+def _tag(view: EntryView) -> list[str]:
+    left = f", kept for {seconds_text(view.value.left)}" if view.value is not None else ""
+    return [
+        view.name,
+        f"tag       a version that the entries with it carry{left}; invalidate it to outdate them",
+    ]
 
 
 def _lines(view: EntryView, with_body: bool) -> list[str]:

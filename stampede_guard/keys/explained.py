@@ -32,7 +32,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`kind`: "function" for a decorated one, "key" for `get_or_compute` and `single`.
+    """`kind`: "function" for a decorated one, "key" for `get_or_compute` and `single`, "tag" for the version of a tag.
 
     `digest` is of the function's whole name, its `version=` and the shape of its result; of a key, of the type.
     `complete`: False where the name ends in a digest of all that did not fit.
@@ -59,6 +59,10 @@ def explain_name(name: str, *, namespace: str | None = None) -> Explanation:
         key = unquote(found["key"])
         title = f"{space}:{key.partition(':')[0][:40]}" if ":" in key else f"{space}:get_or_compute"
         return Explanation(name, space, "key", title, found["shape"] or "", (Part("key", key),))
+    if rest.startswith("#"):
+        hashed = _HASHED.fullmatch(rest)
+        tag = Part("tag", unquote(rest[1:]), hashed=hashed is not None)
+        return Explanation(name, space, "tag", tag.text, "", (tag,), complete=hashed is None)
     found = _FUNCTION.fullmatch(rest)
     if found is None:
         raise Misuse(
@@ -78,8 +82,10 @@ def bare(name: str) -> str:
 
 def _split(name: str, namespace: str | None) -> tuple[str, str]:
     if namespace is not None and name.startswith(f"{namespace}:"):
-        return namespace, name[len(namespace) + 1 :]
-    own = re.match(r"([A-Za-z0-9._:-]{1,64}?):(?==)", name)
+        rest = name[len(namespace) + 1 :]
+        tenant = re.match(r"([A-Za-z0-9._-]{1,40}):(?=[=#])", rest)
+        return (f"{namespace}:{tenant[1]}", rest[tenant.end() :]) if tenant else (namespace, rest)
+    own = re.match(r"([A-Za-z0-9._:-]{1,64}?):(?=[=#])", name)
     space, _, rest = name.partition(":") if own is None else (own[1], ":", name[own.end() :])
     return space, rest
 

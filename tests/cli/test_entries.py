@@ -46,6 +46,46 @@ async def test_a_pattern_means_its_marks_and_a_namespace_does_not(operator: Oper
     assert len((await operator.call("keys", "--json", "-n", "*")).json["entries"]) == 0
     told = await operator.call("keys", "-n", operator.namespace[:-1] + "?")
     assert (told.code, "No entries in namespace" in told.out) == (0, True)
+    assert "--namespace" in told.out
+    told = await operator.call("keys", "nothing*")
+    assert "fit 'nothing*': the pattern is of all that follows" in told.out
+
+
+async def test_a_tag_is_shown_as_one_and_its_name_outdates_the_entries_with_it(
+    operator: Operator, shop: Shop
+) -> None:
+    runs: list[int] = []
+
+    async def count() -> int:
+        runs.append(1)
+        return len(runs)
+
+    async def tagged() -> int:
+        return await shop.guard.get_or_compute("total", count, ttl=300, tags=("project:7",))
+
+    assert (await tagged(), await tagged()) == (1, 1)
+    told = await operator.call("keys")
+    assert re.search(r": tags +\n +#project:7 +tag +\d+ min", told.out)
+    assert "5 entries: 3 fresh" in told.out and "; 1 tags" in told.out
+    states = [entry["state"] for entry in (await operator.call("keys", "#*", "--json")).json["entries"]]
+    assert states == ["tag"]
+    assert "tag       a version" in (await operator.call("show", "#project:7")).out
+    told = await operator.call("explain", f"{operator.namespace}:#project:7")
+    assert (told.code, "tag        project:7" in told.out) == (0, True)
+    told = await operator.call("invalidate", "#project:7")
+    assert (told.code, told.out) == (0, "1 invalidated\n")
+    assert (await operator.call("keys", "#*", "--json")).json["entries"] == [], "no record is left behind"
+    assert await tagged() == 2
+
+
+async def test_a_tenants_entry_can_be_named_as_it_is_listed(operator: Operator, shop: Shop) -> None:
+    async def compute() -> int:
+        return 1
+
+    await shop.guard.within("acme").get_or_compute("r", compute, ttl=300)
+    (entry,) = (await operator.call("keys", "acme:*", "--json")).json["entries"]
+    told = await operator.call("show", entry["name"])
+    assert (told.code, told.out.partition("\n")[0]) == (0, f"{operator.namespace}:acme:=r")
 
 
 async def test_show_tells_everything_of_a_value_but_the_value(operator: Operator, shop: Shop) -> None:
