@@ -27,7 +27,7 @@ from stampede_guard.near import Near
 from stampede_guard.outdating import outdate_entry, outdate_tag
 from stampede_guard.plan import Plan, Run
 from stampede_guard.plans import Plans, entry_key
-from stampede_guard.policy import Mode, Policy
+from stampede_guard.policy import Mode, Policy, checked_policy
 from stampede_guard.portal import at_end, portal, portal_loop
 from stampede_guard.runtime import Runtime
 from stampede_guard.serving import refresh, serve, serve_bypassed
@@ -70,7 +70,8 @@ class StampedeGuard(Moded):
         hooks: Iterable[Hook] = (),
         encryption: Encryption | None = None,
     ) -> None:
-        if not NAMESPACE.fullmatch(namespace):
+        given: object = namespace
+        if not isinstance(given, str) or not NAMESPACE.fullmatch(given):
             raise Misuse(
                 f"namespace={namespace!r} is not allowed: write 1 to 64 letters, digits, dots, colons, - or _"
             )
@@ -78,7 +79,7 @@ class StampedeGuard(Moded):
         # By name, so that no module of the runtime depends on a concrete store.
         self._store: Store = importlib.import_module("stampede_guard.urls").store_for(client, encryption)
         self.namespace = namespace
-        self.policy = policy or Policy()
+        self.policy = checked_policy(policy)
         self._hooks = Hooks(hooks)
         self.prefix = f"{namespace}:"
         self._tenants: dict[str, StampedeGuard] = {}

@@ -36,6 +36,8 @@ class Hooks:
                 f"a hook is called with each event: give a function or an object with __call__, not a "
                 f"{type(hook).__name__}"
             )
+        if isinstance(hook, type):
+            raise Misuse(f"a hook is an object, not a class: write hooks=({hook.__name__}(),)")
         self._hooks = (*self._hooks, hook)
         self.any = True
 

@@ -42,9 +42,21 @@ class Options:
                 raise Misuse(
                     f"{option}= must be a text of at most {LONGEST_TITLE} characters; it is part of every key"
                 )
+        _check_context(context)
+        if rest.get("key") is not None and not callable(rest["key"]):
+            raise Misuse("key= is a function of the same arguments, such as lambda project, **_: project")
         unkeyed = (unkeyed,) if isinstance(unkeyed, str) else tuple(unkeyed)
         tags = checked_tags(tags)
         return cls(unkeyed, dict(resources or {}), tuple(context), str(version), tags=tags, **rest)
+
+
+def _check_context(context: object) -> None:
+    if isinstance(context, str) or not isinstance(context, Iterable):
+        kind = type(context).__name__
+        raise Misuse(f"context= is a tuple of ContextVars, not a {kind}: write context=(tenant,)")
+    for variable in context:
+        if not isinstance(variable, ContextVar):
+            raise Misuse(f"context= takes ContextVars themselves, as in context=(tenant,), not {variable!r}")
 
 
 def refuse_positions(decorator: str, given: tuple[Any, ...]) -> None:

@@ -43,9 +43,9 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from stampede_guard.errors import PolicyError
+from stampede_guard.errors import Misuse, PolicyError
 
-__all__ = ["Mode", "Policy"]
+__all__ = ["Mode", "Policy", "checked_policy"]
 
 Mode = Literal["on", "shadow", "bypass", "off"]
 
@@ -67,6 +67,8 @@ _COUNTS_OR_ZERO = ("fallback_limit", "max_handovers", "inline_bytes", "last_valu
 _LONGEST = 10 * 366 * 86_400.0
 _SHORTEST = 0.001
 _LARGEST_BETA = 100.0
+_OF_GUARDS = ("namespace", "policy", "hooks", "encryption")
+_OF_DECORATORS = ("should_cache", "unkeyed", "resources", "context", "version", "name", "pickle", "tags")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,9 +161,7 @@ class Policy:
         known = {field.name for field in dataclasses.fields(self)}
         for name, value in fields.items():
             if name not in known:
-                raise PolicyError(
-                    name, value, f"there is no such field; the fields are {', '.join(sorted(known))}"
-                )
+                raise PolicyError(name, value, _unknown(name, known))
         return dataclasses.replace(self, **fields)
 
     @property
@@ -192,6 +192,24 @@ class Policy:
     def tag_ms(self) -> int:
         """Milliseconds that a tag's version outlives its last use: longer than any value that is computed with it."""
         return self.total_ms + self.record_ms
+
+
+def checked_policy(policy: Policy | None) -> Policy:
+    """What a guard was given, or the defaults. Raises `Misuse`."""
+    given: object = policy
+    if given is not None and not isinstance(given, Policy):
+        raise Misuse(f"policy= is a Policy, not a {type(given).__name__}: write policy=Policy(ttl=300)")
+    return policy or Policy()
+
+
+def _unknown(name: str, known: set[str]) -> str:
+    if name in _OF_GUARDS:
+        return f"it belongs to the guard: StampedeGuard.from_url(..., {name}=...)"
+    import difflib
+
+    near = difflib.get_close_matches(name, [*known, *_OF_DECORATORS], n=1)
+    hint = f" (do you mean {near[0]}?)" if near else ""
+    return f"there is no such field{hint}; the fields are {', '.join(sorted(known))}"
 
 
 def _check_seconds(field: str, value: object, *, least: float) -> None:

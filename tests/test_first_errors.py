@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
@@ -19,6 +20,9 @@ untyped: Any = locked_cache
 of_guard: Any = guard.locked_cache
 many: Any = cached_many
 many_of_guard: Any = guard.cached_many
+
+
+TENANT: ContextVar[str] = ContextVar("tenant")
 
 
 async def quality(project: int) -> int:
@@ -52,9 +56,41 @@ class TestDecorators:
         with pytest.raises(Misuse, match=r"@guard.locked_cache\(ttl=300\), or locked_cache\(guard=guard"):
             untyped(guard)
 
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"stale_tl": 60}, r"no such field \(do you mean stale_ttl\?\); the fields are"),
+            ({"tag": ("project:7",)}, r"no such field \(do you mean tags\?\)"),
+            ({"encryption": object()}, r"it belongs to the guard: StampedeGuard.from_url\(..., encryption="),
+            ({"hooks": ()}, "it belongs to the guard"),
+            ({"context": "tenant"}, r"not a str: write context=\(tenant,\)"),
+            ({"context": TENANT}, r"not a ContextVar: write context=\(tenant,\)"),
+            ({"context": ("tenant",)}, "takes ContextVars themselves.*not 'tenant'"),
+            ({"key": "project"}, "key= is a function of the same arguments"),
+        ],
+    )
+    def test_an_option_that_cannot_be_is_told_where_it_goes(
+        self, options: dict[str, Any], words: str
+    ) -> None:
+        with pytest.raises(Misuse, match=words):
+            of_guard(ttl=60, **options)(quality)
+
     def test_anything_else_is_told_that_options_have_names(self) -> None:
         with pytest.raises(Misuse, match="by name"):
             untyped("key")
+
+
+class TestGuards:
+    @pytest.mark.parametrize(
+        ("options", "words"),
+        [
+            ({"policy": {"ttl": 3}}, r"not a dict: write policy=Policy\(ttl=300\)"),
+            ({"namespace": None}, "namespace=None is not allowed"),
+        ],
+    )
+    def test_what_a_guard_cannot_be_made_of_is_told(self, options: dict[str, Any], words: str) -> None:
+        with pytest.raises(Misuse, match=words):
+            StampedeGuard.from_url("memory://", **options)
 
 
 class TestUrls:

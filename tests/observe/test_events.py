@@ -281,6 +281,8 @@ async def test_a_hook_that_fails_harms_nobody_and_is_reported_once(caplog: pytes
 def test_what_cannot_be_called_is_no_hook() -> None:
     with pytest.raises(Misuse, match="a function or an object with __call__, not a str"):
         StampedeGuard(MemoryStore(), hooks=("log",))  # type: ignore[arg-type]
+    with pytest.raises(Misuse, match=r"an object, not a class: write hooks=\(Recorder\(\),\)"):
+        StampedeGuard(MemoryStore(), hooks=(Recorder,))
 
 
 async def test_without_hooks_a_hit_takes_the_shortest_way_and_with_one_it_does_not() -> None:
