@@ -30,7 +30,8 @@ class LogHook:
 
     Each line is the event's name with its fields: as keywords for structlog, in `extra=` (and in the text) for
     `logging`. Computations are of level DEBUG (a failed one WARNING), herds INFO, faults WARNING, the breaker's opening
-    ERROR; hits, stale hits, misses, waits and invalidations are not logged.
+    ERROR; hits, stale hits, misses, waits, soft time-outs and invalidations are not logged. A caller that waited
+    `wait_timeout` in vain is a line of its own.
     """
 
     def __init__(self, logger: Any = None) -> None:
@@ -39,7 +40,8 @@ class LogHook:
 
     def __call__(self, event: Event, /) -> None:
         level = _LEVELS.get(type(event))
-        if level is None:
+        if level is None or (isinstance(event, events.TimedOut) and event.what == "soft_timeout"):
+            # A soft time-out is a stale value that was served as asked, to each caller of a herd.
             return
         if isinstance(event, events.Computed) and event.error:
             level = logging.WARNING

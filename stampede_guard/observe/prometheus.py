@@ -12,6 +12,7 @@
 | `stampede_guard_takeovers_total` | function | holders that had vanished |
 | `stampede_guard_leases_lost_total` | function | leases that lapsed under a computation |
 | `stampede_guard_invalidations_total` | outcome | `done`, `pending` |
+| `stampede_guard_shadow_total` | function, found | what calls in mode `shadow` would have been served |
 | `stampede_guard_breaker_changes_total` | state | `open`, `closed` |
 """
 

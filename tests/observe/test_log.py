@@ -18,6 +18,7 @@ PER_REQUEST = [
     events.Waited("f", ENTRY, 0.1, "collapsed", "1"),
     events.Started("f", ENTRY, "1"),
     events.Invalidated(ENTRY, True),
+    events.TimedOut("f", ENTRY, "soft_timeout"),
 ]
 TOLD: list[tuple[events.Event, int]] = [
     (events.Computed("f", ENTRY, 0.25, "1"), logging.DEBUG),
