@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -18,11 +19,18 @@ App = Callable[[dict[str, Any], Callable[[], Any], Callable[[Any], Any]], Any]
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """`headers` have lower-case names."""
+    """`headers` have lower-case names. The names are those of an httpx response."""
 
     status_code: int
     headers: dict[str, str]
     content: bytes
+
+    @property
+    def text(self) -> str:
+        return self.content.decode("utf-8", "replace")
+
+    def json(self) -> Any:
+        return json.loads(self.content)
 
 
 async def get(app: App, path: str, state: dict[str, Any], headers: dict[str, str]) -> Response:

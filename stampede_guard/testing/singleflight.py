@@ -118,12 +118,13 @@ def _check(result: Herd, what: str) -> None:
     if result.computations == 0:
         raise AssertionError(
             f"{what} was not computed at all for {size}: was its entry there already (then invalidate it first, or let "
-            f"its ttl pass on a FakeClock), or is it not what is called?{answered}"
+            f"its ttl pass on a FakeClock), or is it not what is called (then say with computes= what is)?{answered}"
         )
     if result.computations > 1:
         raise AssertionError(
             f"{what} was computed {_times(result.computations)} for {size}, and should have been once. Is it cached at "
-            f"all, is its mode `on`, is something in its key that differs from caller to caller?{answered}"
+            f"all, is its mode `on`, is its store there (`on_store`), is something in its key that differs from caller "
+            f"to caller?{answered}"
         )
 
 

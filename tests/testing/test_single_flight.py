@@ -152,7 +152,8 @@ async def test_headers_reach_the_endpoint(shop: Shop) -> None:
         workers=1,
         computes=lambda: shop.computed,
     )
-    assert result.values[0].content == b'"acme"'
+    assert result.values[0].content == b'"acme"' and result.values[0].text == '"acme"'
+    assert result.values[0].json() == "acme"
 
 
 async def test_starlette_and_streams_are_served_and_read_to_their_end() -> None:
