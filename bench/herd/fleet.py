@@ -17,7 +17,7 @@ from bench.herd.settings import AppSettings
 
 __all__ = ["Fleet"]
 
-_START_PATIENCE = 60.0
+_START_PATIENCE = 180.0
 _REPOSITORY = Path(__file__).resolve().parents[2]
 
 
@@ -95,7 +95,10 @@ class Fleet:
             if dead is not None:
                 raise RuntimeError(f"a worker ended at its start:\n{dead.last_words()}")
             if time.monotonic() > deadline:
-                raise RuntimeError(f"{ready} of {self.size} workers were ready after {_START_PATIENCE:g} s")
+                raise RuntimeError(
+                    f"{ready} of {self.size} workers were ready after {_START_PATIENCE:g} s: is the machine busy with "
+                    f"other things?"
+                )
 
 
 def _listening_sockets(count: int) -> list[socket.socket]:
