@@ -14,7 +14,9 @@ __all__ = ["main"]
 def main() -> None:
     """The entry point. Exit codes: 0 done, 1 something is wrong with the store, 2 the command was not right."""
     if any(importlib.util.find_spec(needed) is None for needed in ("typer", "rich")):
-        sys.stderr.write("The command line needs two more packages: pip install 'stampede_guard[cli]'\n")
+        sys.stderr.write(
+            "The command line needs two more packages: pip install 'stampede_guard[cli]' (in a clone '.[cli]')\n"
+        )
         raise SystemExit(2)
     from stampede_guard.cli.app import app
 

@@ -99,7 +99,10 @@ def test_without_its_packages_it_says_what_to_install() -> None:
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 2
-    assert done.stderr == "The command line needs two more packages: pip install 'stampede_guard[cli]'\n"
+    assert (
+        done.stderr
+        == "The command line needs two more packages: pip install 'stampede_guard[cli]' (in a clone '.[cli]')\n"
+    )
 
 
 def test_the_installed_command_is_the_same_program() -> None:
