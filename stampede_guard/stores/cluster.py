@@ -326,9 +326,7 @@ class ClusterSession(ScriptedSession):
                 failure = error
             except StoreUnavailable as error:
                 if isinstance(failure, StoreUnavailable):
-                    failure = StoreUnavailable(
-                        f"no node of the cluster can be reached, {address[0]}: {error}"
-                    )
+                    failure = StoreUnavailable(f"no node of the cluster can be reached: {error}")
         return failure
 
     def _adopt(self, fetched: SlotMap) -> None:
