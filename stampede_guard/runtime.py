@@ -55,6 +55,7 @@ class Runtime:
         *,
         namespace: str = "",
         on_switches: Callable[[Mapping[str, Switch]], None] = lambda fleet: None,
+        known_switches: Callable[[], Mapping[str, Switch]] = dict,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.flights: dict[str, Flight] = {}
@@ -93,7 +94,7 @@ class Runtime:
         self.read = self.session.read
         self.shadow = Shadow(self)
         self._modes_name = f"{namespace}:modes"
-        self._switches = Switches(lambda: self.session.switches(namespace), on_switches)
+        self._switches = Switches(lambda: self.session.switches(namespace), on_switches, known_switches)
         self.near = Near(self._hears, max_bytes=policy.l1_bytes, max_entries=policy.l1_entries)
         # A store with a clock of its own is one in this process: a test that moves it moves all lifetimes.
         self.near.clock = getattr(store, "clock", self.near.clock)
