@@ -231,8 +231,8 @@ class Runtime:
 
     # --- invalidation --------------------------------------------------------------------------
 
-    async def invalidate(self, name: str, policy: Policy) -> bool:
-        """Whether it is done. False: the store is away, and it will be done when the store is back."""
+    async def invalidate(self, name: str, policy: Policy) -> int | None:
+        """The new fence. None: the store is away, and it will be done when the store is back."""
         self.forget_local(name)
         for _ in range(2):
             if self.session.away_for(name):
@@ -243,11 +243,11 @@ class Runtime:
                 continue
             # A read of before may have been remembered while the command was on its way, or may be answered yet.
             self.forget_local(name, fence=fence)
-            return True
+            return fence
         self._pending.add(name, policy)
         # A read of before may have been answered while the store was asked in vain.
         self.near.drop(name)
-        return False
+        return None
 
     async def invalidate_tag(self, tag: str) -> bool:
         """As `invalidate`, for all entries with this tag, whose number makes no difference."""
@@ -262,6 +262,7 @@ class Runtime:
             self.forget_tag(tag, settled=True)
             return True
         self._pending.add(tag, None)
+        self.near.changed(tag, 1)
         return False
 
     def forget_tag(self, tag: str, *, settled: bool = False) -> None:
