@@ -198,8 +198,8 @@ async def test_a_mode_that_is_set_while_another_thread_looks_it_up_is_not_lost(
     monkeypatch.setattr(modes, "Standing", set_meanwhile)
     await one()
     runtime = guard.runtime()
-    runtime.session.read = pytest.fail  # type: ignore[method-assign]
-    runtime.read = pytest.fail
+    runtime.session.read = pytest.fail  # type: ignore[method-assign,assignment]
+    runtime.read = pytest.fail  # type: ignore[assignment]
     assert await one() == 1
 
 
