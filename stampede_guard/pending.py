@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stampede_guard.errors import StoreError, StoreRefused
 
@@ -21,6 +21,7 @@ log = logging.getLogger("stampede_guard")
 
 MOST_PENDING = 10_000
 AGAIN_SECONDS = 0.05
+CLOSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,6 +53,8 @@ class PendingInvalidations:
 
     def add(self, name: str, policy: Policy | None) -> None:
         """Of an entry, or of a tag, which has no policy."""
+        if self.closing:
+            log.error("an invalidation could not be applied: its guard was closed meanwhile")
         self._waiting[name] = _Pending(policy)
         self._changed()
         if len(self._waiting) > MOST_PENDING:
@@ -66,6 +69,18 @@ class PendingInvalidations:
             self.task = asyncio.get_running_loop().create_task(
                 self._apply_all(), name="stampede_guard invalidations", context=Context()
             )
+
+    async def end(self, cut_short: asyncio.Future[None]) -> None:
+        """Give those that the store may hear of yet a moment, and stop."""
+        if self.task is not None and not self.task.done():
+            either: set[asyncio.Future[Any]] = {self.task, cut_short}
+            try:
+                await asyncio.wait(either, timeout=CLOSE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                self.task.cancel()
+            await asyncio.wait({self.task}, timeout=CLOSE_SECONDS)
+        if self._waiting:
+            log.error("%d invalidations could not be applied: the store is away", len(self._waiting))
 
     async def _apply_all(self) -> None:
         while (name := self._next()) is not None:

@@ -355,15 +355,12 @@ class Runtime:
             await self._drain(flights, draining)
             left = [flight for flight in flights if not flight.task.done()]
             tasks = [flight.task for flight in left] + list(self.fallbacks.values())
-            if self._pending.task is not None:
-                tasks.append(self._pending.task)
             for task in tasks:
                 task.cancel()
             if tasks:
                 await asyncio.wait(tasks, timeout=RELEASE_SECONDS * 2)
             await self._give_back(left)
-            if self._pending:
-                log.error("%d invalidations could not be applied: the store is away", len(self._pending))
+            await self._pending.end(draining)
         finally:
             self.threads.close()
             await self.shadow.aclose()
