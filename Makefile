@@ -42,7 +42,7 @@ bench-scale: $(READY) ## how costs grow to 16 processes and 100,000 keys, and a 
 	$(BIN)/python -m bench.scale $(SCALE_ARGS)
 
 search: $(READY) ## the larger worlds of the exhaustive search (half an hour, a few GB)
-	STAMPEDE_SEARCH=deep $(BIN)/python -m pytest tests/core/test_search.py -s
+	STAMPEDE_SEARCH=deep $(BIN)/python -m pytest tests/core/test_search.py tests/core/test_tags.py -s
 
 interpreters: $(READY) ## core and store tests on every Python 3.11 to 3.14 found here
 	$(BIN)/python scripts/interpreters.py

@@ -11,21 +11,20 @@ from collections import deque
 from contextvars import Context
 from typing import TYPE_CHECKING, assert_never
 
-from stampede_guard.computation import Computation
+from stampede_guard.computation import Computation, Result
 from stampede_guard.core import flight as core
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Found, Granted, Held, Message, Passing
+from stampede_guard.core.tags import sealed
 from stampede_guard.delivery import Delivery
 from stampede_guard.ending import ended
-from stampede_guard.errors import (
-    StoreRefused,
-    StoreUnavailable,
-    WaitTimeout,
-)
+from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable, WaitTimeout
 from stampede_guard.events import TakenOver
 from stampede_guard.failures import encode_failure
 from stampede_guard.oldvalue import Previous
 from stampede_guard.passengers import Passengers
+from stampede_guard.tagcheck import acquire, ask_again, believed, versions_before
+from stampede_guard.tagged import tags_of
 
 if TYPE_CHECKING:
     from stampede_guard.passenger import Passenger
@@ -64,6 +63,7 @@ class Flight:
         newer_than: int = 0,
     ) -> None:
         self.name = name
+        self.tags = tags_of(run)
         self.place = name
         """Where the runtime keeps it."""
         self.plan = plan
@@ -240,7 +240,7 @@ class Flight:
     @property
     def _cut_off(self) -> bool:
         """Whether nobody could know of an invalidation made elsewhere."""
-        return self.bypassed or self._runtime.away_for(self.name)
+        return self.bypassed or self._runtime.away_for(self.name, self.tags)
 
     @property
     def _wanted(self) -> bool:
@@ -271,12 +271,10 @@ class Flight:
         # From here on a gap is news again; messages heard earlier stay: the fence of the answer decides on them.
         self._gap = False
         session = self._runtime.session
-        if self.bypassed or self._runtime.away_for(self.name):
+        if self._cut_off:
             return core.StoreFailed(away=True, wanted=self._needed)
         try:
-            answer = await session.acquire(
-                self.name, flight=self.id, policy=self.plan.policy, newer_than=self.newer_than
-            )
+            answer = await acquire(self._runtime, self)
         except StoreUnavailable:
             self._unanswered = True
             return core.StoreFailed(away=session.away_for(self.name), wanted=self._needed)
@@ -304,7 +302,7 @@ class Flight:
         """
         if self.newer_than == 0 and not self.outdates_holder:
             known, state = self._runtime.last.find(self.name, now=self._runtime.now())
-            if known is not None and state == "fresh":
+            if known is not None and state == "fresh" and self._runtime.tags.allow(self.tags, known.body):
                 return core.Answered(Found(known), self._runtime.draw(), self.passengers.wanted)
         return core.StoreFailed(away=True, wanted=self._needed)
 
@@ -315,7 +313,7 @@ class Flight:
                 message = self._heard.popleft()
                 # A refresh must not be answered with the value that it is to replace, announced late.
                 if message.kind == "again" or message.token > self.newer_than:
-                    return core.Heard(message, self._still_wanted)
+                    return core.Heard(await believed(self._runtime, self, message), self._still_wanted)
             remaining = self._look_at - loop.time()
             if self._gap or remaining <= 0:
                 self._gap = False
@@ -334,7 +332,10 @@ class Flight:
         self._delivery.outdated = False
         if self.lets_nobody_wait:
             self.passengers.send_away(but=self.passengers.next_idle())
+        versions = await versions_before(self._runtime, self, grant)
         result = await self.computation.run(grant)
+        if self.tags and isinstance(result, Result):
+            result = result._replace(body=sealed(result.body, versions))
         if result == "back":
             return core.LookAgain(self.passengers.wanted)
         if isinstance(result, core.Abandoned):
@@ -357,26 +358,30 @@ class Flight:
         policy = (self.lifetimes if outcome.kind == "value" else None) or self.plan.policy
         self.stored = False
         try:
-            stored = await session.publish(
-                self.name,
-                flight=self.id,
-                grant=grant,
-                outcome=outcome.kind,
-                body=outcome.body,
-                policy=policy,
-                took_ms=self.computation.took_ms,
-            )
-        except StoreUnavailable:
-            self._unanswered = True
-            return core.StoreFailed(away=session.away_for(self.name))
-        except StoreRefused as error:
-            self._runtime.note_refusal(error)
+            tags = ask_again(self._runtime, self)
+            async with self.computation.while_sending(grant, outcome.body):
+                stored = await session.publish(
+                    self.name,
+                    flight=self.id,
+                    grant=grant,
+                    outcome=outcome.kind,
+                    body=outcome.body,
+                    policy=policy,
+                    took_ms=self.computation.took_ms,
+                )
+        except StoreError as error:
+            if isinstance(error, StoreRefused):
+                self._runtime.note_refusal(error)
             self._unanswered = True
             return core.StoreFailed(away=session.away_for(self.name))
         if stored:
             self._failed = False
         # Refused, it is not stored either; but then what it was to replace is not there any more.
         self.stored = outcome.kind != "pass"
+        if tags is not None and outcome.kind != "failure" and not await tags.confirm(outcome.body):
+            # Somebody may have joined after an invalidation that no fence tells of: see `core.tags`.
+            self.newer_than = max(self.newer_than, grant.token)
+            return core.PublishAnswered(False)
         if stored and outcome.kind == "value":
             total_ms, took_ms = policy.total_ms, self.computation.took_ms
             reading = Reading(outcome.body, grant.token, total_ms, policy.stale_ms, total_ms, took_ms)

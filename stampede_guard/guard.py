@@ -15,22 +15,25 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
 
 from stampede_guard.cached import CacheDecorator, Invalidation, ManyDecorator
 from stampede_guard.errors import Misuse
-from stampede_guard.events import Hook, Invalidated
+from stampede_guard.events import Hook
 from stampede_guard.hooks import Hooks
 from stampede_guard.keys.explained import Explanation, explain_name
 from stampede_guard.moded import Moded
 from stampede_guard.near import Near
+from stampede_guard.outdating import outdate_entry, outdate_tag
 from stampede_guard.plan import Plan, Run
 from stampede_guard.plans import Plans, entry_key
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.portal import at_end, portal, portal_loop
 from stampede_guard.runtime import Runtime
-from stampede_guard.serving import bypassed_name, refresh, serve, serve_bypassed
+from stampede_guard.serving import refresh, serve, serve_bypassed
 from stampede_guard.single import Single
+from stampede_guard.tagged import tagged, tags_of
+from stampede_guard.tags import checked_tags, tag_key, tag_names
 from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl, given
 from stampede_guard.workers import warn_if_one_of_several
 
@@ -110,7 +113,7 @@ class StampedeGuard(Moded):
 
     def locked_cache(
         self,
-        *,
+        *misplaced: Never,
         ttl: Ttl = AS_THE_POLICY_SAYS,
         should_cache: Callable[[Any], object] | None = None,
         unkeyed: Iterable[str] = (),
@@ -120,12 +123,14 @@ class StampedeGuard(Moded):
         key: Callable[..., Any] | None = None,
         name: str | None = None,
         pickle: bool = False,
+        tags: Iterable[str] = (),
         **fields: Any,
     ) -> CacheDecorator:
         """The decorator, for this guard; see `stampede_guard.locked_cache` for its options."""
         # By name: the decorator is a face, and faces stand above the guard.
         decorate: Callable[..., Any] = importlib.import_module("stampede_guard.decorator").locked_cache
         made: CacheDecorator = decorate(
+            *misplaced,
             guard=self,
             unkeyed=unkeyed,
             resources=resources,
@@ -134,15 +139,16 @@ class StampedeGuard(Moded):
             key=key,
             name=name,
             pickle=pickle,
+            tags=tags,
             **given(ttl, should_cache),
             **fields,
         )
         return made
 
-    def cached_many(self, **options: Any) -> ManyDecorator:
+    def cached_many(self, *misplaced: Never, **options: Any) -> ManyDecorator:
         """The decorator for functions of many ids, for this guard; see `stampede_guard.cached_many` for its options."""
         decorate: Callable[..., ManyDecorator] = importlib.import_module("stampede_guard.many").cached_many
-        return decorate(guard=self, **options)
+        return decorate(*misplaced, guard=self, **options)
 
     async def get_or_compute(
         self,
@@ -153,6 +159,7 @@ class StampedeGuard(Moded):
         should_cache: Callable[[Any], object] | None = None,
         type: Any = Any,
         request_bound: bool = False,
+        tags: Iterable[str] = (),
         **fields: Any,
     ) -> T:
         """The value stored under `key`, or what `compute()` returns; computed once, fleet-wide.
@@ -160,15 +167,16 @@ class StampedeGuard(Moded):
         `fields` are Policy fields (`ttl=300`); `ttl` may be a function of the value, and so is `should_cache`. `type`
         says what the value is, as a return annotation would, and its shape is part of the key; without it builtins come
         back exactly as they went in. Give `request_bound=True` when `compute` uses things that end with the caller's
-        request, such as its database session.
+        request, such as its database session. `tags`: the same in all calls of one key.
         """
         if not callable(compute):
             raise Misuse(
                 f"get_or_compute({key!r}, compute) calls compute() when there is no value: give it the async function "
                 f"itself, without parentheses, not a {compute.__class__.__name__}"
             )
-        plan = self._plans.plan(key, type, request_bound, fields | given(ttl, should_cache))
-        value: T = await self.call(plan, entry_key(key, type, plan), compute)
+        names, fields = tag_names(self.prefix, sorted(checked_tags(tags))), fields | given(ttl, should_cache)
+        plan = self._plans.plan(key, type, request_bound, fields, tagged=bool(names))
+        value: T = await self.call(plan, entry_key(key, type, plan), tagged(compute, names))
         return value
 
     def single(
@@ -178,6 +186,7 @@ class StampedeGuard(Moded):
         ttl: Ttl = AS_THE_POLICY_SAYS,
         should_cache: Callable[[Any], object] | None = None,
         type: Any = Any,
+        tags: Iterable[str] = (),
         **fields: Any,
     ) -> Single:
         """`async with guard.single("report:7", ttl=300) as entry`: one caller fleet-wide finds `entry.missing`.
@@ -185,19 +194,24 @@ class StampedeGuard(Moded):
         It does `await entry.set(value)`; all others find `entry.value`. A block that ends without `set` hands over to
         the next caller; one that raises shares its error with the callers that wait.
         """
-        plan = self._plans.plan(key, type, True, fields | given(ttl, should_cache))
-        return Single(self, plan, entry_key(key, type, plan))
+        names, fields = tag_names(self.prefix, sorted(checked_tags(tags))), fields | given(ttl, should_cache)
+        plan = self._plans.plan(key, type, True, fields, tagged=bool(names))
+        return Single(self, plan, entry_key(key, type, plan), names)
 
     async def invalidate(self, key: str, *, type: Any = Any) -> Invalidation:
         """Drop the entry of `get_or_compute(key)` or `single(key)`, with the same `type`.
 
         After `"done"` no caller is served an older value, also not by a computation that was under way. Without `type`,
         the entries go of all types that this guard has used for such keys. It knows of no others: a process that does
-        nothing but invalidate must name the type.
+        nothing but invalidate must name the type. Raises `StoreRefused` when the store does not let this client.
         """
         entries = self._plans.entries(key, type)
         answers = await asyncio.gather(*(self.invalidate_entry(entry, self.policy) for entry in entries))
         return "done" if all(answer == "done" for answer in answers) else "pending"
+
+    async def invalidate_tag(self, tag: str) -> Invalidation:
+        """Outdate all entries with this tag in this namespace, however many: see docs/tags.md. Raises `Misuse`."""
+        return await outdate_tag(self._runtimes, self.runtime(), self._hooks, self.prefix + tag_key(tag))
 
     @contextlib.contextmanager
     def bypassed(self) -> Iterator[None]:
@@ -314,7 +328,7 @@ class StampedeGuard(Moded):
             _BYPASSED.set(guards)
             return await run()
 
-        compute = bypassed_inside if guards else run
+        compute = tagged(bypassed_inside, tags_of(run)) if guards else run
         return serve_bypassed(self.runtime(), plan, self.prefix + key, compute)
 
     async def refresh_entry(self, plan: Plan, key: str, run: Run) -> Any:
@@ -326,19 +340,8 @@ class StampedeGuard(Moded):
 
     async def invalidate_entry(self, key: str, policy: Policy) -> Invalidation:
         """In every mode: what is stored is served again when the mode is `on` again."""
-        name = self.prefix + key
-        runtime = self.runtime()
-        for loop, other in list(self._runtimes.items()):
-            if other is not runtime:
-                other.near.expire(name)
-                with contextlib.suppress(RuntimeError):  # the loop has been closed
-                    loop.call_soon_threadsafe(other.forget_local, name)
-                    loop.call_soon_threadsafe(other.forget_local, bypassed_name(name))
-        runtime.forget_local(bypassed_name(name))
-        done = await runtime.invalidate(name, policy)
-        if self._hooks:
-            self._hooks.tell(Invalidated(name, done))
-        return "done" if done else "pending"
+        runtime, name = self.runtime(), self.prefix + key
+        return await outdate_entry(self._runtimes, runtime, self._hooks, name, policy)
 
     def runtime(self) -> Runtime:
         """The running event loop's part of this guard."""

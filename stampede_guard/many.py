@@ -10,7 +10,7 @@ import itertools
 import typing
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, cast
+from typing import Any, Never, cast
 
 from stampede_guard.annotations import resolve, unwrap
 from stampede_guard.batch import ABSENT, Batches, Gathering, ManyCodec
@@ -21,7 +21,7 @@ from stampede_guard.errors import Misuse, PolicyError, StoreError, UnsupportedVa
 from stampede_guard.guard import StampedeGuard
 from stampede_guard.methods import in_its_place, taken_from
 from stampede_guard.near import NOTHING, Asked
-from stampede_guard.options import Options
+from stampede_guard.options import Options, refuse_positions
 from stampede_guard.plan import Plan, Run
 from stampede_guard.policy import Policy
 from stampede_guard.runtime import Runtime
@@ -38,7 +38,7 @@ _COLLECTIONS = (list, tuple, set, frozenset)
 
 
 def cached_many(
-    *,
+    *misplaced: Never,
     guard: StampedeGuard | None = None,
     ttl: Ttl = AS_THE_POLICY_SAYS,
     should_cache: Callable[[Any], object] | None = None,
@@ -52,6 +52,7 @@ def cached_many(
     key: Callable[..., Any] | None = None,
     name: str | None = None,
     pickle: bool = False,
+    tags: Iterable[str] = (),
     **fields: Any,
 ) -> ManyDecorator:
     """Cache `async def f(ids: list[int]) -> dict[int, T]` id by id: it is called once, with the ids that are missing.
@@ -64,8 +65,10 @@ def cached_many(
 
     `ids` names the parameter with the ids (default: the first that can be it); all others are part of each id's key.
     `key` is called with one id in the place of the ids. `max_ids` (default 500): more are computed in several calls,
-    one after the other. All else is as for `locked_cache`; it raises the same errors.
+    one after the other. In `tags` the name of the ids stands for one id. All else is as for `locked_cache`; it raises
+    the same errors.
     """
+    refuse_positions("cached_many", misplaced)
     options = Options.of(
         unkeyed=unkeyed,
         resources=resources,
@@ -74,6 +77,7 @@ def cached_many(
         key=key,
         name=name,
         pickle=pickle,
+        tags=tags,
     )
     if type(max_ids) is not int or max_ids < 1:
         raise PolicyError("max_ids", max_ids, "it must be a whole number of at least 1")
@@ -309,7 +313,10 @@ class _ManyCall:
                 self._begin(id, name, after_read(runtime, self._plan, name, run, reading))
 
     def _run(self, group: Gathering, name: str, id: Any) -> Run:
-        return lambda: group.compute(name, id, self._start)
+        def compute() -> collections.abc.Awaitable[Any]:
+            return group.compute(name, id, self._start)
+
+        return self._face._with_tags(compute, self._guard, *self._face._placed(self.args, self.kwargs, id))
 
     async def _start(self, ids: list[Any]) -> Any:
         args, kwargs = self._face._placed(self.args, self.kwargs, _like(self._given, ids))

@@ -11,6 +11,9 @@ A read that is on its way may bring what has been outdated meanwhile:
 2. B invalidates the entry, fence 9. A hears of it; there is no copy to drop.
 3. The answer arrives. Kept, it would be served for `l1_ttl`, and no message would come again.
 
+A tag's change is heard like an entry's. A copy of a tagged value is good while none of its tags has changed since its
+read was sent: to compare the numbers of two changes costs the same, however many entries the tag has.
+
 So fences are remembered, and a value with a smaller token is not kept. Only so many are: who asked before one was
 forgotten keeps nothing.
 """
@@ -41,18 +44,31 @@ NOTHING: Final[Any] = object()
 
 
 class Kept(Item):
-    """Good until `until`, on the near store's clock. `copy` None: everybody may have `value` itself."""
+    """Good until `until`, on the near store's clock. `copy` None: everybody may have `value` itself.
 
-    __slots__ = ("copy", "token", "until", "value")
+    And as long as none of its `tags` has changed since it was asked for, after so many `changes`.
+    """
+
+    __slots__ = ("changes", "copy", "tags", "token", "until", "value")
 
     def __init__(
-        self, value: Any, copy: Callable[[Any], Any] | None, *, token: int, until: float, size: int
+        self,
+        value: Any,
+        copy: Callable[[Any], Any] | None,
+        *,
+        token: int,
+        until: float,
+        size: int,
+        tags: tuple[str, ...] = (),
+        changes: int = 0,
     ) -> None:
         super().__init__(size)
         self.value = value
         self.copy = copy
         self.token = token
         self.until = until
+        self.tags = tags
+        self.changes = changes
 
     def given(self) -> Any:
         self.hits += 1
@@ -94,18 +110,30 @@ class Near:
     def bytes(self) -> int:
         return self._kept.bytes
 
-    def find(self, name: str) -> Any:
+    def find(self, name: str, tags: tuple[str, ...] = ()) -> Any:
         """The value, or `NOTHING`."""
         kept = self.get(name)
-        return NOTHING if kept is None or self.clock() >= kept.until else kept.given()
+        if kept is None or self.clock() >= kept.until:
+            return NOTHING
+        if (tags or kept.tags) and (tags != kept.tags or self._has_changed(tags, since=kept.changes)):
+            return NOTHING
+        return kept.given()
 
-    def ask(self, name: str) -> Asked | None:
+    def _has_changed(self, tags: tuple[str, ...], *, since: int) -> bool:
+        """Whether one of the tags may have changed since so many changes were heard."""
+        return since < self._forgotten or any(
+            self._fences[tag][1] > since for tag in tags if tag in self._fences
+        )
+
+    def ask(self, name: str, tags: tuple[str, ...] = ()) -> Asked | None:
         """To be called before a read is sent. None: what it brings cannot be kept."""
-        if not self._hears(name):
+        if not all(map(self._hears, (name, *tags))):
             return None
         return Asked(self._gaps, self._changes, self.clock())
 
-    def keep(self, name: str, reading: Reading, plan: Plan, asked: Asked | None) -> None:
+    def keep(
+        self, name: str, reading: Reading, plan: Plan, asked: Asked | None, tags: tuple[str, ...] = ()
+    ) -> None:
         """Keep what was read, if it is certain that every change since is known. The value must be fresh."""
         if (
             reading is self._latest
@@ -117,17 +145,22 @@ class Near:
         fence, _ = self._fences.get(name, (0, 0))
         if reading.token < fence or not self._hears(name):
             return
+        if tags and (self._has_changed(tags, since=asked.changes) or not all(map(self._hears, tags))):
+            return
         # Counted from before the read: an outdated value lives no longer than l1_ttl after it was replaced.
         until = asked.at + min(plan.policy.l1_ttl, (reading.remaining_ms - reading.stale_ms) / 1000)
         known = self.get(name)
-        if known is not None and (reading.token < known.token or until <= known.until):
+        if known is not None and (reading.token < known.token or (until <= known.until and not tags)):
             return
         if known is not None:
             known.hits += 1
         self._latest = reading
         value, copy = plan.for_many(reading.body)
         size = OVERHEAD + len(name) + _weight(value, reading.body)
-        self._kept.put(name, Kept(value, copy, token=reading.token, until=until, size=size))
+        kept = Kept(
+            value, copy, token=reading.token, until=until, size=size, tags=tags, changes=asked.changes
+        )
+        self._kept.put(name, kept)
 
     def changed(self, name: str, fence: int) -> None:
         """Copies with a token below the fence are outdated, those that are on their way too."""

@@ -86,7 +86,8 @@ class Plan:
 
     def copies(self, body: bytes) -> Copies:
         """For everybody who gets the value of these bytes now."""
-        return Copies(self.decode, body, trees=not isinstance(self.codec, PickleCodec))
+        codec = getattr(self.codec, "inner", self.codec)
+        return Copies(self.decode, body, trees=not isinstance(codec, PickleCodec))
 
     def another(self, body: bytes) -> Any:
         """A value for one more caller of the same reading. Raises `Undecodable`."""
@@ -106,7 +107,8 @@ class Plan:
         value = self.decode(body)
         if self.may_share(value):
             return value, None
-        copy = None if isinstance(self.codec, PickleCodec) else copier(value)
+        codec = getattr(self.codec, "inner", self.codec)
+        copy = None if isinstance(codec, PickleCodec) else copier(value)
         return (body, self.decode) if copy is None else (value, copy)
 
     def capture(self) -> Variables:

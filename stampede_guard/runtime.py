@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Message
 from stampede_guard.core.switch import Switch
-from stampede_guard.errors import Overloaded, StoreError, Undecodable
+from stampede_guard.errors import Overloaded, StoreError, StoreRefused, Undecodable
 from stampede_guard.events import BreakerClosed, BreakerOpened, Collapsed
 from stampede_guard.flight import Flight
 from stampede_guard.hooks import Hooks
@@ -28,6 +28,7 @@ from stampede_guard.pending import PendingInvalidations
 from stampede_guard.shadow import Shadow
 from stampede_guard.slots import Slots
 from stampede_guard.switches import Switches
+from stampede_guard.tagged import LocalTags, tags_of
 from stampede_guard.threads import Threads
 
 if TYPE_CHECKING:
@@ -85,10 +86,9 @@ class Runtime:
         self._end: asyncio.Task[None] | None = None
         self._warned_refused = False
         self.session = store.open_session(self)
+        self.tags = LocalTags(self.last.clear)
         self._pending = PendingInvalidations(
-            self.session,
-            applied=self._applied,
-            changed=self._note_whether_away,
+            self.session, applied=self._invalidation_applied, changed=self._note_whether_away
         )
         self.read = self.session.read
         self.shadow = Shadow(self)
@@ -100,9 +100,14 @@ class Runtime:
 
     # --- flights -------------------------------------------------------------------------------
 
-    def away_for(self, name: str) -> bool:
-        """Also true while an invalidation of this entry waits: until it is applied the store has an older value."""
-        return self.away and (name in self._pending or self.session.away_for(name))
+    def away_for(self, name: str, tags: tuple[str, ...] = ()) -> bool:
+        """Also true while an invalidation of this entry waits: until it is applied the store has an older value.
+
+        And so for its tags: without them nobody knows what its value is worth.
+        """
+        return self.away and any(
+            part in self._pending or self.session.away_for(part) for part in (name, *tags)
+        )
 
     @property
     def abandoned(self) -> int:
@@ -143,7 +148,7 @@ class Runtime:
             plan,
             run,
             variables,
-            away=self.away_for(name),
+            away=self.away_for(name, tags_of(run)),
             bypassed=bypassed,
             refreshing=refreshing,
             newer_than=newer_than,
@@ -226,22 +231,42 @@ class Runtime:
     # --- invalidation --------------------------------------------------------------------------
 
     async def invalidate(self, name: str, policy: Policy) -> bool:
-        """Whether it is done. False: the store is away, and it will be done when the store is back."""
+        """Whether it is done. False: the store is away, or takes no writes for now; it will be done when it can be.
+
+        Raises `StoreRefused` when the store answers that this client may not (a permission, a password): then it is
+        not done and will not be, and who changed the data should hear of it.
+        """
         self.forget_local(name)
-        for _ in range(2):
-            if self.session.away_for(name):
-                break
-            try:
-                fence = await self.session.invalidate(name, policy=policy)
-            except StoreError:
-                continue
-            # A read of before may have been remembered while the command was on its way, or may be answered yet.
-            self.forget_local(name, fence=fence)
-            return True
-        self._pending.add(name, policy)
-        # A read of before may have been answered while the store was asked in vain.
-        self.near.drop(name)
-        return False
+        fence = await self._pending.now(name, policy)
+        if fence is None:
+            # A read of before may have been answered while the store was asked in vain.
+            self.near.drop(name)
+            return False
+        # A read of before may have been remembered while the command was on its way, or may be answered yet.
+        self.forget_local(name, fence=fence)
+        return True
+
+    async def invalidate_tag(self, tag: str) -> bool:
+        """As `invalidate`, for all entries with this tag, whose number makes no difference."""
+        self.forget_tag(tag)
+        done = await self._pending.now(tag, None) is not None
+        if done:
+            self.forget_tag(tag, settled=True)
+        return done
+
+    def forget_tag(self, tag: str, *, settled: bool = False) -> None:
+        self.tags.mark(tag)
+        self.near.changed(tag, 1)
+        if settled:
+            self.tags.settle(tag)
+        for flight in self.flights.values():
+            if tag in flight.tags:
+                flight.invalidated()
+
+    def _invalidation_applied(self, name: str, fence: int) -> None:
+        self.last.drop(name, fence=fence)
+        self.near.changed(name, fence)
+        self.tags.settle(name)
 
     async def outdate(self, name: str, policy: Policy) -> None:
         """A refreshed value could not be stored: what it was to replace must not outlive it."""
@@ -249,8 +274,13 @@ class Runtime:
             # Without forgetting the new value, which this process keeps for the time being.
             self._pending.add(name, policy)
             self.near.drop(name)
-        else:
+            return
+        try:
             await self.invalidate(name, policy)
+        except StoreRefused:
+            # Its caller has asked for a value and has one.
+            self._pending.add(name, policy)
+            self.near.drop(name)
 
     def forget_local(self, name: str, *, fence: int = 0) -> None:
         self.last.drop(name, fence=fence)
@@ -261,10 +291,6 @@ class Runtime:
         flight = self.flights.get(name)
         if flight is not None:
             flight.invalidated()
-
-    def _applied(self, name: str, fence: int) -> None:
-        self.last.drop(name, fence=fence)
-        self.near.changed(name, fence)
 
     def _hears(self, name: str) -> bool:
         """Nothing in the store is news of an entry whose invalidation waits."""

@@ -22,6 +22,7 @@ from stampede_guard.lastresort import too_long, wait_on
 from stampede_guard.near import NOTHING, Asked
 from stampede_guard.passenger import ON_ITS_OWN, OUT_OF_PATIENCE
 from stampede_guard.reentry import waiting_for
+from stampede_guard.tagged import look, refuse_other_tags, tags_of
 
 if TYPE_CHECKING:
     from stampede_guard.flight import Flight
@@ -34,23 +35,23 @@ __all__ = ["after_read", "bypassed_name", "hit", "keep_near", "refresh", "serve"
 
 async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     """The value, in mode `on`. Raises what the computation raised, `WaitTimeout`, `Overloaded` or a Misuse."""
-    asked = None
+    asked, tags = None, tags_of(run)
     if plan.near:
-        value = runtime.near.find(name)
+        value = runtime.near.find(name, tags)
         if value is not NOTHING:
             if runtime.hooks:
                 runtime.hooks.tell(Hit(plan.title, name, "l1"))
             return value
-        asked = runtime.near.ask(name)
+        asked = runtime.near.ask(name, tags)
     flight = runtime.flights.get(name)
     if flight is not None and flight.open_to_all:
         if runtime.hooks:
             runtime.hooks.tell(Miss(plan.title, name))
         return await _ride(runtime, plan, name, run, flight, None)
-    if runtime.away_for(name):
+    if runtime.away_for(name, tags):
         return await _served_by_last(runtime, plan, name, run)
     try:
-        reading = await runtime.session.read(name)
+        reading = await look(runtime, name, tags)
     except StoreRefused as error:
         # Nobody is let in, so it is as good as away. Without this every call would compute.
         runtime.note_refusal(error)
@@ -60,21 +61,30 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
         return await _miss(runtime, plan, name, run)
     runtime.refused = False
     if asked is not None:
-        keep_near(runtime, plan, name, reading, asked)
+        keep_near(runtime, plan, name, reading, asked, tags)
     return await after_read(runtime, plan, name, run, reading)
 
 
 async def _served_by_last(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     """The value as this process saw it last, while the store serves nobody."""
     known, state = runtime.last.find(name, now=runtime.now())
+    if known is not None and not runtime.tags.allow(tags_of(run), known.body):
+        known = None
     return await _served_by(runtime, plan, name, run, known, fresh=state == "fresh", source="memory")
 
 
-def keep_near(runtime: Runtime, plan: Plan, name: str, reading: Reading | None, asked: Asked | None) -> None:
+def keep_near(
+    runtime: Runtime,
+    plan: Plan,
+    name: str,
+    reading: Reading | None,
+    asked: Asked | None,
+    tags: tuple[str, ...] = (),
+) -> None:
     """If it is fresh, and a value."""
     if reading is not None and reading.stale_ms < reading.remaining_ms <= reading.total_ms:
         with contextlib.suppress(Undecodable):
-            runtime.near.keep(name, reading, plan, asked)
+            runtime.near.keep(name, reading, plan, asked, tags)
 
 
 def hit(runtime: Runtime, plan: Plan, name: str, reading: Reading | None) -> tuple[Any, bool]:
@@ -155,7 +165,7 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
         if not before.landed.done():
             raise too_long(plan)
     token, reading = 0, None
-    if not runtime.away_for(name):
+    if not runtime.away_for(name, tags_of(run)):
         with contextlib.suppress(StoreError):
             reading = await runtime.session.read(name)
             token = reading.token if reading is not None else 0
@@ -216,6 +226,7 @@ async def _ride(
     soft: float = 0.0,
 ) -> Any:
     """`stale` is served instead when nobody computes, and, with `soft`, after so many seconds at the latest."""
+    refuse_other_tags(plan.title, tags_of(run), flight.tags)
     passenger = flight.join(run, plan.capture(), bound=plan.request_bound, stale=stale, patient=soft > 0)
     if keep_refreshing:
         flight.refreshing = True

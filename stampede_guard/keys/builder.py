@@ -22,7 +22,7 @@ from stampede_guard.keys.parts import (
     text_of,
 )
 
-__all__ = ["LONGEST_KEY", "KeyBuilder"]
+__all__ = ["LONGEST_KEY", "KeyBuilder", "arguments_of"]
 
 LONGEST_KEY = 200
 _LONGEST_NAME = 64
@@ -295,6 +295,13 @@ def _key_example(request: str, parameters: list[str]) -> str:
     parts = [f"{name}.url.path" if name == request else name for name in parameters]
     result = parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
     return f"key=lambda {', '.join(parameters)}: {result}"
+
+
+def arguments_of(
+    function: Callable[..., Any], names: Sequence[str], resources: frozenset[str]
+) -> Callable[..., tuple[Any, ...]]:
+    """A function with the parameters of the original that returns those of these names."""
+    return _binder(function, _parameters(function), names, resources)
 
 
 def _replacement(key: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:

@@ -163,6 +163,17 @@ class EncryptedSession:
         answer = await self._inner.fallback(name, **asked)
         return Found(self._bodies.reading(answer.reading, name)) if isinstance(answer, Found) else answer
 
+    # A tag's version is random and says nothing: it is stored as it is.
+
+    def read_tag(self, name: str) -> asyncio.Future[Reading | None]:
+        return self._inner.read_tag(name)
+
+    async def ensure_tag(self, name: str, **asked: Any) -> bytes:
+        return await self._inner.ensure_tag(name, **asked)
+
+    async def drop_tag(self, name: str) -> None:
+        await self._inner.drop_tag(name)
+
     async def switches(self, namespace: str) -> Mapping[str, Switch]:
         return await self._inner.switches(namespace)
 

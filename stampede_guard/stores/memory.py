@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from stampede_guard.bounded import Bounded, Item
-from stampede_guard.core import scripts
+from stampede_guard.core import scripts, tags
 from stampede_guard.core.entry import EMPTY, Entry, Reading, prune
 from stampede_guard.core.scripts import (
     Answer,
@@ -301,9 +301,12 @@ class MemorySession:
 
         return self._store.change(name, step)
 
-    async def fallback(self, name: str, *, flight: str, policy: Policy) -> Found | Granted | Denied:
+    async def fallback(
+        self, name: str, *, flight: str, policy: Policy, newer_than: int = 0
+    ) -> Found | Granted | Denied:
         slot_ms = _ms(policy.fallback_timeout + policy.lease_ttl)
-        ask = FallbackAsk(flight, uuid.uuid4().hex, policy.fallback_limit, slot_ms, policy.record_ms)
+        epoch, limit = uuid.uuid4().hex, policy.fallback_limit
+        ask = FallbackAsk(flight, epoch, limit, slot_ms, policy.record_ms, newer_than)
 
         def step(
             entry: Entry, now_us: int, _: frozenset[str]
@@ -311,6 +314,21 @@ class MemorySession:
             return *scripts.fallback(entry, ask, now_us=now_us), ()
 
         return self._store.change(name, step)
+
+    def read_tag(self, name: str) -> asyncio.Future[Reading | None]:
+        return self.read(name)
+
+    async def ensure_tag(self, name: str, *, policy: Policy) -> bytes:
+        version = uuid.uuid4().bytes
+
+        def step(entry: Entry, now_us: int, _: frozenset[str]) -> tuple[Entry, bytes, Messages]:
+            return *tags.ensure(entry, version, now_us=now_us, ms=policy.tag_ms), ()
+
+        return self._store.change(name, step)
+
+    async def drop_tag(self, name: str) -> None:
+        self._store.change(name, lambda entry, now_us, _: (tags.drop(entry), None, ()))
+        self._store.tell_watchers(name, self._store.now_us())
 
     async def switches(self, namespace: str) -> Mapping[str, Switch]:
         return self._store.switches(namespace)

@@ -78,7 +78,18 @@ class Session(Protocol):
 
     async def release(self, name: str, *, flight: str) -> bool: ...
 
-    async def fallback(self, name: str, *, flight: str, policy: Policy) -> Found | Granted | Denied: ...
+    async def fallback(
+        self, name: str, *, flight: str, policy: Policy, newer_than: int = 0
+    ) -> Found | Granted | Denied: ...
+
+    async def ensure_tag(self, name: str, *, policy: Policy) -> bytes:
+        """The version of a tag; a new one if it had none. It outlives any value that is computed now."""
+
+    def read_tag(self, name: str) -> asyncio.Future[Reading | None]:
+        """As `read`, and with the reads of entries of the same tick: the version is the body."""
+
+    async def drop_tag(self, name: str) -> None:
+        """From now on the tag has another version than it had."""
 
     async def switches(self, namespace: str) -> Mapping[str, Switch]:
         """The fleet's switches of a namespace, by title. From then on the listener hears of changes, with messages

@@ -14,6 +14,7 @@ from typing import Any
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Answer, Denied, Found, Granted, Outcome
 from stampede_guard.core.switch import MOST_SWITCHES, Switch
+from stampede_guard.core.tags import version_of
 from stampede_guard.errors import StoreError, StoreRefused
 from stampede_guard.policy import Policy
 from stampede_guard.stores.calls import Script
@@ -26,6 +27,7 @@ from stampede_guard.stores.wire import (
     name_bytes,
     parse_answer,
     parse_switches,
+    parse_value,
     value_bytes,
 )
 
@@ -37,6 +39,8 @@ _PUBLISH = Script("publish")
 _INVALIDATE = Script("invalidate")
 _RELEASE = Script("release")
 _FALLBACK = Script("fallback")
+_TAG = Script("tag")
+_DROP_TAG = Script("drop_tag")
 _MODES = Script("modes", keys_of=modes_keys)
 _SWITCH = Script("switch", keys_of=modes_keys)
 
@@ -150,18 +154,39 @@ class ScriptedSession(ABC):
     async def release(self, name: str, *, flight: str) -> bool:
         return bool(await self._run(_RELEASE, name, [flight.encode(), name_bytes(name)]))
 
-    async def fallback(self, name: str, *, flight: str, policy: Policy) -> Found | Granted | Denied:
+    async def fallback(
+        self, name: str, *, flight: str, policy: Policy, newer_than: int = 0
+    ) -> Found | Granted | Denied:
         args = [
             flight.encode(),
             uuid.uuid4().hex.encode(),
             b"%d" % policy.fallback_limit,
             _ms(policy.fallback_timeout + policy.lease_ttl),
             b"%d" % policy.record_ms,
+            b"%d" % newer_than,
         ]
         answer = parse_answer(await self._run(_FALLBACK, name, args))
         if isinstance(answer, Found | Granted | Denied):
             return answer
         raise StoreRefused("the fallback script gave an answer of the acquire script")
+
+    def read_tag(self, name: str) -> asyncio.Future[Reading | None]:
+        return self.read(name)
+
+    async def ensure_tag(self, name: str, *, policy: Policy) -> bytes:
+        version = uuid.uuid4().bytes
+        ms = policy.tag_ms
+        stored = await self._run(
+            _TAG, name, [value_bytes(version, token=1, total_ms=ms, stale_ms=0), b"%d" % ms]
+        )
+        reading = parse_value(stored, 0) if isinstance(stored, bytes) else None
+        found = version_of(reading.body) if reading is not None else None
+        if found is None:
+            raise StoreRefused("the tag script gave an answer of an unknown shape")
+        return found
+
+    async def drop_tag(self, name: str) -> None:
+        await self._run(_DROP_TAG, name, [name_bytes(name), changes_channel(name)])
 
     async def switches(self, namespace: str) -> Mapping[str, Switch]:
         name = modes_name(namespace)

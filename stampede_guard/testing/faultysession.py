@@ -109,6 +109,15 @@ class FaultySession:
     async def fallback(self, name: str, **asked: Any) -> Found | Granted | Denied:
         return await self._ask(lambda: self._inner.fallback(name, **asked), writes=True)
 
+    def read_tag(self, name: str) -> asyncio.Future[Reading | None]:
+        return self.read(name)
+
+    async def ensure_tag(self, name: str, **asked: Any) -> bytes:
+        return await self._ask(lambda: self._inner.ensure_tag(name, **asked), writes=True)
+
+    async def drop_tag(self, name: str) -> None:
+        await self._ask(lambda: self._inner.drop_tag(name))
+
     # Neither of these is a caller's command: they are not counted, and say nothing about the breaker.
 
     async def switches(self, namespace: str) -> Mapping[str, Switch]:

@@ -28,6 +28,13 @@ PROGRESS = frozenset(
         "step_fallback",
         "give_back",
         "probe",
+        "look_at_value",
+        "look_at_tag",
+        "look_at_own",
+        "check",
+        "believe",
+        "ensure",
+        "begin",
     }
 )
 """What happens by itself, sooner or later."""

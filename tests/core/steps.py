@@ -21,6 +21,7 @@ from stampede_guard.core.scripts import (
     Publication,
     Renewal,
 )
+from stampede_guard.core.tags import opened
 from tests.core.world import ON, OPEN, Setup, Table, Violation, World
 
 
@@ -44,7 +45,7 @@ class Core:
 
 def version_of(body: bytes) -> int:
     """Which truth a value or failure of the model was computed from; a private failure's text is not known."""
-    return int(body[1:]) if body else 10**9
+    return int(opened(body)[1:]) if body else 10**9
 
 
 class Store:

@@ -97,6 +97,8 @@ class Flight(NamedTuple):
     unsure: bool = False
     alone: bool = False
     early: bool = False
+    version: int = 0
+    looked: int = -1
 
 
 class Fallback(NamedTuple):
@@ -123,6 +125,7 @@ class Process(NamedTuple):
     renewal: int
     releases: tuple[str, ...]
     due: tuple[int, ...] = ()
+    looks: tuple[tuple[int, int, int], ...] = ()
 
 
 class Ghost(NamedTuple):
@@ -155,6 +158,8 @@ class World(NamedTuple):
     stored: int
     draws: int
     drawn: int
+    tag: int = 0
+    tags_made: int = 0
 
     @property
     def quiet(self) -> bool:
@@ -162,6 +167,7 @@ class World(NamedTuple):
         return not self.invalidations and all(
             process.flight is None
             and not process.missed
+            and not process.looks
             and process.fallback is None
             and not process.releases
             and not process.due

@@ -87,6 +87,9 @@ async def _everything(one: Session, other: Session, store: Any) -> None:
             one.renew(NAME, flight="holder", token=grant.token, policy=POLICY),
             other.fallback(NAME, flight="beside", policy=POLICY),
             other.fallback(NAME, flight="beside", policy=POLICY),
+            one.ensure_tag("shop:#project:7", policy=POLICY),
+            other.ensure_tag("shop:#project:7", policy=POLICY),
+            one.drop_tag("shop:#project:7"),
             one.publish(NAME, flight="holder", grant=grant, outcome=outcome, body=b"b", policy=POLICY),  # type: ignore[arg-type]
             one.acquire(NAME, flight="late", policy=POLICY),
         ):

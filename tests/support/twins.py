@@ -12,7 +12,7 @@ from typing import Any
 
 import redis
 
-from stampede_guard.core import scripts
+from stampede_guard.core import scripts, tags
 from stampede_guard.core.entry import EMPTY, Entry, Reading, prune
 from stampede_guard.core.scripts import (
     Ask,
@@ -41,7 +41,7 @@ from tests.support.backends import PARTS
 
 __all__ = ["DEAD", "INLINE", "LIVE", "SCRIPTS", "Token", "Worlds"]
 
-SCRIPTS = ("read", "acquire", "renew", "publish", "invalidate", "release", "fallback")
+SCRIPTS = ("read", "acquire", "renew", "publish", "invalidate", "release", "fallback", "tag", "drop_tag")
 LIVE = ("inbox-a", "inbox-b")
 DEAD = "inbox-dead"
 LEASE, RECORD, TAKEOVER, SLOT, INLINE = 600_000, 3_600_000, 100_000, 900_000, 8
@@ -239,11 +239,29 @@ class Worlds:
         assert pure == bool(self.script("release", flight, self.name))
         self.same_messages(messages)
 
-    def fallback(self, flight: str, limit: int) -> None:
+    def fallback(self, flight: str, limit: int, newer: int | None = None) -> None:
+        than = Token(0, 0) if newer is None else self._pick(newer)
         epoch = f"epoch-{next(self.epochs)}"
-        ask = FallbackAsk(flight, epoch, limit, SLOT, RECORD)
+        ask = FallbackAsk(flight, epoch, limit, SLOT, RECORD, than.pure)
         self.entry, pure = scripts.fallback(self.entry, ask, now_us=self.now_us)
-        self.same_answer(pure, self.script("fallback", flight, epoch, limit, SLOT, RECORD), flight)
+        raw = self.script("fallback", flight, epoch, limit, SLOT, RECORD, than.real)
+        self.same_answer(pure, raw, flight)
+
+    def tag(self, ms: int) -> None:
+        """The entry's name taken for that of a tag."""
+        version = b"version %08d" % next(self.epochs)
+        self.entry, pure = tags.ensure(self.entry, version, now_us=self.now_us, ms=ms)
+        stored = self.script("tag", value_bytes(version, token=1, total_ms=ms, stale_ms=0), ms)
+        reading = parse_value(stored, 0)
+        assert reading is not None and reading.body == pure
+        assert self.entry.value is not None
+        self.same_time(self.keys[0], self.entry.value.expires_us)
+
+    def drop_tag(self) -> None:
+        self.entry = tags.drop(self.entry)
+        self.script("drop_tag", self.name, self.channel)
+        self.same_messages(())
+        assert len(self.changes) == 1
 
     # --- what happens to both ---------------------------------------------------------------------
 
