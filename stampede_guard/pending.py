@@ -132,7 +132,9 @@ class PendingInvalidations:
         return list(itertools.islice(there, AT_ONCE))
 
     async def _apply_one(self, name: str) -> bool:
-        waiting = self._waiting[name]
+        waiting = self._waiting.get(name)
+        if waiting is None:
+            return True  # given up meanwhile, for there were too many
         try:
             fence = await self._send(name, waiting.policy)
         except StoreError as error:
