@@ -70,8 +70,7 @@ class StampedeGuard(Moded):
         hooks: Iterable[Hook] = (),
         encryption: Encryption | None = None,
     ) -> None:
-        given: object = namespace
-        if not isinstance(given, str) or not NAMESPACE.fullmatch(given):
+        if not NAMESPACE.fullmatch(namespace or ""):
             raise Misuse(
                 f"namespace={namespace!r} is not allowed: write 1 to 64 letters, digits, dots, colons, - or _"
             )

@@ -44,7 +44,9 @@ class Options:
                 )
         _check_context(context)
         if rest.get("key") is not None and not callable(rest["key"]):
-            raise Misuse("key= is a function of the same arguments, such as lambda project, **_: project")
+            raise Misuse(
+                "key= is a function of the same parameters that returns the parts of the key, not a text"
+            )
         unkeyed = (unkeyed,) if isinstance(unkeyed, str) else tuple(unkeyed)
         tags = checked_tags(tags)
         return cls(unkeyed, dict(resources or {}), tuple(context), str(version), tags=tags, **rest)

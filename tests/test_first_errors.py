@@ -66,7 +66,7 @@ class TestDecorators:
             ({"context": "tenant"}, r"not a str: write context=\(tenant,\)"),
             ({"context": TENANT}, r"not a ContextVar: write context=\(tenant,\)"),
             ({"context": ("tenant",)}, "takes ContextVars themselves.*not 'tenant'"),
-            ({"key": "project"}, "key= is a function of the same arguments"),
+            ({"key": "project"}, "key= is a function of the same parameters"),
         ],
     )
     def test_an_option_that_cannot_be_is_told_where_it_goes(
