@@ -270,6 +270,46 @@ async def test_a_hook_that_fails_harms_nobody_and_is_reported_once(caplog: pytes
     await guard.aclose()
 
 
+@pytest.mark.parametrize("kind", [Miss, Started, Computed, Waited, Collapsed])
+async def test_a_hook_that_raises_a_cancellation_cancels_nobody(kind: type) -> None:
+    def looks_at_a_cancelled_future(event: object) -> None:
+        if isinstance(event, kind):
+            raise asyncio.CancelledError
+
+    guard = StampedeGuard(MemoryStore(), hooks=(looks_at_a_cancelled_future,))
+    calls = [guard.get_or_compute(KEY, value) for _ in range(3)]
+    assert await soon(asyncio.gather(*calls, return_exceptions=True)) == ["value"] * 3
+    assert not guard.runtime().flights
+    await guard.aclose()
+
+
+async def test_a_hook_may_call_the_guard_and_add_a_hook() -> None:
+    calls: list[asyncio.Task[str]] = []
+    told = Recorder()
+
+    def hook(event: object) -> None:
+        if isinstance(event, Started) and not calls:
+            guard.add_hook(told)
+            calls.append(asyncio.get_running_loop().create_task(guard.get_or_compute("another", value)))
+
+    guard = StampedeGuard(MemoryStore(), hooks=(hook,))
+    assert await soon(guard.get_or_compute(KEY, value)) == "value"
+    assert await soon(calls[0]) == "value"
+    assert told.counts()["Computed"] == 2 and told.counts()["Started"] == 1
+    await guard.aclose()
+
+
+def test_a_hook_that_would_have_to_be_awaited_is_refused() -> None:
+    async def hook(event: object) -> None: ...
+
+    class Hook:
+        async def __call__(self, event: object) -> None: ...
+
+    for wrong in (hook, Hook()):
+        with pytest.raises(Misuse, match="called and not awaited"):
+            StampedeGuard(MemoryStore(), hooks=(wrong,))
+
+
 def test_what_cannot_be_called_is_no_hook() -> None:
     with pytest.raises(Misuse, match="a function or an object with __call__, not a str"):
         StampedeGuard(MemoryStore(), hooks=("log",))  # type: ignore[arg-type]
