@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from stampede_guard import Misuse, PolicyError, StampedeGuard, cached_many, locked_cache
-from stampede_guard.errors import ComputeFailed
+from stampede_guard.core.states import Waiting
+from stampede_guard.errors import ComputeFailed, StoreError
+from stampede_guard.plan import Plan
+from stampede_guard.testing import FaultyStore
+from tests.support.clock import Clock
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, joined
 
@@ -344,3 +349,81 @@ async def test_what_is_not_to_be_shared_each_caller_computes_for_itself_and_at_o
     assert sorted(served) == sorted(
         f"{who}={who}" for who in ("leader", "early0", "early1", "early2", "late0", "late1")
     )
+
+
+def count_asks(guard: StampedeGuard) -> list[str]:
+    session, asked = guard.runtime().session, []
+    acquire = session.acquire
+
+    async def counted(name: str, **options: Any) -> Any:
+        asked.append(name)
+        return await acquire(name, **options)
+
+    session.acquire = counted  # type: ignore[method-assign]
+    return asked
+
+
+def private_plan(guard: StampedeGuard, **fields: Any) -> Plan:
+    plan = guard._plans.plan(KEY, Any, False, {"should_cache": lambda value: value == "new", **fields})
+    plan.share_uncached = False
+    return plan
+
+
+async def test_those_that_fly_apart_are_woken_by_the_place_that_becomes_free(guards: Guards) -> None:
+    guard = guards.guard()
+    plan = private_plan(guard, pass_limit=1, poll_interval=600, lease_ttl=900)
+    await guard.call(plan, "=" + KEY, Counted())
+    gates = [Gate() for _ in range(4)]
+    asked = count_asks(guard)
+    calls, flights = [], guard.runtime().flights
+
+    def waiting() -> int:
+        return sum(isinstance(flight._state, Waiting) for flight in flights.values())
+
+    for number, gate in enumerate(gates):
+
+        async def compute(gate: Gate = gate) -> int:
+            await gate.hold()
+            return 1
+
+        calls.append(asyncio.create_task(guard.call(plan, "=" + KEY, compute)))
+        await until(lambda those=number: waiting() == those)
+    # In the order in which they came, and without a look by any of the others.
+    for gate in gates:
+        await gate.arrival()
+        gate.open()
+    assert await soon(asyncio.gather(*calls)) == [1] * 4
+    assert len(asked) <= 4 + 2 + 2 + 1
+
+
+async def test_those_that_fly_apart_hear_of_an_invalidation_in_their_process() -> None:
+    store = FaultyStore(clock=Clock(), wait=lambda _: asyncio.Event().wait())
+    guard = StampedeGuard(store)
+    plan, first, gate = private_plan(guard), Gate(), Gate()
+    await guard.call(plan, "=" + KEY, Counted())
+
+    def compute(gate: Gate, value: str) -> Any:
+        async def run() -> str:
+            await gate.hold()
+            return value
+
+        return run
+
+    let_through = asyncio.create_task(guard.call(plan, "=" + KEY, compute(first, "private")))
+    await first.arrival()
+    store.fail()
+    while not guard.runtime().away:
+        with contextlib.suppress(StoreError):
+            await guard.runtime().session.read(KEY)
+    apart = asyncio.create_task(guard.call(plan, "=" + KEY, compute(gate, "new")))
+    await gate.arrival()
+    assert await guard.invalidate(KEY) == "pending"
+    first.open()
+    gate.open()
+    assert await soon(asyncio.gather(let_through, apart)) == ["private", "new"]
+    # It is from before the invalidation, so it is not what this process remembers.
+    later = Gate()
+    later.open()
+    await guard.call(plan, "=" + KEY, compute(later, "later"))
+    assert later.entered == 1
+    await guard.aclose()
