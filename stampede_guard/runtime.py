@@ -79,7 +79,8 @@ class Runtime:
         self.asked_early = Pauses(self.loop)
         """Entries whose early refresh was somebody else's a moment ago."""
         self.failing = Pauses(self.loop)
-        """Entries whose computation failed here a moment ago, of which the store knows nothing."""
+        """Entries whose computation failed here a moment ago, of which the store knows nothing; or whose refresh would
+        be in vain, because nothing may be stored."""
         self._policy = policy
         self._id = uuid.uuid4().hex
         self._numbers = itertools.count(1)

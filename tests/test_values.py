@@ -283,6 +283,20 @@ async def test_a_stale_value_is_served_on_and_recomputed_by_nobody_meanwhile(gua
     assert compute.calls == 2
 
 
+async def test_a_refresh_that_would_be_in_vain_is_not_asked_for_by_each_stale_hit(guards: Guards) -> None:
+    guard, other, compute = guards.guard(), guards.guard(poll_interval=60, lease_ttl=60), Counted()
+    fields: dict[str, Any] = {"ttl": 10, "stale_ttl": 600, "should_cache": lambda value: value == 1}
+    await guard.get_or_compute(KEY, compute, **fields)
+    await guards.age(guards.name(KEY), 11)
+    await guard.get_or_compute(KEY, compute, **fields)
+    await until(lambda: compute.calls == 2 and not guard.runtime().flights)
+    asked = count_asks(other)
+    for _ in range(5):
+        assert await other.get_or_compute(KEY, compute, **fields) == 1
+        await until(lambda: not other.runtime().flights)
+    assert (len(asked), compute.calls) == (1, 2)
+
+
 async def test_in_a_single_block_too(guards: Guards) -> None:
     guard = guards.guard()
     for _ in range(2):
