@@ -224,14 +224,18 @@ async def _ride(
     *,
     keep_refreshing: bool = False,
     soft: float = 0.0,
+    began: float | None = None,
 ) -> Any:
-    """`stale` is served instead when nobody computes, and, with `soft`, after so many seconds at the latest."""
+    """`stale` is served instead when nobody computes, and, with `soft`, after so many seconds at the latest.
+
+    `began`: when the waiting began, if that was with another flight.
+    """
     refuse_other_tags(plan.title, tags_of(run), flight.tags)
     passenger = flight.join(run, plan.capture(), bound=plan.request_bound, stale=stale, patient=soft > 0)
     if keep_refreshing:
         flight.refreshing = True
-    patience = runtime.loop.call_later(soft or plan.policy.wait_timeout, passenger.lose_patience)
-    began = runtime.loop.time()
+    began = runtime.loop.time() if began is None else began
+    patience = runtime.loop.call_at(began + (soft or plan.policy.wait_timeout), passenger.lose_patience)
     try:
         if CURRENT.get() is None:
             outcome = await passenger.future
@@ -245,6 +249,9 @@ async def _ride(
                 outcome = await wait_on(runtime, plan, name, flight, passenger)
         if outcome is not ON_ITS_OWN:
             return outcome
+    except asyncio.CancelledError:
+        passenger.instead = "cancelled"
+        raise
     finally:
         patience.cancel()
         future = passenger.future
@@ -259,7 +266,7 @@ async def _ride(
     alone = runtime.take_off(
         name, plan, run, variables, bypassed=bypassed, newer_than=flight.newer_than, alone=True
     )
-    return await _ride(runtime, plan, name, run, alone, stale, soft=soft)
+    return await _ride(runtime, plan, name, run, alone, stale, soft=soft, began=began)
 
 
 def _outcome(passenger: Passenger) -> WaitOutcome | None:
@@ -267,9 +274,7 @@ def _outcome(passenger: Passenger) -> WaitOutcome | None:
     if passenger.instead is not None:
         return passenger.instead
     future = passenger.future
-    if not future.done() or future.cancelled():
-        return "cancelled"
-    if future.exception() is not None:
+    if not future.done() or future.exception() is not None:
         return "error"
     if future.result() is ON_ITS_OWN:
         return None

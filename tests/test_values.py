@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
-from stampede_guard import Misuse, PolicyError, StampedeGuard, cached_many, locked_cache
+from stampede_guard import Misuse, Policy, PolicyError, StampedeGuard, WaitTimeout, cached_many, locked_cache
 from stampede_guard.core.states import Waiting
 from stampede_guard.errors import ComputeFailed, StoreError
+from stampede_guard.events import Waited
 from stampede_guard.plan import Plan
+from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.testing import FaultyStore
+from tests.observe.recorder import Recorder
 from tests.support.clock import Clock
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, joined
@@ -408,6 +411,34 @@ async def test_those_that_fly_apart_are_woken_by_the_place_that_becomes_free(gua
         gate.open()
     assert await soon(asyncio.gather(*calls)) == [1] * 4
     assert len(asked) <= 4 + 2 + 2 + 1
+
+
+async def test_the_time_of_one_that_is_sent_on_its_own_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, later = asyncio.get_running_loop(), 0.0
+    time = loop.time
+    monkeypatch.setattr(loop, "time", lambda: time() + later)
+    guard = StampedeGuard(MemoryStore(clock=Clock()), namespace="test", hooks=(told := Recorder(),))
+    plan = private_plan(guard, pass_limit=1, fallback_limit=0, wait_timeout=1000, compute_timeout=10_000)
+    name, gate = f"test:={KEY}", Gate()
+
+    async def compute() -> int:
+        await gate.hold()
+        return 1
+
+    calls = [asyncio.create_task(guard.call(plan, "=" + KEY, compute)) for _ in range(2)]
+    await gate.arrival()
+    await joined(guard, name, 2)
+    # The one place is taken, so that the other caller waits once more.
+    await guard.runtime().session.fallback(name, flight="beside", policy=Policy(), newer_than=0)
+    later = 600.0
+    gate.open()
+    await until(lambda: [type(each._state) for each in guard.runtime().flights.values()] == [Waiting])
+    later = 1200.0
+    assert await soon(calls[0]) == 1
+    with pytest.raises(WaitTimeout):
+        await soon(calls[1])
+    assert [event.seconds > 1000 for event in told.of(Waited)] == [False, True]
+    await guard.aclose()
 
 
 async def test_those_that_fly_apart_hear_of_an_invalidation_in_their_process() -> None:
