@@ -32,6 +32,9 @@ UNWIND_SECONDS = 1.0
 THREAD_SECONDS = 0.05
 """The same for one in a thread: long enough for one that has not begun."""
 
+LONG_ON_THE_WIRE = 64 * 1024
+"""Bytes from which on a value may take longer to be stored than the lease has time left."""
+
 
 class Result(NamedTuple):
     """`private`: an error that is about the callers of this process, and nothing that others should hear.
@@ -101,9 +104,19 @@ class Computation:
         self._grant = grant
         if grant is None:
             return await self._run_alone()
+        async with self.renewing(grant):
+            return await self._run_bounded()
+
+    def while_sending(self, grant: Granted, body: bytes) -> contextlib.AbstractAsyncContextManager[None]:
+        """The lease stays this flight's also while a large value is on the wire."""
+        return self.renewing(grant) if len(body) >= LONG_ON_THE_WIRE else contextlib.nullcontext()
+
+    @contextlib.asynccontextmanager
+    async def renewing(self, grant: Granted) -> AsyncIterator[None]:
+        """The lease stays this flight's as long as the process and the store are there."""
         renewal = asyncio.create_task(self._renew(grant), name="stampede_guard renewal")
         try:
-            return await self._run_bounded()
+            yield
         finally:
             renewal.cancel()
             # Not awaited itself: its cancellation could not be told from the flight's own.

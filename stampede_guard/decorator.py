@@ -7,7 +7,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Generic, Never, ParamSpec, TypeVar, cast
 
 from stampede_guard.annotations import alternatives, live_kind, resolve, root_package
 from stampede_guard.cached import CacheDecorator, CachedFunction, CachedPlainFunction, Invalidation
@@ -19,7 +19,7 @@ from stampede_guard.guard import StampedeGuard
 from stampede_guard.keys import KeyBuilder
 from stampede_guard.methods import in_its_place, taken_from
 from stampede_guard.modes import checked_mode
-from stampede_guard.options import Options
+from stampede_guard.options import Options, refuse_positions
 from stampede_guard.plan import UNSETTLED, Plan, Run
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.serving import after_read
@@ -43,7 +43,7 @@ _ONE_CALLERS = frozenset({"Response", "BackgroundTasks", "BackgroundTask"})
 
 
 def locked_cache(
-    *,
+    *misplaced: Never,
     guard: StampedeGuard | None = None,
     ttl: Ttl = AS_THE_POLICY_SAYS,
     should_cache: Callable[[Any], object] | None = None,
@@ -59,9 +59,8 @@ def locked_cache(
 ) -> CacheDecorator:
     """Cache a function or method so that one expired entry costs one computation, fleet-wide.
 
-    An `async def` function stays one. A plain `def` function stays one, too: its caller's thread waits, and it computes
-    in one of at most `max_threads` threads of the guard, whether or not an event loop runs anywhere. `self` and `cls`
-    are part of the key like any other parameter.
+    An `async def` function stays one. So does a plain `def` function: its caller's thread waits, and it computes in one
+    of at most `max_threads` threads of the guard, with or without an event loop. `self` and `cls` are part of the key.
 
     `fields` are Policy fields (`ttl=300, stale_ttl=3600`), in seconds. `ttl` may also be a function of the value: it
     returns the seconds, and 0 or None for a value that is not to be stored. `should_cache`: a function of the value;
@@ -79,6 +78,7 @@ def locked_cache(
 
     Raises `PolicyError`, `KeyPartError`, `UnsupportedValue` or `Misuse` at decoration.
     """
+    refuse_positions("locked_cache", misplaced)
     options = Options.of(
         unkeyed=unkeyed,
         resources=resources,

@@ -18,7 +18,7 @@ from stampede_guard.core.scripts import Found, Granted, Held, Message, Passing
 from stampede_guard.core.tags import sealed
 from stampede_guard.delivery import Delivery
 from stampede_guard.ending import ended
-from stampede_guard.errors import StoreRefused, StoreUnavailable, WaitTimeout
+from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable, WaitTimeout
 from stampede_guard.events import TakenOver
 from stampede_guard.failures import encode_failure
 from stampede_guard.oldvalue import Previous
@@ -359,20 +359,19 @@ class Flight:
         self.stored = False
         try:
             tags = ask_again(self._runtime, self)
-            stored = await session.publish(
-                self.name,
-                flight=self.id,
-                grant=grant,
-                outcome=outcome.kind,
-                body=outcome.body,
-                policy=policy,
-                took_ms=self.computation.took_ms,
-            )
-        except StoreUnavailable:
-            self._unanswered = True
-            return core.StoreFailed(away=session.away_for(self.name))
-        except StoreRefused as error:
-            self._runtime.note_refusal(error)
+            async with self.computation.while_sending(grant, outcome.body):
+                stored = await session.publish(
+                    self.name,
+                    flight=self.id,
+                    grant=grant,
+                    outcome=outcome.kind,
+                    body=outcome.body,
+                    policy=policy,
+                    took_ms=self.computation.took_ms,
+                )
+        except StoreError as error:
+            if isinstance(error, StoreRefused):
+                self._runtime.note_refusal(error)
             self._unanswered = True
             return core.StoreFailed(away=session.away_for(self.name))
         if stored:

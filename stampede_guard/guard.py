@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
 
 from stampede_guard.cached import CacheDecorator, Invalidation, ManyDecorator
 from stampede_guard.errors import Misuse
@@ -113,7 +113,7 @@ class StampedeGuard(Moded):
 
     def locked_cache(
         self,
-        *,
+        *misplaced: Never,
         ttl: Ttl = AS_THE_POLICY_SAYS,
         should_cache: Callable[[Any], object] | None = None,
         unkeyed: Iterable[str] = (),
@@ -130,6 +130,7 @@ class StampedeGuard(Moded):
         # By name: the decorator is a face, and faces stand above the guard.
         decorate: Callable[..., Any] = importlib.import_module("stampede_guard.decorator").locked_cache
         made: CacheDecorator = decorate(
+            *misplaced,
             guard=self,
             unkeyed=unkeyed,
             resources=resources,
@@ -144,10 +145,10 @@ class StampedeGuard(Moded):
         )
         return made
 
-    def cached_many(self, **options: Any) -> ManyDecorator:
+    def cached_many(self, *misplaced: Never, **options: Any) -> ManyDecorator:
         """The decorator for functions of many ids, for this guard; see `stampede_guard.cached_many` for its options."""
         decorate: Callable[..., ManyDecorator] = importlib.import_module("stampede_guard.many").cached_many
-        return decorate(guard=self, **options)
+        return decorate(*misplaced, guard=self, **options)
 
     async def get_or_compute(
         self,
@@ -202,7 +203,7 @@ class StampedeGuard(Moded):
 
         After `"done"` no caller is served an older value, also not by a computation that was under way. Without `type`,
         the entries go of all types that this guard has used for such keys. It knows of no others: a process that does
-        nothing but invalidate must name the type.
+        nothing but invalidate must name the type. Raises `StoreRefused` when the store does not let this client.
         """
         entries = self._plans.entries(key, type)
         answers = await asyncio.gather(*(self.invalidate_entry(entry, self.policy) for entry in entries))

@@ -10,7 +10,7 @@ import itertools
 import typing
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, cast
+from typing import Any, Never, cast
 
 from stampede_guard.annotations import resolve, unwrap
 from stampede_guard.batch import ABSENT, Batches, Gathering, ManyCodec
@@ -21,7 +21,7 @@ from stampede_guard.errors import Misuse, PolicyError, StoreError, UnsupportedVa
 from stampede_guard.guard import StampedeGuard
 from stampede_guard.methods import in_its_place, taken_from
 from stampede_guard.near import NOTHING, Asked
-from stampede_guard.options import Options
+from stampede_guard.options import Options, refuse_positions
 from stampede_guard.plan import Plan, Run
 from stampede_guard.policy import Policy
 from stampede_guard.runtime import Runtime
@@ -38,7 +38,7 @@ _COLLECTIONS = (list, tuple, set, frozenset)
 
 
 def cached_many(
-    *,
+    *misplaced: Never,
     guard: StampedeGuard | None = None,
     ttl: Ttl = AS_THE_POLICY_SAYS,
     should_cache: Callable[[Any], object] | None = None,
@@ -68,6 +68,7 @@ def cached_many(
     one after the other. In `tags` the name of the ids stands for one id. All else is as for `locked_cache`; it raises
     the same errors.
     """
+    refuse_positions("cached_many", misplaced)
     options = Options.of(
         unkeyed=unkeyed,
         resources=resources,

@@ -9,9 +9,10 @@ from typing import Any
 
 from stampede_guard.core.switch import LONGEST_TITLE
 from stampede_guard.errors import Misuse
+from stampede_guard.guard import StampedeGuard
 from stampede_guard.tags import checked_tags
 
-__all__ = ["Options"]
+__all__ = ["Options", "refuse_positions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +45,20 @@ class Options:
         unkeyed = (unkeyed,) if isinstance(unkeyed, str) else tuple(unkeyed)
         tags = checked_tags(tags)
         return cls(unkeyed, dict(resources or {}), tuple(context), str(version), tags=tags, **rest)
+
+
+def refuse_positions(decorator: str, given: tuple[Any, ...]) -> None:
+    """Options are given by name; and a decorator without parentheses is given the function."""
+    if not given:
+        return
+    first = given[0]
+    if isinstance(first, StampedeGuard):
+        write = f"@guard.{decorator}(ttl=300), or {decorator}(guard=guard, ttl=300)"
+    elif isinstance(first, int | float):
+        write = f"{decorator}(ttl={first})"
+    elif callable(first) or isinstance(first, classmethod | staticmethod):
+        name = getattr(first, "__name__", "the function")
+        write = f"@{decorator}(ttl=300) above {name}(), with parentheses (@{decorator}() for the defaults)"
+    else:
+        write = f"{decorator}(ttl=300, name=..., version=...)"
+    raise Misuse(f"{decorator} takes its options by name: write {write}")

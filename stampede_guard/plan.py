@@ -87,7 +87,7 @@ class Plan:
     def copies(self, body: bytes) -> Copies:
         """For everybody who gets the value of these bytes now."""
         codec = getattr(self.codec, "inner", self.codec)
-        return Copies(self.decode, body, trees=not isinstance(codec, PickleCodec))
+        return Copies(self.decode, body, trees=not isinstance(codec, PickleCodec), shared=self.policy.share)
 
     def another(self, body: bytes) -> Any:
         """A value for one more caller of the same reading. Raises `Undecodable`."""

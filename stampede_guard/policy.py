@@ -195,7 +195,11 @@ class Policy:
 
 
 def _check_seconds(field: str, value: object, *, least: float) -> None:
-    rule = f"it must be a number of seconds between {least:g} and {_LONGEST:g}"
+    rule = f"it must be a number of seconds between {least:g} and {_LONGEST:.0f} (ten years)"
+    if field == "ttl" and value == 0:
+        rule += '; for a function that is not cached at all, write mode="off"'
+    if hasattr(value, "total_seconds"):
+        rule += f"; write {field}=....total_seconds()"
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise PolicyError(field, value, rule)
     if not (least <= value <= _LONGEST):

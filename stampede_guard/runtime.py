@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Message
 from stampede_guard.core.switch import Switch
-from stampede_guard.errors import Overloaded, StoreError, Undecodable
+from stampede_guard.errors import Overloaded, StoreError, StoreRefused, Undecodable
 from stampede_guard.events import BreakerClosed, BreakerOpened, Collapsed
 from stampede_guard.flight import Flight
 from stampede_guard.flights import Flights
@@ -231,37 +231,28 @@ class Runtime:
     # --- invalidation --------------------------------------------------------------------------
 
     async def invalidate(self, name: str, policy: Policy) -> bool:
-        """Whether it is done. False: the store is away, and it will be done when the store is back."""
+        """Whether it is done. False: the store is away, or takes no writes for now; it will be done when it can be.
+
+        Raises `StoreRefused` when the store answers that this client may not (a permission, a password): then it is
+        not done and will not be, and who changed the data should hear of it.
+        """
         self.forget_local(name)
-        for _ in range(2):
-            if self.session.away_for(name):
-                break
-            try:
-                fence = await self.session.invalidate(name, policy=policy)
-            except StoreError:
-                continue
-            # A read of before may have been remembered while the command was on its way, or may be answered yet.
-            self.forget_local(name, fence=fence)
-            return True
-        self._pending.add(name, policy)
-        # A read of before may have been answered while the store was asked in vain.
-        self.near.drop(name)
-        return False
+        fence = await self._pending.now(name, policy)
+        if fence is None:
+            # A read of before may have been answered while the store was asked in vain.
+            self.near.drop(name)
+            return False
+        # A read of before may have been remembered while the command was on its way, or may be answered yet.
+        self.forget_local(name, fence=fence)
+        return True
 
     async def invalidate_tag(self, tag: str) -> bool:
         """As `invalidate`, for all entries with this tag, whose number makes no difference."""
         self.forget_tag(tag)
-        for _ in range(2):
-            if self.session.away_for(tag):
-                break
-            try:
-                await self.session.drop_tag(tag)
-            except StoreError:
-                continue
+        done = await self._pending.now(tag, None) is not None
+        if done:
             self.forget_tag(tag, settled=True)
-            return True
-        self._pending.add(tag, None)
-        return False
+        return done
 
     def forget_tag(self, tag: str, *, settled: bool = False) -> None:
         self.tags.mark(tag)
@@ -283,8 +274,13 @@ class Runtime:
             # Without forgetting the new value, which this process keeps for the time being.
             self._pending.add(name, policy)
             self.near.drop(name)
-        else:
+            return
+        try:
             await self.invalidate(name, policy)
+        except StoreRefused:
+            # Its caller has asked for a value and has one.
+            self._pending.add(name, policy)
+            self.near.drop(name)
 
     def forget_local(self, name: str, *, fence: int = 0) -> None:
         self.last.drop(name, fence=fence)

@@ -206,9 +206,11 @@ def acquire(entry: Entry, ask: Ask, *, now_us: int, listening: frozenset[str] | 
     record = replace(record, expires_us=max(record.expires_us, now_us + ask.record_ms * 1000))
     lease = entry.lease
     if lease is not None and lease.owner == ask.flight:
-        # The reply to an earlier ask was lost. The same grant is answered as long as it could still be published.
+        # The reply to an earlier ask was lost. The same grant is answered as long as it could still be published, and
+        # all of its time is ahead: whoever asks is alive, and is only now going to compute.
         if lease.epoch == record.epoch and lease.token >= record.fence:
-            return replace(entry, record=record), Granted(lease.token, lease.epoch)
+            lease = _renewed(lease, ask.inbox, ask.lease_ms, now_us=now_us, listening=listening)
+            return replace(entry, record=record, lease=lease), Granted(lease.token, lease.epoch)
         lease = None
     if failure is not None:
         return _let_pass(replace(entry, lease=lease), record, ask, now_us)
@@ -253,9 +255,7 @@ def renew(
     record = entry.record
     if record is not None:
         record = replace(record, expires_us=max(record.expires_us, now_us + renewal.record_ms * 1000))
-    deadline = now_us + renewal.lease_ms * 1000
-    inbox = _confirmed(renewal.inbox, listening)
-    lease = replace(lease, inbox=inbox, expires_us=deadline, missing_since_us=None)
+    lease = _renewed(lease, renewal.inbox, renewal.lease_ms, now_us=now_us, listening=listening)
     return replace(entry, lease=lease, record=record), True
 
 
@@ -340,6 +340,13 @@ def _confirmed(inbox: str, listening: frozenset[str] | None) -> str:
     # lease and names an inbox that nobody listens to. 3. B finds it missing twice and takes over, then C from B, and
     # so on: a computation per takeover gap. So the store itself looks before it writes a name down.
     return inbox if listening is None or inbox in listening else ""
+
+
+def _renewed(
+    lease: Lease, inbox: str, lease_ms: int, *, now_us: int, listening: frozenset[str] | None
+) -> Lease:
+    deadline = now_us + lease_ms * 1000
+    return replace(lease, inbox=_confirmed(inbox, listening), expires_us=deadline, missing_since_us=None)
 
 
 def _look_at(lease: Lease, ask: Ask, *, now_us: int, listening: frozenset[str] | None) -> Lease | None:

@@ -36,7 +36,7 @@ def test_the_whole_table_is_measured_and_written(tmp_path: Path) -> None:
     assert "Python" in written["setting"] and "on loopback" in written["setting"]
     assert list(written["rows"]) == [
         *(f"{name}_{loop}" for loop in ("asyncio", "uvloop") for name in HITS),
-        *NEAR, "wake_up_median", "wake_up_p99", "commands", "memory",
+        *NEAR, "away_hit", "away_miss", "wake_up_median", "wake_up_p99", "commands", "memory",
     ]  # fmt: skip
     for name, figures in written["rows"].items():
         compared = "floor" in name or name == "near_dictionary"

@@ -32,7 +32,6 @@ QUICK = (
     Setup(invalidations=2),
     Setup(invalidations=1, faults=1, kinds=only("evict_tag", "evict_value", "evict_record", "lapse")),
     Setup(invalidations=1, faults=1, kinds=only("crash", "gap", "deaf")),
-    Setup(invalidations=1, faults=1, placement=(0, 1), kinds=only("lose", "restart")),
     Setup(callers=3, faults=1, kinds=only("evict_tag")),
     Setup(placement=(0, 1), invalidations=1, refreshes=1),
     Setup(invalidations=1, policy=Policy(ttl=1000.0, error_ttl=1000.0, inline_bytes=0)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,11 +30,19 @@ NAME = "shop:=entry"
 
 
 def rights() -> list[str]:
-    """What follows the user's name in the page."""
+    """What follows the user's name in the page; on an old server without what the page says to leave out there."""
     block = PAGE.read_text("utf-8").split("<!-- acl -->\n```\n")[1].split("```")[0]
     words = block.split()
     assert words[:3] == ["ACL", "SETUSER", "shop"]
-    return words[3:]
+    return [word for word in words[3:] if word != "+client|setinfo" or knows_setinfo()]
+
+
+@functools.cache
+def knows_setinfo() -> bool:
+    """Redis 7.2, and every Valkey."""
+    with ValkeyServer() as server, server.client() as client:
+        version: str = client.info("server")["redis_version"]
+    return tuple(int(part) for part in version.split(".")[:2]) >= (7, 2)
 
 
 def operators_rights() -> list[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import statistics
+
+from bench.peers.outcome import Outcome
 from bench.peers.scenario import Column, Figures, Scenario, or_never, unserved
 from bench.peers.stage import Stage
 
@@ -15,27 +18,37 @@ _COLUMNS = (
 
 
 async def killed(stage: Stage) -> Figures:
-    await stage.fleet()
-    stage.server.kill()
-    return await _herd(stage)
+    """The worst counts and the median time of several outages, each with a fleet that has seen none."""
+    outages = [await _killed(stage) for _ in range(stage.sizes.rounds)]
+    return {
+        "computations": max(outcome.computations for outcome in outages),
+        "unserved": max(map(unserved, outages)),
+        "seconds": statistics.median(or_never(outcome.seconds) for outcome in outages),
+    }
 
 
 async def frozen(stage: Stage) -> Figures:
     await stage.fleet()
     stage.server.pause()
-    return await _herd(stage)
-
-
-async def _herd(stage: Stage) -> Figures:
-    try:
-        outcome = await stage.stampede(stage.key(), seconds=stage.sizes.seconds)
-    finally:
-        await stage.renew()
+    outcome = await _herd(stage)
     return {
         "computations": outcome.computations,
         "unserved": unserved(outcome),
         "seconds": or_never(outcome.seconds),
     }
+
+
+async def _killed(stage: Stage) -> Outcome:
+    await stage.fleet()
+    stage.server.kill()
+    return await _herd(stage)
+
+
+async def _herd(stage: Stage) -> Outcome:
+    try:
+        return await stage.stampede(stage.key(), seconds=stage.sizes.seconds)
+    finally:
+        await stage.renew()
 
 
 REDIS_KILLED = Scenario(

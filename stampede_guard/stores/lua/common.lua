@@ -91,6 +91,14 @@ local function confirmed(inbox)
   return inbox
 end
 
+-- A sign of life of the lease's owner.
+local function renew_lease(ms, inbox)
+  -- The deadline first: after a write that takes no memory, HSET is allowed also when there is none left.
+  redis.call('PEXPIRE', KEYS[LEASE], ms)
+  redis.call('HSET', KEYS[LEASE], 'inbox', confirmed(inbox))
+  redis.call('HDEL', KEYS[LEASE], 'missing')
+end
+
 local function largest(...)
   local most = 0
   for _, number in ipairs({...}) do
