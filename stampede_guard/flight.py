@@ -45,8 +45,9 @@ class Flight:
     `early`: or a fresh one, so that it is for the lease alone to say whether it computes. `lingers`: it goes on waiting
     when its last passenger has run out of patience, so that those who come later know how slow it is.
 
-    `stored`: False when the store did not take the value that was computed last. `lifetimes` are that value's; None =
-    it may not be stored. `old` is the value that led to this flight.
+    `stored`: False when the store did not take the value that was computed last, None when it refused it: something
+    newer is there, or the record was lost. `lifetimes` are that value's; None = it may not be stored. `old` is
+    the value that led to this flight.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Flight:
         self.early = False
         self.lingers = False
         self.began = runtime.loop.time()
-        self.stored = True
+        self.stored: bool | None = True
         self.lifetimes: Policy | None = None
         self.old: Previous | None = None
         self.awaits: set[Flight] = set()
@@ -376,8 +377,7 @@ class Flight:
             return core.StoreFailed(away=session.away_for(self.name))
         if stored:
             self._failed = False
-        # Refused, it is not stored either; but then what it was to replace is not there any more.
-        self.stored = outcome.kind != "pass"
+        self.stored = outcome.kind != "pass" and (stored or None)
         if tags is not None and outcome.kind != "failure" and not await tags.confirm(outcome.body):
             # Somebody may have joined after an invalidation that no fence tells of: see `core.tags`.
             self.newer_than = max(self.newer_than, grant.token)

@@ -175,9 +175,22 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     if reading is not None:
         flight.know(reading)
     value = await _ride(runtime, plan, name, run, flight, None, keep_refreshing=token > 0)
-    if not flight.stored:
+    if flight.stored is False or (flight.stored is None and await _has_none_since(runtime, name, token)):
         await runtime.outdate(name, plan.policy)
     return value
+
+
+async def _has_none_since(runtime: Runtime, name: str, token: int) -> bool:
+    """Whether there may be nothing newer than what had this token, although the store refused a newer value.
+
+    1. A refresh is granted token 9; the value has token 5. 2. A full server evicts the record. 3. The refreshed value
+    is refused, as any would be without the record of its grant. The old one is still there, and fresh.
+    """
+    try:
+        kept = await runtime.session.read(name)
+    except StoreError:
+        return True
+    return kept is not None and kept.token <= token
 
 
 def _miss(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from stampede_guard import UNCHANGED, Misuse, Previous, previous
+from stampede_guard.core.scripts import Granted
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards
 
@@ -65,6 +66,42 @@ async def test_a_refresh_may_find_it_unchanged_too(guards: Guards) -> None:
     upstream.etag = "b"
     assert await feed.refresh("u") == {"etag": "b"}
     assert (upstream.asked, upstream.transfers) == ([None, "a", "a"], 2)
+
+
+@pytest.mark.parametrize("newer", [False, True])
+async def test_what_a_refresh_was_to_replace_does_not_outlive_it_if_the_record_is_evicted(
+    guards: Guards, newer: bool
+) -> None:
+    guard, other, gate = guards.guard(), guards.guard(), Gate()
+    name, runs = guards.name(KEY), 0
+
+    async def number() -> int:
+        nonlocal runs
+        runs += 1
+        run = runs
+        if run == 2:
+            await gate.hold()
+        return run
+
+    plan = guard._plans.plan(KEY, Any, False, {})
+    assert await guard.call(plan, "=" + KEY, number) == 1
+    refreshing = asyncio.create_task(guard.refresh_entry(plan, "=" + KEY, number))
+    await gate.arrival()
+    if newer:
+        session, policy = other.runtime().session, plan.policy
+        grant = await session.fallback(name, flight="beside", policy=policy, newer_than=2**53)
+        assert isinstance(grant, Granted)
+        body, runs = plan.codec.encode(3), 3
+        assert await session.publish(
+            name, flight="beside", grant=grant, outcome="value", body=body, policy=policy
+        )
+    else:
+        await guards.evict_record(name)
+    gate.open()
+    await soon(refreshing)
+    # Refused in both cases: for want of a record, or for what is newer, and that stays.
+    assert await other.get_or_compute(KEY, number) == 3
+    assert runs == 3
 
 
 async def test_plain_functions_may_ask_as_well(guards: Guards) -> None:
