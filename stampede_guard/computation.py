@@ -226,10 +226,11 @@ class Computation:
         """What the computation may say is unchanged."""
         old = self._flight.old
         # 1. This process reads a value. 2. Another one invalidates it. 3. This flight is granted a token above the
-        # fence: "unchanged" would bring back what was invalidated. So it must have been there when the grant was given.
-        if old is not None and self._grant is not None and old.token != self._grant.replaces:
+        # fence: "unchanged" would bring back what was invalidated. So it must have been there when the grant was given;
+        # and without a grant nobody knows.
+        if old is None or self._grant is None or old.token != self._grant.replaces:
             return None
-        return None if self._flight.bypassed else old
+        return old
 
     def _computed(self, task: asyncio.Task[Any], seconds: float) -> Computed:
         if not task.done() or task.cancelled():

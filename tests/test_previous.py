@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from stampede_guard import UNCHANGED, Misuse, Previous, previous
+from stampede_guard import UNCHANGED, Misuse, Previous, StampedeGuard, previous
 from stampede_guard.core.scripts import Granted
+from stampede_guard.testing import FaultyStore
+from tests.support.clock import Clock
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards
 
@@ -159,6 +161,29 @@ async def test_what_was_invalidated_before_the_computation_is_not_seen_by_it(gua
     gate.open()
     await until(lambda: len(upstream.asked) == 2 and not guard.runtime().flights)
     assert (upstream.asked, upstream.transfers) == ([None, None], 2)
+
+
+async def test_what_was_invalidated_is_not_seen_by_a_computation_without_a_lease_either() -> None:
+    store = FaultyStore(clock=(clock := Clock()))
+    guard, other = StampedeGuard(store, namespace="test"), StampedeGuard(store, namespace="test")
+    upstream, fields = Upstream(), {"ttl": 10.0, "stale_ttl": 600.0}
+    await guard.get_or_compute(KEY, upstream, **fields)
+    clock.advance(11)
+    # It answers and grants nothing: the flight that has read the old value computes without a lease.
+    store.refuse_writes()
+    session = guard.runtime().session
+    acquire = session.acquire
+
+    async def invalidated_first(name: str, **asked: Any) -> Any:
+        assert await other.invalidate(KEY) == "done"
+        return await acquire(name, **asked)
+
+    session.acquire = invalidated_first  # type: ignore[method-assign]
+    assert await guard.get_or_compute(KEY, upstream, **fields) == {"etag": "a"}
+    await until(lambda: len(upstream.asked) == 2 and not guard.runtime().flights)
+    assert (upstream.asked, upstream.transfers) == ([None, None], 2)
+    for each in (guard, other):
+        await each.aclose()
 
 
 async def test_what_is_invalidated_during_the_computation_does_not_come_back(guards: Guards) -> None:
