@@ -17,7 +17,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Reports and caches of the tools stay in the checkout, also where HOME is missing or read-only.
 export MPLCONFIGDIR = $(CURDIR)/.cache/matplotlib
 
-.PHONY: help demo test check bench bench-peers bench-scale search interpreters floor venv clean lint format types public-types imports coverage
+.PHONY: help demo test test-redis check bench bench-peers bench-scale search interpreters floor venv clean lint format types public-types imports coverage
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -29,6 +29,11 @@ demo: $(READY) ## the production herd, reproduced and cured (HERD_ARGS=--full fo
 test: $(READY) ## every test, on a real Valkey from its wheel (PYTEST_ARGS="-k takeover" for some)
 	@rm -f .coverage .coverage.*
 	$(BIN)/python -m pytest --cov --cov-report= $(PYTEST_ARGS)
+
+test-redis: $(READY) ## the contract, the scripts and the rights on the redis-server found here (Debian's 7.0, say)
+	STAMPEDE_GUARD_SERVER=redis-server $(BIN)/python -m pytest tests/stores/test_contract.py \
+	  tests/stores/test_contract_leases.py tests/stores/test_contract_tags.py tests/stores/test_contract_passing.py \
+	  tests/stores/test_scripts_twins.py tests/stores/test_rights.py $(PYTEST_ARGS)
 
 check: lint format types public-types imports coverage ## lint, types, direction of imports, coverage of the last `make test`
 

@@ -33,11 +33,17 @@ def parse_value(stored: bytes | None, remaining_ms: int) -> Reading | None:
 
 
 class _Folder:
-    """In the place of the package's folder: `folder / "lua" / "acquire.lua"` is the script as it was."""
+    """In the place of the package's folder: `folder / "lua" / "acquire.lua"` is the script as it was.
 
-    def __truediv__(self, name: str) -> Path:
-        assert name == "lua"
-        return LUA
+    A script that came later is the one of today: what this version knows nothing of, nobody asks it for.
+    """
+
+    def __init__(self, today: Any) -> None:
+        self._today = today
+
+    def __truediv__(self, name: str) -> Any:
+        then = LUA / name
+        return then if then.exists() else _Folder(self._today / name) if name == "lua" else self._today / name
 
 
 def pose() -> None:
@@ -46,7 +52,7 @@ def pose() -> None:
     real: Any = importlib.resources.files
 
     def files(package: str) -> Any:
-        return _Folder() if package == "stampede_guard.stores" else real(package)
+        return _Folder(real(package)) if package == "stampede_guard.stores" else real(package)
 
     importlib.resources.files = files  # type: ignore[assignment]
     wire.HEADER, wire.value_bytes, wire.parse_value = HEADER, value_bytes, parse_value  # type: ignore[misc,assignment]
