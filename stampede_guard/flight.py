@@ -45,8 +45,9 @@ class Flight:
     `early`: or a fresh one, so that it is for the lease alone to say whether it computes. `lingers`: it goes on waiting
     when its last passenger has run out of patience, so that those who come later know how slow it is.
 
-    `stored`: False when the store did not take the value that was computed last. `lifetimes` are that value's; None =
-    it may not be stored. `old` is the value that led to this flight.
+    `stored`: False when the store did not take the value that was computed last, None when it refused it: something
+    newer is there, or the record was lost. `lifetimes` are that value's; None = it may not be stored. `old` is
+    the value that led to this flight.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Flight:
         self.early = False
         self.lingers = False
         self.began = runtime.loop.time()
-        self.stored = True
+        self.stored: bool | None = True
         self.lifetimes: Policy | None = None
         self.old: Previous | None = None
         self.awaits: set[Flight] = set()
@@ -257,27 +258,25 @@ class Flight:
         return self.passengers.wanted or (self.lingers and not self.passengers)
 
     async def _ask(self) -> core.Event:
-        policy = self.plan.policy
         while True:
             event = await self._ask_once()
             if not isinstance(event, core.StoreFailed) or self._runtime.loop.time() >= self._trusted_until:
                 return event
             # The holder was alive at the last answer, and a store that restarts is back in a moment: without this
             # every waiter of the fleet would compute for itself.
-            await asyncio.sleep(policy.poll_interval * (0.6 + 0.4 * self._runtime.draw()))
+            await asyncio.sleep(self.plan.policy.poll_interval * (0.6 + 0.4 * self._runtime.draw()))
 
     async def _ask_once(self) -> core.Event:
         self._delivery.covered = self.passengers.joined
         # From here on a gap is news again; messages heard earlier stay: the fence of the answer decides on them.
         self._gap = False
-        session = self._runtime.session
         if self._cut_off:
             return core.StoreFailed(away=True, wanted=self._needed)
         try:
             answer = await acquire(self._runtime, self)
         except StoreUnavailable:
             self._unanswered = True
-            return core.StoreFailed(away=session.away_for(self.name), wanted=self._needed)
+            return core.StoreFailed(away=self._runtime.session.away_for(self.name), wanted=self._needed)
         except StoreRefused as error:
             self._runtime.note_refusal(error)
             return self._without_writes()
@@ -291,8 +290,10 @@ class Flight:
             # What is being computed elsewhere began before the refresh was asked for.
             self.outdates_holder = False
             self.newer_than = max(self.newer_than, answer.last)
-        # Nobody is let through for nobody.
+        # Nobody is let through for nobody; and not every stale hit is to ask whether it would be.
         alone = not self.passengers and isinstance(answer, Passing)
+        if alone:
+            self._runtime.failing.begin(self.name, policy.poll_interval)
         return core.Answered(answer, self._runtime.draw(), self._wanted and not alone)
 
     def _without_writes(self) -> core.Event:
@@ -376,8 +377,7 @@ class Flight:
             return core.StoreFailed(away=session.away_for(self.name))
         if stored:
             self._failed = False
-        # Refused, it is not stored either; but then what it was to replace is not there any more.
-        self.stored = outcome.kind != "pass"
+        self.stored = outcome.kind != "pass" and (stored or None)
         if tags is not None and outcome.kind != "failure" and not await tags.confirm(outcome.body):
             # Somebody may have joined after an invalidation that no fence tells of: see `core.tags`.
             self.newer_than = max(self.newer_than, grant.token)

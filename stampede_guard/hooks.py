@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Iterable
 
@@ -30,7 +31,7 @@ class Hooks:
         return self.any
 
     def add(self, hook: Hook) -> None:
-        """Raises `Misuse` for what cannot be called."""
+        """Raises `Misuse` for what cannot be called, and for what would have to be awaited."""
         if not callable(hook):
             raise Misuse(
                 f"a hook is called with each event: give a function or an object with __call__, not a "
@@ -38,6 +39,10 @@ class Hooks:
             )
         if isinstance(hook, type):
             raise Misuse(f"a hook is an object, not a class: write hooks=({hook.__name__}(),)")
+        if inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(type(hook).__call__):
+            raise Misuse(
+                "a hook is called and not awaited: give a plain function, which may put the event into a queue"
+            )
         self._hooks = (*self._hooks, hook)
         self.any = True
 
@@ -46,7 +51,11 @@ class Hooks:
         for hook in self._hooks:
             try:
                 hook(event)
-            except Exception:
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            # A CancelledError too (of a future that the hook looked at): it would end the flight that tells, which
+            # could not know it from its own.
+            except BaseException:
                 if id(hook) not in self._failed:
                     self._failed.add(id(hook))
                     log.exception("a hook failed for %s; it is not reported again", type(event).__name__)

@@ -68,7 +68,7 @@ async def wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passe
                 patience = 0.0
             case "give_up":
                 if not flight.bypassed:
-                    return await _last_look(runtime, plan, name, flight, future)
+                    return await _last_look(runtime, plan, name, flight, passenger)
                 raise too_long(plan)
             case _:
                 assert_never(resort)
@@ -87,17 +87,18 @@ async def _wait_for_fallback(
     await asyncio.wait({future}, timeout=max(0.0, until - runtime.loop.time()))
 
 
-async def _last_look(
-    runtime: Runtime, plan: Plan, name: str, flight: Flight, future: asyncio.Future[Any]
-) -> Any:
+async def _last_look(runtime: Runtime, plan: Plan, name: str, flight: Flight, passenger: Passenger) -> Any:
     """Somebody's fallback may have stored a value while this process's flight is busy with its own computation."""
     if not runtime.away_for(name, flight.tags):
         with contextlib.suppress(StoreError, Undecodable):
             reading = await look(runtime, name, flight.tags)
             if reading is not None and reading.stale_ms < reading.remaining_ms <= reading.total_ms:
-                return plan.codec.decode(reading.body)
-    if future.done():
-        return future.result()
+                value = plan.codec.decode(reading.body)
+                passenger.instead = "collapsed"
+                return value
+    if passenger.future.done():
+        passenger.instead = None
+        return passenger.future.result()
     raise too_long(plan)
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ON_ITS_OWN", "OUT_OF_PATIENCE", "Passenger"]
 
-Instead = Literal["stale", "fallback", "timeout"]
+Instead = Literal["stale", "fallback", "collapsed", "timeout", "cancelled"]
 
 OUT_OF_PATIENCE: Any = object()
 """What a passenger's future gives when the waiting is over and there is no outcome."""
@@ -27,7 +27,7 @@ class Passenger:
     longer than its `soft_timeout` if it is `patient`. `gone`: its caller left. `bound`: its `run` uses things of its
     caller's request; `computing` is then the task that runs there. `busy`: it is used by a fallback, and a request's
     things are for one at a time. `led`: its own call was computed. `instead`: what it got in the place of an outcome,
-    when its time was over.
+    when its time was over or it left.
     """
 
     __slots__ = (

@@ -20,6 +20,7 @@ from stampede_guard.core.switch import Switch
 from stampede_guard.errors import Overloaded, StoreError, StoreRefused, Undecodable
 from stampede_guard.events import BreakerClosed, BreakerOpened, Collapsed
 from stampede_guard.flight import Flight
+from stampede_guard.flights import Flights
 from stampede_guard.hooks import Hooks
 from stampede_guard.lastvalues import LastValues
 from stampede_guard.near import Near
@@ -58,7 +59,7 @@ class Runtime:
         known_switches: Callable[[], Mapping[str, Switch]] = dict,
     ) -> None:
         self.loop = asyncio.get_running_loop()
-        self.flights: dict[str, Flight] = {}
+        self.flights = Flights()
         self.fallbacks: dict[str, asyncio.Task[Any]] = {}
         self.hooks = hooks if hooks is not None else Hooks()
         self.closing = False
@@ -79,7 +80,8 @@ class Runtime:
         self.asked_early = Pauses(self.loop)
         """Entries whose early refresh was somebody else's a moment ago."""
         self.failing = Pauses(self.loop)
-        """Entries whose computation failed here a moment ago, of which the store knows nothing."""
+        """Entries whose computation failed here a moment ago, of which the store knows nothing; or whose refresh would
+        be in vain, because nothing may be stored."""
         self._policy = policy
         self._id = uuid.uuid4().hex
         self._numbers = itertools.count(1)
@@ -137,7 +139,7 @@ class Runtime:
         flight = self.flights.get(name)
         if flight is not None and not alone and not flight.lets_nobody_wait:
             return flight
-        # One that nobody else can find. It is not told of messages and looks for itself, every poll_interval.
+        # One that nobody else can find.
         place = name if flight is None and not alone else f"{name}\0{next(self._numbers)}"
         if self.closing:
             raise Overloaded(f"{plan.title}: this guard is closing")
@@ -155,13 +157,12 @@ class Runtime:
             newer_than=newer_than,
         )
         flight.place = place
-        self.flights[place] = flight
+        self.flights.add(flight)
         return flight
 
     def landed(self, flight: Flight) -> None:
         """Forgotten when it lands: nothing grows with the number of keys."""
-        if self.flights.get(flight.place) is flight:
-            del self.flights[flight.place]
+        self.flights.forget(flight)
         collapsed = flight.joined - 1
         if self.hooks and flight.passengers.collapsed:
             self.hooks.tell(Collapsed(flight.plan.title, flight.name, flight.passengers.collapsed))
@@ -195,10 +196,9 @@ class Runtime:
     # --- the session's listener ----------------------------------------------------------------
 
     def heard(self, name: str, message: Message) -> None:
-        flight = self.flights.get(name)
-        if flight is not None:
+        for flight in self.flights.concerned(name, message):
             flight.hear(message)
-        elif name == self._modes_name:
+        if name == self._modes_name:
             self._switches.look()
 
     def watch_switches(self) -> None:
@@ -294,8 +294,7 @@ class Runtime:
             self.near.changed(name, fence)
         else:
             self.near.drop(name)
-        flight = self.flights.get(name)
-        if flight is not None:
+        for flight in self.flights.of(name):
             flight.invalidated()
 
     def _hears(self, name: str) -> bool:

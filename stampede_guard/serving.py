@@ -177,9 +177,22 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
             plan.decode(reading.body)
             flight.know(reading)
     value = await _ride(runtime, plan, name, run, flight, None, keep_refreshing=token > 0)
-    if not flight.stored:
+    if flight.stored is False or (flight.stored is None and await _has_none_since(runtime, name, token)):
         await runtime.outdate(name, plan.policy)
     return value
+
+
+async def _has_none_since(runtime: Runtime, name: str, token: int) -> bool:
+    """Whether there may be nothing newer than what had this token, although the store refused a newer value.
+
+    1. A refresh is granted token 9; the value has token 5. 2. A full server evicts the record. 3. The refreshed value
+    is refused, as any would be without the record of its grant. The old one is still there, and fresh.
+    """
+    try:
+        kept = await runtime.session.read(name)
+    except StoreError:
+        return True
+    return kept is not None and kept.token <= token
 
 
 def _miss(
@@ -226,14 +239,18 @@ async def _ride(
     *,
     keep_refreshing: bool = False,
     soft: float = 0.0,
+    began: float | None = None,
 ) -> Any:
-    """`stale` is served instead when nobody computes, and, with `soft`, after so many seconds at the latest."""
+    """`stale` is served instead when nobody computes, and, with `soft`, after so many seconds at the latest.
+
+    `began`: when the waiting began, if that was with another flight.
+    """
     refuse_other_tags(plan.title, tags_of(run), flight.tags)
     passenger = flight.join(run, plan.capture(), bound=plan.request_bound, stale=stale, patient=soft > 0)
     if keep_refreshing:
         flight.refreshing = True
-    patience = runtime.loop.call_later(soft or plan.policy.wait_timeout, passenger.lose_patience)
-    began = runtime.loop.time()
+    began = runtime.loop.time() if began is None else began
+    patience = runtime.loop.call_at(began + (soft or plan.policy.wait_timeout), passenger.lose_patience)
     try:
         if CURRENT.get() is None:
             outcome = await passenger.future
@@ -247,6 +264,9 @@ async def _ride(
                 outcome = await wait_on(runtime, plan, name, flight, passenger)
         if outcome is not ON_ITS_OWN:
             return outcome
+    except asyncio.CancelledError:
+        passenger.instead = "cancelled"
+        raise
     finally:
         patience.cancel()
         future = passenger.future
@@ -261,7 +281,7 @@ async def _ride(
     alone = runtime.take_off(
         name, plan, run, variables, bypassed=bypassed, newer_than=flight.newer_than, alone=True
     )
-    return await _ride(runtime, plan, name, run, alone, stale, soft=soft)
+    return await _ride(runtime, plan, name, run, alone, stale, soft=soft, began=began)
 
 
 def _outcome(passenger: Passenger) -> WaitOutcome | None:
@@ -269,9 +289,7 @@ def _outcome(passenger: Passenger) -> WaitOutcome | None:
     if passenger.instead is not None:
         return passenger.instead
     future = passenger.future
-    if not future.done() or future.cancelled():
-        return "cancelled"
-    if future.exception() is not None:
+    if not future.done() or future.exception() is not None:
         return "error"
     if future.result() is ON_ITS_OWN:
         return None
