@@ -30,8 +30,8 @@ class Stored:
     """A response in the store.
 
     `age_when_stored` is its corrected initial age in seconds (RFC 9111, 4.2.3). `nominated` are the request's fields
-    that its Vary names, normalised. `range` is first and last byte and complete length (None where unknown) of a partial
-    body; None for a complete one. `authorised`: the request had Authorization. `received_at` is in the origin's time.
+    that its Vary names, normalised. `range` is first and last byte and complete length (None where unknown) of a
+    partial body; None for a complete one. `authorised`: the request had Authorization.
     """
 
     response: Response

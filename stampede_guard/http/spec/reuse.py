@@ -33,11 +33,19 @@ class Situation:
 
     @property
     def never_stale(self) -> bool:
-        """RFC 9111, 4.2.4 with 5.2.2: nobody is served this stale, whatever he asks for. s-maxage implies it for a
-        shared cache (5.2.2.10)."""
-        if b"no-cache" in self.directives and not self.directives.names(b"no-cache"):
-            return True
-        return any(name in self.directives for name in (b"must-revalidate", b"proxy-revalidate", b"s-maxage"))
+        """RFC 9111, 4.2.4 with 5.2.2: nobody is served this stale, whatever he asks for."""
+        return (
+            self.always_validated
+            or b"must-revalidate" in self.directives
+            or b"proxy-revalidate" in self.directives
+        )
+
+    @property
+    def stale_only_if_told(self) -> bool:
+        """s-maxage means proxy-revalidate for a shared cache (RFC 9111, 5.2.2.10), so neither a client's wish nor our own
+        default is a reason to serve this stale. An origin that writes stale-while-revalidate or stale-if-error beside
+        it means just that, and is widely taken at its word."""
+        return self.never_stale or b"s-maxage" in self.directives
 
     @property
     def always_validated(self) -> bool:
@@ -68,7 +76,11 @@ def _verdict(situation: Situation | None, asked: Directives) -> Verdict:
         return "fresh"
     if situation.is_fresh or situation.never_stale:
         return "validate"
-    if b"max-stale" in asked and situation.staleness <= _most_staleness(asked):
+    if (
+        b"max-stale" in asked
+        and not situation.stale_only_if_told
+        and situation.staleness <= _most_staleness(asked)
+    ):
         return "stale-asked-for"
     window = situation.directives.seconds(b"stale-while-revalidate")
     if window is not None and situation.staleness < window:
@@ -106,6 +118,8 @@ def may_serve_on_error(situation: Situation, request: Fields, *, default: float 
     if situation.never_stale:
         return False
     told = situation.directives.seconds(b"stale-if-error")
+    if situation.stale_only_if_told:
+        return told is not None and situation.staleness < told
     asked = request_directives(request).seconds(b"stale-if-error")
     windows = [float(seconds) for seconds in (told, asked) if seconds is not None]
     return situation.staleness < (max(windows) if windows else default)

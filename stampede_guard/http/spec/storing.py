@@ -69,8 +69,8 @@ def _shared_with_authorization(directives: Directives) -> bool:
 
 
 def _worth_storing(response: Response, directives: Directives, life: Lifetime) -> bool:
-    """RFC 9111, 3, last condition: explicit freshness, `public`, or a status that is cacheable by default. And something
-    that a later request could use: time, or a validator."""
+    """RFC 9111, 3, last condition: explicit freshness, `public`, or a status that is cacheable by default. And
+    something that a later request could use: time, or a validator."""
     allowed = life.explicit or b"public" in directives or response.status in HEURISTIC_STATUSES
     return allowed and (life.seconds > 0 or has_validator(response.fields) or life.explicit)
 
@@ -80,7 +80,7 @@ def has_validator(fields: Fields) -> bool:
 
 
 def stored_fields(response: Response, directives: Directives) -> Fields:
-    """RFC 9111, 3.1: without what belongs to one connection, and without what `no-cache` and `private` list (5.2.2.4 and
-    5.2.2.7: a listed field is for the first requester, or not to be used again without validation)."""
+    """RFC 9111, 3.1: without what belongs to one connection, and without what `no-cache` and `private` list (5.2.2.4
+    and 5.2.2.7: a listed field is for the first requester, or not to be used again without validation)."""
     listed = directives.names(b"no-cache") | directives.names(b"private")
     return without(without_hops(response.fields), listed)
