@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from stampede_guard.failures import register_failure
     from stampede_guard.guard import StampedeGuard
     from stampede_guard.many import cached_many
+    from stampede_guard.oldvalue import UNCHANGED, Previous, previous
     from stampede_guard.policy import Policy
 
 __version__ = "0.1.0"
@@ -46,14 +47,18 @@ _HOMES = {
     "StoreError": "errors",
     "UnsupportedValue": "errors",
     "UrlError": "errors",
+    "Previous": "oldvalue",
+    "UNCHANGED": "oldvalue",
     "WaitTimeout": "errors",
     "cached_many": "many",
     "configure": "defaults",
     "locked_cache": "decorator",
+    "previous": "oldvalue",
     "register_failure": "failures",
 }
 
 __all__ = [
+    "UNCHANGED",
     "ComputeFailed",
     "ComputeTimeout",
     "KeyPartError",
@@ -61,6 +66,7 @@ __all__ = [
     "Overloaded",
     "Policy",
     "PolicyError",
+    "Previous",
     "ReentrantCall",
     "StampedeError",
     "StampedeGuard",
@@ -71,6 +77,7 @@ __all__ = [
     "cached_many",
     "configure",
     "locked_cache",
+    "previous",
     "register_failure",
 ]
 

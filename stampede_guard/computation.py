@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from stampede_guard.core import flight as core
 from stampede_guard.core.scripts import Granted
-from stampede_guard.errors import ComputeFailed, ComputeTimeout, Overloaded, StoreError, UnsupportedValue
+from stampede_guard.errors import ComputeFailed, ComputeTimeout, Overloaded, StoreError
+from stampede_guard.oldvalue import KNOWN, OF_MANY, Previous
+from stampede_guard.verdict import judge
 
 if TYPE_CHECKING:
     from stampede_guard.flight import Flight
     from stampede_guard.plan import Run, Variables
+    from stampede_guard.policy import Policy
     from stampede_guard.runtime import Runtime
 
 __all__ = ["CURRENT", "THREAD_SECONDS", "Computation", "Result"]
@@ -30,9 +33,13 @@ THREAD_SECONDS = 0.05
 
 
 class Result(NamedTuple):
-    """`private`: an error that is about the callers of this process, and nothing that others should hear."""
+    """`private`: an error that is about the callers of this process, and nothing that others should hear.
+
+    `policy` has the lifetimes of the value; None = it may not be stored.
+    """
 
     body: bytes = b""
+    policy: Policy | None = None
     error: BaseException | None = None
     private: bool = False
 
@@ -42,6 +49,8 @@ class Computation:
 
     def __init__(self, runtime: Runtime, flight: Flight, run: Run, variables: Variables) -> None:
         self.joined_before = 0
+        self.leader = 0
+        """The number of the passenger whose call was computed last; 0 = nobody's."""
         self.lapsed = False
         self._slow_at = math.inf
         self._runtime = runtime
@@ -51,6 +60,7 @@ class Computation:
         self._renew_at_once = asyncio.Event()
         self._passengers_changed: asyncio.Future[None] | None = None
         self._within_slot = False
+        self._grant: Granted | None = None
 
     @property
     def is_slow(self) -> bool:
@@ -81,6 +91,7 @@ class Computation:
     async def run(self, grant: Granted | None) -> Result | core.Abandoned | Literal["back"]:
         """`back`: the store came back while this waited for its turn to compute without it."""
         self.lapsed = False
+        self._grant = grant
         if grant is None:
             return await self._run_alone()
         renewal = asyncio.create_task(self._renew(grant), name="stampede_guard renewal")
@@ -152,10 +163,13 @@ class Computation:
         )
         context = flight.plan.clean_context(variables)
         context.run(CURRENT.set, flight)
+        old = self._old()
+        context.run(KNOWN.set, OF_MANY if flight.plan.batched else old)
         self.joined_before = flight.joined
         policy = flight.plan.policy
         self._slow_at = self._runtime.loop.time() + min(policy.lease_ttl, policy.wait_timeout)
         task = self._runtime.loop.create_task(_call(run), name="stampede_guard computation", context=context)
+        self.leader = leader.number if leader is not None else 0
         if leader is not None:
             flight.leader = leader
             if bound:
@@ -179,7 +193,16 @@ class Computation:
             return None
         if task.cancelled():
             return Result(error=ComputeFailed("CancelledError", "the computation was cancelled from within"))
-        return self._encoded(task)
+        return self._judged(task, old)
+
+    def _old(self) -> Previous | None:
+        """What the computation may say is unchanged."""
+        old = self._flight.old
+        # 1. This process reads a value. 2. Another one invalidates it. 3. This flight is granted a token above the
+        # fence: "unchanged" would bring back what was invalidated. So it must have been there when the grant was given.
+        if old is not None and self._grant is not None and old.token != self._grant.replaces:
+            return None
+        return None if self._flight.bypassed else old
 
     async def _overdue(self, task: asyncio.Task[Any]) -> Result:
         await self._unwind(task)
@@ -190,18 +213,19 @@ class Computation:
     async def _unwind(self, task: asyncio.Task[Any]) -> None:
         await self._runtime.unwind(task, THREAD_SECONDS if self._flight.plan.in_thread else UNWIND_SECONDS)
 
-    def _encoded(self, task: asyncio.Task[Any]) -> Result:
+    def _judged(self, task: asyncio.Task[Any], old: Previous | None) -> Result:
         error = task.exception()
         if error is not None:
             return Result(error=error)
         try:
-            return Result(self._flight.plan.codec.encode(task.result()))
-        except UnsupportedValue as unsupported:
-            return Result(error=unsupported)
+            body, policy = judge(self._flight.plan, task.result(), old)
+        except Exception as problem:
+            return Result(error=problem)
+        return Result(body, policy)
 
     async def _renew(self, grant: Granted) -> None:
         flight, policy = self._flight, self._flight.plan.policy
-        while True:
+        while grant.leased:
             try:
                 async with asyncio.timeout(policy.lease_ttl / 3):
                     await self._renew_at_once.wait()

@@ -22,6 +22,8 @@ from stampede_guard.options import Options
 from stampede_guard.plan import Plan, Run
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.serving import after_read
+from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl, split
+from stampede_guard.verdict import given as given_choice
 
 __all__ = [
     "CachedFunction",
@@ -39,6 +41,8 @@ _ONE_CALLERS = frozenset({"Response", "BackgroundTasks", "BackgroundTask"})
 def locked_cache(
     *,
     guard: StampedeGuard | None = None,
+    ttl: Ttl = AS_THE_POLICY_SAYS,
+    should_cache: Callable[[Any], object] | None = None,
     unkeyed: Iterable[str] = (),
     resources: Mapping[str, Callable[[], Any]] | None = None,
     context: Sequence[ContextVar[Any]] = (),
@@ -54,7 +58,11 @@ def locked_cache(
     in one of at most `max_threads` threads of the guard, whether or not an event loop runs anywhere. `self` and `cls`
     are part of the key like any other parameter.
 
-    `fields` are Policy fields (`ttl=300, stale_ttl=3600`), in seconds.
+    `fields` are Policy fields (`ttl=300, stale_ttl=3600`), in seconds. `ttl` may also be a function of the value: it
+    returns the seconds, and 0 or None for a value that is not to be stored. `should_cache`: a function of the value;
+    False = it goes to its callers and is not stored, and those who wait elsewhere compute beside each other (at most
+    `pass_limit`), not one after another. A computation may return `UNCHANGED` to keep the value that `previous()`
+    gives. What any of these raises, or returns in error, fails the computation. See docs/values.md.
 
     `unkeyed`: parameters that are no part of the key. They may belong to the caller's request (a session), so the
     computation then stays within that request. `resources`: parameters that the computation opens for itself with the
@@ -76,6 +84,8 @@ def locked_cache(
         name=name,
         pickle=pickle,
     )
+
+    fields |= given_choice(ttl, should_cache)
 
     def decorate(given: Any) -> Any:
         function = taken_from(given)
@@ -103,7 +113,7 @@ class Face(Generic[P, R]):
         self._function = function
         self._guard = guard
         self._options = options
-        self._fields = fields
+        self._fields, self._choice = split(fields)
         _refuse_one_callers_answer(function, options)
         if "max_threads" in fields:
             rule = "the threads are the guard's: StampedeGuard(..., policy=Policy(max_threads=...))"
@@ -135,6 +145,7 @@ class Face(Generic[P, R]):
             codec=self._codec,
             request_bound=bool(self._options.unkeyed) or self._takes_live_things(),
             variables=self._options.context,
+            choice=self._choice,
         )
 
     def _takes_live_things(self) -> bool:

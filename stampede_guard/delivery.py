@@ -39,10 +39,12 @@ class Delivery:
                 last = self.covered
             case "before_compute":
                 last = self._flight.computation.joined_before
-            case "everyone":
+            case "everyone" | "leader":
                 last = passengers.joined
             case _:
                 assert_never(to)
+        if to == "leader":
+            passengers.send_away(but=passengers.numbered(self._flight.computation.leader))
         if outcome.kind == "failure":
             passengers.fail(self._failure(outcome), last=last)
         else:
@@ -67,11 +69,13 @@ class Delivery:
 
     def _remember(self, outcome: core.Outcome, to: core.Audience) -> None:
         flight = self._flight
+        if outcome.kind == "pass":
+            return
         if outcome.reading is not None:
             self._runtime.remember(flight.name, outcome.reading)
         elif (self.alone and not self.outdated) or (to == "everyone" and not flight.bypassed):
             # Computed without the store. Token 0: it is kept in this process only, and never stored.
-            policy = flight.plan.policy_of(outcome.body)
+            policy = flight.lifetimes or flight.plan.policy
             reading = Reading(outcome.body, 0, policy.total_ms, policy.stale_ms, policy.total_ms)
             self._runtime.remember(flight.name, reading)
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from stampede_guard.computation import CURRENT, THREAD_SECONDS
 from stampede_guard.core.scripts import Denied, Found, Granted
 from stampede_guard.ending import ended, retrieve
-from stampede_guard.errors import StoreError, Undecodable, UnsupportedValue, WaitTimeout
+from stampede_guard.errors import StoreError, Undecodable, WaitTimeout
+from stampede_guard.verdict import Verdict, judge
 
 if TYPE_CHECKING:
     from stampede_guard.flight import Flight
@@ -106,22 +107,22 @@ class Fallback:
         if error is not None:
             raise WaitTimeout(f"{plan.title}: the holder is slow, and the fallback failed") from error
         try:
-            body = plan.codec.encode(task.result())
-        except UnsupportedValue as unsupported:
-            raise WaitTimeout(f"{plan.title}: the holder is slow, and the fallback failed") from unsupported
-        if len(body) <= policy.max_value_bytes:
-            await self._publish(grant, flight_id, body)
-        return plan.codec.decode(body)
+            verdict = judge(plan, task.result(), None)
+        except Exception as problem:
+            raise WaitTimeout(f"{plan.title}: the holder is slow, and the fallback failed") from problem
+        self._runtime.warn_if_too_large(plan, verdict.body)
+        await self._publish(grant, flight_id, verdict)
+        return plan.codec.decode(verdict.body)
 
-    async def _publish(self, grant: Granted, flight_id: str, body: bytes) -> None:
+    async def _publish(self, grant: Granted, flight_id: str, verdict: Verdict) -> None:
         try:
             await self._runtime.session.publish(
                 self._name,
                 flight=flight_id,
                 grant=grant,
-                outcome="value",
-                body=body,
-                policy=self._plan.policy_of(body),
+                outcome="value" if verdict.policy is not None else "pass",
+                body=verdict.body,
+                policy=verdict.policy or self._plan.policy,
             )
         except StoreError:
             # The caller has its value; what could not be stored is computed again.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, assert_never
 from stampede_guard.computation import Computation
 from stampede_guard.core import flight as core
 from stampede_guard.core.entry import Reading
-from stampede_guard.core.scripts import Found, Granted, Held, Message
+from stampede_guard.core.scripts import Found, Granted, Held, Message, Passing
 from stampede_guard.delivery import Delivery
 from stampede_guard.ending import ended
 from stampede_guard.errors import (
@@ -23,11 +23,13 @@ from stampede_guard.errors import (
     WaitTimeout,
 )
 from stampede_guard.failures import encode_failure
+from stampede_guard.oldvalue import Previous
 from stampede_guard.passengers import Passengers
 
 if TYPE_CHECKING:
     from stampede_guard.passenger import Passenger
     from stampede_guard.plan import Plan, Run, Variables
+    from stampede_guard.policy import Policy
     from stampede_guard.runtime import Runtime
 
 __all__ = ["Flight"]
@@ -41,7 +43,8 @@ MESSAGES = 64
 class Flight:
     """`bypassed`: the store is never asked. `away`: not for now. `refreshing`: callers are served a stale value.
 
-    `stored`: False when the store did not take the value that was computed last.
+    `stored`: False when the store did not take the value that was computed last. `lifetimes` are that value's; None =
+    it may not be stored. `old` is the value that led to this flight.
     """
 
     def __init__(
@@ -58,6 +61,8 @@ class Flight:
         newer_than: int = 0,
     ) -> None:
         self.name = name
+        self.place = name
+        """Where the runtime keeps it."""
         self.plan = plan
         self.id = runtime.new_id()
         self.bypassed = bypassed
@@ -65,6 +70,8 @@ class Flight:
         self.newer_than = newer_than
         self.outdates_holder = False
         self.stored = True
+        self.lifetimes: Policy | None = None
+        self.old: Previous | None = None
         self.awaits: set[Flight] = set()
         self.leader: Passenger | None = None
         self.computation = Computation(runtime, self, run, variables)
@@ -98,6 +105,7 @@ class Flight:
         return not (
             self.refreshing
             or self._delivery.has_delivered
+            or self.lets_nobody_wait
             or self.computation.lapsed
             or self.computation.is_slow
         )
@@ -105,6 +113,17 @@ class Flight:
     @property
     def computing(self) -> bool:
         return isinstance(self._state, core.Computing | core.Publishing)
+
+    @property
+    def lets_nobody_wait(self) -> bool:
+        """Whether it was let through for one caller, with a value that may be private to that caller."""
+        if self.plan.share_uncached or not isinstance(self._state, core.Computing | core.Publishing):
+            return False
+        return self._state.grant is not None and not self._state.grant.leased
+
+    def know(self, old: Reading) -> None:
+        """The value that callers are served until there is a new one."""
+        self.old = Previous(old, self.plan.decode, now=self._runtime.loop.time())
 
     def join(
         self, run: Run, variables: Variables, *, bound: bool = False, stale: Reading | None = None
@@ -144,6 +163,7 @@ class Flight:
 
     def invalidated(self) -> None:
         """`invalidate()` was called in this process."""
+        self.old = None
         self._delivery.outdated = True
         if not isinstance(self._state, core.Landed):
             self._state, _ = core.decide(self._state, core.Invalidated(), self.plan.policy)
@@ -239,7 +259,8 @@ class Flight:
             self.outdates_holder = False
             self.newer_than = max(self.newer_than, answer.last)
         # A background refresh has no passengers: it waits for the holder too, so that stale hits do not ask meanwhile.
-        return core.Answered(answer, self._runtime.draw(), self.passengers.wanted or not self.passengers)
+        alone = not self.passengers and not isinstance(answer, Passing)
+        return core.Answered(answer, self._runtime.draw(), self.passengers.wanted or alone)
 
     def _without_writes(self) -> core.Event:
         """The store answers and takes no writes (no replicas, disk full): what was computed here before still counts.
@@ -276,6 +297,8 @@ class Flight:
         self._heard.clear()
         self._delivery.alone = grant is None and not self.bypassed
         self._delivery.outdated = False
+        if self.lets_nobody_wait:
+            self.passengers.send_away(but=self.passengers.next_idle())
         result = await self.computation.run(grant)
         if result == "back":
             return core.LookAgain(self.passengers.wanted)
@@ -284,22 +307,18 @@ class Flight:
         if result.error is not None:
             self._delivery.error = result.error
             return core.Failed(None if result.private else encode_failure(result.error))
-        policy = self.plan.policy
-        self.stored = grant is not None and len(result.body) <= policy.max_value_bytes
-        if len(result.body) > policy.max_value_bytes:
-            self._runtime.warn_once(
-                self.plan,
-                "too large",
-                f"{self.plan.title}: a value of {len(result.body)} bytes is served but not stored; "
-                f"max_value_bytes is {policy.max_value_bytes}",
-            )
-            return core.Computed(result.body, storable=False, away=self._cut_off)
+        self.lifetimes = result.policy
+        self.stored = grant is not None and result.policy is not None
+        self._runtime.warn_if_too_large(self.plan, result.body)
+        if result.policy is None:
+            shared = self.plan.share_uncached
+            return core.Computed(result.body, storable=False, away=self._cut_off, shared=shared)
         return core.Computed(result.body, away=self._cut_off)
 
     async def _publish(self, grant: Granted, outcome: core.Outcome) -> core.Event:
         self._delivery.covered = self.passengers.joined
         session = self._runtime.session
-        policy = self.plan.policy_of(outcome.body) if outcome.kind == "value" else self.plan.policy
+        policy = (self.lifetimes if outcome.kind == "value" else None) or self.plan.policy
         self.stored = False
         try:
             stored = await session.publish(
@@ -318,7 +337,7 @@ class Flight:
             self._unanswered = True
             return core.StoreFailed(away=session.away_for(self.name))
         # Refused, it is not stored either; but then what it was to replace is not there any more.
-        self.stored = True
+        self.stored = outcome.kind != "pass"
         if stored and outcome.kind == "value":
             reading = Reading(outcome.body, grant.token, policy.total_ms, policy.stale_ms, policy.total_ms)
             self._runtime.remember(self.name, reading)
@@ -331,6 +350,5 @@ class Flight:
         except (StoreUnavailable, StoreRefused):
             self._unanswered = True
         if outcome is None:
-            return core.Delivered(len(self.passengers))
-        # Unlike an accepted publish, a release says nothing about invalidations meanwhile.
-        return self._delivery.deliver(outcome, "before_compute" if outcome.kind == "value" else "covered")
+            return core.Delivered(self.passengers.wanting)
+        return self._delivery.deliver(outcome, "covered")

@@ -27,6 +27,7 @@ from stampede_guard.portal import at_end, portal, portal_loop
 from stampede_guard.runtime import Runtime
 from stampede_guard.serving import bypassed_name, refresh, serve, serve_bypassed
 from stampede_guard.single import Single
+from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl, given
 from stampede_guard.workers import warn_if_one_of_several
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ class StampedeGuard:
     def locked_cache(
         self,
         *,
+        ttl: Ttl = AS_THE_POLICY_SAYS,
+        should_cache: Callable[[Any], object] | None = None,
         unkeyed: Iterable[str] = (),
         resources: Mapping[str, Callable[[], Any]] | None = None,
         context: Sequence[ContextVar[Any]] = (),
@@ -106,6 +109,7 @@ class StampedeGuard:
             key=key,
             name=name,
             pickle=pickle,
+            **given(ttl, should_cache),
             **fields,
         )
         return made
@@ -120,32 +124,43 @@ class StampedeGuard:
         key: str,
         compute: Callable[[], Awaitable[T]],
         *,
+        ttl: Ttl = AS_THE_POLICY_SAYS,
+        should_cache: Callable[[Any], object] | None = None,
         type: Any = Any,
         request_bound: bool = False,
         **fields: Any,
     ) -> T:
         """The value stored under `key`, or what `compute()` returns; computed once, fleet-wide.
 
-        `fields` are Policy fields (`ttl=300`). `type` says what the value is, as a return annotation would, and its
-        shape is part of the key; without it builtins come back exactly as they went in. Give `request_bound=True` when
-        `compute` uses things that end with the caller's request, such as its database session.
+        `fields` are Policy fields (`ttl=300`); `ttl` may be a function of the value, and so is `should_cache`. `type`
+        says what the value is, as a return annotation would, and its shape is part of the key; without it builtins come
+        back exactly as they went in. Give `request_bound=True` when `compute` uses things that end with the caller's
+        request, such as its database session.
         """
         if not callable(compute):
             raise Misuse(
                 f"get_or_compute({key!r}, compute) calls compute() when there is no value: give it the async function "
                 f"itself, without parentheses, not a {compute.__class__.__name__}"
             )
-        plan = self._plans.plan(key, type, request_bound, fields)
+        plan = self._plans.plan(key, type, request_bound, fields | given(ttl, should_cache))
         value: T = await self.call(plan, entry_key(key, type, plan), compute)
         return value
 
-    def single(self, key: str, *, type: Any = Any, **fields: Any) -> Single:
+    def single(
+        self,
+        key: str,
+        *,
+        ttl: Ttl = AS_THE_POLICY_SAYS,
+        should_cache: Callable[[Any], object] | None = None,
+        type: Any = Any,
+        **fields: Any,
+    ) -> Single:
         """`async with guard.single("report:7", ttl=300) as entry`: one caller fleet-wide finds `entry.missing`.
 
         It does `await entry.set(value)`; all others find `entry.value`. A block that ends without `set` hands over to
         the next caller; one that raises shares its error with the callers that wait.
         """
-        plan = self._plans.plan(key, type, True, fields)
+        plan = self._plans.plan(key, type, True, fields | given(ttl, should_cache))
         return Single(self, plan, entry_key(key, type, plan))
 
     async def invalidate(self, key: str, *, type: Any = Any) -> Invalidation:

@@ -25,6 +25,8 @@ from stampede_guard.plan import Plan, Run
 from stampede_guard.policy import Policy
 from stampede_guard.runtime import Runtime
 from stampede_guard.serving import after_read, hit
+from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl
+from stampede_guard.verdict import given as given_choice
 
 __all__ = ["cached_many"]
 
@@ -37,6 +39,8 @@ _COLLECTIONS = (list, tuple, set, frozenset)
 def cached_many(
     *,
     guard: StampedeGuard | None = None,
+    ttl: Ttl = AS_THE_POLICY_SAYS,
+    should_cache: Callable[[Any], object] | None = None,
     ids: str | None = None,
     absent_ttl: float | None = None,
     max_ids: int = MAX_IDS,
@@ -54,7 +58,8 @@ def cached_many(
     What is stored is read in one go. Ids that another call or process computes already are waited for and not computed
     again. The result has the ids that exist; one that the function leaves out is remembered as absent for `absent_ttl`
     seconds (default: 10, or `ttl` if that is shorter). A computation that fails fails for its ids only, and a call that
-    asked for one of them raises its error.
+    asked for one of them raises its error. `ttl` and `should_cache` as functions of the value are asked for each id
+    that exists; `UNCHANGED` and `previous()` are for functions of one entry, and an error here.
 
     `ids` names the parameter with the ids (default: the first that can be it); all others are part of each id's key.
     `key` is called with one id in the place of the ids. `max_ids` (default 500): more are computed in several calls,
@@ -71,6 +76,8 @@ def cached_many(
     )
     if type(max_ids) is not int or max_ids < 1:
         raise PolicyError("max_ids", max_ids, "it must be a whole number of at least 1")
+
+    fields |= given_choice(ttl, should_cache)
 
     def decorate(given: Any) -> Any:
         function = taken_from(given)
@@ -110,7 +117,8 @@ class ManyFace(Face[..., Any]):
         except PolicyError as error:
             raise PolicyError("absent_ttl", seconds, error.rule) from None
         plan.batched = True
-        plan.policy_of = lambda body: absent if ManyCodec.says_absent(body) else plan.policy
+        chosen = plan.policy_for
+        plan.policy_for = lambda value: absent if value is ABSENT else chosen(value)
         plan.on_wait = self._held
         return plan
 

@@ -10,10 +10,12 @@ from stampede_guard.core.entry import Reading
 if TYPE_CHECKING:
     from stampede_guard.plan import Run, Variables
 
-__all__ = ["OUT_OF_PATIENCE", "Passenger"]
+__all__ = ["ON_ITS_OWN", "OUT_OF_PATIENCE", "Passenger"]
 
 OUT_OF_PATIENCE: Any = object()
 """What a passenger's future gives when the waiting is over and there is no outcome."""
+ON_ITS_OWN: Any = object()
+"""What it gives when the caller is to compute for itself, at once: the flight's value is somebody else's."""
 
 
 class Passenger:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from stampede_guard.core.entry import Reading
 from stampede_guard.errors import ComputeFailed, Overloaded, Undecodable
-from stampede_guard.passenger import Passenger
+from stampede_guard.passenger import ON_ITS_OWN, Passenger
 
 if TYPE_CHECKING:
     from stampede_guard.plan import Plan, Run, Variables
@@ -31,6 +31,11 @@ class Passengers:
     def wanted(self) -> bool:
         """Whether somebody waits who has no stale value to go on with."""
         return any(passenger.stale is None for passenger in self._aboard)
+
+    @property
+    def wanting(self) -> int:
+        """How many have nothing to go on with."""
+        return sum(passenger.stale is None for passenger in self._aboard)
 
     @property
     def all_busy(self) -> bool:
@@ -80,6 +85,16 @@ class Passengers:
                 self._serve_stale(passenger)
             else:
                 passenger.future.set_exception(error)
+        self._let_go()
+
+    def numbered(self, number: int) -> Passenger | None:
+        return next((passenger for passenger in self._aboard if passenger.number == number), None)
+
+    def send_away(self, *, but: Passenger | None) -> None:
+        """All others compute for themselves: what this flight brings may be private to this one."""
+        for passenger in self._up_to(self.joined):
+            if passenger is not but:
+                passenger.future.set_result(ON_ITS_OWN)
         self._let_go()
 
     def dismiss(self, error: BaseException | None) -> None:

@@ -12,6 +12,7 @@ from stampede_guard.codec import Codec, is_immutable
 from stampede_guard.codec.copies import Copies
 from stampede_guard.codec.typed import PickleCodec
 from stampede_guard.policy import Mode, Policy
+from stampede_guard.verdict import NO_CHOICE, Choice
 
 if TYPE_CHECKING:
     from stampede_guard.runtime import Runtime
@@ -30,9 +31,11 @@ class Plan:
 
     `variables` are the ContextVars that a computation sees; all others are unset in it. `mode` None means the guard's.
     `in_thread`: the computation is a plain function's, which cannot be cancelled, so nobody waits for it to give way.
-    `batched`: several flights share a computation, which takes its turn itself while the store is away. `policy_of` is
-    the policy for a value's stored bytes. `on_wait` is told of entries that are held elsewhere. `direct`: a fresh value
-    that was read needs nothing but to be decoded, so the shortest way may be taken.
+    `batched`: several flights share a computation, which takes its turn itself while the store is away. `policy_for` is
+    the policy with the lifetimes of a value just computed, None if it may not be stored. `on_wait` is told of entries
+    that are held elsewhere. `direct`: a fresh value that was read needs nothing but to be decoded, so the shortest way
+    may be taken. `share_uncached`: whether a value that may not be stored is for all who wait for it in this process;
+    if not (it may be private to its caller), each of them computes for itself, at once and beside the others.
     """
 
     title: str
@@ -45,15 +48,17 @@ class Plan:
     batched: bool = False
     direct: bool = True
     on_wait: Callable[[Runtime, str], None] | None = None
+    choice: Choice = NO_CHOICE
+    share_uncached: bool = True
     warned: set[str] = field(default_factory=set)
     decode: Callable[[bytes], Any] = field(init=False)
     """The codec's, bound once."""
-    policy_of: Callable[[bytes], Policy] = field(init=False)
+    policy_for: Callable[[Any], Policy | None] = field(init=False)
     _copies: Copies | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.decode = self.codec.decode
-        self.policy_of = lambda body: self.policy
+        self.policy_for = lambda value: self.choice.policy_for(value, self.policy, self.title)
 
     def copies(self, body: bytes) -> Copies:
         """For everybody who gets the value of these bytes now."""

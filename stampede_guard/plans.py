@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from stampede_guard.codec import codec_for
@@ -10,6 +11,7 @@ from stampede_guard.errors import Misuse
 from stampede_guard.keys.parts import escape
 from stampede_guard.plan import Plan
 from stampede_guard.policy import Policy
+from stampede_guard.verdict import NO_CHOICE, split
 
 __all__ = ["Plans", "entry_key", "escape_key"]
 
@@ -35,6 +37,13 @@ class Plans:
     def plan(self, key: str, type: Any, request_bound: bool, fields: dict[str, Any]) -> Plan:
         """Raises `Misuse` or `PolicyError`."""
         escape_key(key)
+        fields, choice = split(fields)
+        if choice is not NO_CHOICE:
+            # A lambda written into the call is another one each time, and not worth remembering.
+            return replace(self._known(key, type, request_bound, fields), choice=choice)
+        return self._known(key, type, request_bound, fields)
+
+    def _known(self, key: str, type: Any, request_bound: bool, fields: dict[str, Any]) -> Plan:
         # What stands before the first colon names the entry in logs; without one, the whole key may be somebody's name.
         kind, colon, _ = key.partition(":")
         title = f"{self._namespace}:{kind[:40]}" if colon else f"{self._namespace}:get_or_compute"

@@ -15,6 +15,8 @@ functions of a guard and to `@locked_cache(...)` for one.
 | `fallback_timeout` | 2 | s | a fallback is the last try before the caller is told to come back |
 | `poll_interval` | 0.4 | s | the longest time between two looks at a held lease; wake-ups are usually first |
 | `takeover_gap` | 0.25 | s | a holder must be missing twice, this far apart: a reconnect is no death |
+| `pass_ttl` | 10 | s | after a value that may not be stored nobody waits for the next one; a storable one ends it |
+| `pass_limit` | 16 | count | computations at once of a key that is not cacheable, all processes together |
 | `max_passengers` | 10000 | count | callers that may wait on one flight of one process |
 | `max_flights` | 10000 | count | keys that one process may compute or wait for at once |
 | `max_local_computations` | 16 | count | computations at once while the store is away, not counting calls within them |
@@ -44,13 +46,14 @@ Mode = Literal["on", "bypass", "off"]
 _POSITIVE_SECONDS = (
     "ttl", "lease_ttl", "wait_timeout", "compute_timeout", "fallback_timeout", "poll_interval", "takeover_gap",
 )  # fmt: skip
-_SECONDS_OR_ZERO = ("stale_ttl", "error_ttl", "drain_timeout")
+_SECONDS_OR_ZERO = ("stale_ttl", "error_ttl", "pass_ttl", "drain_timeout")
 _POSITIVE_COUNTS = (
     "max_passengers",
     "max_flights",
     "max_local_computations",
     "max_threads",
     "max_value_bytes",
+    "pass_limit",
 )
 _COUNTS_OR_ZERO = ("fallback_limit", "max_handovers", "inline_bytes", "last_value_bytes")
 _LONGEST = 10 * 366 * 86_400.0
@@ -74,6 +77,8 @@ class Policy:
     fallback_timeout: float = 2.0
     poll_interval: float = 0.4
     takeover_gap: float = 0.25
+    pass_ttl: float = 10.0
+    pass_limit: int = 16
     max_passengers: int = 10_000
     max_flights: int = 10_000
     max_local_computations: int = 16
@@ -143,6 +148,11 @@ class Policy:
     @property
     def stale_ms(self) -> int:
         return math.ceil(self.stale_ttl * 1000)
+
+    @property
+    def slot_ms(self) -> int:
+        """Milliseconds after which a flight that was let through, and has died, no longer counts."""
+        return math.ceil((self.compute_timeout + self.lease_ttl) * 1000)
 
     @property
     def record_ms(self) -> int:

@@ -96,11 +96,14 @@ class Runtime:
         bypassed: bool = False,
         refreshing: bool = False,
         newer_than: int = 0,
+        alone: bool = False,
     ) -> Flight:
-        """The flight of this entry in this process: a new one, or the one under way."""
+        """The flight of this entry in this process: a new one, or the one under way. `alone`: for a single caller."""
         flight = self.flights.get(name)
-        if flight is not None:
+        if flight is not None and not alone and not flight.lets_nobody_wait:
             return flight
+        # One that nobody else can find. It is not told of messages and looks for itself, every poll_interval.
+        place = name if flight is None and not alone else f"{name}\0{next(self._numbers)}"
         if self.closing:
             raise Overloaded(f"{plan.title}: this guard is closing")
         if len(self.flights) >= plan.policy.max_flights:
@@ -116,13 +119,14 @@ class Runtime:
             refreshing=refreshing,
             newer_than=newer_than,
         )
-        self.flights[name] = flight
+        flight.place = place
+        self.flights[place] = flight
         return flight
 
     def landed(self, flight: Flight) -> None:
         """Forgotten when it lands: nothing grows with the number of keys."""
-        if self.flights.get(flight.name) is flight:
-            del self.flights[flight.name]
+        if self.flights.get(flight.place) is flight:
+            del self.flights[flight.place]
         collapsed = flight.joined - 1
         if collapsed > 0 and log.isEnabledFor(logging.INFO):
             log.info(
@@ -215,6 +219,12 @@ class Runtime:
         if what not in plan.warned:
             plan.warned.add(what)
             log.warning("%s", text)
+
+    def warn_if_too_large(self, plan: Plan, body: bytes) -> None:
+        most = plan.policy.max_value_bytes
+        if len(body) > most:
+            text = f"a value of {len(body)} bytes is served but not stored; max_value_bytes is {most}"
+            self.warn_once(plan, "too large", f"{plan.title}: {text}")
 
     def warn_undecodable(self, plan: Plan, error: Undecodable) -> None:
         self.warn_once(

@@ -16,7 +16,7 @@ from stampede_guard.computation import CURRENT
 from stampede_guard.core.entry import Reading, freshness
 from stampede_guard.errors import StoreError, StoreRefused, Undecodable
 from stampede_guard.lastresort import too_long, wait_on
-from stampede_guard.passenger import OUT_OF_PATIENCE
+from stampede_guard.passenger import ON_ITS_OWN, OUT_OF_PATIENCE
 from stampede_guard.reentry import waiting_for
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
             await asyncio.wait({before.landed}, timeout=plan.policy.wait_timeout)
         if not before.landed.done():
             raise too_long(plan)
-    token = 0
+    token, reading = 0, None
     if not runtime.away_for(name):
         with contextlib.suppress(StoreError):
             reading = await runtime.session.read(name)
@@ -125,6 +125,8 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     flight = runtime.take_off(name, plan, run, plan.capture(), refreshing=token > 0, newer_than=token)
     flight.newer_than = max(flight.newer_than, token)
     flight.outdates_holder = True
+    if reading is not None:
+        flight.know(reading)
     value = await _ride(runtime, plan, name, run, flight, None, keep_refreshing=token > 0)
     if not flight.stored:
         await runtime.outdate(name, plan.policy)
@@ -144,12 +146,13 @@ async def _stale(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Rea
         return value
     if not plan.request_bound:
         if len(runtime.flights) < plan.policy.max_flights:
-            runtime.take_off(name, plan, run, plan.capture(), refreshing=True)
+            runtime.take_off(name, plan, run, plan.capture(), refreshing=True).know(reading)
         return value
     # Bound to this request, so it cannot go on in the background: compute here if nobody else does, else serve stale.
     if len(runtime.flights) >= plan.policy.max_flights:
         return value
     flight = runtime.take_off(name, plan, run, plan.capture(), refreshing=True)
+    flight.know(reading)
     return await _ride(runtime, plan, name, run, flight, reading)
 
 
@@ -173,10 +176,11 @@ async def _ride(
         else:
             with waiting_for(flight, plan):
                 outcome = await passenger.future
-        if outcome is not OUT_OF_PATIENCE:
+        if outcome is OUT_OF_PATIENCE:
+            with waiting_for(flight, plan):
+                outcome = await wait_on(runtime, plan, name, flight, passenger)
+        if outcome is not ON_ITS_OWN:
             return outcome
-        with waiting_for(flight, plan):
-            return await wait_on(runtime, plan, name, flight, passenger)
     finally:
         patience.cancel()
         future = passenger.future
@@ -185,3 +189,8 @@ async def _ride(
             future.exception()
         if not future.done() or future.cancelled() or passenger.computing is not None:
             await flight.leave(passenger)
+    variables, bypassed = plan.capture(), flight.bypassed
+    alone = runtime.take_off(
+        name, plan, run, variables, bypassed=bypassed, newer_than=flight.newer_than, alone=True
+    )
+    return await _ride(runtime, plan, name, run, alone, stale)

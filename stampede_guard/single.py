@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from stampede_guard.computation import CURRENT
 from stampede_guard.ending import ended, retrieve
 from stampede_guard.errors import Misuse
+from stampede_guard.oldvalue import Previous, previous
 
 if TYPE_CHECKING:
     from stampede_guard.flight import Flight
@@ -21,10 +22,14 @@ __all__ = ["Single"]
 
 
 class Single:
-    """`missing` says whether this caller is the one; then it calls `set` once. Otherwise `value` is there."""
+    """`missing` says whether this caller is the one; then it calls `set` once. Otherwise `value` is there.
+
+    `previous` is what the new value is to replace, None if there is nothing: `set(UNCHANGED)` keeps it.
+    """
 
     def __init__(self, guard: StampedeGuard, plan: Plan, key: str) -> None:
         self.missing = False
+        self.previous: Previous | None = None
         self._guard = guard
         self._plan = plan
         self._key = key
@@ -75,6 +80,7 @@ class Single:
             if self._given is None:
                 self._given = loop.create_future()
             self._flight = CURRENT.get()
+            self.previous = previous()
             if not turn.done():
                 turn.set_result(None)
             return await asyncio.shield(self._given)

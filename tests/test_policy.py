@@ -13,7 +13,8 @@ FIELDS = {field.name: field.default for field in dataclasses.fields(Policy)}
 SECONDS = [name for name, default in FIELDS.items() if isinstance(default, float)]
 COUNTS = [name for name, default in FIELDS.items() if type(default) is int]
 MAY_BE_ZERO = {
-    "stale_ttl", "error_ttl", "drain_timeout", "fallback_limit", "max_handovers", "inline_bytes", "last_value_bytes",
+    "stale_ttl", "error_ttl", "pass_ttl", "drain_timeout", "fallback_limit", "max_handovers",
+    "inline_bytes", "last_value_bytes",
 }  # fmt: skip
 
 

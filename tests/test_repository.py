@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "stampede_guard"
 LONGEST_FILE = 400
@@ -106,10 +108,11 @@ def test_the_version_of_the_package_has_its_part_of_the_changelog() -> None:
     assert f"\n## {stampede_guard.__version__}" in changelog
 
 
-def test_the_python_of_the_readme_runs_as_it_is_written(valkey_url: str) -> None:
-    readme = ROOT / "README.md"
-    if not readme.exists():
+@pytest.mark.parametrize("page", ["README.md", "docs/values.md"])
+def test_the_python_of_a_page_runs_as_it_is_written(page: str, valkey_url: str) -> None:
+    path = ROOT / page
+    if not path.exists():
         return
-    command = [sys.executable, "-m", "tests.documents", str(readme), valkey_url]
+    command = [sys.executable, "-m", "tests.documents", str(path), valkey_url]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

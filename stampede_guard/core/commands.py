@@ -22,17 +22,22 @@ __all__ = [
     "Wait",
 ]
 
-Audience = Literal["covered", "before_compute", "everyone"]
+Audience = Literal["covered", "before_compute", "everyone", "leader"]
+"""`leader`: the one whose call was computed. All others compute for themselves from now on, and wait for nobody."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What there is to hand out. `own` is the outcome of this flight's computation; it is not in the store's form."""
+    """What there is to hand out. `own` is the outcome of this flight's computation; it is not in the store's form.
 
-    kind: Literal["value", "failure"]
+    `pass` is a value that may not be stored; `shared` says whether it may be handed to all who wait for it here.
+    """
+
+    kind: Literal["value", "failure", "pass"]
     body: bytes
     reading: Reading | None = None
     own: bool = False
+    shared: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,11 +67,15 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A computation that failed: for a moment nobody tries again."""
+    """A computation that left no value. It failed: for a moment nobody tries again.
+
+    Or it `passes`: what it computed may not be stored, so for a moment nobody waits for anybody else's.
+    """
 
     body: bytes
     token: int
     expires_us: int
+    passes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,10 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One fallback under way. A set of these cannot leak in a crash, as a counter would."""
+    """One computation beside the lease: a fallback, or a flight that was let through.
+
+    A set of these cannot leak in a crash, as a counter would.
+    """
 
     owner: str
     expires_us: int

@@ -55,11 +55,15 @@ class LookAgain:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """`storable` is False for a value that may not be stored (too large). `away`: the store is out of reach."""
+    """`storable` is False for a value that may not be stored. `away`: the store is out of reach.
+
+    `shared`: whether such a value is for all passengers; otherwise for the one whose call was computed.
+    """
 
     body: bytes
     storable: bool = True
     away: bool = True
+    shared: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,8 @@ class PublishAnswered:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
+    """`remaining`: passengers that have nothing yet."""
+
     remaining: int
 
 

@@ -3,6 +3,7 @@
     Asking --Granted--> Computing --Computed--> Publishing --stored--> Delivering --nobody left--> Landed
        |  ^                                          |                     |
        |  +------------- late passengers: ask again -(---------------------+
+       +--Passing--> Computing, beside others        |
        +--Held--> Waiting --woken with the value-----+--refused: ask again
 
 `decide(state, event, policy)` returns the next state and one command. The driver (`stampede_guard.flight`) carries the
@@ -15,6 +16,8 @@ Who is served by what (the rule that makes joining safe at any time):
 * A value or failure in a message covers them too, if its token is not below the fence that the last answer told. A
   message that only says "ask again" is always heeded.
 * A refused value goes to the passengers that joined before its computation began, and to nobody else.
+* A value that may not be stored is published as that, without its body, and goes to those that an accepted publication
+  covers, like any other. One that is not to be shared goes to the caller that had it computed.
 
 Passengers that are left over are the reason for another round, under the same flight.
 """
@@ -50,7 +53,7 @@ from stampede_guard.core.events import (
     PublishAnswered,
     StoreFailed,
 )
-from stampede_guard.core.scripts import Answer, FailedRecently, Found, Granted, Held, Message
+from stampede_guard.core.scripts import Answer, FailedRecently, Found, Granted, Held, Message, Passing
 from stampede_guard.core.states import Asking, Computing, Delivering, Landed, Publishing, State, Waiting
 from stampede_guard.policy import Policy
 
@@ -143,6 +146,11 @@ def _answered(answer: Answer, draw: float, wanted: bool, policy: Policy) -> tupl
             return Delivering(), Deliver(Outcome("failure", body), "covered")
         case Granted():
             return Computing(answer), Compute(answer)
+        case Passing(grant):
+            # A stale value is served meanwhile. Without this every process would refresh it at once, again and again.
+            if not wanted:
+                return Delivering(), Release(None)
+            return Computing(grant), Compute(grant)
         case Held(fence, suspect):
             if not wanted:
                 return Landed(), Land()
@@ -188,12 +196,10 @@ def _heard(state: Waiting, message: Message, policy: Policy) -> tuple[State, Com
 
 def _computing(state: Computing, event: Event) -> tuple[State, Command]:
     match event:
-        case Computed(body, storable, away):
-            outcome = Outcome("value", body, own=True)
+        case Computed(body, storable, away, shared):
+            outcome = Outcome("value" if storable else "pass", body, own=True, shared=shared)
             if state.grant is None:
-                return Delivering(), Deliver(outcome, _unstored_audience(away=away, fenced=state.fenced))
-            if not storable:
-                return Delivering(), Release(outcome)
+                return Delivering(), _deliver(outcome, _unstored_audience(away=away, fenced=state.fenced))
             return Publishing(state.grant, outcome, state.fenced), Publish(state.grant, outcome)
         case Failed(body):
             outcome = Outcome("failure", body or b"", own=True)
@@ -220,18 +226,22 @@ def _publishing(state: Publishing, event: Event) -> tuple[State, Command]:
         case PublishAnswered(stored):
             # Refused: a fence was raised, the epoch is gone, or a newer value is there. Those who joined before the
             # computation began came before whatever raised the fence; everyone else asks again.
-            return Delivering(), Deliver(state.outcome, "covered" if stored else "before_compute")
+            return Delivering(), _deliver(state.outcome, "covered" if stored else "before_compute")
         case StoreFailed(away):
             # Publishing twice is harmless: the second is refused or writes the same.
             if not away and state.tries < PUBLISH_TRIES:
                 return replace(state, tries=state.tries + 1), Publish(state.grant, state.outcome)
             if state.outcome.kind == "failure":
                 return Delivering(), Deliver(state.outcome, "everyone")
-            return Delivering(), Deliver(state.outcome, _unstored_audience(away=away, fenced=state.fenced))
+            return Delivering(), _deliver(state.outcome, _unstored_audience(away=away, fenced=state.fenced))
         case Invalidated():
             return replace(state, fenced=True), Keep()
         case _:
             raise _misplaced(state, event)
+
+
+def _deliver(outcome: Outcome, to: Audience) -> Deliver:
+    return Deliver(outcome, to if outcome.shared else "leader")
 
 
 def _unstored_audience(*, away: bool, fenced: bool) -> Audience:

@@ -22,6 +22,7 @@ __all__ = [
     "Held",
     "Message",
     "Outcome",
+    "Passing",
     "Publication",
     "Renewal",
     "acquire",
@@ -42,7 +43,8 @@ class Ask:
     """One flight asks for a key. `epoch` is a fresh random text, used only if a record has to be created.
 
     A fresh value is an answer only if its token is above `newer_than`: a refresh, or a flight that could not decode
-    what is stored, asks for something newer than what it has seen.
+    what is stored, asks for something newer than what it has seen. `pass_limit` flights at once may compute a key that
+    is not cacheable for now, each for at most `pass_ms`.
     """
 
     flight: str
@@ -52,6 +54,8 @@ class Ask:
     record_ms: int
     takeover_ms: int
     newer_than: int = 0
+    pass_limit: int = 1
+    pass_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +80,17 @@ class FallbackAsk:
     record_ms: int
 
 
-Outcome = Literal["value", "failure"]
+Outcome = Literal["value", "failure", "pass"]
+"""`pass`: there is a value, and it may not be stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The outcome of a computation. For a failure `total_ms` is how long nobody tries again, and `stale_ms` is 0."""
+    """The outcome of a computation. For a failure `total_ms` is how long nobody tries again, and `stale_ms` is 0.
+
+    For a `pass` it is how long nobody waits for somebody else's computation, and there is no body. `let_through`: the
+    flight gives its slot back whatever the outcome; a fallback that failed keeps its slot, so that no other follows.
+    """
 
     flight: str
     token: int
@@ -92,6 +101,7 @@ class Publication:
     stale_ms: int
     record_ms: int
     inline_bytes: int
+    let_through: bool = False
 
 
 # --- what is answered -----------------------------------------------------------------------------
@@ -110,10 +120,26 @@ class FailedRecently:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The lease is the asker's. The token comes before the computation and travels with its value."""
+    """The lease is the asker's. The token comes before the computation and travels with its value.
+
+    `replaces` is the token of the value that was stored at that moment, 0 if there was none. `leased` is False for the
+    grant of a flight that was let through.
+    """
 
     token: int
     epoch: str
+    replaces: int = field(default=0, compare=False)
+    leased: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """Let through: the key is not cacheable for now, so the asker computes beside everybody else, without a lease.
+
+    Its grant has a token of its own: should the next value be cacheable, it is stored like any other.
+    """
+
+    grant: Granted
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +159,7 @@ class Denied:
     """All fallback slots of this key are taken."""
 
 
-Answer = Found | FailedRecently | Granted | Held
+Answer = Found | FailedRecently | Granted | Passing | Held
 
 
 class Message(NamedTuple):
@@ -167,8 +193,11 @@ def acquire(entry: Entry, ask: Ask, *, now_us: int, listening: frozenset[str] | 
     # free lease and computes a second time.
     if entry.value is not None and entry.value.is_fresh(now_us) and entry.value.token > ask.newer_than:
         return entry, Found(entry.value.reading(now_us))
-    if entry.failure is not None and (entry.record is None or entry.failure.token >= entry.record.fence):
-        return entry, FailedRecently(entry.failure.body, entry.failure.token)
+    failure = entry.failure
+    if failure is not None and entry.record is not None and failure.token < entry.record.fence:
+        failure = None
+    if failure is not None and not failure.passes:
+        return entry, FailedRecently(failure.body, failure.token)
     record = entry.record or _new_record(entry, ask.epoch, now_us)
     record = replace(record, expires_us=max(record.expires_us, now_us + ask.record_ms * 1000))
     lease = entry.lease
@@ -177,6 +206,8 @@ def acquire(entry: Entry, ask: Ask, *, now_us: int, listening: frozenset[str] | 
         if lease.epoch == record.epoch and lease.token >= record.fence:
             return replace(entry, record=record), Granted(lease.token, lease.epoch)
         lease = None
+    if failure is not None:
+        return _let_pass(replace(entry, lease=lease), record, ask, now_us)
     if lease is not None:
         looked = _look_at(lease, ask, now_us=now_us, listening=listening)
         if looked is not None:
@@ -187,7 +218,24 @@ def acquire(entry: Entry, ask: Ask, *, now_us: int, listening: frozenset[str] | 
     token = max(entry.highest_token + 1, record.last + 1, now_us)
     inbox = _confirmed(ask.inbox, listening)
     granted = Lease(ask.flight, token, record.epoch, inbox, now_us + ask.lease_ms * 1000)
-    return replace(entry, record=replace(record, last=token), lease=granted), Granted(token, record.epoch)
+    answer = Granted(token, record.epoch, entry.value.token if entry.value is not None else 0)
+    return replace(entry, record=replace(record, last=token), lease=granted), answer
+
+
+def _let_pass(entry: Entry, record: Record, ask: Ask, now_us: int) -> tuple[Entry, Answer]:
+    """Nobody waits for a value that will not be there afterwards; but only so many compute at once."""
+    # 1. A holds the lease and computes a value that may not be stored; B, C and D wait. 2. Woken, they ask: B is
+    # granted the lease and computes, C and D wait for it. 3. So the last of a thousand processes would wait for a
+    # thousand computations. Slots and not a lease: who finds all of them taken is woken by each that is given back.
+    others = tuple(slot for slot in entry.slots if slot.owner != ask.flight)
+    if len(others) >= ask.pass_limit:
+        waiters = entry.waiters | {ask.inbox} if ask.inbox else entry.waiters
+        return replace(entry, record=record, waiters=waiters), Held(record.fence, False, record.last)
+    token = max(entry.highest_token + 1, record.last + 1, now_us)
+    slots = (*others, Slot(ask.flight, now_us + ask.pass_ms * 1000))
+    replaces = entry.value.token if entry.value is not None else 0
+    answer = Passing(Granted(token, record.epoch, replaces, leased=False))
+    return replace(entry, record=replace(record, last=token), slots=slots), answer
 
 
 def renew(
@@ -208,7 +256,7 @@ def renew(
 
 
 def publish(entry: Entry, publication: Publication, *, now_us: int) -> tuple[Entry, bool, Messages]:
-    """Store the outcome unless it is too old; stored or refused, give the lease back and wake the waiters."""
+    """Store the outcome unless it is too old; stored or refused, give lease or slot back and wake the waiters."""
     entry = prune(entry, now_us)
     record = entry.record
     stored = (
@@ -220,6 +268,8 @@ def publish(entry: Entry, publication: Publication, *, now_us: int) -> tuple[Ent
     message = Message("again", publication.token)
     if stored and record is not None:
         entry, message = _store(entry, record, publication, now_us)
+    if publication.let_through or (stored and publication.outcome != "failure"):
+        entry = _drop_slot(entry, publication.flight)
     entry = _drop_lease(entry, publication.flight, publication.token)
     messages = _announce(entry, message)
     return replace(entry, waiters=frozenset()), stored, messages
@@ -240,13 +290,16 @@ def invalidate(entry: Entry, *, now_us: int, epoch: str, record_ms: int) -> tupl
 
 
 def release(entry: Entry, flight: str, *, now_us: int) -> tuple[Entry, bool, Messages]:
-    """Give the lease back without an outcome. Only its owner can."""
-    entry = prune(entry, now_us)
-    lease = entry.lease
-    if lease is None or lease.owner != flight:
-        return entry, False, ()
-    messages = _announce(entry, Message("again", lease.token))
-    return replace(entry, lease=None, waiters=frozenset()), True, messages
+    """Give the lease, or the slot, back without an outcome. Only its owner can."""
+    before = prune(entry, now_us)
+    lease = before.lease
+    entry = _drop_slot(before, flight)
+    if lease is not None and lease.owner == flight:
+        entry = replace(entry, lease=None)
+    if entry == before:
+        return before, False, ()
+    messages = _announce(entry, Message("again", lease.token if lease is not None else 0))
+    return replace(entry, waiters=frozenset()), True, messages
 
 
 def fallback(entry: Entry, ask: FallbackAsk, *, now_us: int) -> tuple[Entry, Found | Granted | Denied]:
@@ -296,12 +349,14 @@ def _store(entry: Entry, record: Record, publication: Publication, now_us: int) 
     expires_us = now_us + publication.total_ms * 1000
     record = replace(record, expires_us=max(record.expires_us, now_us + publication.record_ms * 1000))
     body, token = publication.body, publication.token
-    if publication.outcome == "failure":
-        failure = Failure(body, token, expires_us) if publication.total_ms > 0 else None
-        return replace(entry, record=record, failure=failure), Message("failure", token, body=body)
+    if publication.outcome != "value":
+        passes = publication.outcome == "pass"
+        message = Message("again", token) if passes else Message("failure", token, body=body)
+        if publication.total_ms > 0:
+            entry = replace(entry, failure=Failure(body, token, expires_us, passes))
+        return replace(entry, record=record), message
     value = Value(body, token, publication.total_ms, publication.stale_ms, expires_us)
-    slots = tuple(slot for slot in entry.slots if slot.owner != publication.flight)
-    entry = replace(entry, record=replace(record, fence=token), value=value, failure=None, slots=slots)
+    entry = replace(entry, record=replace(record, fence=token), value=value, failure=None)
     small = len(body) <= publication.inline_bytes
     return entry, Message("value", token, reading=value.reading(now_us) if small else None)
 
@@ -311,6 +366,10 @@ def _drop_lease(entry: Entry, flight: str, token: int) -> Entry:
     if lease is not None and lease.owner == flight and lease.token == token:
         return replace(entry, lease=None)
     return entry
+
+
+def _drop_slot(entry: Entry, flight: str) -> Entry:
+    return replace(entry, slots=tuple(slot for slot in entry.slots if slot.owner != flight))
 
 
 def _announce(entry: Entry, message: Message) -> Messages:

@@ -32,7 +32,10 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Computing:
-    """`grant` is None while the store is away: nothing of it will be stored. `fenced`: invalidated in this process."""
+    """`grant` is None while the store is away: nothing of it will be stored. `fenced`: invalidated in this process.
+
+    A grant without a lease is that of a flight that was let through: others compute at the same time.
+    """
 
     grant: Granted | None
     fenced: bool = False

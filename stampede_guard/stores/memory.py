@@ -158,6 +158,8 @@ class MemorySession:
             record_ms=policy.record_ms,
             takeover_ms=_ms(policy.takeover_gap),
             newer_than=newer_than,
+            pass_limit=policy.pass_limit,
+            pass_ms=policy.slot_ms,
         )
 
         def step(entry: Entry, now_us: int, listening: frozenset[str]) -> tuple[Entry, Answer, Messages]:
@@ -176,17 +178,18 @@ class MemorySession:
     async def publish(
         self, name: str, *, flight: str, grant: Granted, outcome: Outcome, body: bytes, policy: Policy
     ) -> bool:
-        failed = outcome == "failure"
+        others = {"failure": policy.error_ttl, "pass": policy.pass_ttl}
         publication = Publication(
             flight=flight,
             token=grant.token,
             epoch=grant.epoch,
             outcome=outcome,
-            body=body,
-            total_ms=_ms(policy.error_ttl) if failed else policy.total_ms,
-            stale_ms=0 if failed else policy.stale_ms,
+            body=b"" if outcome == "pass" else body,
+            total_ms=_ms(others[outcome]) if outcome in others else policy.total_ms,
+            stale_ms=0 if outcome in others else policy.stale_ms,
             record_ms=policy.record_ms,
             inline_bytes=policy.max_value_bytes,
+            let_through=not grant.leased,
         )
 
         def step(entry: Entry, now_us: int, _: frozenset[str]) -> tuple[Entry, bool, Messages]:

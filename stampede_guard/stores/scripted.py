@@ -69,6 +69,8 @@ class ScriptedSession(ABC):
             b"%d" % policy.record_ms,
             _ms(policy.takeover_gap),
             b"%d" % newer_than,
+            b"%d" % policy.pass_limit,
+            b"%d" % policy.slot_ms,
         ]
         answer = parse_answer(await self._run(_ACQUIRE, name, args))
         if isinstance(answer, Denied):
@@ -91,6 +93,8 @@ class ScriptedSession(ABC):
         total_ms = policy.total_ms
         if outcome == "failure":
             total_ms = round(policy.error_ttl * 1000)
+        elif outcome == "pass":
+            total_ms, body = round(policy.pass_ttl * 1000), b""
         else:
             body = value_bytes(body, token=grant.token, total_ms=total_ms, stale_ms=policy.stale_ms)
         args = [
@@ -103,6 +107,7 @@ class ScriptedSession(ABC):
             b"%d" % policy.record_ms,
             b"%d" % (policy.inline_bytes + HEADER),
             name_bytes(name),
+            b"0" if grant.leased else b"1",
         ]
         return bool(await self._run(_PUBLISH, name, args))
 

@@ -19,6 +19,7 @@ from stampede_guard.core.scripts import (
     Granted,
     Held,
     Message,
+    Passing,
 )
 from stampede_guard.errors import StoreRefused
 
@@ -95,6 +96,10 @@ def parse_answer(reply: Any) -> Answer | Denied:
                 return FailedRecently(body, int(token))
             case [b"granted", bytes(token), bytes(epoch)]:
                 return Granted(int(token), epoch.decode())
+            case [b"granted", bytes(token), bytes(epoch), bytes(replaces)]:
+                return Granted(int(token), epoch.decode(), int(replaces))
+            case [b"passing", bytes(token), bytes(epoch), bytes(replaces)]:
+                return Passing(Granted(int(token), epoch.decode(), int(replaces), leased=False))
             case [b"held", bytes(fence), int(suspect), bytes(last)]:
                 return Held(int(fence), bool(suspect), int(last))
             case [b"denied"]:

@@ -100,7 +100,9 @@ class Driver:
                 kept = tuple(what for what in flight.kept if what != GAP)
                 flight = flight._replace(pending=("ask", inbox), kept=kept, passengers=_mark(flight, 2))
             case Compute(grant):
-                if grant is not None:
+                if grant is not None and not grant.leased:
+                    self._check_others_let_through(world, number)
+                elif grant is not None:
                     world = world._replace(slack=world.slack - 1)
                     if world.slack < 0:
                         raise Violation("one computation too many")
@@ -129,6 +131,16 @@ class Driver:
                     releases = (*releases, flight.name)
                 return self._put(world, number, flight=None, releases=releases)
         return self._put(world, number, flight=flight)
+
+    def _check_others_let_through(self, world: World, number: int) -> None:
+        """How many compute beside each other is bounded, unless a fault has lost the slots."""
+        computing = 1
+        for other, process in enumerate(world.processes):
+            state = self._state(process.flight) if process.flight is not None and process.alive else None
+            grant = state.grant if isinstance(state, Computing) else None
+            computing += other != number and grant is not None and not grant.leased
+        if computing > self.setup.policy.pass_limit and world.faults == self.setup.faults:
+            raise Violation(f"{computing} were let through at once")
 
     def _wait(self, world: World, number: int, flight: Flight) -> World:
         """Feed what was noticed while asking, one by one, until the flight no longer waits."""

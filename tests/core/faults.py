@@ -10,7 +10,7 @@ from stampede_guard.core.flight import (
     StoreFailed,
 )
 from tests.core.driver import Driver
-from tests.core.moves import GAP
+from tests.core.moves import GAP, unowned_slots
 from tests.core.world import (
     BROKEN,
     OFF,
@@ -49,6 +49,15 @@ class Faults(Driver):
 
     def _lapse_unowned(self, world: World) -> World:
         return self.store.without(world, lease=None)
+
+    def _lapse_slots(self, world: World) -> World:
+        gone = unowned_slots(world, self.table)
+        slots = tuple(slot for slot in self.table[world.entry].slots if slot.owner not in gone)
+        return self.store.without(world, slots=slots)
+
+    def _end_mark(self, world: World) -> World:
+        """For a moment the key was not cacheable, and the moment is over."""
+        return self.store.without(world, failure=None)
 
     def _evict_value(self, world: World) -> World:
         return self.store.without(self._fault(world, 1), value=None)

@@ -112,7 +112,7 @@ class Model(Faults):
     def _fail(self, world: World, number: int) -> World:
         version = self._flight(world, number).pending[1]
         # With an error_ttl nobody tries again; without, every flight finds out for itself.
-        cost = 0 if self.setup.policy.error_ttl else 1
+        cost = 0 if self.setup.policy.error_ttl else self._counted(world, number)
         world = world._replace(events=world.events - 1, slack=world.slack + cost)
         return self._feed(world, number, Failed(b"f%d" % version))
 
@@ -120,6 +120,7 @@ class Model(Faults):
         return self._end_unstored(world, number, Failed(None), 10**9)
 
     def _finish_unstorable(self, world: World, number: int) -> World:
+        """From now on the others are let through, and what they compute is not counted."""
         version = self._flight(world, number).pending[1]
         return self._end_unstored(world, number, Computed(b"v%d" % version, storable=False), version)
 
@@ -127,8 +128,12 @@ class Model(Faults):
         return self._end_unstored(world, number, Abandoned(), 0)
 
     def _end_unstored(self, world: World, number: int, event: Event, version: int) -> World:
-        world = world._replace(events=world.events - 1, slack=world.slack + 1)
+        world = world._replace(events=world.events - 1, slack=world.slack + self._counted(world, number))
         return self._feed(world, number, event, version)
+
+    def _counted(self, world: World, number: int) -> int:
+        grant = self._state(self._flight(world, number)).grant
+        return int(grant is None or grant.leased)
 
     # --- invalidation ----------------------------------------------------------------------------
 

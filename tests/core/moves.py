@@ -31,7 +31,7 @@ PROGRESS = frozenset(
 )
 """What happens by itself, sooner or later."""
 
-TIMERS = frozenset({"poll", "lapse_unowned"})
+TIMERS = frozenset({"poll", "lapse_unowned", "lapse_slots", "end_mark"})
 """What happens because time passes. Where no fault has happened, nobody may depend on these."""
 
 
@@ -45,6 +45,7 @@ def list_moves(world: World, setup: Setup, table: Table) -> list[Move]:
     moves += [("run_ghost", place) for place in _different(world.ghosts)]
     if world.faults < setup.faults and _is_unowned(world, table):
         moves.append(("lapse_unowned",))
+    _passing(moves, world, setup, table)
     _arrivals(moves, world, setup)
     if world.spare_invalidations:
         _invalidations(moves, world, table)
@@ -119,6 +120,22 @@ def _is_unowned(world: World, table: Table) -> bool:
             if isinstance(state, Asking) and flight.pending[0] == "asked":
                 return False
     return True
+
+
+def _passing(moves: list[Move], world: World, setup: Setup, table: Table) -> None:
+    entry = table[world.entry]
+    if entry.failure is not None and entry.failure.passes:
+        moves.append(("end_mark",))
+        if world.faults < setup.faults and unowned_slots(world, table):
+            moves.append(("lapse_slots",))
+
+
+def unowned_slots(world: World, table: Table) -> set[str]:
+    """Those of flights and fallbacks that are gone: nobody gives them back."""
+    alive = {name for process in world.processes if process.alive for name in process.releases}
+    for process in world.processes:
+        alive |= {part.name for part in (process.flight, process.fallback) if part is not None}
+    return {slot.owner for slot in table[world.entry].slots} - alive
 
 
 def _arrivals(moves: list[Move], world: World, setup: Setup) -> None:

@@ -10,6 +10,7 @@ from stampede_guard.core import flight, scripts
 from stampede_guard.core.entry import Entry, Lease, Record
 from stampede_guard.core.flight import Ask, Deliver, Heard, Keep, LookAgain, PublishAnswered, Waiting
 from stampede_guard.core.scripts import FailedRecently, Granted, Held, Publication, Renewal
+from tests.core.mutations_passing import PASSING
 from tests.core.steps import Core
 from tests.core.world import Setup
 
@@ -290,3 +291,4 @@ MUTATIONS = {
         invalidate=_invalidate_that_keeps_the_failure,
     ),
 }
+MUTATIONS |= {name: Mutation(core, setup, finds) for name, (finds, setup, core) in PASSING.items()}

@@ -30,7 +30,28 @@ QUICK = (
     Setup(placement=(0, 1), faults=1, kinds=frozenset({"restart"}), invalidations=1, clock_goes_on=False),
 )
 
+ONE_AT_A_TIME = Policy(ttl=1000.0, error_ttl=1000.0, pass_limit=1)
+UNSTORABLE = frozenset({"unstorable"})
+NOT_CACHEABLE = (
+    Setup(callers=3, processes=3, events=1, event_kinds=UNSTORABLE),
+    Setup(callers=3, processes=3, events=1, event_kinds=UNSTORABLE, policy=ONE_AT_A_TIME),
+    Setup(callers=3, events=2, event_kinds=frozenset({"unstorable", "fail_private"}), policy=ONE_AT_A_TIME),
+    Setup(events=2, invalidations=1, event_kinds=UNSTORABLE, policy=ONE_AT_A_TIME),
+    Setup(
+        events=1,
+        event_kinds=UNSTORABLE,
+        faults=1,
+        kinds=frozenset({"crash", "lose", "lapse", "restart", "evict_record"}),
+        policy=ONE_AT_A_TIME,
+    ),
+    Setup(stale_at_start=True, refreshes=1, events=1, event_kinds=UNSTORABLE, policy=ONE_AT_A_TIME),
+)
+QUICK += NOT_CACHEABLE
+
 DEEP = (
+    Setup(callers=4, events=2, event_kinds=UNSTORABLE, policy=ONE_AT_A_TIME),
+    Setup(callers=3, events=1, event_kinds=UNSTORABLE, faults=1, policy=ONE_AT_A_TIME),
+    Setup(callers=3, events=2, event_kinds=UNSTORABLE, invalidations=1, policy=ONE_AT_A_TIME),
     Setup(faults=1, refreshes=1),
     Setup(callers=3, subscribed=False, invalidations=1),
     Setup(callers=3, invalidations=1, refreshes=1),

@@ -15,7 +15,9 @@ from stampede_guard.core.scripts import (
     FallbackAsk,
     Found,
     Granted,
+    Held,
     Messages,
+    Passing,
     Publication,
     Renewal,
 )
@@ -58,6 +60,7 @@ class Store:
         self.lease_ms = 10**6
         self.record_ms = 10**7
         self.inline_bytes = policy.inline_bytes
+        self.pass_limit = policy.pass_limit
 
     def _run(self, key: tuple[Any, ...], call: Callable[[], Any]) -> Any:
         known = self._known.get(key)
@@ -107,6 +110,8 @@ class Store:
         )
         if isinstance(answer, Granted):
             world = self._note_token(world, answer, self.table[world.entry], name)
+        if isinstance(answer, Passing):
+            world = self._note_new_token(world, answer.grant)
         return world._replace(entry=after, epochs=world.epochs + created), answer
 
     def _acquire(
@@ -122,9 +127,12 @@ class Store:
             record_ms=self.record_ms,
             takeover_ms=0,
             newer_than=newer_than,
+            pass_limit=self.pass_limit,
+            pass_ms=10**6,
         )
         after, answer = self.core.acquire(before, ask, now_us=world.now, listening=listening)
         self._check_acquire(before, after, answer)
+        self._check_passing(before, answer, name)
         created = after.record is not None and after.record.epoch == epoch
         if isinstance(answer, Granted) and answer.epoch == epoch:
             created = True
@@ -143,6 +151,16 @@ class Store:
         if isinstance(answer, Found) and answer.reading.token < before.record.fence:
             raise Violation("acquire served a value older than the fence")
 
+    def _check_passing(self, before: Entry, answer: Answer, name: str) -> None:
+        mark, record = before.failure, before.record
+        if isinstance(answer, Passing):
+            if mark is None or not mark.passes or (record is not None and mark.token < record.fence):
+                raise Violation("let through by a mark from before an invalidation")
+        elif isinstance(answer, Held) and mark is not None and mark.passes:
+            counts = record is None or mark.token >= record.fence
+            if counts and sum(slot.owner != name for slot in before.slots) < self.pass_limit:
+                raise Violation("made to wait although the key is not cacheable")
+
     def _note_token(self, world: World, granted: Granted, before: Entry, name: str) -> World:
         lease, record = before.lease, before.record
         if (
@@ -155,6 +173,9 @@ class Store:
             if granted.token != lease.token:
                 raise Violation("the same flight, asking again, got another token")
             return world
+        return self._note_new_token(world, granted)
+
+    def _note_new_token(self, world: World, granted: Granted) -> World:
         if granted.token <= world.issued and self.setup.clock_goes_on:
             raise Violation(f"token {granted.token} was issued after {world.issued}")
         return world._replace(issued=max(world.issued, granted.token))
@@ -178,16 +199,18 @@ class Store:
     ) -> tuple[int, bool, Messages]:
         before: Entry = self.table[world.entry]
         is_value = outcome.kind == "value"
+        lasts = {"value": 10**6, "failure": int(self.setup.policy.error_ttl * 1000), "pass": 10**6}
         publication = Publication(
             flight=name,
             token=grant.token,
             epoch=grant.epoch,
             outcome=outcome.kind,
-            body=outcome.body,
-            total_ms=10**6 if is_value else int(self.setup.policy.error_ttl * 1000),
+            body=b"" if outcome.kind == "pass" else outcome.body,
+            total_ms=lasts[outcome.kind],
             stale_ms=10 if is_value else 0,
             record_ms=self.record_ms,
             inline_bytes=self.inline_bytes,
+            let_through=not grant.leased,
         )
         after, stored, messages = self.core.publish(before, publication, now_us=world.now)
         if stored and before.record is not None and grant.token < before.record.fence:
@@ -248,9 +271,7 @@ class Store:
         ask = FallbackAsk(name, epoch, self.setup.policy.fallback_limit, 10**6, self.record_ms)
         entry, answer = self.core.fallback(self.table[world.entry], ask, now_us=world.now)
         if isinstance(answer, Granted):
-            if answer.token <= world.issued and self.setup.clock_goes_on:
-                raise Violation(f"token {answer.token} was issued after {world.issued}")
-            world = world._replace(issued=max(world.issued, answer.token))
+            world = self._note_new_token(world, answer)
         created = entry.record is not None and entry.record.epoch == epoch
         return world._replace(entry=self.table.id(entry), epochs=world.epochs + created), answer
 

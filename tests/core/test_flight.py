@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,7 +41,7 @@ from stampede_guard.core.flight import (
     decide,
     poll_after,
 )
-from stampede_guard.core.scripts import Answer, FailedRecently, Found, Granted, Held, Message
+from stampede_guard.core.scripts import Answer, FailedRecently, Found, Granted, Held, Message, Passing
 from stampede_guard.policy import Policy
 
 POLICY = Policy()
@@ -153,8 +154,35 @@ def test_a_failure_is_published_like_a_value() -> None:
     assert after == (Publishing(GRANT, outcome), Publish(GRANT, outcome))
 
 
-def test_what_may_not_be_stored_gives_the_lease_back() -> None:
-    assert decide(Computing(GRANT), Computed(b"v", storable=False), POLICY) == (Delivering(), Release(OWN))
+def test_a_value_that_may_not_be_stored_is_published_as_that() -> None:
+    outcome = Outcome("pass", b"v", own=True)
+    after = decide(Computing(GRANT), Computed(b"v", storable=False), POLICY)
+    assert after == (Publishing(GRANT, outcome), Publish(GRANT, outcome))
+    assert decide(after[0], PublishAnswered(True), POLICY) == (Delivering(), Deliver(outcome, "covered"))
+    refused = decide(after[0], PublishAnswered(False), POLICY)
+    assert refused == (Delivering(), Deliver(outcome, "before_compute"))
+
+
+def test_a_value_that_is_not_to_be_shared_goes_to_the_caller_that_had_it_computed() -> None:
+    event = Computed(b"v", storable=False, shared=False)
+    for stored in (True, False):
+        state, _ = decide(Computing(GRANT), event, POLICY)
+        _, command = decide(state, PublishAnswered(stored), POLICY)
+        assert isinstance(command, Deliver) and command.to == "leader"
+    for away in (True, False):
+        _, command = decide(Computing(None), replace(event, away=away), POLICY)
+        assert isinstance(command, Deliver) and command.to == "leader"
+
+
+def test_a_flight_that_is_let_through_computes_only_if_somebody_waits() -> None:
+    grant = Granted(7, "epoch", leased=False)
+    after = decide(Asking(), Answered(Passing(grant), 0.0, wanted=True), POLICY)
+    assert after == (Computing(grant), Compute(grant))
+    after = decide(Asking(), Answered(Passing(grant), 0.0, wanted=False), POLICY)
+    assert after == (Delivering(), Release(None))
+
+
+def test_what_is_nobody_elses_business_gives_the_lease_back() -> None:
     private = Outcome("failure", b"", own=True)
     assert decide(Computing(GRANT), Failed(None), POLICY) == (Delivering(), Release(private))
     assert decide(Computing(GRANT), Abandoned(), POLICY) == (Delivering(), Release(None))

@@ -20,7 +20,7 @@ from tests.support.twins import DEAD, INLINE, LIVE, SCRIPTS, Worlds
 
 FLIGHTS = st.sampled_from(["f1", "f2", "f3"])
 INBOXES = st.sampled_from([*LIVE, DEAD, ""])
-OUTCOMES = st.sampled_from(["value", "failure"])
+OUTCOMES = st.sampled_from(["value", "failure", "pass"])
 PICK = st.integers(0, 5)
 """A token by its age: 0 is the latest."""
 SIZES = st.integers(INLINE - 1, INLINE + 1)
@@ -43,6 +43,7 @@ STEPS = st.one_of(
 )
 _HELD = [("acquire", "f1", "inbox-a", None), ("acquire", "f2", "inbox-b", None)]
 _STORED = [("acquire", "f1", "inbox-a", None), ("publish_own", "f1", "value", INLINE)]
+_PASSED = [*_HELD, ("publish_own", "f1", "pass", INLINE)]
 BEGINNINGS = st.sampled_from(
     [
         [],
@@ -54,6 +55,10 @@ BEGINNINGS = st.sampled_from(
         [*_HELD, ("fallback", "f2", 2)],
         [*_HELD, ("fallback", "f2", 2), ("publish_own", "f2", "value", INLINE), ("evict", "record")],
         [*_HELD, ("publish_own", "f1", "failure", INLINE)],
+        _PASSED,
+        [*_PASSED, ("acquire", "f2", "inbox-b", None)],
+        [*_PASSED, ("acquire", "f2", "inbox-b", None), ("acquire", "f3", "", None)],
+        [*_PASSED, ("evict", "record"), ("acquire", "f2", "inbox-b", None)],
         [*_HELD, ("publish_own", "f1", "failure", INLINE), ("evict", "record"), ("fallback", "f2", 2)],
         _STORED,
         [*_STORED, ("stretch",)],

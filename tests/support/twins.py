@@ -24,6 +24,7 @@ from stampede_guard.core.scripts import (
     Held,
     Message,
     Messages,
+    Passing,
     Publication,
     Renewal,
 )
@@ -43,6 +44,7 @@ SCRIPTS = ("read", "acquire", "renew", "publish", "invalidate", "release", "fall
 LIVE = ("inbox-a", "inbox-b")
 DEAD = "inbox-dead"
 LEASE, RECORD, TAKEOVER, SLOT, INLINE = 600_000, 3_600_000, 100_000, 900_000, 8
+LET_THROUGH = 2
 SLACK_MS = 60_000
 """Lifetimes may differ by this much: real time passes between the steps of one world only."""
 
@@ -66,6 +68,8 @@ class Worlds:
         self.now_us = 1_000_000_000_000_000
         self.tokens: list[Token] = [Token(1, 1, "no such epoch")]
         self.own: dict[str, Token] = {}
+        self.through: set[str] = set()
+        """Flights whose last grant came without a lease."""
         self.order: set[tuple[int, int]] = {(0, 0), (1, 1)}
         self.epochs = itertools.count()
         self.stepped = False
@@ -116,16 +120,24 @@ class Worlds:
             case FailedRecently(body, token):
                 assert body == real.body
                 self.same_token(token, real.token)
-            case Granted(token, epoch):
-                assert epoch == real.epoch
-                self.same_token(token, real.token)
-                self.own[flight] = Token(token, real.token, epoch)
-                self.tokens.append(self.own[flight])
+            case Granted():
+                self._granted(pure, real, flight)
+                self.through.discard(flight)
+            case Passing(grant):
+                self._granted(grant, real.grant, flight)
+                self.through.add(flight)
             case Held(fence, suspect):
                 assert suspect == real.suspect
                 self.same_token(fence, real.fence)
             case Denied():
                 pass
+
+    def _granted(self, pure: Granted, real: Granted, flight: str) -> None:
+        assert (pure.epoch, pure.leased) == (real.epoch, real.leased)
+        self.same_token(pure.token, real.token)
+        self.same_token(pure.replaces, real.replaces)
+        self.own[flight] = Token(pure.token, real.token, pure.epoch)
+        self.tokens.append(self.own[flight])
 
     def heard(self) -> list[tuple[str, Message]]:
         """What the live inboxes have been sent by now: a PING behind the step brings it all."""
@@ -151,9 +163,10 @@ class Worlds:
     def acquire(self, flight: str, inbox: str, newer: int | None) -> None:
         than = Token(0, 0) if newer is None else self._pick(newer)
         epoch = f"epoch-{next(self.epochs)}"
-        ask = Ask(flight, inbox, epoch, LEASE, RECORD, TAKEOVER, than.pure)
+        ask = Ask(flight, inbox, epoch, LEASE, RECORD, TAKEOVER, than.pure, LET_THROUGH, SLOT)
         self.entry, pure = scripts.acquire(self.entry, ask, now_us=self.now_us, listening=frozenset(LIVE))
-        raw = self.script("acquire", flight, inbox, epoch, LEASE, RECORD, TAKEOVER, than.real)
+        args = (flight, inbox, epoch, LEASE, RECORD, TAKEOVER, than.real, LET_THROUGH, SLOT)
+        raw = self.script("acquire", *args)
         self.same_answer(pure, raw, flight)
 
     def renew(self, flight: str, pick: int, inbox: str) -> None:
@@ -174,8 +187,9 @@ class Worlds:
         self._publish(flight, self.own.get(flight, self.tokens[0]), outcome, size)
 
     def _publish(self, flight: str, token: Token, outcome: str, size: int) -> None:
-        body = b"x" * size
-        total, stale = (500_000, 0) if outcome == "failure" else (1_500_000, 700_000)
+        body = b"x" * size if outcome != "pass" else b""
+        total, stale = (500_000, 0) if outcome != "value" else (1_500_000, 700_000)
+        through = flight in self.through
         publication = Publication(
             flight,
             token.pure,
@@ -186,14 +200,14 @@ class Worlds:
             stale,
             RECORD,
             INLINE,  # type: ignore[arg-type]
+            let_through=through,
         )
         self.entry, pure, messages = scripts.publish(self.entry, publication, now_us=self.now_us)
         if outcome == "value":
             body = value_bytes(body, token=token.real, total_ms=total, stale_ms=stale)
         inline = INLINE + HEADER
-        raw = self.script(
-            "publish", flight, token.real, token.epoch, outcome, body, total, RECORD, inline, self.name
-        )
+        args = (flight, token.real, token.epoch, outcome, body, total, RECORD, inline, self.name)
+        raw = self.script("publish", *args, int(through))
         assert pure == bool(raw)
         self.same_messages(messages)
 
@@ -273,7 +287,9 @@ class Worlds:
             )
         if entry.failure is not None and (stored := self._string(self.keys[1])):
             changes["failure"] = replace(entry.failure, token=entry.failure.token + days)
-            self.client.set(self.keys[1], b"%016d" % (int(stored[:16]) + days) + stored[16:], keepttl=True)
+            head, digits = stored[: stored.startswith(b"P")], stored.removeprefix(b"P")
+            later_token = b"%016d" % (int(digits[:16]) + days)
+            self.client.set(self.keys[1], head + later_token + digits[16:], keepttl=True)
         if entry.record is not None:
             last, fence = entry.record.last + days, entry.record.fence + days
             changes["record"] = replace(entry.record, last=last, fence=fence)
@@ -335,8 +351,10 @@ class Worlds:
         failure = self._string(failure_key)
         assert (entry.failure is None) == (failure is None)
         if entry.failure is not None and failure is not None:
-            self.same_token(entry.failure.token, int(failure[:16]))
-            assert entry.failure.body == failure[16:]
+            head, digits = (b"P" if entry.failure.passes else b""), failure.removeprefix(b"P")
+            assert failure == head + digits
+            self.same_token(entry.failure.token, int(digits[:16]))
+            assert entry.failure.body == digits[16:]
             self.same_time(failure_key, entry.failure.expires_us)
         self.compare_record(record_key, entry)
         self.compare_lease(lease_key, entry)

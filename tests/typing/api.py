@@ -11,7 +11,17 @@ from typing import Literal, assert_type
 import redis.asyncio
 from fastapi import FastAPI
 
-from stampede_guard import Policy, StampedeGuard, WaitTimeout, cached_many, configure, locked_cache
+from stampede_guard import (
+    UNCHANGED,
+    Policy,
+    Previous,
+    StampedeGuard,
+    WaitTimeout,
+    cached_many,
+    configure,
+    locked_cache,
+    previous,
+)
 from stampede_guard.errors import Overloaded, PolicyError, StampedeError
 
 
@@ -158,6 +168,32 @@ async def functions_of_many_ids() -> None:
 
     await products(["1"])  # pyright: ignore[reportArgumentType]
     await products.invalidate()  # pyright: ignore[reportCallIssue]
+
+
+def lifetime(quality: Quality) -> float | None:
+    return 300.0 if quality.good else None
+
+
+@locked_cache(ttl=lifetime, stale_ttl=3600, should_cache=lambda value: value.good > 0)
+async def conditional(project: int) -> Quality:
+    old = previous()
+    assert_type(old, Previous | None)
+    if old is not None and old.age < 10:
+        return UNCHANGED
+    return Quality(project, 1)
+
+
+@locked_cache(ttl=lifetime)
+def plain_conditional(project: int) -> Quality:
+    return UNCHANGED if previous() else Quality(project, 1)
+
+
+async def functions_of_the_value_leave_the_types_alone() -> None:
+    assert_type(await conditional(7), Quality)
+    assert_type(plain_conditional(7), Quality)
+    async with guard.single("report:8", ttl=lambda value: 60.0) as entry:
+        if entry.missing:
+            await entry.set(UNCHANGED if entry.previous else {"rows": 3})
 
 
 async def the_guard_itself() -> None:

@@ -1,4 +1,5 @@
--- ARGV: flight, inbox, epoch for a new record, lease ms, record ms, takeover ms, newer than this token.
+-- ARGV: flight, inbox, epoch for a new record, lease ms, record ms, takeover ms, newer than this token,
+-- how many may be let through at once, ms that each may take.
 local flight, inbox, new_epoch = ARGV[1], ARGV[2], ARGV[3]
 local lease_ms, record_ms, takeover_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local now = now_us()
@@ -12,8 +13,9 @@ value_token = value_token or 0
 
 local record = fields(KEYS[RECORD], 'epoch', 'last', 'fence')
 local epoch, last, fence = record[1], tonumber(record[2] or 0), tonumber(record[3] or 0)
-local failure_token, failure_body = failure()
-if failure_token and failure_token >= fence then
+local failure_token, failure_body, passes = failure()
+passes = passes and failure_token >= fence
+if failure_token and failure_token >= fence and not passes then
   return {'failed', failure_body, text(failure_token)}
 end
 failure_token = failure_token or 0
@@ -34,6 +36,22 @@ live_longer(KEYS[RECORD], record_ms)
 local held = lease[1] and lease[1] ~= flight
 if lease[1] == flight and lease[3] == epoch and lease_token >= fence then
   return {'granted', text(lease_token), epoch}
+end
+local token = largest(last + 1, value_token + 1, failure_token + 1, lease_token + 1, now)
+if passes then
+  if lease[1] == flight then
+    redis.call('DEL', KEYS[LEASE])
+  end
+  if others_in_slots(flight, now) >= tonumber(ARGV[8]) then
+    if inbox ~= '' then
+      write('SADD', KEYS[WAITERS], inbox)
+      live_longer(KEYS[WAITERS], record_ms)
+    end
+    return {'held', text(fence), 0, text(last)}
+  end
+  redis.call('HSET', KEYS[RECORD], 'last', text(token))
+  take_slot(flight, now, tonumber(ARGV[9]))
+  return {'passing', text(token), epoch, text(value_token)}
 end
 if held then
   local missing, suspect = tonumber(lease[5] or 0), 0
@@ -58,9 +76,8 @@ if held then
   end
 end
 
-local token = largest(last + 1, value_token + 1, failure_token + 1, lease_token + 1, now)
 redis.call('HSET', KEYS[RECORD], 'last', text(token))
 redis.call('DEL', KEYS[LEASE])
 redis.call('HSET', KEYS[LEASE], 'owner', flight, 'token', text(token), 'epoch', epoch, 'inbox', confirmed(inbox))
 redis.call('PEXPIRE', KEYS[LEASE], lease_ms)
-return {'granted', text(token), epoch}
+return {'granted', text(token), epoch, text(value_token)}

@@ -40,10 +40,14 @@ local function is_fresh(total_ms, stale_ms, pttl)
   return stale_ms < pttl and pttl <= total_ms
 end
 
+-- Token and body of what is stored of a failure. Of a value that may not be stored (`P` in front): token, nothing, true.
 local function failure()
   local stored = redis.pcall('GET', KEYS[FAILURE])
-  if type(stored) ~= 'string' or not string.find(stored, '^%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d') then
+  if type(stored) ~= 'string' or not string.find(stored, '^P?%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d') then
     return nil
+  end
+  if string.sub(stored, 1, 1) == 'P' then
+    return tonumber(string.sub(stored, 2, 17)), '', true
   end
   return tonumber(string.sub(stored, 1, 16)), string.sub(stored, 17)
 end
@@ -89,6 +93,22 @@ local function largest(...)
     end
   end
   return most
+end
+
+-- How many others compute beside the lease: fallbacks, and flights that were let through.
+local function others_in_slots(flight, now)
+  write('ZREMRANGEBYSCORE', KEYS[SLOTS], '-inf', text(now))
+  local taken = redis.call('ZCARD', KEYS[SLOTS])
+  return redis.call('ZSCORE', KEYS[SLOTS], flight) and taken - 1 or taken
+end
+
+local function take_slot(flight, now, ms)
+  redis.call('ZADD', KEYS[SLOTS], text(now + ms * 1000), flight)
+  live_longer(KEYS[SLOTS], ms)
+end
+
+local function give_slot_back(flight)
+  return redis.pcall('ZREM', KEYS[SLOTS], flight) == 1
 end
 
 -- Takes the waiters and tells them. Nothing may be written after this.

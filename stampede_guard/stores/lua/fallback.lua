@@ -7,12 +7,7 @@ if value_token and is_fresh(total_ms, stale_ms, pttl) then
   return {'found', redis.call('GET', KEYS[VALUE]), pttl}
 end
 
-write('ZREMRANGEBYSCORE', KEYS[SLOTS], '-inf', text(now))
-local taken = redis.call('ZCARD', KEYS[SLOTS])
-if redis.call('ZSCORE', KEYS[SLOTS], flight) then
-  taken = taken - 1
-end
-if taken >= limit then
+if others_in_slots(flight, now) >= limit then
   return {'denied'}
 end
 local record = fields(KEYS[RECORD], 'epoch', 'last')
@@ -27,6 +22,5 @@ end
 local token = largest(last + 1, (value_token or 0) + 1, failure_token + 1, lease_token + 1, now)
 redis.call('HSET', KEYS[RECORD], 'last', text(token))
 live_longer(KEYS[RECORD], record_ms)
-redis.call('ZADD', KEYS[SLOTS], text(now + slot_ms * 1000), flight)
-live_longer(KEYS[SLOTS], slot_ms)
+take_slot(flight, now, slot_ms)
 return {'granted', text(token), epoch}

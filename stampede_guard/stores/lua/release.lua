@@ -1,8 +1,10 @@
 -- ARGV: flight, name of the entry.
 local lease = fields(KEYS[LEASE], 'owner', 'token')
-if lease[1] ~= ARGV[1] then
+local passed = give_slot_back(ARGV[1])
+if lease[1] == ARGV[1] then
+  redis.call('DEL', KEYS[LEASE])
+elseif not passed then
   return 0
 end
-redis.call('DEL', KEYS[LEASE])
 announce('again', ARGV[2], tonumber(lease[2] or 0), '')
 return 1

@@ -1,0 +1,123 @@
+"""What becomes of a value that has been computed: for how long it is stored, or that it is not.
+
+`ttl=lambda value: ...`, `should_cache=lambda value: ...` and `UNCHANGED` come together here, for every computation. A
+function of the user's that fails, or that answers with what it cannot mean, fails the computation: its callers are
+told, and nothing is stored for a time that nobody chose.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stampede_guard.errors import Misuse, PolicyError
+from stampede_guard.oldvalue import Previous, Unchanged
+from stampede_guard.policy import Policy
+
+if TYPE_CHECKING:
+    from stampede_guard.plan import Plan
+
+__all__ = ["AS_THE_POLICY_SAYS", "NO_CHOICE", "Choice", "Ttl", "Verdict", "given", "judge", "split"]
+
+SHORTEST = 0.001
+"""Seconds. A lifetime below this is over before the value is stored."""
+
+
+class Choice(NamedTuple):
+    """What a user said beside the policy. Each is asked once per computation, with its value."""
+
+    ttl: Callable[[Any], Any] | None = None
+    should_cache: Callable[[Any], Any] | None = None
+
+    def policy_for(self, value: Any, policy: Policy, title: str) -> Policy | None:
+        """The policy with this value's lifetimes; None if it may not be stored. Raises `Misuse`."""
+        if self.should_cache is not None:
+            answer = self.should_cache(value)
+            _refuse_awaitable(answer, "should_cache", title)
+            if not answer:
+                return None
+        if self.ttl is None:
+            return policy
+        seconds = self.ttl(value)
+        _refuse_awaitable(seconds, "ttl", title)
+        if seconds is None:
+            return None
+        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or math.isnan(seconds):
+            what = "nan" if isinstance(seconds, float) else f"a {type(seconds).__name__}"
+            raise Misuse(
+                f"the ttl function of {title} returned {what}: return the seconds that this value is fresh, and "
+                f"0 or None for a value that is not to be stored"
+            )
+        if seconds < SHORTEST:
+            return None
+        try:
+            return policy.replace(ttl=seconds)
+        except PolicyError as error:
+            raise Misuse(f"the ttl function of {title} returned {seconds!r}: {error.rule}") from None
+
+
+NO_CHOICE = Choice()
+
+Ttl = float | Callable[[Any], float | None]
+AS_THE_POLICY_SAYS: Any = object()
+
+
+def given(ttl: Ttl, should_cache: Callable[[Any], object] | None) -> dict[str, Any]:
+    """As keywords, those that a user gave."""
+    keywords: dict[str, Any] = {} if ttl is AS_THE_POLICY_SAYS else {"ttl": ttl}
+    return keywords if should_cache is None else keywords | {"should_cache": should_cache}
+
+
+def split(fields: Mapping[str, Any]) -> tuple[dict[str, Any], Choice]:
+    """The Policy fields among the keywords, and the choice. Raises `PolicyError` for what cannot be asked."""
+    rest = dict(fields)
+    should_cache = rest.pop("should_cache", None)
+    if should_cache is not None and not callable(should_cache):
+        raise PolicyError(
+            "should_cache", should_cache, "it must be a function of the value, such as a lambda"
+        )
+    ttl = rest.pop("ttl") if callable(rest.get("ttl")) else None
+    for field, function in (("ttl", ttl), ("should_cache", should_cache)):
+        if inspect.iscoroutinefunction(function):
+            raise PolicyError(field, function, "it must be a plain function: what it needs is in the value")
+    return rest, NO_CHOICE if ttl is should_cache is None else Choice(ttl, should_cache)
+
+
+class Verdict(NamedTuple):
+    """`policy` holds the lifetimes to store the bytes with; None = they are for the callers of now only."""
+
+    body: bytes
+    policy: Policy | None
+
+
+def judge(plan: Plan, returned: Any, old: Previous | None) -> Verdict:
+    """What to do with the result of a computation that knew of `old`. Raises `Misuse`, or what a function raised."""
+    if not isinstance(returned, Unchanged):
+        body = plan.codec.encode(returned)
+        return Verdict(body, _fitting(plan, body, plan.policy_for(returned)))
+    if plan.batched:
+        raise Misuse(f"{plan.title} returned UNCHANGED for an id: functions of many ids return values only")
+    if old is None:
+        raise Misuse(
+            f"{plan.title} returned UNCHANGED, and there is no value that it could keep: return it only where "
+            f"`previous()` is not None"
+        )
+    # 1. The flight is granted token T; at that moment the old value was stored (`Computation` makes sure of it). 2. The
+    # entry is invalidated: the fence is above T. 3. The computation says "unchanged". 4. Its publication, of the old
+    # bytes with token T, is refused like that of any new bytes. An invalidation before 1 would have left no old value.
+    return Verdict(old.body, _fitting(plan, old.body, plan.policy_for(old.value)))
+
+
+def _fitting(plan: Plan, body: bytes, policy: Policy | None) -> Policy | None:
+    return policy if len(body) <= plan.policy.max_value_bytes else None
+
+
+def _refuse_awaitable(answer: Any, field: str, title: str) -> None:
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise Misuse(
+            f"the {field} function of {title} is asynchronous: it must be a plain function of the value"
+        )

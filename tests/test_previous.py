@@ -1,0 +1,213 @@
+"""A computation that asks whether the old value is still right."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from stampede_guard import UNCHANGED, Misuse, Previous, previous
+from tests.support.gate import Gate, soon, until
+from tests.support.guards import Guards
+
+KEY = "feed:7"
+
+
+@pytest.fixture(params=["memory", "valkey"])
+async def guards(request: pytest.FixtureRequest, valkey_url: str, namespace: str) -> AsyncIterator[Guards]:
+    async with Guards("memory" if request.param == "memory" else valkey_url, namespace) as made:
+        yield made
+
+
+class Upstream:
+    """A source with an etag, as an HTTP server has."""
+
+    def __init__(self) -> None:
+        self.etag = "a"
+        self.transfers = 0
+        self.asked: list[str | None] = []
+
+    async def __call__(self) -> Any:
+        old = previous()
+        self.asked.append(old.value["etag"] if old is not None else None)
+        if old is not None and old.value["etag"] == self.etag:
+            return UNCHANGED
+        self.transfers += 1
+        return {"etag": self.etag}
+
+
+async def test_a_stale_value_that_is_unchanged_is_fresh_again(guards: Guards) -> None:
+    guard, upstream, name = guards.guard(), Upstream(), guards.name(KEY)
+    fields: dict[str, Any] = {"ttl": 10, "stale_ttl": 600}
+    await guard.get_or_compute(KEY, upstream, **fields)
+    before = await guard.runtime().session.read(name)
+    await guards.age(name, 11)
+    assert await guard.get_or_compute(KEY, upstream, **fields) == {"etag": "a"}
+    await until(lambda: len(upstream.asked) == 2 and not guard.runtime().flights)
+    after = await guard.runtime().session.read(name)
+    assert before is not None and after is not None
+    assert after.token > before.token and after.body == before.body
+    assert after.remaining_ms > 600_000
+    assert (upstream.asked, upstream.transfers) == ([None, "a"], 1)
+
+
+async def test_a_refresh_may_find_it_unchanged_too(guards: Guards) -> None:
+    guard, upstream = guards.guard(), Upstream()
+
+    @guard.locked_cache(ttl=60)
+    async def feed(url: str) -> dict[str, str]:
+        return await upstream()  # type: ignore[no-any-return]
+
+    await feed("u")
+    assert await feed.refresh("u") == {"etag": "a"}
+    upstream.etag = "b"
+    assert await feed.refresh("u") == {"etag": "b"}
+    assert (upstream.asked, upstream.transfers) == ([None, "a", "a"], 2)
+
+
+async def test_plain_functions_may_ask_as_well(guards: Guards) -> None:
+    guard, asked = guards.guard(), []
+
+    @guard.locked_cache(ttl=60)
+    def number(of: str) -> int:
+        old = previous()
+        asked.append(None if old is None else old.value)
+        return 1 if old is None else UNCHANGED
+
+    await asyncio.to_thread(number, "x")
+    assert await asyncio.to_thread(number.refresh, "x") == 1
+    assert asked == [None, 1]
+    await asyncio.to_thread(guard.close)
+
+
+async def test_a_block_may_ask_as_well(guards: Guards) -> None:
+    guard, name = guards.guard(), guards.name(KEY)
+    async with guard.single(KEY, ttl=10, stale_ttl=600) as entry:
+        assert entry.missing and entry.previous is None
+        await entry.set(3)
+    await guards.age(name, 11)
+    async with guard.single(KEY, ttl=10, stale_ttl=600) as entry:
+        assert entry.missing and entry.previous is not None and entry.previous.value == 3
+        assert await entry.set(UNCHANGED) == 3
+
+
+async def test_unchanged_without_an_old_value_is_an_error_that_says_so(guards: Guards) -> None:
+    async def compute() -> Any:
+        return UNCHANGED
+
+    with pytest.raises(Misuse, match="no value that it could keep"):
+        await guards.guard().get_or_compute(KEY, compute)
+
+
+async def test_what_was_invalidated_before_the_computation_is_not_seen_by_it(guards: Guards) -> None:
+    guard, other, gate, upstream = guards.guard(), guards.guard(), Gate(), Upstream()
+    fields: dict[str, Any] = {"ttl": 10, "stale_ttl": 600}
+    name = guards.name(KEY)
+    await guard.get_or_compute(KEY, upstream, **fields)
+    await guards.age(name, 11)
+    session = guard.runtime().session
+    acquire = session.acquire
+
+    async def later(*args: Any, **named: Any) -> Any:
+        await gate.hold()
+        return await acquire(*args, **named)
+
+    # Read, and not yet asked for.
+    session.acquire = later  # type: ignore[method-assign]
+    assert await guard.get_or_compute(KEY, upstream, **fields) == {"etag": "a"}
+    await gate.arrival()
+    await other.invalidate(KEY)
+    gate.open()
+    await until(lambda: len(upstream.asked) == 2 and not guard.runtime().flights)
+    assert (upstream.asked, upstream.transfers) == ([None, None], 2)
+
+
+async def test_what_is_invalidated_during_the_computation_does_not_come_back(guards: Guards) -> None:
+    guard, other, gate = guards.guard(), guards.guard(), Gate()
+    fields: dict[str, Any] = {"ttl": 10, "stale_ttl": 600}
+    name = guards.name(KEY)
+    seen: list[Previous | None] = []
+
+    async def compute() -> Any:
+        seen.append(previous())
+        if seen[-1] is None:
+            return len(seen)
+        await gate.hold()
+        return UNCHANGED
+
+    await guard.get_or_compute(KEY, compute, **fields)
+    await guards.age(name, 11)
+    assert await guard.get_or_compute(KEY, compute, **fields) == 1
+    await gate.arrival()
+    await other.invalidate(KEY)
+    gate.open()
+    await until(lambda: not guard.runtime().flights)
+    assert await guard.runtime().session.read(name) is None
+    assert await soon(other.get_or_compute(KEY, compute, **fields)) == 3
+
+
+async def test_its_age_counts_from_when_it_was_stored(guards: Guards) -> None:
+    guard, ages = guards.guard(), []
+
+    async def compute() -> Any:
+        old = previous()
+        if old is None:
+            return 1
+        ages.append(old.age)
+        old_value = old.value
+        assert old_value == 1 and old.token > 0
+        return UNCHANGED
+
+    fields: dict[str, Any] = {"ttl": 100, "stale_ttl": 6000}
+    await guard.get_or_compute(KEY, compute, **fields)
+    await guards.age(guards.name(KEY), 1000)
+    await guard.get_or_compute(KEY, compute, **fields)
+    await until(lambda: ages)
+    assert 1000 <= ages[0] < 1500
+
+
+async def test_nothing_is_old_outside_of_a_computation_nor_without_a_store(guards: Guards) -> None:
+    assert previous() is None
+    guard, upstream = guards.guard(mode="bypass"), Upstream()
+    for _ in range(2):
+        await guard.get_or_compute(KEY, upstream)
+    assert upstream.asked == [None, None]
+
+
+async def test_ttl_and_should_cache_are_asked_about_the_value_that_is_kept(guards: Guards) -> None:
+    guard, upstream, name = guards.guard(), Upstream(), guards.name(KEY)
+    lifetimes = iter([10.0, 50.0])
+    seen = []
+
+    def ttl(value: Any) -> float:
+        seen.append(value)
+        return next(lifetimes)
+
+    await guard.get_or_compute(KEY, upstream, ttl=ttl, stale_ttl=600)
+    await guards.age(name, 11)
+    await guard.get_or_compute(KEY, upstream, ttl=ttl, stale_ttl=600)
+    await until(lambda: len(seen) == 2 and not guard.runtime().flights)
+    reading = await guard.runtime().session.read(name)
+    assert reading is not None and reading.total_ms == 650_000
+    assert seen == [{"etag": "a"}, {"etag": "a"}]
+
+
+async def test_functions_of_many_ids_are_told_that_it_is_not_for_them(guards: Guards) -> None:
+    guard = guards.guard(error_ttl=0)
+
+    @guard.cached_many(ttl=60)
+    async def asking(ids: list[int]) -> dict[int, int]:
+        previous()
+        return {id: id for id in ids}
+
+    @guard.cached_many(ttl=60)
+    async def keeping(ids: list[int]) -> dict[int, int]:
+        return {id: UNCHANGED if id == 2 else id for id in ids}
+
+    with pytest.raises(Misuse, match="cached_many"):
+        await asking([1])
+    with pytest.raises(Misuse, match="UNCHANGED for an id"):
+        await keeping([1, 2])
+    assert await keeping([1]) == {1: 1}
