@@ -5,6 +5,7 @@ VENV ?= .venv
 PYTEST_ARGS ?=
 HERD_ARGS ?= --quick
 MICRO_ARGS ?=
+SCALE_ARGS ?= --output results
 
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
@@ -13,11 +14,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Reports and caches of the tools stay in the checkout, also where HOME is missing or read-only.
 export MPLCONFIGDIR = $(CURDIR)/.cache/matplotlib
 
-.PHONY: help demo test check bench search interpreters floor venv clean lint format types public-types imports coverage
+.PHONY: help demo test check bench bench-scale search interpreters floor venv clean lint format types public-types imports coverage
 .DEFAULT_GOAL := help
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | while IFS='	' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | while IFS='	' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
 
 demo: $(READY) ## the production herd, reproduced and cured (HERD_ARGS=--full for all five modes)
 	$(BIN)/python -m bench.herd $(HERD_ARGS)
@@ -30,6 +31,9 @@ check: lint format types public-types imports coverage ## lint, types, direction
 
 bench: $(READY) ## the speed table: ratios measured in one run
 	$(BIN)/python -m bench.micro $(MICRO_ARGS)
+
+bench-scale: $(READY) ## how costs grow to 16 processes and 100,000 keys, and a fleet of 10,000 simulated (SCALE_ARGS=--quick)
+	$(BIN)/python -m bench.scale $(SCALE_ARGS)
 
 search: $(READY) ## the larger worlds of the exhaustive search (half an hour, a few GB)
 	STAMPEDE_SEARCH=deep $(BIN)/python -m pytest tests/core/test_search.py -s

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from stampede_guard.decorator import locked_cache
     from stampede_guard.defaults import configure
+    from stampede_guard.encryption import Encryption
     from stampede_guard.errors import (
         ComputeFailed,
         ComputeTimeout,
@@ -36,6 +37,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "ComputeFailed": "errors",
     "ComputeTimeout": "errors",
+    "Encryption": "encryption",
     "KeyPartError": "errors",
     "Misuse": "errors",
     "Overloaded": "errors",
@@ -61,6 +63,7 @@ __all__ = [
     "UNCHANGED",
     "ComputeFailed",
     "ComputeTimeout",
+    "Encryption",
     "KeyPartError",
     "Misuse",
     "Overloaded",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from stampede_guard.core import flight as core
 from stampede_guard.core.scripts import Granted
 from stampede_guard.errors import ComputeFailed, ComputeTimeout, Overloaded, StoreError
+from stampede_guard.events import Computed, LeaseLost, Started, TimedOut
 from stampede_guard.oldvalue import KNOWN, OF_MANY, Previous
 from stampede_guard.verdict import judge
 
@@ -168,10 +169,14 @@ class Computation:
         self.joined_before = flight.joined
         policy = flight.plan.policy
         self._slow_at = self._runtime.loop.time() + min(policy.lease_ttl, policy.wait_timeout)
+        hooks, began = self._runtime.hooks, self._runtime.loop.time()
+        if hooks:
+            context.run(hooks.tell, Started(flight.plan.title, flight.name, flight.id))
         task = self._runtime.loop.create_task(_call(run), name="stampede_guard computation", context=context)
         self.leader = leader.number if leader is not None else 0
         if leader is not None:
             flight.leader = leader
+            leader.led = True
             if bound:
                 leader.computing = task
         try:
@@ -183,6 +188,8 @@ class Computation:
             raise
         finally:
             flight.leader = None
+            if hooks:
+                hooks.tell(self._computed(task, self._runtime.loop.time() - began))
         if (
             bound
             and leader is not None
@@ -204,9 +211,20 @@ class Computation:
             return None
         return None if self._flight.bypassed else old
 
+    def _computed(self, task: asyncio.Task[Any], seconds: float) -> Computed:
+        if not task.done() or task.cancelled():
+            error = "CancelledError"
+        else:
+            raised = task.exception()
+            error = "" if raised is None else type(raised).__name__
+        flight = self._flight
+        return Computed(flight.plan.title, flight.name, seconds, flight.id, error)
+
     async def _overdue(self, task: asyncio.Task[Any]) -> Result:
         await self._unwind(task)
-        plan = self._flight.plan
+        plan, hooks = self._flight.plan, self._runtime.hooks
+        if hooks:
+            hooks.tell(TimedOut(plan.title, self._flight.name, "compute_timeout"))
         text = f"{plan.title}: no result within compute_timeout ({plan.policy.compute_timeout:g} s)"
         return Result(error=ComputeTimeout(text))
 
@@ -240,6 +258,8 @@ class Computation:
                 continue
             if not held:
                 self.lapsed = True
+                if self._runtime.hooks:
+                    self._runtime.hooks.tell(LeaseLost(flight.plan.title, flight.name))
                 return
 
 

@@ -10,6 +10,7 @@ from stampede_guard.computation import CURRENT, THREAD_SECONDS
 from stampede_guard.core.scripts import Denied, Found, Granted
 from stampede_guard.ending import ended, retrieve
 from stampede_guard.errors import StoreError, Undecodable, WaitTimeout
+from stampede_guard.events import Computed, Started, TimedOut
 from stampede_guard.verdict import Verdict, judge
 
 if TYPE_CHECKING:
@@ -90,10 +91,15 @@ class Fallback:
         context = plan.clean_context(self._passenger.variables)
         # It computes for this flight: a call of the same entry from within it would wait for itself.
         context.run(CURRENT.set, self._flight)
+        hooks, began = self._runtime.hooks, self._runtime.loop.time()
+        if hooks:
+            context.run(hooks.tell, Started(plan.title, self._name, flight_id, fallback=True))
         task = self._runtime.loop.create_task(_call(self._passenger.run), context=context)
         try:
             await asyncio.wait({task}, timeout=policy.fallback_timeout)
         finally:
+            if hooks:
+                self._tell(task, self._runtime.loop.time() - began, flight_id)
             if not task.done():
                 await self._runtime.unwind(
                     task, THREAD_SECONDS if plan.in_thread else policy.fallback_timeout
@@ -113,6 +119,16 @@ class Fallback:
         self._runtime.warn_if_too_large(plan, verdict.body)
         await self._publish(grant, flight_id, verdict)
         return plan.codec.decode(verdict.body)
+
+    def _tell(self, task: asyncio.Task[Any], seconds: float, flight_id: str) -> None:
+        hooks, title = self._runtime.hooks, self._plan.title
+        error = "CancelledError"
+        if not task.done():
+            hooks.tell(TimedOut(title, self._name, "fallback_timeout"))
+        elif not task.cancelled():
+            raised = task.exception()
+            error = "" if raised is None else type(raised).__name__
+        hooks.tell(Computed(title, self._name, seconds, flight_id, error, fallback=True))
 
     async def _publish(self, grant: Granted, flight_id: str, verdict: Verdict) -> None:
         try:

@@ -22,6 +22,7 @@ from stampede_guard.errors import (
     StoreUnavailable,
     WaitTimeout,
 )
+from stampede_guard.events import TakenOver
 from stampede_guard.failures import encode_failure
 from stampede_guard.oldvalue import Previous
 from stampede_guard.passengers import Passengers
@@ -84,6 +85,7 @@ class Flight:
         self._look_at = 0.0
         self._trusted_until = 0.0
         self._unanswered = False
+        self._suspected = False
         self._state, self._command = core.begin(away=away or bypassed)
         self.landed: asyncio.Future[None] = runtime.loop.create_future()
         # In a context of its own: it may serve others long after the request that began it. And not by the loop's task
@@ -254,6 +256,9 @@ class Flight:
         policy = self.plan.policy
         trust = min(policy.lease_ttl, policy.wait_timeout / 2) if isinstance(answer, Held) else 0.0
         self._trusted_until = self._runtime.loop.time() + trust
+        if isinstance(answer, Granted) and self._suspected and self._runtime.hooks:
+            self._runtime.hooks.tell(TakenOver(self.plan.title, self.name))
+        self._suspected = isinstance(answer, Held) and answer.suspect
         if isinstance(answer, Held) and self.outdates_holder:
             # What is being computed elsewhere began before the refresh was asked for.
             self.outdates_holder = False
@@ -268,7 +273,7 @@ class Flight:
         Otherwise every call would compute, since nothing can be stored.
         """
         if self.newer_than == 0 and not self.outdates_holder:
-            known, state = self._runtime.last.find(self.name, now=self._runtime.loop.time())
+            known, state = self._runtime.last.find(self.name, now=self._runtime.now())
             if known is not None and state == "fresh":
                 return core.Answered(Found(known), self._runtime.draw(), self.passengers.wanted)
         return core.StoreFailed(away=True)

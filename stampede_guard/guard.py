@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from stampede_guard.cached import CacheDecorator, Invalidation, ManyDecorator
 from stampede_guard.errors import Misuse
+from stampede_guard.events import Hook, Invalidated
+from stampede_guard.hooks import Hooks
 from stampede_guard.modes import checked_mode, mode_from_environment
 from stampede_guard.plan import Plan, Run
 from stampede_guard.plans import Plans, entry_key
@@ -31,6 +33,7 @@ from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl, given
 from stampede_guard.workers import warn_if_one_of_several
 
 if TYPE_CHECKING:
+    from stampede_guard.encryption import Encryption
     from stampede_guard.stores.protocol import Store
 
 __all__ = ["StampedeGuard"]
@@ -48,18 +51,29 @@ class StampedeGuard:
     """`client` is your own `redis.asyncio.Redis` or `RedisCluster` (its settings are used, not its pool), or a store.
 
     `namespace` stands before every key: guards with different namespaces never share an entry. `policy` is the default
-    for all functions of this guard. Raises `Misuse` for a client or namespace that cannot work.
+    for all functions of this guard. `hooks` are told what happens: see `stampede_guard.events`. With `encryption` the
+    store holds ciphertext only: see docs/encryption.md. Raises `Misuse` for a client, namespace, hook or encryption
+    that cannot work.
     """
 
-    def __init__(self, client: Any, *, namespace: str = "default", policy: Policy | None = None) -> None:
+    def __init__(
+        self,
+        client: Any,
+        *,
+        namespace: str = "default",
+        policy: Policy | None = None,
+        hooks: Iterable[Hook] = (),
+        encryption: Encryption | None = None,
+    ) -> None:
         if not _NAMESPACE.fullmatch(namespace):
             raise Misuse(
                 f"namespace={namespace!r} is not allowed: write 1 to 64 letters, digits, dots, colons, - or _"
             )
         # By name, so that no module of the runtime depends on a concrete store.
-        self._store: Store = importlib.import_module("stampede_guard.urls").store_for(client)
+        self._store: Store = importlib.import_module("stampede_guard.urls").store_for(client, encryption)
         self.namespace = namespace
         self.policy = policy or Policy()
+        self._hooks = Hooks(hooks)
         self.prefix = f"{namespace}:"
         self._mode: Mode | None = mode_from_environment()
         # The runtime used last. Its loop is asked of itself: two attributes could be read in between by another thread.
@@ -70,7 +84,15 @@ class StampedeGuard:
         _GUARDS.add(self)
 
     @classmethod
-    def from_url(cls, url: str, *, namespace: str = "default", policy: Policy | None = None) -> Self:
+    def from_url(
+        cls,
+        url: str,
+        *,
+        namespace: str = "default",
+        policy: Policy | None = None,
+        hooks: Iterable[Hook] = (),
+        encryption: Encryption | None = None,
+    ) -> Self:
         """`memory://`, `redis://`, `rediss://` (TLS), `unix://`, `redis+cluster://` or `redis+sentinel://`.
 
         Several hosts have commas in between; see docs/redis.md. Raises `UrlError`; connects when first used.
@@ -79,6 +101,8 @@ class StampedeGuard:
             importlib.import_module("stampede_guard.urls").store_from_url(url),
             namespace=namespace,
             policy=policy,
+            hooks=hooks,
+            encryption=encryption,
         )
 
     # --- using it ------------------------------------------------------------------------------
@@ -198,6 +222,10 @@ class StampedeGuard:
     def mode(self, mode: Mode | None) -> None:
         self._mode = checked_mode(mode)
 
+    def add_hook(self, hook: Hook) -> None:
+        """One more hook, from now on; see `stampede_guard.events`. Raises `Misuse` for what cannot be called."""
+        self._hooks.add(hook)
+
     def install(self, app: Any) -> None:
         """For FastAPI and Starlette: close with the app's lifespan, and answer 503 + Retry-After to `WaitTimeout`."""
         from stampede_guard.apps import install
@@ -243,7 +271,12 @@ class StampedeGuard:
 
     def on(self, plan: Plan) -> Runtime | None:
         """The running event loop's part if the shortest way may be taken: mode `on`, and nothing special; else None."""
-        if not plan.direct or (plan.mode or self._mode or plan.policy.mode) != "on" or _BYPASSED.get():
+        if (
+            not plan.direct
+            or self._hooks
+            or (plan.mode or self._mode or plan.policy.mode) != "on"
+            or _BYPASSED.get()
+        ):
             return None
         current = self._current
         if current is not None and current.loop is asyncio.get_running_loop():
@@ -293,7 +326,10 @@ class StampedeGuard:
                     loop.call_soon_threadsafe(other.forget_local, name)
                     loop.call_soon_threadsafe(other.forget_local, bypassed_name(name))
         runtime.forget_local(bypassed_name(name))
-        return "done" if await runtime.invalidate(name, policy) else "pending"
+        done = await runtime.invalidate(name, policy)
+        if self._hooks:
+            self._hooks.tell(Invalidated(name, done))
+        return "done" if done else "pending"
 
     def runtime(self) -> Runtime:
         """The running event loop's part of this guard."""
@@ -307,7 +343,7 @@ class StampedeGuard:
                 self._forget_closed_loops()
                 if not self._store.shared:
                     warn_if_one_of_several()
-                runtime = self._runtimes[loop] = Runtime(self._store, self.policy)
+                runtime = self._runtimes[loop] = Runtime(self._store, self.policy, self._hooks)
         self._current = runtime
         return runtime
 

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any, assert_never
 
+from stampede_guard import events
 from stampede_guard.core.caller import last_resort
 from stampede_guard.errors import StoreError, Undecodable, WaitTimeout
 from stampede_guard.fallback import Fallback
@@ -28,7 +29,9 @@ async def wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passe
     while True:
         await asyncio.wait({future}, timeout=patience)
         if future.done():
+            passenger.instead = None
             return future.result()
+        passenger.instead = "timeout"
         resort = last_resort(
             computes_itself=flight.computing and flight.leader is passenger,
             has_stale=passenger.stale is not None,
@@ -40,11 +43,20 @@ async def wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passe
                 patience = policy.compute_timeout
             case "serve_stale":
                 assert passenger.stale is not None
+                passenger.instead = "stale"
                 return plan.codec.decode(passenger.stale.body)
             case "try_fallback":
                 fallback = Fallback(runtime, plan, flight, name, passenger)
-                value, served = await fallback.attempt(future)
+                served = False
+                try:
+                    value, served = await fallback.attempt(future)
+                finally:
+                    if runtime.hooks:
+                        outcome: events.FallbackOutcome
+                        outcome = "served" if served else "denied" if fallback.denied else "failed"
+                        runtime.hooks.tell(events.Fallback(plan.title, name, outcome))
                 if served:
+                    passenger.instead = None if future.done() else "fallback"
                     return value
                 tried = "denied" if fallback.denied else "over"
                 patience = 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from stampede_guard.core.entry import Reading
 
@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from stampede_guard.plan import Run, Variables
 
 __all__ = ["ON_ITS_OWN", "OUT_OF_PATIENCE", "Passenger"]
+
+Instead = Literal["stale", "fallback", "timeout"]
 
 OUT_OF_PATIENCE: Any = object()
 """What a passenger's future gives when the waiting is over and there is no outcome."""
@@ -23,10 +25,23 @@ class Passenger:
 
     `number` counts joins of its flight from 1. `stale` is a value that it would rather have than wait. `gone`: its
     caller left. `bound`: its `run` uses things of its caller's request; `computing` is then the task that runs there.
-    `busy`: it is used by a fallback, and a request's things are for one at a time.
+    `busy`: it is used by a fallback, and a request's things are for one at a time. `led`: its own call was computed.
+    `instead`: what it got in the place of an outcome, when its time was over.
     """
 
-    __slots__ = ("bound", "busy", "computing", "future", "gone", "number", "run", "stale", "variables")
+    __slots__ = (
+        "bound",
+        "busy",
+        "computing",
+        "future",
+        "gone",
+        "instead",
+        "led",
+        "number",
+        "run",
+        "stale",
+        "variables",
+    )
 
     def __init__(
         self,
@@ -46,6 +61,8 @@ class Passenger:
         self.stale = stale
         self.gone = False
         self.busy = False
+        self.led = False
+        self.instead: Instead | None = None
         self.computing: asyncio.Task[Any] | None = None
 
     def lose_patience(self) -> None:

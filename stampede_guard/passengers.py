@@ -16,10 +16,14 @@ __all__ = ["Passengers"]
 
 
 class Passengers:
-    """`joined` counts all that ever joined; passengers are numbered by it, and served up to a number."""
+    """`joined` counts all that ever joined; passengers are numbered by it, and served up to a number.
+
+    `collapsed` counts those that were served by a computation of somebody else's call.
+    """
 
     def __init__(self, plan: Plan, loop: asyncio.AbstractEventLoop) -> None:
         self.joined = 0
+        self.collapsed = 0
         self._plan = plan
         self._loop = loop
         self._aboard: list[Passenger] = []
@@ -75,6 +79,7 @@ class Passengers:
                 sharing = self._plan.may_share(value)
                 shared = value
             passenger.future.set_result(value)
+            self.collapsed += not passenger.led
         self._let_go()
         return None
 
@@ -112,6 +117,7 @@ class Passengers:
 
     def _serve_stale(self, passenger: Passenger) -> None:
         assert passenger.stale is not None
+        passenger.instead = "stale"
         try:
             passenger.future.set_result(self._plan.codec.decode(passenger.stale.body))
         except Undecodable as error:

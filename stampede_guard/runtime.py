@@ -11,12 +11,15 @@ import itertools
 import logging
 import random
 import uuid
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Message
 from stampede_guard.errors import Overloaded, StoreError, Undecodable
+from stampede_guard.events import BreakerClosed, BreakerOpened, Collapsed
 from stampede_guard.flight import Flight
+from stampede_guard.hooks import Hooks
 from stampede_guard.lastvalues import LastValues
 from stampede_guard.pending import PendingInvalidations
 from stampede_guard.slots import Slots
@@ -38,10 +41,11 @@ RELEASE_SECONDS = 1.0
 class Runtime:
     """Made within the event loop that it serves."""
 
-    def __init__(self, store: Store, policy: Policy) -> None:
+    def __init__(self, store: Store, policy: Policy, hooks: Hooks | None = None) -> None:
         self.loop = asyncio.get_running_loop()
         self.flights: dict[str, Flight] = {}
         self.fallbacks: dict[str, asyncio.Task[Any]] = {}
+        self.hooks = hooks if hooks is not None else Hooks()
         self.closing = False
         self.away = False
         """Also while invalidations wait for the store: until they are applied it has older values."""
@@ -52,6 +56,8 @@ class Runtime:
         self.remembered: Reading | None = None
         """The reading remembered last. One reading serves all callers of its tick; to remember it once is enough."""
         self.last = LastValues(policy.last_value_bytes)
+        self.now: Callable[[], float] = getattr(store, "clock", self.loop.time)
+        """By which last values grow old: the store's own clock if it is one of this process."""
         self.threads = Threads(policy.max_threads)
         """For plain functions. None is started before the first of them computes."""
         self.slots = Slots()
@@ -128,6 +134,8 @@ class Runtime:
         if self.flights.get(flight.place) is flight:
             del self.flights[flight.place]
         collapsed = flight.joined - 1
+        if self.hooks and flight.passengers.collapsed:
+            self.hooks.tell(Collapsed(flight.plan.title, flight.name, flight.passengers.collapsed))
         if collapsed > 0 and log.isEnabledFor(logging.INFO):
             log.info(
                 "%s: %d callers were served by one flight",
@@ -153,7 +161,7 @@ class Runtime:
         if name in self._pending and reading.token:
             # Asked for before the invalidation, answered after it. Nothing in the store is news until it is applied.
             return
-        self.last.keep(name, reading, now=self.loop.time())
+        self.last.keep(name, reading, now=self.now())
 
     # --- the session's listener ----------------------------------------------------------------
 
@@ -168,6 +176,8 @@ class Runtime:
 
     def breaker_changed(self, *, away: bool, part: str = "") -> None:
         self._note_whether_away()
+        if self.hooks:
+            self.hooks.tell(BreakerOpened(part) if away else BreakerClosed(part))
         what = f"the store's server {part}" if part else "the store"
         if away:
             log.warning("%s is away: one flight per key in each process, nothing is stored meanwhile", what)

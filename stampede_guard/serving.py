@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 from stampede_guard.computation import CURRENT
 from stampede_guard.core.entry import Reading, freshness
 from stampede_guard.errors import StoreError, StoreRefused, Undecodable
+from stampede_guard.events import Hit, Miss, Source, Stale, TimedOut, Waited, WaitOutcome
 from stampede_guard.lastresort import too_long, wait_on
 from stampede_guard.passenger import ON_ITS_OWN, OUT_OF_PATIENCE
 from stampede_guard.reentry import waiting_for
 
 if TYPE_CHECKING:
     from stampede_guard.flight import Flight
+    from stampede_guard.passenger import Passenger
     from stampede_guard.plan import Plan, Run
     from stampede_guard.runtime import Runtime
 
@@ -31,6 +33,8 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     """The value, in mode `on`. Raises what the computation raised, `WaitTimeout`, `Overloaded` or a Misuse."""
     flight = runtime.flights.get(name)
     if flight is not None and flight.open_to_all:
+        if runtime.hooks:
+            runtime.hooks.tell(Miss(plan.title, name))
         return await _ride(runtime, plan, name, run, flight, None)
     if runtime.away_for(name):
         return await _served_by_last(runtime, plan, name, run)
@@ -49,8 +53,8 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
 
 async def _served_by_last(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     """The value as this process saw it last, while the store serves nobody."""
-    known, state = runtime.last.find(name, now=runtime.loop.time())
-    return await _served_by(runtime, plan, name, run, known, fresh=state == "fresh")
+    known, state = runtime.last.find(name, now=runtime.now())
+    return await _served_by(runtime, plan, name, run, known, fresh=state == "fresh", source="memory")
 
 
 def hit(runtime: Runtime, plan: Plan, name: str, reading: Reading | None) -> tuple[Any, bool]:
@@ -78,7 +82,14 @@ def after_read(
 
 
 async def _served_by(
-    runtime: Runtime, plan: Plan, name: str, run: Run, reading: Reading | None, *, fresh: bool
+    runtime: Runtime,
+    plan: Plan,
+    name: str,
+    run: Run,
+    reading: Reading | None,
+    *,
+    fresh: bool,
+    source: Source = "store",
 ) -> Any:
     if reading is None:
         return await _miss(runtime, plan, name, run)
@@ -87,6 +98,8 @@ async def _served_by(
     except Undecodable as error:
         runtime.warn_undecodable(plan, error)
         return await _miss(runtime, plan, name, run, newer_than=reading.token)
+    if runtime.hooks:
+        runtime.hooks.tell((Hit if fresh else Stale)(plan.title, name, source))
     if fresh:
         return value
     return await _stale(runtime, plan, name, run, reading, value)
@@ -95,6 +108,8 @@ async def _served_by(
 async def serve_bypassed(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     """The value, in mode `bypass`: no store, but still one flight per key in this process."""
     name = bypassed_name(name)
+    if runtime.hooks:
+        runtime.hooks.tell(Miss(plan.title, name))
     flight = runtime.take_off(name, plan, run, plan.capture(), bypassed=True)
     return await _ride(runtime, plan, name, run, flight, None)
 
@@ -136,6 +151,8 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
 def _miss(
     runtime: Runtime, plan: Plan, name: str, run: Run, *, newer_than: int = 0
 ) -> Coroutine[Any, Any, Any]:
+    if runtime.hooks:
+        runtime.hooks.tell(Miss(plan.title, name))
     flight = runtime.take_off(name, plan, run, plan.capture(), newer_than=newer_than)
     flight.newer_than = max(flight.newer_than, newer_than)
     return _ride(runtime, plan, name, run, flight, None)
@@ -170,6 +187,7 @@ async def _ride(
     if keep_refreshing:
         flight.refreshing = True
     patience = runtime.loop.call_later(plan.policy.wait_timeout, passenger.lose_patience)
+    began = runtime.loop.time()
     try:
         if CURRENT.get() is None:
             outcome = await passenger.future
@@ -177,6 +195,8 @@ async def _ride(
             with waiting_for(flight, plan):
                 outcome = await passenger.future
         if outcome is OUT_OF_PATIENCE:
+            if runtime.hooks:
+                runtime.hooks.tell(TimedOut(plan.title, name, "wait_timeout"))
             with waiting_for(flight, plan):
                 outcome = await wait_on(runtime, plan, name, flight, passenger)
         if outcome is not ON_ITS_OWN:
@@ -184,6 +204,8 @@ async def _ride(
     finally:
         patience.cancel()
         future = passenger.future
+        if runtime.hooks and (ended := _outcome(passenger)) is not None:
+            runtime.hooks.tell(Waited(plan.title, name, runtime.loop.time() - began, ended, flight.id))
         if future.done() and not future.cancelled():
             # The caller may have been cancelled in the very moment in which its flight failed.
             future.exception()
@@ -194,3 +216,17 @@ async def _ride(
         name, plan, run, variables, bypassed=bypassed, newer_than=flight.newer_than, alone=True
     )
     return await _ride(runtime, plan, name, run, alone, stale)
+
+
+def _outcome(passenger: Passenger) -> WaitOutcome | None:
+    """None for one that goes on waiting, for a computation of its own."""
+    if passenger.instead is not None:
+        return passenger.instead
+    future = passenger.future
+    if not future.done() or future.cancelled():
+        return "cancelled"
+    if future.exception() is not None:
+        return "error"
+    if future.result() is ON_ITS_OWN:
+        return None
+    return "computed" if passenger.led else "collapsed"

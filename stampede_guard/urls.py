@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlsplit
 
+from stampede_guard.encryption import Encryption, checked_encryption
 from stampede_guard.errors import Misuse, UrlError
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.stores.protocol import Store
@@ -54,8 +55,17 @@ def store_from_url(url: str) -> Store:
     raise UrlError(f"unknown scheme {parts.scheme!r} in the store URL: write one of {allowed}")
 
 
-def store_for(client: Any) -> Store:
-    """A store over the user's own `redis.asyncio` client, or a store as it is."""
+def store_for(client: Any, encryption: Encryption | None = None) -> Store:
+    """A store over the user's own `redis.asyncio` client, or a store as it is; behind `encryption` if there is one."""
+    store = _plain_store_for(client)
+    if encryption is None:
+        return store
+    from stampede_guard.stores.encrypted import EncryptedStore
+
+    return EncryptedStore(store, checked_encryption(encryption))
+
+
+def _plain_store_for(client: Any) -> Store:
     if hasattr(client, "open_session"):
         store: Store = client
         return store

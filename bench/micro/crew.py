@@ -1,4 +1,4 @@
-"""Eight worker processes, told what to do and asked for what they saw."""
+"""Worker processes, told what to do and asked for what they saw."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ __all__ = ["Crew"]
 class Crew:
     """Processes with warm connections. They end with us, whatever ends us: their standard input closes."""
 
-    def __init__(self, url: str, namespace: str, size: int) -> None:
-        command = [sys.executable, "-m", "bench.micro.worker", url, namespace]
+    def __init__(self, url: str, namespace: str, size: int, *, module: str = "bench.micro.worker") -> None:
+        command = [sys.executable, "-m", module, url, namespace]
         self._members = [
             subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             for _ in range(size)

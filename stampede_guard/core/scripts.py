@@ -212,7 +212,7 @@ def acquire(entry: Entry, ask: Ask, *, now_us: int, listening: frozenset[str] | 
         looked = _look_at(lease, ask, now_us=now_us, listening=listening)
         if looked is not None:
             entry = replace(entry, record=record, lease=looked)
-            if ask.inbox:
+            if ask.inbox and ask.inbox not in entry.waiters:
                 entry = replace(entry, waiters=entry.waiters | {ask.inbox})
             return entry, Held(record.fence, looked.missing_since_us is not None, record.last)
     token = max(entry.highest_token + 1, record.last + 1, now_us)

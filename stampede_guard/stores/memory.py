@@ -57,7 +57,7 @@ class MemoryStore:
     shared = False
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+        self.clock = clock
         self._entries: dict[str, Entry] = {}
         self._subscribers: dict[str, _Subscriber] = {}
         self._lock = threading.Lock()
@@ -87,7 +87,7 @@ class MemoryStore:
 
     def now_us(self) -> int:
         # Never 0, which is "no token".
-        return int(self._clock() * 1_000_000) + 1
+        return int(self.clock() * 1_000_000) + 1
 
     def look(self, name: str) -> Entry:
         with self._lock:

@@ -11,7 +11,9 @@ from bench.herd.valkey import ValkeyServer
 from tests.support.backends import (
     Backend,
     ClusterBackend,
+    EncryptedBackend,
     FakeBackend,
+    FaultyBackend,
     MemoryBackend,
     RedisBackend,
     SentinelBackend,
@@ -26,12 +28,16 @@ def name(namespace: str) -> str:
     return f"{namespace}:entry"
 
 
-@pytest.fixture(params=["memory", "fakeredis", "valkey", "cluster", "sentinel"])
+@pytest.fixture(params=["memory", "faulty", "encrypted", "fakeredis", "valkey", "cluster", "sentinel"])
 async def backend(request: pytest.FixtureRequest) -> AsyncIterator[Backend]:
     made: Backend
     match request.param:
         case "memory":
             made = MemoryBackend()
+        case "faulty":
+            made = FaultyBackend()
+        case "encrypted":
+            made = EncryptedBackend()
         case "fakeredis":
             made = FakeBackend()
         case "cluster":

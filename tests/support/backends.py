@@ -13,19 +13,24 @@ from redis.asyncio.sentinel import Sentinel
 
 from stampede_guard.core.entry import EMPTY, prune
 from stampede_guard.stores.cluster import ClusterSession, ClusterStore
-from stampede_guard.stores.memory import MemorySession, MemoryStore
-from stampede_guard.stores.protocol import Session
+from stampede_guard.stores.encrypted import EncryptedStore
+from stampede_guard.stores.memory import MemoryStore
+from stampede_guard.stores.protocol import Session, Store
 from stampede_guard.stores.redis import RedisSession, RedisStore
 from stampede_guard.stores.sentinel import SentinelStore
 from stampede_guard.stores.wire import entry_keys
+from stampede_guard.testing import FaultyStore
 from tests.support.clock import Clock
+from tests.support.encryption import Rot
 from tests.support.listener import PATIENCE, RecordingListener
 
 __all__ = [
     "PARTS",
     "Backend",
     "ClusterBackend",
+    "EncryptedBackend",
     "FakeBackend",
+    "FaultyBackend",
     "MemoryBackend",
     "Part",
     "RedisBackend",
@@ -66,11 +71,12 @@ class MemoryBackend:
     def __init__(self) -> None:
         self.clock = Clock()
         self.store = MemoryStore(clock=self.clock)
-        self._sessions: list[MemorySession] = []
+        self.outer: Store = self.store
+        self._sessions: list[Session] = []
 
     def open(self) -> tuple[Session, RecordingListener]:
         listener = RecordingListener()
-        session = self.store.open_session(listener)
+        session = self.outer.open_session(listener)
         self._sessions.append(session)
         return session, listener
 
@@ -97,6 +103,21 @@ class MemoryBackend:
     async def aclose(self) -> None:
         for session in self._sessions:
             await session.aclose()
+
+
+class FaultyBackend(MemoryBackend):
+    """The store that users break in their tests, while nothing is wrong with it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outer: Store = (faulty := FaultyStore(clock=self.clock))
+        self.store = faulty.memory
+
+
+class EncryptedBackend(MemoryBackend):
+    def __init__(self) -> None:
+        super().__init__()
+        self.outer = EncryptedStore(self.store, Rot())
 
 
 class RedisBackend:

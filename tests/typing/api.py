@@ -13,6 +13,7 @@ from fastapi import FastAPI
 
 from stampede_guard import (
     UNCHANGED,
+    Encryption,
     Policy,
     Previous,
     StampedeGuard,
@@ -23,6 +24,7 @@ from stampede_guard import (
     previous,
 )
 from stampede_guard.errors import Overloaded, PolicyError, StampedeError
+from stampede_guard.testing import FakeClock, FaultyStore, Herd, assert_single_flight, herd, on_store
 
 
 @dataclass(frozen=True)
@@ -212,6 +214,29 @@ async def the_guard_itself() -> None:
         assert_type(same, StampedeGuard)
     await guard.aclose()
     guard.close()
+
+
+class Sealing:
+    def encrypt(self, body: bytes, key: str) -> bytes: ...
+
+    def decrypt(self, body: bytes, key: str) -> bytes: ...
+
+
+sealing: Encryption = Sealing()
+sealed = StampedeGuard.from_url("memory://", encryption=Sealing())
+StampedeGuard.from_url("memory://", encryption="secret")  # pyright: ignore[reportArgumentType]
+
+
+async def tested() -> None:
+    result = await herd(quality, args=(7,), callers=50, workers=8)
+    assert_type(result, Herd)
+    assert_type(result.computations, int)
+    assert_type(await assert_single_flight(app, "/quality?project=7", computes=quality), Herd)
+    clock = FakeClock()
+    store = FaultyStore(clock=clock, wait=clock.sleep)
+    with on_store(guard, store):
+        store.fail()
+        clock.advance(1.5)
 
 
 def errors() -> None:

@@ -1,0 +1,1 @@
+"""How the cost of a call grows with processes and keys, and where one server ends."""

@@ -1,0 +1,191 @@
+"""What happens, told to whoever asks: frozen events through one small hook.
+
+    def hook(event: Event) -> None: ...
+    guard = StampedeGuard.from_url("redis://...", hooks=(hook,))
+
+A hook is called in the event loop, at once, so it must be short and must not block; an error of it is logged once and
+harms nobody. `Hit`, `Stale`, `Miss`, `Waited` and `Invalidated` are told in the context of the caller (its trace is the
+current one), `Started` in that of the computation, the others in none in particular.
+
+| event | one per |
+|---|---|
+| `Hit`, `Stale`, `Miss` | call |
+| `Waited` | call that was not a hit |
+| `Started`, `Computed` | computation, a fallback's included |
+| `Collapsed` | flight that served more callers than it made computations |
+| `Fallback` | caller that tried one |
+| `TimedOut` | wait, computation or fallback that took too long |
+| `TakenOver`, `LeaseLost` | fault |
+| `BreakerOpened`, `BreakerClosed` | change, event loop and server |
+| `Invalidated` | `invalidate()` |
+
+Two fields are in every event about an entry. `function` is what it is called in logs and metrics: a function's name, or
+the part of a key before its first colon. `entry` is the complete name, which has values of parameters in it: it is for
+operators, and never a label of a metric or a line of a log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+__all__ = [
+    "BreakerClosed",
+    "BreakerOpened",
+    "Collapsed",
+    "Computed",
+    "Event",
+    "Fallback",
+    "FallbackOutcome",
+    "Hit",
+    "Hook",
+    "Invalidated",
+    "LeaseLost",
+    "Miss",
+    "Source",
+    "Stale",
+    "Started",
+    "TakenOver",
+    "TimedOut",
+    "WaitOutcome",
+    "Waited",
+]
+
+
+Source = Literal["store", "memory"]
+FallbackOutcome = Literal["served", "denied", "failed"]
+WaitOutcome = Literal["computed", "collapsed", "stale", "fallback", "error", "timeout", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class _AboutEntry:
+    function: str
+    entry: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hit(_AboutEntry):
+    """A fresh value. `source`: the store, or this process's memory while the store is away."""
+
+    source: Source = "store"
+
+
+@dataclass(frozen=True, slots=True)
+class Stale(_AboutEntry):
+    """A stale value was served at once, while somebody refreshes it. One served after a wait is told by `Waited`."""
+
+    source: Source = "store"
+
+
+@dataclass(frozen=True, slots=True)
+class Miss(_AboutEntry):
+    """There is no value to serve; the caller waits for a computation, its own process's or another's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waited(_AboutEntry):
+    """The end of a wait. `seconds` from the miss to the outcome.
+
+    `outcome` is `computed` for the caller whose own call was run, `collapsed` for one that another's served,
+    `cancelled` when the caller left, else what it got instead of a fresh value. `flight` names the computation's
+    flight in this process.
+    """
+
+    seconds: float
+    outcome: WaitOutcome
+    flight: str
+
+
+@dataclass(frozen=True, slots=True)
+class Started(_AboutEntry):
+    """The user's function is called now, in the context in which this is told."""
+
+    flight: str
+    fallback: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Computed(_AboutEntry):
+    """The user's function has ended, after `seconds`. `error` is the exception's class name, or empty."""
+
+    seconds: float
+    flight: str
+    error: str = ""
+    fallback: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Collapsed(_AboutEntry):
+    """A flight of this process has landed: it served `callers` more than it made computations."""
+
+    callers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fallback(_AboutEntry):
+    """A caller waited `wait_timeout` and tried to compute beside the holder."""
+
+    outcome: FallbackOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut(_AboutEntry):
+    """`what` names the Policy field whose seconds are over."""
+
+    what: Literal["wait_timeout", "compute_timeout", "fallback_timeout", "soft_timeout"]
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver(_AboutEntry):
+    """The holder of the lease had vanished, and this process has taken its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseLost(_AboutEntry):
+    """This process computes and its lease has lapsed: somebody else may compute as well."""
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerOpened:
+    """The store counts as away. `part` names one of several servers; empty for the whole store."""
+
+    part: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerClosed:
+    """The store, or this part of it, is back."""
+
+    part: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Invalidated:
+    """`done`: no caller from now on is served an older value. Else the store is away; it is done on its return."""
+
+    entry: str
+    done: bool
+
+
+Event = (
+    Hit
+    | Stale
+    | Miss
+    | Waited
+    | Started
+    | Computed
+    | Collapsed
+    | Fallback
+    | TimedOut
+    | TakenOver
+    | LeaseLost
+    | BreakerOpened
+    | BreakerClosed
+    | Invalidated
+)
+
+
+class Hook(Protocol):
+    """Anything that can be called with an event."""
+
+    def __call__(self, event: Event, /) -> object: ...

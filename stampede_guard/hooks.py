@@ -1,0 +1,45 @@
+"""The hooks of a guard, called one after the other."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from stampede_guard.errors import Misuse
+from stampede_guard.events import Event, Hook
+
+__all__ = ["Hooks"]
+
+log = logging.getLogger("stampede_guard")
+
+
+class Hooks:
+    """True when there are any: whoever would tell an event asks that first, so that nothing is made for nobody."""
+
+    def __init__(self, hooks: Iterable[Hook] = ()) -> None:
+        self._hooks: tuple[Hook, ...] = ()
+        self._failed: set[int] = set()
+        for hook in hooks:
+            self.add(hook)
+
+    def __bool__(self) -> bool:
+        return bool(self._hooks)
+
+    def add(self, hook: Hook) -> None:
+        """Raises `Misuse` for what cannot be called."""
+        if not callable(hook):
+            raise Misuse(
+                f"a hook is called with each event: give a function or an object with __call__, not a "
+                f"{type(hook).__name__}"
+            )
+        self._hooks = (*self._hooks, hook)
+
+    def tell(self, event: Event) -> None:
+        """Never raises: what is observed must not depend on who observes it."""
+        for hook in self._hooks:
+            try:
+                hook(event)
+            except Exception:
+                if id(hook) not in self._failed:
+                    self._failed.add(id(hook))
+                    log.exception("a hook failed for %s; it is not reported again", type(event).__name__)

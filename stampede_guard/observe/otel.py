@@ -1,0 +1,91 @@
+"""Traces for OpenTelemetry (`pip install stampede_guard[otel]`): who computed, who waited, and for whom.
+
+A computation is a span of its own, the root of its own trace, since it serves many requests; what it calls (a query)
+comes below it. A call that waited is a span in its request's trace, with a link to the computation's span where that
+ran in the same process; `stampede_guard.flight` is the same attribute in both.
+Hits make no spans: at thousands a second they would be the larger part of the trace's cost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+
+from opentelemetry import context as contexts
+from opentelemetry import trace
+from opentelemetry.trace import Link, Span, SpanContext, SpanKind, Status, StatusCode, Tracer
+
+from stampede_guard import events
+from stampede_guard.events import Event
+
+__all__ = ["OpenTelemetryHook"]
+
+MOST_FLIGHTS = 4096
+"""Computations whose span a later wait can still be linked to."""
+
+
+class OpenTelemetryHook:
+    """`tracer` defaults to the global provider's. Attributes: `stampede_guard.function`, `.flight`, `.outcome`."""
+
+    def __init__(self, tracer: Tracer | None = None) -> None:
+        self._tracer = tracer or trace.get_tracer("stampede_guard")
+        self._open: dict[tuple[str, bool], Span] = {}
+        self._known: OrderedDict[str, SpanContext] = OrderedDict()
+
+    def __call__(self, event: Event, /) -> None:
+        match event:
+            case events.Started():
+                self._start(event)
+            case events.Computed():
+                self._end(event)
+            case events.Waited():
+                self._waited(event)
+            case events.TakenOver() | events.LeaseLost() | events.TimedOut() | events.Fallback():
+                trace.get_current_span().add_event(
+                    f"stampede_guard.{type(event).__name__}", {"stampede_guard.function": event.function}
+                )
+            case _:
+                pass
+
+    def _start(self, event: events.Started) -> None:
+        span = self._tracer.start_span(
+            f"compute {event.function}",
+            context=contexts.Context(),
+            kind=SpanKind.INTERNAL,
+            attributes={
+                "stampede_guard.function": event.function,
+                "stampede_guard.flight": event.flight,
+                "stampede_guard.fallback": event.fallback,
+            },
+        )
+        self._open[event.flight, event.fallback] = span
+        self._known[event.flight] = span.get_span_context()
+        while len(self._known) > MOST_FLIGHTS:
+            self._known.popitem(last=False)
+        # The computation's own context, which ends with it: there is nothing to detach from.
+        contexts.attach(trace.set_span_in_context(span))
+
+    def _end(self, event: events.Computed) -> None:
+        span = self._open.pop((event.flight, event.fallback), None)
+        if span is not None:
+            if event.error:
+                span.set_status(Status(StatusCode.ERROR, event.error))
+            span.end()
+
+    def _waited(self, event: events.Waited) -> None:
+        known = self._known.get(event.flight)
+        now = time.time_ns()
+        span = self._tracer.start_span(
+            f"wait {event.function}",
+            kind=SpanKind.INTERNAL,
+            links=[Link(known)] if known is not None else None,
+            start_time=now - round(event.seconds * 1e9),
+            attributes={
+                "stampede_guard.function": event.function,
+                "stampede_guard.flight": event.flight,
+                "stampede_guard.outcome": event.outcome,
+            },
+        )
+        if event.outcome in ("error", "timeout"):
+            span.set_status(Status(StatusCode.ERROR, event.outcome))
+        span.end(now)

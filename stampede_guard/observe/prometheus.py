@@ -1,0 +1,99 @@
+"""Metrics for Prometheus (`pip install stampede_guard[prometheus]`). Works in prometheus-client's multiprocess mode.
+
+| metric | labels | what |
+|---|---|---|
+| `stampede_guard_calls_total` | function, result | calls: `hit`, `stale`, `miss` |
+| `stampede_guard_wait_seconds` | function, outcome | how long a call that was no hit waited, and for what |
+| `stampede_guard_compute_seconds` | function | how long computations took |
+| `stampede_guard_computations_total` | function, outcome | computations: `ok`, `error` |
+| `stampede_guard_collapsed_total` | function | callers that another's computation served |
+| `stampede_guard_fallbacks_total` | function, outcome | fallbacks: `served`, `denied`, `failed` |
+| `stampede_guard_timeouts_total` | function, what | by the Policy field whose time was over |
+| `stampede_guard_takeovers_total` | function | holders that had vanished |
+| `stampede_guard_leases_lost_total` | function | leases that lapsed under a computation |
+| `stampede_guard_invalidations_total` | outcome | `done`, `pending` |
+| `stampede_guard_breaker_changes_total` | state | `open`, `closed` |
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
+
+from stampede_guard import events
+from stampede_guard.events import Event
+
+__all__ = ["PrometheusHook"]
+
+SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+MOST_FUNCTIONS = 200
+"""Distinct labels. What comes after them is counted as `other`: a key's first part may be anything."""
+
+
+class PrometheusHook:
+    """One per process and registry: a second one raises prometheus-client's `ValueError` for the duplicate names."""
+
+    def __init__(self, registry: CollectorRegistry = REGISTRY, *, prefix: str = "stampede_guard") -> None:
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"{prefix}_{name}", text, labels, registry=registry)
+
+        def histogram(name: str, text: str, *labels: str) -> Histogram:
+            return Histogram(f"{prefix}_{name}", text, labels, registry=registry, buckets=SECONDS)
+
+        self._functions: set[str] = set()
+        self._calls = counter("calls_total", "Calls of cached functions.", "function", "result")
+        self._waits = histogram("wait_seconds", "Waits of calls that were no hits.", "function", "outcome")
+        self._durations = histogram("compute_seconds", "Durations of computations.", "function")
+        self._computations = counter("computations_total", "Computations that ended.", "function", "outcome")
+        self._collapsed = counter("collapsed_total", "Callers served by another's computation.", "function")
+        self._fallbacks = counter(
+            "fallbacks_total", "Computations beside a slow holder.", "function", "outcome"
+        )
+        self._timeouts = counter("timeouts_total", "Times that were over.", "function", "what")
+        self._takeovers = counter("takeovers_total", "Vanished holders that were replaced.", "function")
+        self._lost = counter("leases_lost_total", "Leases that lapsed under a computation.", "function")
+        self._invalidations = counter("invalidations_total", "Calls of invalidate().", "outcome")
+        self._breaker = counter("breaker_changes_total", "Times the store went away or came back.", "state")
+
+    def __call__(self, event: Event, /) -> None:
+        match event:
+            case events.Hit():
+                self._calls.labels(self._label(event.function), "hit").inc()
+            case events.Stale():
+                self._calls.labels(self._label(event.function), "stale").inc()
+            case events.Miss():
+                self._calls.labels(self._label(event.function), "miss").inc()
+            case events.Waited():
+                self._waits.labels(self._label(event.function), event.outcome).observe(event.seconds)
+            case events.Started():
+                pass
+            case events.Computed():
+                label = self._label(event.function)
+                self._durations.labels(label).observe(event.seconds)
+                self._computations.labels(label, "error" if event.error else "ok").inc()
+            case events.Collapsed():
+                self._collapsed.labels(self._label(event.function)).inc(event.callers)
+            case events.Fallback():
+                self._fallbacks.labels(self._label(event.function), event.outcome).inc()
+            case events.TimedOut():
+                self._timeouts.labels(self._label(event.function), event.what).inc()
+            case events.TakenOver():
+                self._takeovers.labels(self._label(event.function)).inc()
+            case events.LeaseLost():
+                self._lost.labels(self._label(event.function)).inc()
+            case events.Invalidated():
+                self._invalidations.labels("done" if event.done else "pending").inc()
+            case events.BreakerOpened():
+                self._breaker.labels("open").inc()
+            case events.BreakerClosed():
+                self._breaker.labels("closed").inc()
+            case _:
+                assert_never(event)
+
+    def _label(self, function: str) -> str:
+        if function not in self._functions:
+            if len(self._functions) >= MOST_FUNCTIONS:
+                return "other"
+            self._functions.add(function)
+        return function

@@ -1,0 +1,185 @@
+"""A store whose server sees ciphertext only.
+
+Bodies are encrypted on their way to the store and decrypted on their way back: the guard above knows nothing of it, and
+neither do the scripts. Wake-ups carry what was published, so they carry ciphertext as well. Names, lifetimes and tokens
+stay readable: the protocol needs them.
+
+What cannot be decrypted becomes an empty body, which is the encoding of no value: the guard handles it as it handles
+bytes that it cannot decode, as a miss that only something newer answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from stampede_guard.core.entry import Reading
+from stampede_guard.core.scripts import Answer, Denied, FailedRecently, Found, Granted, Message
+from stampede_guard.encryption import Encryption
+from stampede_guard.errors import StoreRefused
+from stampede_guard.stores.protocol import Listener, Session, Store
+
+__all__ = ["EncryptedSession", "EncryptedStore"]
+
+log = logging.getLogger("stampede_guard")
+
+NOTHING = b""
+
+
+class EncryptedStore:
+    def __init__(self, store: Store, encryption: Encryption) -> None:
+        self.shared = store.shared
+        self._store = store
+        self._encryption = encryption
+        if hasattr(store, "clock"):
+            self.clock = store.clock
+
+    def open_session(self, listener: Listener) -> EncryptedSession:
+        bodies = _Bodies(self._encryption)
+        return EncryptedSession(self._store.open_session(_Decrypting(listener, bodies)), bodies)
+
+
+class _Bodies:
+    """The encryption of one session. Its warnings never hold a value, nor the text of somebody's exception."""
+
+    def __init__(self, encryption: Encryption) -> None:
+        self._encryption = encryption
+        self._warned = False
+
+    def sealed(self, body: bytes, name: str) -> bytes:
+        """Raises `StoreRefused`: rather than plain, a value is not stored."""
+        try:
+            made: object = self._encryption.encrypt(body, _encodable(name))
+        except Exception as error:
+            raise StoreRefused(f"encrypt() raised {type(error).__name__}, so nothing is stored") from error
+        if not isinstance(made, bytes):
+            raise StoreRefused(
+                f"encrypt() returned a {type(made).__name__} and not bytes, so nothing is stored"
+            )
+        return made
+
+    def opened(self, body: bytes, name: str) -> bytes:
+        try:
+            made: object = self._encryption.decrypt(body, _encodable(name))
+            if isinstance(made, bytes):
+                return made
+            why = f"decrypt() returned a {type(made).__name__} and not bytes"
+        except Exception as error:
+            why = f"decrypt() raised {type(error).__name__}"
+        if not self._warned:
+            self._warned = True
+            log.warning("a stored value cannot be decrypted and counts as a miss: %s (said once)", why)
+        return NOTHING
+
+    def reading(self, reading: Reading, name: str) -> Reading:
+        return reading._replace(body=self.opened(reading.body, name))
+
+
+def _encodable(name: str) -> str:
+    """The name; one with half of a surrogate pair in hexadecimal, so that `key.encode()` always works.
+
+    No two entries become the same: a name has the namespace's colon in it, and hexadecimal has none.
+    """
+    if name.isascii():
+        return name
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return name.encode("utf-8", "surrogatepass").hex()
+    return name
+
+
+class EncryptedSession:
+    """See `stores.protocol.Session`."""
+
+    def __init__(self, inner: Session, bodies: _Bodies) -> None:
+        self._inner = inner
+        self._bodies = bodies
+        # Callers of one turn of the loop share a reading, and are known by that: they share the decrypted one, too.
+        self._sealed: Reading | None = None
+        self._opened: Reading | None = None
+
+    @property
+    def away(self) -> bool:
+        return self._inner.away
+
+    def away_for(self, name: str) -> bool:
+        return self._inner.away_for(name)
+
+    def read(self, name: str) -> asyncio.Future[Reading | None]:
+        asked = self._inner.read(name)
+        future: asyncio.Future[Reading | None] = asked.get_loop().create_future()
+
+        def answered(asked: asyncio.Future[Reading | None]) -> None:
+            if asked.cancelled():
+                future.cancel()
+            elif (error := asked.exception()) is not None:
+                if not future.done():
+                    future.set_exception(error)
+            elif not future.done():
+                future.set_result(self._open(asked.result(), name))
+
+        asked.add_done_callback(answered)
+        future.add_done_callback(lambda future: asked.cancel() if future.cancelled() else None)
+        return future
+
+    def _open(self, reading: Reading | None, name: str) -> Reading | None:
+        if reading is None or reading is not self._sealed:
+            opened = None if reading is None else self._bodies.reading(reading, name)
+            self._sealed, self._opened = reading, opened
+        return self._opened
+
+    # What else is asked with them is passed on as it is: it is between the guard and the store.
+
+    async def acquire(self, name: str, **asked: Any) -> Answer:
+        answer = await self._inner.acquire(name, **asked)
+        match answer:
+            case Found(reading):
+                return Found(self._bodies.reading(reading, name))
+            case FailedRecently(body, token):
+                return FailedRecently(self._bodies.opened(body, name), token)
+            case _:
+                return answer
+
+    async def renew(self, name: str, **asked: Any) -> bool:
+        return await self._inner.renew(name, **asked)
+
+    async def publish(self, name: str, *, body: bytes, **asked: Any) -> bool:
+        return await self._inner.publish(name, body=self._bodies.sealed(body, name), **asked)
+
+    async def invalidate(self, name: str, **asked: Any) -> int:
+        return await self._inner.invalidate(name, **asked)
+
+    async def release(self, name: str, **asked: Any) -> bool:
+        return await self._inner.release(name, **asked)
+
+    async def fallback(self, name: str, **asked: Any) -> Found | Granted | Denied:
+        answer = await self._inner.fallback(name, **asked)
+        return Found(self._bodies.reading(answer.reading, name)) if isinstance(answer, Found) else answer
+
+    def forget(self, name: str, *, flight: str) -> None:
+        self._inner.forget(name, flight=flight)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    def abandon(self) -> None:
+        self._inner.abandon()
+
+
+class _Decrypting:
+    """Opens what a wake-up carries. See `stores.protocol.Listener`."""
+
+    def __init__(self, listener: Listener, bodies: _Bodies) -> None:
+        self._bodies = bodies
+        self._listener = listener
+        self.gap = listener.gap
+        self.breaker_changed = listener.breaker_changed
+
+    def heard(self, name: str, message: Message) -> None:
+        if message.reading is not None:
+            message = message._replace(reading=self._bodies.reading(message.reading, name))
+        elif message.kind == "failure":
+            message = message._replace(body=self._bodies.opened(message.body, name))
+        self._listener.heard(name, message)

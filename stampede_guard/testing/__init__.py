@@ -1,0 +1,41 @@
+"""What users test their own code with: herds, a clock, a store that fails when it is told to.
+
+Nothing is imported before it is used: the pytest plugin makes this package part of every run of pytest.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stampede_guard.testing.asgi import Response
+    from stampede_guard.testing.clock import FakeClock
+    from stampede_guard.testing.crowd import Herd
+    from stampede_guard.testing.faulty import FaultyStore
+    from stampede_guard.testing.herds import herd
+    from stampede_guard.testing.singleflight import assert_single_flight
+    from stampede_guard.testing.substitute import on_store
+
+_HOMES = {
+    "FakeClock": "clock",
+    "FaultyStore": "faulty",
+    "Herd": "crowd",
+    "Response": "asgi",
+    "assert_single_flight": "singleflight",
+    "herd": "herds",
+    "on_store": "substitute",
+}
+
+__all__ = ["FakeClock", "FaultyStore", "Herd", "Response", "assert_single_flight", "herd", "on_store"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'stampede_guard.testing' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"stampede_guard.testing.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,54 @@
+"""A clock that goes only when it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from stampede_guard.testing import given
+
+__all__ = ["FakeClock"]
+
+
+class FakeClock:
+    """For `MemoryStore(clock=...)` and `FaultyStore(clock=...)`: entries expire when it is advanced. Seconds.
+
+    Called, it gives the time, as `time.monotonic` does. Leases are entries of the store, too: who advances it while a
+    computation is under way makes that computation's lease lapse.
+    """
+
+    def __init__(self, now: float = 1_000.0) -> None:
+        self.now = now
+        self._sleepers: list[tuple[float, asyncio.Future[None]]] = []
+
+    def __call__(self) -> float:
+        return self.now
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass. Raises `Misuse` for less than none: a clock of leases never goes back."""
+        given.seconds("advance({})", seconds, meaning="the time that passes")
+        self.now += seconds
+        due = [future for until, future in self._sleepers if until <= self.now]
+        self._sleepers = [(until, future) for until, future in self._sleepers if until > self.now]
+        for future in due:
+            with contextlib.suppress(RuntimeError):  # its event loop has been closed
+                future.get_loop().call_soon_threadsafe(_wake, future)
+
+    async def sleep(self, seconds: float) -> None:
+        """Until it has been advanced so far; for `FaultyStore(wait=clock.sleep)` and code that takes a `sleep`."""
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        sleeper = (self.now + seconds, future)
+        self._sleepers.append(sleeper)
+        try:
+            await future
+        finally:
+            if sleeper in self._sleepers:
+                self._sleepers.remove(sleeper)
+
+
+def _wake(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,129 @@
+"""A crowd: callers that begin at the same moment, and what became of each of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import functools
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from stampede_guard.errors import Misuse
+from stampede_guard.testing import given
+
+__all__ = ["Caller", "Herd", "Outcome", "ask_all", "checked_size", "result_of", "shares", "threads_for"]
+
+Caller = Callable[[], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one caller got. `waited` is in seconds."""
+
+    value: Any
+    error: BaseException | None
+    waited: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Herd:
+    """What became of a herd.
+
+    `computations` counts calls of the function behind the cache. `values` are what callers got, `errors` what they got
+    instead, both in the order of the callers. `waited` has each caller's seconds.
+    """
+
+    computations: int
+    values: tuple[Any, ...]
+    errors: tuple[BaseException, ...]
+    waited: tuple[float, ...]
+    callers: int
+    workers: int
+
+    @classmethod
+    def of(cls, outcomes: Sequence[Outcome], *, computations: int, workers: int) -> Herd:
+        return cls(
+            computations=computations,
+            values=tuple(outcome.value for outcome in outcomes if outcome.error is None),
+            errors=tuple(outcome.error for outcome in outcomes if outcome.error is not None),
+            waited=tuple(outcome.waited for outcome in outcomes),
+            callers=len(outcomes),
+            workers=workers,
+        )
+
+
+def checked_size(callers: Any, workers: Any, timeout: Any) -> None:
+    """Raises `Misuse` for a herd that cannot be."""
+    given.count("callers={}", callers, meaning="how many there are in all", least=1)
+    given.count("workers={}", workers, meaning="how many serve them", least=1)
+    given.seconds("timeout={}", timeout, meaning="the time that the whole herd may take")
+    if callers < workers:
+        raise Misuse(
+            f"callers={callers} are too few for workers={workers}: `callers` counts those of all workers together, "
+            "and each worker needs one"
+        )
+
+
+def shares(callers: int, workers: int) -> list[int]:
+    """How many of the callers are each worker's."""
+    return [callers // workers + (worker < callers % workers) for worker in range(workers)]
+
+
+async def ask_all(callers: Sequence[Caller], *, timeout: float) -> list[Outcome]:
+    """Let all of them ask at once. Raises `TimeoutError` when some have no answer after `timeout` seconds."""
+    loop = asyncio.get_running_loop()
+    tasks = [loop.create_task(_outcome(caller), name="stampede_guard herd") for caller in callers]
+    try:
+        await asyncio.wait(tasks, timeout=timeout)
+        late = sum(not task.done() for task in tasks)
+        if late:
+            raise TimeoutError(
+                f"{late} of {len(tasks)} callers have no answer after {timeout:g} s (timeout=)"
+            )
+        return [task.result() for task in tasks]
+    finally:
+        left = [task for task in tasks if not task.done()]
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
+
+
+async def _outcome(caller: Caller) -> Outcome:
+    began = time.perf_counter()
+    value, error = None, None
+    try:
+        value = await caller()
+    except Exception as raised:
+        error = raised
+    return Outcome(value, error, time.perf_counter() - began)
+
+
+def result_of(function: Callable[..., Any], args: Sequence[Any], kwargs: Any, pool: Executor) -> Caller:
+    """A caller of this function. What is no coroutine function is called in a thread, where it may block."""
+    call = functools.partial(function, *args, **kwargs)
+    target: Any = inspect.unwrap(function)
+    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(target):
+        return call
+
+    async def in_thread() -> Any:
+        context = contextvars.copy_context()
+        result = await asyncio.get_running_loop().run_in_executor(pool, lambda: context.run(call))
+        return await result if inspect.isawaitable(result) else result
+
+    return in_thread
+
+
+@contextlib.contextmanager
+def threads_for(callers: int) -> Iterator[Executor]:
+    """One for each, so that none waits for another before it has even asked. Those that hang are left behind."""
+    pool = ThreadPoolExecutor(callers, thread_name_prefix="stampede_guard herd")
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,30 @@
+"""One call for `async def` tests, which await it, and for plain ones, which have no event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
+
+__all__ = ["in_either_test"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def in_either_test(
+    function: Callable[P, Coroutine[Any, Any, R]],
+) -> Callable[P, R | Coroutine[Any, Any, R]]:
+    """Called where an event loop runs, it gives the coroutine; elsewhere it runs one of its own to the end."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R | Coroutine[Any, Any, R]:
+        coroutine = function(*args, **kwargs)
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return asyncio.run(coroutine)
+        return coroutine
+
+    return call

@@ -1,0 +1,32 @@
+"""A guard in memory that stands in for the default one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import unittest.mock
+from collections.abc import Iterator
+
+from stampede_guard import defaults
+from stampede_guard.guard import StampedeGuard
+from stampede_guard.modes import MODE_VARIABLE
+from stampede_guard.stores.memory import MemoryStore
+from stampede_guard.testing.clock import FakeClock
+
+__all__ = ["default_guard_in_memory"]
+
+
+@contextlib.contextmanager
+def default_guard_in_memory(clock: FakeClock) -> Iterator[StampedeGuard]:
+    """Whatever `$STAMPEDE_GUARD_MODE` says: who asks for this guard wants to see it cache."""
+    before = defaults._default
+    with unittest.mock.patch.dict(os.environ):
+        for variable in [name for name in os.environ if name.startswith(MODE_VARIABLE)]:
+            del os.environ[variable]
+        guard = StampedeGuard(MemoryStore(clock=clock), namespace="test")
+    defaults.configure(guard)
+    try:
+        yield guard
+    finally:
+        defaults.configure(before)
+        guard.close()

@@ -1,0 +1,53 @@
+"""What a herd's processes say to each other: one pickled object after its length in eight bytes."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from typing import Any
+
+from stampede_guard.errors import ComputeFailed
+from stampede_guard.testing.crowd import Outcome
+
+__all__ = ["LENGTH", "Job", "Report", "packed", "portable"]
+
+LENGTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What one worker does. `timeout` is in seconds."""
+
+    module: str
+    qualname: str
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    callers: int
+    timeout: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """`problem`: why this worker could not do its part."""
+
+    problem: str = ""
+    computations: int = 0
+    outcomes: tuple[Outcome, ...] = ()
+
+
+def packed(message: Any) -> bytes:
+    data = pickle.dumps(message)
+    return len(data).to_bytes(LENGTH, "big") + data
+
+
+def portable(outcome: Outcome) -> Outcome:
+    """The same; an error that cannot be pickled becomes one that tells of it."""
+    error = outcome.error
+    if error is None:
+        return outcome
+    try:
+        if type(pickle.loads(pickle.dumps(error))) is type(error):  # our own, a moment ago
+            return outcome
+    except Exception:
+        pass
+    return Outcome(None, ComputeFailed(type(error).__name__, str(error)), outcome.waited)

@@ -1,0 +1,137 @@
+"""Several workers in one process: what a guard keeps per event loop it keeps, here, per worker as well.
+
+Each worker has flights, last values and a session of its own on the guard's store; the store is one, and cannot tell
+them from processes. What they share is what threads of one process share: the event loop, and your own globals.
+
+Which worker's a call is, is in a ContextVar. A computation runs in a clean context, in which it is found by the flight.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import unittest.mock
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextvars import ContextVar
+from typing import Any
+
+from stampede_guard.computation import CURRENT
+from stampede_guard.guard import StampedeGuard
+from stampede_guard.plan import Plan
+from stampede_guard.portal import portal, portal_loop
+from stampede_guard.runtime import Runtime
+
+__all__ = ["Seat", "seats"]
+
+_SEAT: ContextVar[Seat | None] = ContextVar("stampede_guard_testing_seat", default=None)
+_seat_of: weakref.WeakKeyDictionary[Runtime, Seat] = weakref.WeakKeyDictionary()
+
+_opening = threading.RLock()
+"""While a guard is made to open another part, nobody else may look at the parts that it has."""
+
+
+class Seat:
+    """One worker."""
+
+    def __init__(self) -> None:
+        self._runtimes: dict[tuple[StampedeGuard, asyncio.AbstractEventLoop], Runtime] = {}
+
+    def at(self, caller: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
+        """The same caller, in this worker."""
+
+        async def here() -> Any:
+            _SEAT.set(self)
+            return await caller()
+
+        return here
+
+    def runtime(self, guard: StampedeGuard) -> Runtime:
+        place = (guard, asyncio.get_running_loop())
+        with _opening:
+            runtime = self._runtimes.get(place)
+            if runtime is None:
+                runtime = self._runtimes[place] = _opened(guard)
+                _seat_of[runtime] = self
+        return runtime
+
+    async def aclose(self) -> None:
+        """Computations that still run end first, as when a worker is stopped."""
+        here = asyncio.get_running_loop()
+        while self._runtimes:
+            (_, loop), runtime = self._runtimes.popitem()
+            if loop is here:
+                await runtime.aclose()
+            elif loop is portal_loop():
+                await portal().elsewhere(runtime.aclose)
+            else:  # one that a caller has made for itself
+                runtime.abandon()
+
+
+def _opened(guard: StampedeGuard) -> Runtime:
+    """Another part of the guard for this event loop, made by the guard as it makes its first."""
+    kept = guard._runtimes, guard._current
+    guard._runtimes, guard._current = {}, None
+    try:
+        return _plain_runtime(guard)
+    finally:
+        guard._runtimes, guard._current = kept
+
+
+def _taken() -> Seat | None:
+    flight = CURRENT.get()
+    if flight is not None:
+        return _seat_of.get(flight._runtime)
+    return _SEAT.get()
+
+
+_plain_on = StampedeGuard.on
+_plain_runtime = StampedeGuard.runtime
+
+
+def _on(guard: StampedeGuard, plan: Plan) -> Runtime | None:
+    return None if _plain_on(guard, plan) is None else guard.runtime()
+
+
+def _runtime(guard: StampedeGuard) -> Runtime:
+    seat = _taken()
+    if seat is not None:
+        return seat.runtime(guard)
+    with _opening:
+        return _plain_runtime(guard)
+
+
+class _Routing:
+    """Every guard asks which worker's a call is, but only while there is a herd: a hit pays nothing for it."""
+
+    def __init__(self) -> None:
+        self._herds = 0
+        self._lock = threading.Lock()
+        self._patch = unittest.mock.patch.multiple(StampedeGuard, on=_on, runtime=_runtime)
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._herds:
+                self._patch.__enter__()
+            self._herds += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._herds -= 1
+            if not self._herds:
+                self._patch.__exit__(None, None, None)
+
+
+_routing = _Routing()
+
+
+@contextlib.asynccontextmanager
+async def seats(workers: int) -> AsyncIterator[list[Seat]]:
+    """So many workers, which end with the block."""
+    with _routing:
+        made = [Seat() for _ in range(workers)]
+        try:
+            yield made
+        finally:
+            await asyncio.gather(*(seat.aclose() for seat in made))

@@ -1,0 +1,34 @@
+"""Another store for a guard that exists already, for the time of a test."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from stampede_guard.errors import Misuse
+from stampede_guard.guard import StampedeGuard
+
+__all__ = ["on_store"]
+
+
+@contextlib.contextmanager
+def on_store(guard: StampedeGuard, store: Any) -> Iterator[Any]:
+    """Within the block, `guard` and all functions decorated with it use this store: a `MemoryStore`, a `FaultyStore`.
+
+    What was open on the guard's own store is left alone and is there again afterwards. Raises `Misuse` for no guard.
+    """
+    if not isinstance(guard, StampedeGuard):
+        raise Misuse(f"on_store() takes a StampedeGuard and a store, not a {type(guard).__name__}")
+    if not hasattr(store, "open_session"):
+        raise Misuse(f"on_store() takes a store, for example FaultyStore(), not a {type(store).__name__}")
+    before = guard._store, guard._runtimes, guard._current
+    guard._store, guard._runtimes, guard._current = store, {}, None
+    try:
+        yield store
+    finally:
+        opened = guard._runtimes
+        guard._store, guard._runtimes, guard._current = before
+        for runtime in opened.values():
+            # Not closed: its event loop may not be the one that this is left on, nor run any more.
+            runtime.abandon()
