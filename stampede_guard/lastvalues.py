@@ -80,6 +80,14 @@ class LastValues:
             return None, "missing"
         return kept.reading, "fresh" if now < kept.fresh_until else "stale"
 
+    def aged(self, name: str, *, now: float) -> Reading | None:
+        """The value as it would be read now: with the time that it has left by now."""
+        reading, _ = self.find(name, now=now)
+        if reading is None:
+            return None
+        left = round((self._kept[name].stale_until - now) * 1000)
+        return reading._replace(remaining_ms=min(left, reading.remaining_ms))
+
     def drop(self, name: str, *, fence: int = 0) -> None:
         """Forget a value; and, after an invalidation, refuse those with a token below its fence."""
         kept = self._take(name)

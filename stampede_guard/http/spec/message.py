@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-__all__ = ["Fields", "Request", "Response", "Stored"]
+__all__ = ["Fields", "Request", "Response"]
 
 Fields = tuple[tuple[bytes, bytes], ...]
 
@@ -23,21 +23,3 @@ class Response:
     status: int
     fields: Fields = ()
     body: bytes = b""
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A response in the store.
-
-    `age_when_stored` is its corrected initial age in seconds (RFC 9111, 4.2.3). `nominated` are the request's fields
-    that its Vary names, normalised. `range` is first and last byte and complete length (None where unknown) of a
-    partial body; None for a complete one. `authorised`: the request had Authorization.
-    """
-
-    response: Response
-    age_when_stored: float = 0.0
-    received_at: float = 0.0
-    nominated: Fields = ()
-    range: tuple[int, int, int | None] | None = None
-    authorised: bool = False
-    method: str = field(default="GET")

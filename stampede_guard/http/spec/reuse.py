@@ -43,8 +43,8 @@ class Situation:
     @property
     def stale_only_if_told(self) -> bool:
         """s-maxage means proxy-revalidate for a shared cache (RFC 9111, 5.2.2.10), so neither a client's wish nor our
-        own default is a reason to serve this stale. An origin that writes stale-while-revalidate or stale-if-error beside
-        it means just that, and is widely taken at its word."""
+        own default is a reason to serve this stale. An origin that writes stale-while-revalidate or stale-if-error
+        beside it means just that, and is widely taken at its word."""
         return self.never_stale or b"s-maxage" in self.directives
 
     @property
