@@ -8,6 +8,7 @@ from stampede_guard.http.spec.message import Response
 from stampede_guard.http.spec.ranges import (
     ContentRange,
     content_range,
+    if_range_holds,
     partial,
     requested_range,
     unsatisfiable,
@@ -100,3 +101,20 @@ def test_a_part_with_fewer_bytes_than_its_bounds_say_is_told_as_what_is_there() 
     assert found.body == b"234"
     assert (b"content-range", b"bytes 6-8/10") in found.fields
     assert served(b"bytes=9-9", part, ContentRange(4, 9, 10)) is None
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        (b'"a"', True),
+        (b'"b"', False),
+        (b'W/"a"', False),
+        (b"Wed, 01 Jan 2020 00:00:00 GMT", True),
+        (b"Wed, 01 Jan 2020 00:00:01 GMT", False),
+        (b"nonsense", False),
+    ],
+)
+def test_if_range(condition: bytes, expected: bool) -> None:
+    stored = ((b"etag", b'"a"'), (b"last-modified", b"Wed, 01 Jan 2020 00:00:00 GMT"))
+    assert if_range_holds(((b"if-range", condition),), stored, now=0.0) is expected
+    assert if_range_holds((), stored, now=0.0)
