@@ -19,6 +19,7 @@ from stampede_guard.http.direct import direct
 from stampede_guard.http.exchange import Exchange, Receive, Send
 from stampede_guard.http.fetch import SERVER_ERRORS, Fetch, OriginFailed
 from stampede_guard.http.request import CacheRequest
+from stampede_guard.http.spec.fields import without_hops
 from stampede_guard.http.spec.reuse import may_serve_on_error, request_directives, verdict
 from stampede_guard.http.spec.status import CacheStatus, Forwarded
 from stampede_guard.http.stored import StoredResponse
@@ -239,7 +240,9 @@ class Visit:
             key=self._exposed(found),
             detail=fetch.refusal,
         )
-        fields = marked(exchange.fields, status, self._cache.settings)
+        # What is one client's comes as without a cache; what is for all has nothing of one connection (RFC 9111, 3.1).
+        fields = exchange.fields if exchange.live else without_hops(exchange.fields)
+        fields = tuple(marked(fields, status, self._cache.settings))
         watch = asyncio.ensure_future(self._watch(exchange)) if exchange.live else None
         try:
             await self._send({"type": "http.response.start", "status": exchange.status, "headers": fields})
