@@ -1,1 +1,1 @@
-"""HTTP: what a shared cache may do (`spec`, pure functions), and the ASGI middleware that does it."""
+"""The ASGI middleware: a shared HTTP cache with the guard's engine behind it."""

@@ -250,11 +250,11 @@ class Visit:
             more = True
             async for chunk, sent in exchange.chunks():
                 if sent == exchange.length or (exchange.complete and sent == exchange.size):
-                    await self._until_stored(exchange, flight)
+                    await self._until_stored(exchange, fetch, flight)
                 more = not exchange.complete or sent < exchange.size
                 await self._send({"type": "http.response.body", "body": chunk, "more_body": more})
             if more:
-                await self._until_stored(exchange, flight)
+                await self._until_stored(exchange, fetch, flight)
                 await self._send({"type": "http.response.body", "body": b"", "more_body": False})
             if fetch.outdated:
                 await self._cache.invalidate_key(found.key)
@@ -264,8 +264,8 @@ class Visit:
             if watch is not None:
                 watch.cancel()
 
-    async def _until_stored(self, exchange: Exchange, flight: asyncio.Future[Any]) -> None:
-        if not exchange.live:
+    async def _until_stored(self, exchange: Exchange, fetch: Fetch, flight: asyncio.Future[Any]) -> None:
+        if not exchange.live or fetch.value is not None:
             await asyncio.wait({flight})
 
     async def _watch(self, exchange: Exchange) -> None:
