@@ -115,7 +115,9 @@ class Cache:
             except StoreRefused as error:
                 runtime.note_refusal(error)
             except StoreError:
-                return None
+                # The breaker may have opened just now; else the flight asks once more.
+                if not runtime.away_for(name):
+                    return None
             else:
                 runtime.refused = False
                 if reading is not None and reading is not runtime.remembered:

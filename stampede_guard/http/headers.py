@@ -43,7 +43,7 @@ def cache_control(*, vary: tuple[str, ...] = (), **directives: float | bool) -> 
     return set_headers
 
 
-def _header(directives: dict[str, float | bool]) -> str:
+def _header(directives: dict[str, Any]) -> str:
     parts = []
     for name, value in directives.items():
         word = name.replace("_", "-")

@@ -65,12 +65,27 @@ def status_of(answer: Answer) -> str:
 
 
 class Fleet:
-    def __init__(self, app: Any, *, processes: int = 1, policy: Policy | None = None, **options: Any) -> None:
+    """`on`: a URL, or a store; without, one in memory, on a clock that is moved by hand."""
+
+    def __init__(
+        self,
+        app: Any,
+        *,
+        processes: int = 1,
+        policy: Policy | None = None,
+        on: Any = None,
+        namespace: str = "web",
+        **options: Any,
+    ) -> None:
         self.clock = Clock(1_700_000_000.0)
-        store = MemoryStore(clock=self.clock)
-        self.guards = [
-            StampedeGuard(store, namespace="web", policy=policy or Policy()) for _ in range(processes)
-        ]
+        policy = policy or Policy()
+        if isinstance(on, str):
+            self.guards = [
+                StampedeGuard.from_url(on, namespace=namespace, policy=policy) for _ in range(processes)
+            ]
+        else:
+            store = on or MemoryStore(clock=self.clock)
+            self.guards = [StampedeGuard(store, namespace=namespace, policy=policy) for _ in range(processes)]
         self.middlewares = [
             StampedeMiddleware(app, guard=guard, clock=self.clock, **options) for guard in self.guards
         ]
