@@ -14,16 +14,20 @@ log = logging.getLogger("stampede_guard")
 
 
 class Hooks:
-    """True when there are any: whoever would tell an event asks that first, so that nothing is made for nobody."""
+    """True when there are any: whoever would tell an event asks that first, so that nothing is made for nobody.
+
+    `any` says the same. On the hit path an attribute is read in less time than `bool()` takes.
+    """
 
     def __init__(self, hooks: Iterable[Hook] = ()) -> None:
+        self.any = False
         self._hooks: tuple[Hook, ...] = ()
         self._failed: set[int] = set()
         for hook in hooks:
             self.add(hook)
 
     def __bool__(self) -> bool:
-        return bool(self._hooks)
+        return self.any
 
     def add(self, hook: Hook) -> None:
         """Raises `Misuse` for what cannot be called."""
@@ -33,6 +37,7 @@ class Hooks:
                 f"{type(hook).__name__}"
             )
         self._hooks = (*self._hooks, hook)
+        self.any = True
 
     def tell(self, event: Event) -> None:
         """Never raises: what is observed must not depend on who observes it."""

@@ -11,18 +11,24 @@ import itertools
 import logging
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Message
-from stampede_guard.errors import Overloaded, StoreError, Undecodable
+from stampede_guard.core.switch import Switch
+from stampede_guard.errors import Overloaded, StoreError, StoreRefused, Undecodable
 from stampede_guard.events import BreakerClosed, BreakerOpened, Collapsed
 from stampede_guard.flight import Flight
 from stampede_guard.hooks import Hooks
 from stampede_guard.lastvalues import LastValues
+from stampede_guard.near import Near
+from stampede_guard.pauses import Pauses
 from stampede_guard.pending import PendingInvalidations
+from stampede_guard.shadow import Shadow
 from stampede_guard.slots import Slots
+from stampede_guard.switches import Switches
+from stampede_guard.tagged import LocalTags, tags_of
 from stampede_guard.threads import Threads
 
 if TYPE_CHECKING:
@@ -41,7 +47,15 @@ RELEASE_SECONDS = 1.0
 class Runtime:
     """Made within the event loop that it serves."""
 
-    def __init__(self, store: Store, policy: Policy, hooks: Hooks | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        policy: Policy,
+        hooks: Hooks | None = None,
+        *,
+        namespace: str = "",
+        on_switches: Callable[[Mapping[str, Switch]], None] = lambda fleet: None,
+    ) -> None:
         self.loop = asyncio.get_running_loop()
         self.flights: dict[str, Flight] = {}
         self.fallbacks: dict[str, asyncio.Task[Any]] = {}
@@ -61,6 +75,10 @@ class Runtime:
         self.threads = Threads(policy.max_threads)
         """For plain functions. None is started before the first of them computes."""
         self.slots = Slots()
+        self.asked_early = Pauses(self.loop)
+        """Entries whose early refresh was somebody else's a moment ago."""
+        self.failing = Pauses(self.loop)
+        """Entries whose computation failed here a moment ago, of which the store knows nothing."""
         self._policy = policy
         self._id = uuid.uuid4().hex
         self._numbers = itertools.count(1)
@@ -68,18 +86,28 @@ class Runtime:
         self._end: asyncio.Task[None] | None = None
         self._warned_refused = False
         self.session = store.open_session(self)
+        self.tags = LocalTags(self.last.clear)
         self._pending = PendingInvalidations(
-            self.session,
-            applied=lambda name, fence: self.last.drop(name, fence=fence),
-            changed=self._note_whether_away,
+            self.session, applied=self._invalidation_applied, changed=self._note_whether_away
         )
         self.read = self.session.read
+        self.shadow = Shadow(self)
+        self._modes_name = f"{namespace}:modes"
+        self._switches = Switches(lambda: self.session.switches(namespace), on_switches)
+        self.near = Near(self._hears, max_bytes=policy.l1_bytes, max_entries=policy.l1_entries)
+        # A store with a clock of its own is one in this process: a test that moves it moves all lifetimes.
+        self.near.clock = getattr(store, "clock", self.near.clock)
 
     # --- flights -------------------------------------------------------------------------------
 
-    def away_for(self, name: str) -> bool:
-        """Also true while an invalidation of this entry waits: until it is applied the store has an older value."""
-        return self.away and (name in self._pending or self.session.away_for(name))
+    def away_for(self, name: str, tags: tuple[str, ...] = ()) -> bool:
+        """Also true while an invalidation of this entry waits: until it is applied the store has an older value.
+
+        And so for its tags: without them nobody knows what its value is worth.
+        """
+        return self.away and any(
+            part in self._pending or self.session.away_for(part) for part in (name, *tags)
+        )
 
     @property
     def abandoned(self) -> int:
@@ -120,7 +148,7 @@ class Runtime:
             plan,
             run,
             variables,
-            away=self.away_for(name),
+            away=self.away_for(name, tags_of(run)),
             bypassed=bypassed,
             refreshing=refreshing,
             newer_than=newer_than,
@@ -169,8 +197,20 @@ class Runtime:
         flight = self.flights.get(name)
         if flight is not None:
             flight.hear(message)
+        elif name == self._modes_name:
+            self._switches.look()
+
+    def watch_switches(self) -> None:
+        """From the first call on that may ask the store: who is to leave it alone does not ask it for this either."""
+        if not self.closing:
+            self._switches.start()
+
+    def changed(self, name: str, fence: int) -> None:
+        self.near.changed(name, fence)
 
     def gap(self) -> None:
+        self._switches.look()
+        self.near.flush()
         for flight in self.flights.values():
             flight.notice_gap()
 
@@ -191,34 +231,70 @@ class Runtime:
     # --- invalidation --------------------------------------------------------------------------
 
     async def invalidate(self, name: str, policy: Policy) -> bool:
-        """Whether it is done. False: the store is away, and it will be done when the store is back."""
+        """Whether it is done. False: the store is away, or takes no writes for now; it will be done when it can be.
+
+        Raises `StoreRefused` when the store answers that this client may not (a permission, a password): then it is
+        not done and will not be, and who changed the data should hear of it.
+        """
         self.forget_local(name)
-        for _ in range(2):
-            if self.session.away_for(name):
-                break
-            try:
-                fence = await self.session.invalidate(name, policy=policy)
-            except StoreError:
-                continue
-            # A read of before may have been remembered while the command was on its way, or may be answered yet.
-            self.forget_local(name, fence=fence)
-            return True
-        self._pending.add(name, policy)
-        return False
+        fence = await self._pending.now(name, policy)
+        if fence is None:
+            # A read of before may have been answered while the store was asked in vain.
+            self.near.drop(name)
+            return False
+        # A read of before may have been remembered while the command was on its way, or may be answered yet.
+        self.forget_local(name, fence=fence)
+        return True
+
+    async def invalidate_tag(self, tag: str) -> bool:
+        """As `invalidate`, for all entries with this tag, whose number makes no difference."""
+        self.forget_tag(tag)
+        done = await self._pending.now(tag, None) is not None
+        if done:
+            self.forget_tag(tag, settled=True)
+        return done
+
+    def forget_tag(self, tag: str, *, settled: bool = False) -> None:
+        self.tags.mark(tag)
+        self.near.changed(tag, 1)
+        if settled:
+            self.tags.settle(tag)
+        for flight in self.flights.values():
+            if tag in flight.tags:
+                flight.invalidated()
+
+    def _invalidation_applied(self, name: str, fence: int) -> None:
+        self.last.drop(name, fence=fence)
+        self.near.changed(name, fence)
+        self.tags.settle(name)
 
     async def outdate(self, name: str, policy: Policy) -> None:
         """A refreshed value could not be stored: what it was to replace must not outlive it."""
         if self.away_for(name):
             # Without forgetting the new value, which this process keeps for the time being.
             self._pending.add(name, policy)
-        else:
+            self.near.drop(name)
+            return
+        try:
             await self.invalidate(name, policy)
+        except StoreRefused:
+            # Its caller has asked for a value and has one.
+            self._pending.add(name, policy)
+            self.near.drop(name)
 
     def forget_local(self, name: str, *, fence: int = 0) -> None:
         self.last.drop(name, fence=fence)
+        if fence:
+            self.near.changed(name, fence)
+        else:
+            self.near.drop(name)
         flight = self.flights.get(name)
         if flight is not None:
             flight.invalidated()
+
+    def _hears(self, name: str) -> bool:
+        """Nothing in the store is news of an entry whose invalidation waits."""
+        return name not in self._pending and self.session.hears_changes(name)
 
     def _note_whether_away(self) -> None:
         self.away = self.session.away or bool(self._pending)
@@ -284,6 +360,8 @@ class Runtime:
                 log.error("%d invalidations could not be applied: the store is away", len(self._pending))
         finally:
             self.threads.close()
+            await self.shadow.aclose()
+            await self._switches.aclose()
             await self.session.aclose()
 
     async def _drain(self, flights: list[Flight], draining: asyncio.Future[None]) -> None:

@@ -212,12 +212,14 @@ def test_a_mode_that_does_not_exist_is_refused_wherever_it_is_given(monkeypatch:
         return 1
 
     wrong: Any = "sometimes"
-    with pytest.raises(PolicyError, match="one of on, bypass, off"):
+    with pytest.raises(PolicyError, match="one of on, shadow, bypass, off"):
         guard.mode = wrong
-    with pytest.raises(PolicyError, match="one of on, bypass, off"):
+    with pytest.raises(PolicyError, match="one of on, shadow, bypass, off"):
         quality.set_mode(wrong)
     monkeypatch.setenv("STAMPEDE_GUARD_MODE", "sometimes")
-    with pytest.raises(PolicyError, match=r"\$STAMPEDE_GUARD_MODE='sometimes' .* one of on, bypass, off"):
+    with pytest.raises(
+        PolicyError, match=r"\$STAMPEDE_GUARD_MODE='sometimes' .* one of on, shadow, bypass, off"
+    ):
         StampedeGuard(MemoryStore())
 
 

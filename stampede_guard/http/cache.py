@@ -60,6 +60,10 @@ class Cache:
             # A response that is not stored must not make others wait, however many there are.
             pass_limit=_AT_ONCE,
             share=True,
+            # What HTTP decides itself: when a stale response is served, and that each request looks for itself.
+            soft_timeout=0.0,
+            early_beta=0.0,
+            l1_ttl=0.0,
         )
         self.plan = Plan(title="http", policy=policy, codec=HttpCodec(), share_uncached=False)
         self.plan.policy_for = self._policy_for
@@ -137,7 +141,7 @@ class Cache:
         """In the background, one fleet-wide: with a request of its own, since the one at hand will be over."""
         runtime = self.guard.runtime()
         name = self.guard.prefix + found.key
-        if name in runtime.flights or runtime.closing or found.reading is None:
+        if name in runtime.flights or name in runtime.failing or runtime.closing or found.reading is None:
             return
         if len(runtime.flights) < self.plan.policy.max_flights:
             fetch = Fetch(self, request, found.key, background=True)

@@ -102,7 +102,7 @@ class StampedeMiddleware:
         cache = self.cache
         mode = cache.guard.mode_of(cache.plan)
         fields, target = parsed(scope)
-        if mode == "off" or target is None or has_two_lengths(fields):
+        if mode not in ("on", "bypass") or target is None or has_two_lengths(fields):
             await self._app(scope, receive, send)
             return
         method = scope["method"]
