@@ -107,7 +107,8 @@ class Model:
             headers["set-cookie"] = f"session={number}"
         if said.etag:
             headers["etag"] = '"same"'
-            if fields.get("if-none-match") == '"same"':
+            # A 304 that says nothing of its lifetime leaves the stored one as it was; here each call says its own.
+            if said.cache_control and fields.get("if-none-match") == '"same"':
                 await start(send, headers, 304)
                 await send({"type": "http.response.body", "body": b""})
                 return
@@ -141,8 +142,8 @@ class Model:
         assert "no-cache" not in said.flags, "not to be used without validation"
         assert not said.cookie or said.max_age is not None, "somebody's cookie"
         assert not said.vary or call.tenant == tenant, "somebody else's variant"
-        age, life = self.fleet.clock.now - call.at, said.max_age
-        assert life is not None, "nobody said for how long"
+        # Without a lifetime it is stale from the first moment on.
+        age, life = self.fleet.clock.now - call.at, said.max_age or 0
         if age >= life:
             assert "must-revalidate" not in said.flags, "stale"
             assert age - life < max(said.swr or 0, said.sie or 0), "staler than allowed"
