@@ -120,8 +120,8 @@ class StampedeMiddleware:
     def _closing(self, receive: Receive) -> Receive:
         async def listen() -> Message:
             message = await receive()
-            if message["type"] == "lifespan.shutdown":
-                await self.cache.aclose()
+            if message["type"] == "lifespan.shutdown" and self._cache is not None:
+                await self._cache.aclose()
             return message
 
         return listen

@@ -86,6 +86,9 @@ def partial(stored: Response, held: ContentRange | None, wanted: Wanted) -> Resp
     if held is not None and (start < held.first or end > held.last):
         return None
     body = stored.body[start - offset : end - offset + 1]
+    if wanted.suffix is not None and held is not None and len(stored.body) > end - start:
+        # Its last bytes are the last bytes, also where Content-Range counts its first one wrongly.
+        body = stored.body[start - end - 1 :]
     if not body:
         return None
     fields = without(stored.fields, (b"content-range", b"content-length"))

@@ -101,6 +101,10 @@ def test_a_part_with_fewer_bytes_than_its_bounds_say_is_told_as_what_is_there() 
     assert found.body == b"234"
     assert (b"content-range", b"bytes 6-8/10") in found.fields
     assert served(b"bytes=9-9", part, ContentRange(4, 9, 10)) is None
+    last = served(b"bytes=-2", part, ContentRange(4, 9, 10))
+    assert last is not None
+    assert last.body == b"34"
+    assert (b"content-range", b"bytes 8-9/10") in last.fields
 
 
 @pytest.mark.parametrize(

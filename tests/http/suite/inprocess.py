@@ -23,7 +23,11 @@ async def play_all(cases: dict[str, Case]) -> list[Result]:
 async def _play(case: Case, cases: dict[str, Case]) -> Result:
     clock = Clock(1_700_000_000.0)
     guard = StampedeGuard(MemoryStore(clock=clock), namespace="suite")
-    app = StampedeMiddleware(Origin(cases, clock=clock), guard=guard, clock=clock)
+
+    async def pause(seconds: float) -> None:
+        clock.advance(seconds)
+
+    app = StampedeMiddleware(Origin(cases, clock=clock, sleep=pause), guard=guard, clock=clock)
 
     async def client(method: str, path: str, fields: list[tuple[str, str]], body: bytes) -> Answer:
         try:
@@ -32,9 +36,6 @@ async def _play(case: Case, cases: dict[str, Case]) -> Result:
             return Answer(500, [("x-error", repr(error))], b"Internal Server Error")
         await settled(guard)
         return answer
-
-    async def pause(seconds: float) -> None:
-        clock.advance(seconds)
 
     async with guard, asyncio.timeout(20):
         return await play(case, Seat(client, pause, "in-process"))

@@ -9,7 +9,7 @@ import asyncio
 import json
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import unquote
 
@@ -33,8 +33,17 @@ def http_date(moment: float, *, rfc850: bool = False) -> str:
 
 
 class Origin:
-    def __init__(self, cases: dict[str, Case], *, clock: Callable[[], float] = time.time) -> None:
+    """`sleep` lets the seconds of a `response_pause` go by."""
+
+    def __init__(
+        self,
+        cases: dict[str, Case],
+        *,
+        clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         self._cases = cases
+        self._sleep = sleep
         self._clock = clock
         self.seen: defaultdict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
 
@@ -61,7 +70,7 @@ class Origin:
         note = {"number": number, "method": scope["method"], "fields": fields, "sent": headers}
         seen.append(note)
         if "response_pause" in config:
-            await asyncio.sleep(config["response_pause"])
+            await self._sleep(config["response_pause"])
         if config.get("disconnect"):
             raise Disconnected("as the case says")
         status = config.get("response_status", [200])[0]
