@@ -73,13 +73,16 @@ class Fetch:
         exchange: Exchange | None = None
         try:
             for fields, ours in self._tries(old):
+                if exchange is not None:
+                    exchange.cancel()
                 requested_at = self._cache.now()
                 exchange = self._begin(fields, ours)
                 brought = await self._brought(exchange, old, requested_at, readers)
                 if brought is not None:
                     return brought
-                exchange.cancel()
-            raise AssertionError("a request without conditions and range is answered for good")
+            assert exchange is not None
+            # A 304 or a 206 that nobody asked for: it is handed on, as without a cache.
+            return self._refuse(exchange, "status")
         except asyncio.CancelledError:
             if exchange is not None:
                 exchange.cancel()

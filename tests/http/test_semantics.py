@@ -278,3 +278,11 @@ async def test_a_broken_header_is_never_an_error(headers: dict[str, str]) -> Non
         for _ in range(3):
             assert (await fleet.get()).status == 200
             fleet.clock.advance(2)
+
+
+@pytest.mark.parametrize("status", [304, 206])
+async def test_a_status_that_nobody_asked_for_is_handed_on(status: int) -> None:
+    app = App(cached(etag='"a"', content_range="bytes 0-7/8"), status=status)
+    async with Fleet(app) as fleet:
+        for _ in range(3):
+            assert (await fleet.get()).status == status
