@@ -225,11 +225,15 @@ class Computation:
     def _old(self) -> Previous | None:
         """What the computation may say is unchanged."""
         old = self._flight.old
+        if old is None or self._flight.bypassed:
+            return None
         # 1. This process reads a value. 2. Another one invalidates it. 3. This flight is granted a token above the
         # fence: "unchanged" would bring back what was invalidated. So it must have been there when the grant was given.
-        if old is not None and self._grant is not None and old.token != self._grant.replaces:
-            return None
-        return None if self._flight.bypassed else old
+        if self._grant is not None:
+            return old if old.token == self._grant.replaces else None
+        # And without the store, be what this process would serve itself: it may have been invalidated here meanwhile.
+        known, _ = self._runtime.last.find(self._flight.name, now=self._runtime.now())
+        return old if known is not None and known.token == old.token else None
 
     def _computed(self, task: asyncio.Task[Any], seconds: float) -> Computed:
         if not task.done() or task.cancelled():

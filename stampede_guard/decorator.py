@@ -195,10 +195,12 @@ class Face(Generic[P, R]):
 
         return with_resources
 
+    def _tags(self, guard: StampedeGuard, args: Any, kwargs: Any) -> tuple[str, ...]:
+        """Of one call, by their complete names."""
+        return tag_names(guard.prefix, self._templates.texts(args, kwargs)) if self._options.tags else ()
+
     def _with_tags(self, run: Run, guard: StampedeGuard, args: Any, kwargs: Any) -> Run:
-        if not self._options.tags:
-            return run
-        return tagged(run, tag_names(guard.prefix, self._templates.texts(args, kwargs)))
+        return tagged(run, self._tags(guard, args, kwargs))
 
     def _tagged_run(self, guard: StampedeGuard, args: Any, kwargs: Any) -> Run:
         return self._with_tags(self._run(args, kwargs), guard, args, kwargs)

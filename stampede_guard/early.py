@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from stampede_guard.core.early import due
 from stampede_guard.core.entry import Reading
 from stampede_guard.errors import PolicyError
+from stampede_guard.tagged import tags_of
 
 if TYPE_CHECKING:
     from stampede_guard.plan import Plan, Run
@@ -38,7 +39,11 @@ def refresh_early(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Re
     if name in runtime.flights or name in runtime.asked_early or name in runtime.failing or runtime.closing:
         return
     # Without the store, or its leases, every process would compute, and nobody needs it yet.
-    if runtime.away_for(name) or runtime.refused or len(runtime.flights) >= plan.policy.max_flights:
+    if (
+        runtime.away_for(name, tags_of(run))
+        or runtime.refused
+        or len(runtime.flights) >= plan.policy.max_flights
+    ):
         return
     flight = runtime.take_off(name, plan, run, plan.capture(), refreshing=True, newer_than=reading.token)
     flight.early = True

@@ -361,6 +361,7 @@ class StampedeGuard(Moded):
                     self._hooks,
                     namespace=self.namespace,
                     on_switches=self._switched,
+                    known_switches=lambda: self._modes.fleet,
                 )
                 if self._asks_store:
                     runtime.watch_switches()

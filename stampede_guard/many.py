@@ -224,10 +224,12 @@ class ManyFace(Face[..., Any]):
         self, guard: StampedeGuard, args: Any, kwargs: Any, ids: list[Any], run: Run
     ) -> Coroutine[Any, Any, Any]:
         keys = {id: self._key(args, kwargs, id) for id in ids}
-        names = {
-            id: guard.prefix + key for id, key in keys.items() if guard.mode_of(self._plan, key) == "shadow"
+        entries = {
+            id: (guard.prefix + key, self._tags(guard, *self._placed(args, kwargs, id)))
+            for id, key in keys.items()
+            if guard.mode_of(self._plan, key) == "shadow"
         }
-        return guard.runtime().shadow.call_many(self._plan, names, run, ABSENT)
+        return guard.runtime().shadow.call_many(self._plan, entries, run, ABSENT)
 
     async def _serve(self, call: _ManyCall, ids: list[Any]) -> dict[Any, Any]:
         return await call.serve({id: self._key(call.args, call.kwargs, id) for id in ids})

@@ -20,7 +20,7 @@ from typing import Any, get_args
 
 from stampede_guard.core.switch import EVERYTHING, LONGEST_TITLE, MOST_SWITCHES, Switch
 from stampede_guard.errors import PolicyError
-from stampede_guard.plan import Plan, Standing
+from stampede_guard.plan import UNSETTLED, Plan, Standing
 from stampede_guard.policy import Mode
 
 __all__ = ["MODES_VARIABLE", "MODE_VARIABLE", "Modes", "checked_mode", "modes_from_environment"]
@@ -53,13 +53,17 @@ class Modes:
             or self.environment.get(plan.title)
             or self.environment.get(EVERYTHING)
         )
-        mode, sample = plan.mode or self.program or plan.policy.mode, plan.policy.sample
+        own = plan.mode
+        mode, sample = own or self.program or plan.policy.mode, plan.policy.sample
         if switch is not None:
             mode, sample = switch.mode, sample if switch.sample is None else switch.sample
         # One assignment: several threads may settle the same plan.
         plan.standing = standing = Standing(
             self, mode, sample, shortest=plan.direct and mode == "on" and sample >= 1.0
         )
+        # 1. This thread reads the old mode. 2. `set_mode` in another. 3. What is remembered is the old one, for good.
+        if plan.mode != own:
+            plan.standing = UNSETTLED
         return standing
 
     def with_fleet(self, fleet: Mapping[str, Switch]) -> Modes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from stampede_guard.events import Invalidated
@@ -24,14 +24,22 @@ Runtimes = Mapping[asyncio.AbstractEventLoop, "Runtime"]
 async def outdate_entry(
     runtimes: Runtimes, runtime: Runtime, hooks: Hooks, name: str, policy: Policy
 ) -> Invalidation:
-    _tell_others(runtimes, runtime, "forget_local", name, bypassed_name(name))
-    runtime.forget_local(bypassed_name(name))
-    return _told(hooks, name, await runtime.invalidate(name, policy))
+    bypassed = bypassed_name(name)
+    _tell_others(runtimes, runtime, name, _forgetting(name), _forgetting(bypassed))
+    runtime.forget_local(bypassed)
+    fence = await runtime.invalidate(name, policy)
+    if fence is not None:
+        # Their messages may come later than this is done, or never: a read that was answered before must not be kept.
+        _tell_others(runtimes, runtime, name, _forgetting(name, fence))
+    return _told(hooks, name, fence is not None)
 
 
 async def outdate_tag(runtimes: Runtimes, runtime: Runtime, hooks: Hooks, name: str) -> Invalidation:
-    _tell_others(runtimes, runtime, "forget_tag", name)
-    return _told(hooks, name, await runtime.invalidate_tag(name))
+    _tell_others(runtimes, runtime, name, lambda other: other.forget_tag(name))
+    done = await runtime.invalidate_tag(name)
+    if done:
+        _tell_others(runtimes, runtime, name, lambda other: other.forget_tag(name, settled=True))
+    return _told(hooks, name, done)
 
 
 def _told(hooks: Hooks, name: str, done: bool) -> Invalidation:
@@ -40,12 +48,15 @@ def _told(hooks: Hooks, name: str, done: bool) -> Invalidation:
     return "done" if done else "pending"
 
 
-def _tell_others(runtimes: Runtimes, runtime: Runtime, what: str, *names: str) -> None:
+def _forgetting(name: str, fence: int = 0) -> Callable[[Runtime], None]:
+    return lambda other: other.forget_local(name, fence=fence)
+
+
+def _tell_others(runtimes: Runtimes, runtime: Runtime, name: str, *orders: Callable[[Runtime], None]) -> None:
     """The parts of other event loops of this process."""
     for loop, other in list(runtimes.items()):
         if other is not runtime:
-            for name in names:
-                other.near.expire(name)
+            other.near.expire(name)
             with contextlib.suppress(RuntimeError):  # the loop has been closed
-                for name in names:
-                    loop.call_soon_threadsafe(getattr(other, what), name)
+                for order in orders:
+                    loop.call_soon_threadsafe(order, other)

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stampede_guard.errors import StoreError, StoreRefused
 
@@ -30,6 +30,7 @@ AT_ONCE = 100
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 0.5
 """Seconds between two tries of what a store that is there does not carry out."""
+CLOSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,6 +88,8 @@ class PendingInvalidations:
 
     def add(self, name: str, policy: Policy | None) -> None:
         """Of an entry, or of a tag, which has no policy. Keep it, and apply it as soon as its server is there."""
+        if self.closing:
+            log.error("an invalidation could not be applied: its guard was closed meanwhile")
         self._waiting.pop(name, None)
         self._waiting[name] = _Waiting(policy)
         self._changed()
@@ -103,6 +106,18 @@ class PendingInvalidations:
                 self._apply_all(), name="stampede_guard invalidations", context=Context()
             )
 
+    async def end(self, cut_short: asyncio.Future[None]) -> None:
+        """Give those that the store may hear of yet a moment, and stop."""
+        if self.task is not None and not self.task.done():
+            either: set[asyncio.Future[Any]] = {self.task, cut_short}
+            try:
+                await asyncio.wait(either, timeout=CLOSE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                self.task.cancel()
+            await asyncio.wait({self.task}, timeout=CLOSE_SECONDS)
+        if self._waiting:
+            log.error("%d invalidations could not be applied: the store is away", len(self._waiting))
+
     async def _apply_all(self) -> None:
         pause = FIRST_PAUSE
         while names := self._next():
@@ -117,7 +132,9 @@ class PendingInvalidations:
         return list(itertools.islice(there, AT_ONCE))
 
     async def _apply_one(self, name: str) -> bool:
-        waiting = self._waiting[name]
+        waiting = self._waiting.get(name)
+        if waiting is None:
+            return True  # given up meanwhile, for there were too many
         try:
             fence = await self._send(name, waiting.policy)
         except StoreError as error:

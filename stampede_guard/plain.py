@@ -63,7 +63,8 @@ class PlainFace(Face[P, R]):
             return guard.runtime()
 
         runtime = guard.part_of(portal_loop()) or portal().call(its_part)
-        look = Look(runtime.shadow, self._plan, guard.prefix + self._keys.build(args, kwargs))
+        name, tags = guard.prefix + self._keys.build(args, kwargs), self._tags(guard, args, kwargs)
+        look = Look(runtime.shadow, self._plan, name, tags)
         return on_its_loop(runtime, look, functools.partial(self._compute, args, kwargs))
 
     def wrapper(self) -> Any:

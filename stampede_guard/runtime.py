@@ -55,6 +55,7 @@ class Runtime:
         *,
         namespace: str = "",
         on_switches: Callable[[Mapping[str, Switch]], None] = lambda fleet: None,
+        known_switches: Callable[[], Mapping[str, Switch]] = dict,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.flights: dict[str, Flight] = {}
@@ -93,7 +94,7 @@ class Runtime:
         self.read = self.session.read
         self.shadow = Shadow(self)
         self._modes_name = f"{namespace}:modes"
-        self._switches = Switches(lambda: self.session.switches(namespace), on_switches)
+        self._switches = Switches(lambda: self.session.switches(namespace), on_switches, known_switches)
         self.near = Near(self._hears, max_bytes=policy.l1_bytes, max_entries=policy.l1_entries)
         # A store with a clock of its own is one in this process: a test that moves it moves all lifetimes.
         self.near.clock = getattr(store, "clock", self.near.clock)
@@ -230,8 +231,8 @@ class Runtime:
 
     # --- invalidation --------------------------------------------------------------------------
 
-    async def invalidate(self, name: str, policy: Policy) -> bool:
-        """Whether it is done. False: the store is away, or takes no writes for now; it will be done when it can be.
+    async def invalidate(self, name: str, policy: Policy) -> int | None:
+        """The new fence. None: the store is away, or takes no writes for now; it will be done when it can be.
 
         Raises `StoreRefused` when the store answers that this client may not (a permission, a password): then it is
         not done and will not be, and who changed the data should hear of it.
@@ -241,10 +242,10 @@ class Runtime:
         if fence is None:
             # A read of before may have been answered while the store was asked in vain.
             self.near.drop(name)
-            return False
-        # A read of before may have been remembered while the command was on its way, or may be answered yet.
-        self.forget_local(name, fence=fence)
-        return True
+        else:
+            # A read of before may have been remembered while the command was on its way, or may be answered yet.
+            self.forget_local(name, fence=fence)
+        return fence
 
     async def invalidate_tag(self, tag: str) -> bool:
         """As `invalidate`, for all entries with this tag, whose number makes no difference."""
@@ -252,6 +253,8 @@ class Runtime:
         done = await self._pending.now(tag, None) is not None
         if done:
             self.forget_tag(tag, settled=True)
+        else:
+            self.near.changed(tag, 1)
         return done
 
     def forget_tag(self, tag: str, *, settled: bool = False) -> None:
@@ -349,15 +352,12 @@ class Runtime:
             await self._drain(flights, draining)
             left = [flight for flight in flights if not flight.task.done()]
             tasks = [flight.task for flight in left] + list(self.fallbacks.values())
-            if self._pending.task is not None:
-                tasks.append(self._pending.task)
             for task in tasks:
                 task.cancel()
             if tasks:
                 await asyncio.wait(tasks, timeout=RELEASE_SECONDS * 2)
             await self._give_back(left)
-            if self._pending:
-                log.error("%d invalidations could not be applied: the store is away", len(self._pending))
+            await self._pending.end(draining)
         finally:
             self.threads.close()
             await self.shadow.aclose()

@@ -173,7 +173,9 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     flight.newer_than = max(flight.newer_than, token)
     flight.outdates_holder = True
     if reading is not None:
-        flight.know(reading)
+        with contextlib.suppress(Undecodable):
+            plan.decode(reading.body)
+            flight.know(reading)
     value = await _ride(runtime, plan, name, run, flight, None, keep_refreshing=token > 0)
     if not flight.stored:
         await runtime.outdate(name, plan.policy)

@@ -15,12 +15,14 @@ import logging
 from collections.abc import Callable, Mapping
 from contextvars import Context
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stampede_guard.core.entry import Reading, freshness
-from stampede_guard.core.scripts import Granted
+from stampede_guard.core.scripts import Granted, Passing
+from stampede_guard.core.tags import Versions, is_current, sealed
 from stampede_guard.errors import StampedeError, StoreError, Undecodable
 from stampede_guard.events import Compared, Comparison
+from stampede_guard.tagged import VersionsAsked, ensure, tags_of
 from stampede_guard.verdict import Verdict, judge
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ MOST_TOKENS = 1024
 MOST_TITLES = 256
 """Functions that are counted each on its own; all others are counted together as `OTHERS`."""
 OTHERS = "(others)"
+CLOSE_SECONDS = 1.0
 LOG_SECONDS = 60.0
 """Between two lines of the log about differences of one function."""
 
@@ -66,12 +69,22 @@ class ShadowCounts:
         return ShadowCounts(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
 
+class _Token(NamedTuple):
+    """What a value may be stored with, if its computation begins after this was got, and before `until`."""
+
+    grant: Granted
+    flight: str
+    versions: Versions
+    until: float
+
+
 class Look:
     """At one call. Made before its computation begins, in any thread; everything else happens on the guard's loop."""
 
-    def __init__(self, shadow: Shadow, plan: Plan, name: str) -> None:
+    def __init__(self, shadow: Shadow, plan: Plan, name: str, tags: tuple[str, ...] = ()) -> None:
         self.plan = plan
         self.name = name
+        self.tags = tags
         self.token = shadow.take_token(name)
         self.verdict: asyncio.Future[Verdict | None] | None = None
         """What the call computed, encoded; None if it cannot be."""
@@ -106,13 +119,13 @@ class Shadow:
         self.counts: dict[str, ShadowCounts] = {}
         self._runtime = runtime
         self._looks: set[asyncio.Task[None]] = set()
-        self._tokens: dict[str, tuple[Granted, str, float]] = {}
+        self._tokens: dict[str, _Token] = {}
         self._asking: set[str] = set()
         self._logged: dict[str, float] = {}
 
     async def call(self, plan: Plan, name: str, run: Run) -> Any:
         """What the plain function returns or raises."""
-        look = Look(self, plan, name)
+        look = Look(self, plan, name, tags_of(run))
         look.start()
         try:
             value = await run()
@@ -123,9 +136,15 @@ class Shadow:
             look.computed(look.judged(value))
         return value
 
-    async def call_many(self, plan: Plan, names: Mapping[Any, str], run: Run, absent: Any) -> Any:
-        """The same for a function of many ids; `names` are the entries' of those that are looked at."""
-        looks = {id: Look(self, plan, name) for id, name in names.items()}
+    async def call_many(
+        self,
+        plan: Plan,
+        entries: Mapping[Any, tuple[str, tuple[str, ...]]],
+        run: Run,
+        absent: Any,
+    ) -> Any:
+        """The same for a function of many ids; `entries`: names and tags of those that are looked at."""
+        looks = {id: Look(self, plan, name, tags) for id, (name, tags) in entries.items()}
         for look in looks.values():
             look.start()
         try:
@@ -145,7 +164,7 @@ class Shadow:
     def admit(self, look: Look) -> asyncio.Future[Verdict | None] | None:
         """Begin to look; None if that is too much now."""
         runtime = self._runtime
-        if len(self._looks) >= MOST_LOOKS or runtime.closing or runtime.away_for(look.name):
+        if len(self._looks) >= MOST_LOOKS or runtime.closing or runtime.away_for(look.name, look.tags):
             self._report(look, "unseen")
             return None
         verdict: asyncio.Future[Verdict | None] = runtime.loop.create_future()
@@ -158,15 +177,15 @@ class Shadow:
         return verdict
 
     async def _look(self, look: Look, computed: asyncio.Future[Verdict | None]) -> None:
-        plan, name, seen = look.plan, look.name, True
+        plan, seen, outdated = look.plan, True, 0
         reading: Reading | None = None
         try:
-            reading = await self._runtime.session.read(name)
+            reading, outdated = await self._find(look)
         except StoreError:
             seen = False
         fresh = reading is not None and _state(reading) == "fresh"
         if seen and not fresh and look.token is None:
-            await self._get_token(plan, name)
+            await self._get_token(look, newer_than=outdated)
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait({computed})
             if computed.cancelled():
@@ -179,34 +198,56 @@ class Shadow:
             if seen and not fresh and look.token is not None:
                 await self._store(look, look.token, verdict.body, verdict.policy)
 
-    def take_token(self, name: str) -> tuple[Granted, str] | None:
-        """One that was got before now, so that a computation that begins now may be stored with it."""
-        grant, flight, until = self._tokens.pop(name, (None, "", 0.0))
-        return (grant, flight) if grant is not None and self._runtime.loop.time() < until else None
+    async def _find(self, look: Look) -> tuple[Reading | None, int]:
+        """What mode `on` would have found, and the token of what it would not because its tags have changed."""
+        versions = VersionsAsked(self._runtime, look.tags) if look.tags else None
+        reading = await self._runtime.session.read(look.name)
+        if versions is None or reading is None or is_current(reading.body, await versions.answer()):
+            return reading, 0
+        return None, reading.token
 
-    async def _get_token(self, plan: Plan, name: str) -> None:
+    def take_token(self, name: str) -> _Token | None:
+        """One that was got before now, so that a computation that begins now may be stored with it."""
+        token = self._tokens.pop(name, None)
+        return token if token is not None and self._runtime.loop.time() < token.until else None
+
+    async def _get_token(self, look: Look, *, newer_than: int) -> None:
         """A lease, given back at once: nobody shall wait for a computation that may never be."""
+        name = look.name
         if name in self._asking or name in self._tokens:
             return
-        runtime, flight, policy = self._runtime, self._runtime.new_id(), _lasting(plan.policy)
+        runtime, flight, policy = self._runtime, self._runtime.new_id(), _lasting(look.plan.policy)
+        session = runtime.session
         self._asking.add(name)
         try:
-            answer = await runtime.session.acquire(name, flight=flight, policy=policy)
+            answer = await session.acquire(name, flight=flight, policy=policy, newer_than=newer_than)
+            if isinstance(answer, Granted | Passing):
+                # A slot, too: it would be taken for as long as the record lasts, and they are few in the whole fleet.
+                await session.release(name, flight=flight)
             if isinstance(answer, Granted):
-                await runtime.session.release(name, flight=flight)
+                versions = await ensure(runtime, look.tags, policy) if look.tags else ()
+                # `take_token` is called in other threads.
                 if len(self._tokens) >= MOST_TOKENS:
-                    del self._tokens[next(iter(self._tokens))]
-                self._tokens[name] = (answer, flight, runtime.loop.time() + policy.compute_timeout)
+                    self._tokens.pop(next(iter(list(self._tokens)), ""), None)
+                until = runtime.loop.time() + policy.compute_timeout
+                self._tokens[name] = _Token(answer, flight, versions, until)
         except StoreError:
-            runtime.session.forget(name, flight=flight)
+            session.forget(name, flight=flight)
+        except asyncio.CancelledError:
+            # The guard closes, and nothing that is begun now would end.
+            with contextlib.suppress(StoreError, TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS / 2):
+                    await session.release(name, flight=flight)
+            raise
         finally:
             self._asking.discard(name)
 
-    async def _store(self, look: Look, token: tuple[Granted, str], body: bytes, policy: Policy) -> None:
-        grant, flight = token
+    async def _store(self, look: Look, token: _Token, body: bytes, policy: Policy) -> None:
+        if look.tags:
+            body = sealed(body, token.versions)
         with contextlib.suppress(StoreError):
             stored = await self._runtime.session.publish(
-                look.name, flight=flight, grant=grant, outcome="value", body=body, policy=policy
+                look.name, flight=token.flight, grant=token.grant, outcome="value", body=body, policy=policy
             )
             if stored:
                 title = self._title(look.plan)
@@ -250,7 +291,7 @@ class Shadow:
         for look in looks:
             look.cancel()
         if looks:
-            await asyncio.wait(looks, timeout=1.0)
+            await asyncio.wait(looks, timeout=CLOSE_SECONDS)
 
 
 def on_its_loop(runtime: Runtime, look: Look, compute: Callable[[], Any]) -> Any:

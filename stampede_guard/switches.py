@@ -25,8 +25,10 @@ SWITCH_SECONDS = 5.0
 
 
 class Switches:
-    """`read` asks the store; `changed` is told of what it answered, where that differs from before.
+    """`read` asks the store; `changed` is told of what it answered, where that differs from what is `known`.
 
+    That is the guard's to say, and not remembered here: 1. a switch is heard; 2. the guard is closed; 3. the switch is
+    given back; 4. the guard is used again. Who begins with nothing known finds nothing, and the switch holds for ever.
     `pause(seconds)` waits; a test gives its own.
     """
 
@@ -34,13 +36,14 @@ class Switches:
         self,
         read: Callable[[], Awaitable[Mapping[str, Switch]]],
         changed: Callable[[Mapping[str, Switch]], None],
+        known: Callable[[], Mapping[str, Switch]],
         *,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._read = read
         self._changed = changed
         self._pause = pause
-        self._known: dict[str, str] = {}
+        self._known = known
         self._told = asyncio.Event()
         self._refused = False
         self._task: asyncio.Task[None] | None = None
@@ -86,14 +89,13 @@ class Switches:
                 log.exception("the fleet's modes cannot be read")
             return
         self._refused = False
-        texts = {title: str(switch) for title, switch in found.items()}
-        if texts == self._known:
+        texts, known = _texts(found), _texts(self._known())
+        if texts == known:
             return
-        for title in sorted(texts.keys() | self._known.keys()):
-            before, now = self._known.get(title), texts.get(title)
+        for title in sorted(texts.keys() | known.keys()):
+            before, now = known.get(title), texts.get(title)
             if before != now:
                 log.warning("the mode of %s is %s now, by the fleet's switch", title, now or "its own again")
-        self._known = texts
         self._changed(found)
 
     async def _until_next(self) -> None:
@@ -104,3 +106,8 @@ class Switches:
         finally:
             pause.cancel()
             told.cancel()
+
+
+def _texts(fleet: Mapping[str, Switch]) -> dict[str, str]:
+    """Without the time that they still hold, which is another one at each look."""
+    return {title: str(switch) for title, switch in fleet.items()}

@@ -246,7 +246,7 @@ async def test_while_the_store_is_away_nothing_is_refreshed_early(guards: Guards
     reading = await runtime.session.read(guards.name("k"))
     assert reading is not None
     runtime.remember(guards.name("k"), reading)
-    runtime.away_for = lambda name: True  # type: ignore[method-assign]
+    runtime.away_for = lambda name, tags=(): True  # type: ignore[method-assign]
     assert await guard.get_or_compute("k", source) == "old"
     assert not runtime.flights
 

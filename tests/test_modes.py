@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import redis.asyncio
 
-from stampede_guard import PolicyError, StampedeGuard, WaitTimeout
+from stampede_guard import PolicyError, StampedeGuard, WaitTimeout, modes
+from stampede_guard.plan import Standing
 from stampede_guard.policy import Mode
 from stampede_guard.stores.memory import MemoryStore
 from tests.support.gate import Gate, soon, until
@@ -178,6 +179,28 @@ async def test_a_functions_own_mode_comes_before_its_guards(guards: Guards) -> N
     assert await quality(7) == 3
     guard.mode = None
     assert await quality(7) == 3
+
+
+async def test_a_mode_that_is_set_while_another_thread_looks_it_up_is_not_lost(
+    guards: Guards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guard = guards.guard()
+
+    @guard.locked_cache()
+    async def one() -> int:
+        return 1
+
+    def set_meanwhile(*args: Any, **fields: Any) -> Standing:
+        monkeypatch.setattr(modes, "Standing", Standing)
+        one.set_mode("bypass")
+        return Standing(*args, **fields)
+
+    monkeypatch.setattr(modes, "Standing", set_meanwhile)
+    await one()
+    runtime = guard.runtime()
+    runtime.session.read = pytest.fail  # type: ignore[method-assign,assignment]
+    runtime.read = pytest.fail  # type: ignore[assignment]
+    assert await one() == 1
 
 
 async def test_a_mode_can_be_part_of_the_policy_of_a_function(guards: Guards) -> None:

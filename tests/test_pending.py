@@ -240,3 +240,15 @@ async def test_the_oldest_is_given_up_with_a_word_when_there_are_too_many(
         pending, _ = waiting(Moody(), ["one", "two", "one", "three"])
     assert "two" not in pending and {"one", "three"} == set(pending._waiting)
     assert "given up" in caplog.text
+
+
+async def test_one_that_is_given_up_on_its_turn_takes_no_other_along(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("stampede_guard.pending.MOST", 2)
+    pending, applied = waiting(Moody(), ["one", "two"])
+    await asyncio.sleep(0)  # their turns have been given out, and none of them has begun
+    pending.add("three", LONG)
+    assert pending.task is not None
+    await soon(pending.task)
+    assert sorted(applied) == ["three", "two"]

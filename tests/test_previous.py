@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from stampede_guard import UNCHANGED, Misuse, Previous, previous
+from stampede_guard.errors import StoreUnavailable
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards
 
@@ -65,6 +66,53 @@ async def test_a_refresh_may_find_it_unchanged_too(guards: Guards) -> None:
     upstream.etag = "b"
     assert await feed.refresh("u") == {"etag": "b"}
     assert (upstream.asked, upstream.transfers) == ([None, "a", "a"], 2)
+
+
+async def test_what_cannot_be_decoded_is_no_previous_value_of_a_refresh(guards: Guards) -> None:
+    guard, upstream = guards.guard(), Upstream()
+
+    @guard.locked_cache(ttl=60)
+    async def feed(url: str) -> dict[str, str]:
+        return await upstream()  # type: ignore[no-any-return]
+
+    await guards.put(feed.key("u"), b"of another key, or damaged")
+    assert await feed.refresh("u") == {"etag": "a"}
+    assert upstream.asked == [None]
+
+
+async def test_without_the_store_unchanged_does_not_bring_back_what_was_invalidated_here(
+    namespace: str,
+) -> None:
+    async with Guards("memory", namespace) as guards:
+        guard, upstream, held = guards.guard(), Upstream(), Gate()
+        fields: dict[str, Any] = {"ttl": 10, "stale_ttl": 600}
+        await guard.get_or_compute(KEY, upstream, **fields)
+        await guards.age(guards.name(KEY), 11)
+        runtime = guard.runtime()
+        session, read, invalidate = runtime.session, runtime.session.read, runtime.session.invalidate
+
+        async def late(name: str) -> Any:
+            answer = await read(name)
+            await held.hold()
+            return answer
+
+        async def unanswered(*_: Any, **__: Any) -> int:
+            raise StoreUnavailable("no answer")
+
+        # 1. A caller's answer is on its way.
+        session.read = late  # type: ignore[method-assign,assignment]
+        caller = asyncio.create_task(guard.get_or_compute(KEY, upstream, **fields))
+        await held.arrival()
+        # 2. The entry is invalidated here, and the store does not hear of it.
+        session.invalidate = unanswered  # type: ignore[method-assign]
+        assert await guard.invalidate(KEY) == "pending"
+        # 3. The answer arrives, and a computation begins that does without the store.
+        held.open()
+        assert await soon(caller) == {"etag": "a"}
+        await until(lambda: not runtime.flights)
+        assert upstream.asked == [None, None]
+        session.read, session.invalidate = read, invalidate  # type: ignore[method-assign]
+        await until(lambda: not runtime.away)
 
 
 async def test_plain_functions_may_ask_as_well(guards: Guards) -> None:

@@ -200,6 +200,87 @@ async def test_a_token_that_comes_while_a_call_computes_is_for_the_next_call(gua
     assert (await settled(guard, lambda counts: counts.missing == 1)).stored == 0
 
 
+async def test_a_look_at_what_is_not_cacheable_takes_nobodys_slot(namespace: str) -> None:
+    async with Guards("memory", namespace) as guards:
+        here, there = guards.guard(mode="shadow"), guards.guard()
+        await there.get_or_compute("report:7", Source("theirs"), should_cache=lambda value: False)
+        await ask(here, Source("mine"), 3)
+        assert guards.memory is not None
+        assert guards.memory.look(guards.name("report:7")).slots == ()
+
+
+async def test_a_guard_that_closes_in_the_midst_of_a_look_leaves_no_lease(guards: Guards) -> None:
+    guard, gate = guards.guard(mode="shadow"), Gate()
+    session = guard.runtime().session
+    acquire = session.acquire
+
+    async def unanswered(*args: Any, **kwargs: Any) -> Any:
+        await acquire(*args, **kwargs)
+        await gate.hold()
+
+    session.acquire = unanswered  # type: ignore[method-assign]
+    assert await guard.get_or_compute("report:7", Source("value")) == "value"
+    await gate.arrival()
+    assert await guards.lease_holder(guards.name("report:7")) != ""
+    await soon(guard.aclose())
+    assert gate.cancelled == 1
+    assert await guards.lease_holder(guards.name("report:7")) == ""
+
+
+@pytest.mark.parametrize("way", ["key", "function", "many", "plain"])
+async def test_a_value_whose_tag_has_changed_is_found_by_no_look_and_replaced(
+    guards: Guards, way: str
+) -> None:
+    guard, number = guards.guard(mode="shadow", ttl=300.0), 1
+    options: Any = {"name": "shop.one", "tags": ("project:7",)}
+
+    async def compute() -> int:
+        return number
+
+    @guard.locked_cache(**options)
+    async def function() -> int:
+        return number
+
+    @guard.locked_cache(**options)
+    def plain() -> int:
+        return number
+
+    @guard.cached_many(**options)
+    async def many(ids: list[int]) -> dict[int, int]:
+        return dict.fromkeys(ids, number)
+
+    async def call() -> None:
+        match way:
+            case "key":
+                await guard.get_or_compute("report:7", compute, tags=("project:7",))
+            case "function":
+                await function()
+            case "many":
+                await many([7])
+            case _:
+                await asyncio.to_thread(plain)
+
+    async def calls(until_counted: Callable[[ShadowCounts], bool]) -> ShadowCounts:
+        await call()
+        await until(lambda: any(map(until_counted, guard.shadow_report().values())))
+        await until(lambda: not any(runtime.shadow._looks for runtime in guard._runtimes.values()))
+        (counts,) = guard.shadow_report().values()
+        return counts
+
+    await calls(lambda counts: counts.missing == 1)
+    await calls(lambda counts: counts.stored == 1)
+    assert (await calls(lambda counts: counts.same == 1)).different == 0
+    number = 2
+    assert await guard.invalidate_tag("project:7") == "done"
+    await calls(lambda counts: counts.missing == 3)
+    await calls(lambda counts: counts.stored == 2)
+    assert await calls(lambda counts: counts.same == 2) == ShadowCounts(same=2, missing=4, stored=2)
+    guard.mode = "on"
+    number = 3
+    if way == "key":
+        assert await guard.get_or_compute("report:7", compute, tags=("project:7",)) == 2
+
+
 async def test_an_error_is_the_callers_own_and_not_compared(guards: Guards) -> None:
     guard = guards.guard(mode="shadow")
 

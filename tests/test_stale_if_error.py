@@ -112,7 +112,7 @@ async def test_while_the_store_is_away_the_source_is_asked_once_per_process(guar
         assert reading is not None
         runtime.last.drop(guards.name("k"))
         runtime.remember(guards.name("k"), reading._replace(remaining_ms=reading.stale_ms))
-        runtime.away_for = lambda name: True  # type: ignore[method-assign]
+        runtime.away_for = lambda name, tags=(): True  # type: ignore[method-assign]
     assert await hammer(fleet, source) == {"value 1"}
     assert await hammer(fleet, source) == {"value 1"}
     assert source.asked == PROCESSES

@@ -113,6 +113,17 @@ async def test_a_process_that_starts_later_reads_what_was_switched_before(guards
     await in_mode(guard, "shadow")
 
 
+async def test_a_switch_that_was_given_back_while_a_guard_was_closed_holds_no_longer(guards: Guards) -> None:
+    guard = guards.guard()
+    await watching(guard)
+    await switch(guards, "*", "off")
+    await in_mode(guard, "off")
+    await guard.aclose()
+    await switch(guards, "*", None)
+    guard.runtime()
+    await in_mode(guard, None)
+
+
 async def test_a_switch_with_an_end_ends(guards: Guards) -> None:
     if guards.memory is None:
         async with redis.asyncio.Redis.from_url(guards.url) as client:
@@ -235,10 +246,11 @@ class Watched:
     def __init__(self) -> None:
         self.answer: Mapping[str, Switch] | Exception = {}
         self.told: list[dict[str, str]] = []
+        self.known: Mapping[str, Switch] = {}
         self.reads = 0
         self.pauses: list[float] = []
         self.over = asyncio.Event()
-        self.switches = Switches(self.read, self.changed, pause=self.pause)
+        self.switches = Switches(self.read, self.changed, lambda: self.known, pause=self.pause)
 
     async def read(self) -> Mapping[str, Switch]:
         self.reads += 1
@@ -247,6 +259,7 @@ class Watched:
         return self.answer
 
     def changed(self, fleet: Mapping[str, Switch]) -> None:
+        self.known = fleet
         self.told.append({title: str(switch) for title, switch in fleet.items()})
 
     async def pause(self, seconds: float) -> None:

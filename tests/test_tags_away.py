@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 
 from stampede_guard import StampedeGuard
+from stampede_guard.codec import codec_for
+from stampede_guard.core.scripts import Granted
+from stampede_guard.core.tags import sealed
 from stampede_guard.tagged import MOST_MARKS, LocalTags
+from stampede_guard.tags import tag_names
 from tests.support.encryption import Rot
 from tests.support.gate import until
 from tests.support.guards import Guards
-from tests.support.source import Source
+from tests.support.source import KEY, TAGS, Source
 
 
 @pytest.fixture(params=["memory", "valkey", "cluster"])
@@ -110,6 +114,29 @@ async def test_without_its_tag_s_node_an_entry_is_served_as_without_the_store(
         assert await source.ask(guard) == 3
     await until(lambda: not guard.runtime().away)
     assert await source.ask(guard) == 3
+
+
+async def test_without_its_tag_s_node_an_entry_is_not_refreshed_early(guards: Guards, source: Source) -> None:
+    guard = guards.guard(early_beta=1.0)
+    runtime, name = guard.runtime(), guards.name(KEY)
+    session, policy = runtime.session, guard.policy
+    tags = tag_names(guard.prefix, sorted(TAGS))
+    grant = await session.acquire(name, flight="given", policy=policy)
+    assert isinstance(grant, Granted)
+    body = sealed(codec_for(Any).encode(1), [await session.ensure_tag(tag, policy=policy) for tag in tags])
+    assert await session.publish(
+        name, flight="given", grant=grant, outcome="value", body=body, policy=policy, took_ms=60_000
+    )
+    runtime.draw = lambda: 0.0  # type: ignore[method-assign]
+    assert await source.ask(guard) == 1
+    runtime.draw = lambda: 1 - 1e-12  # type: ignore[method-assign]
+    with away(guard, where=lambda name: name.endswith("#all")):
+        assert await source.ask(guard) == 1
+        assert not runtime.flights, "nobody needs it yet, and every process would compute"
+    await until(lambda: not runtime.away)
+    source.number = 2
+    assert await source.ask(guard) == 1
+    await until(lambda: source.computed == 1 and not runtime.flights)
 
 
 async def test_where_values_are_encrypted_tags_are_compared_all_the_same(

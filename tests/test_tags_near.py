@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from stampede_guard import Policy
 from stampede_guard.codec import codec_for
 from stampede_guard.core.entry import Reading
+from stampede_guard.errors import StoreUnavailable
 from stampede_guard.near import MOST_FENCES, NOTHING, Near
 from stampede_guard.plan import Plan
 from stampede_guard.tags import tag_names
@@ -117,3 +119,28 @@ def test_where_a_tag_s_changes_are_not_heard_nothing_is_kept() -> None:
     store = near("t2")
     assert store.ask("k", T) is None
     assert store.ask("k") is not None
+
+
+async def test_a_pending_invalidation_of_a_tag_ends_a_copy_read_while_the_store_was_asked_in_vain(
+    namespace: str,
+) -> None:
+    async with Guards("memory", namespace) as guards:
+        source, guard = Source(), guards.guard()
+        await kept(source, guard, guards.name(KEY))
+        session, read = guard.runtime().session, asyncio.Event()
+        drop_tag = session.drop_tag
+
+        async def in_vain(name: str) -> None:
+            # Read anew while the command is on its way: the store has not heard of it.
+            await source.ask(guard, l1_ttl=60.0)
+            read.set()
+            raise StoreUnavailable("no answer")
+
+        session.drop_tag = in_vain  # type: ignore[method-assign]
+        source.number = 2
+        assert await guard.invalidate_tag("project:7") == "pending"
+        assert read.is_set()
+        assert guard.runtime().near.find(guards.name(KEY), names(guard)) is NOTHING
+        assert await source.ask(guard, l1_ttl=60.0) == 2
+        session.drop_tag = drop_tag  # type: ignore[method-assign]
+        await until(lambda: not guard.runtime().away)

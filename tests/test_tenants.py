@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -124,6 +125,16 @@ def test_a_namespace_that_would_be_too_long_is_refused() -> None:
 
 
 tenant: ContextVar[str] = ContextVar("tenant")
+
+
+def test_a_child_process_does_not_wait_for_a_tenants_lock_that_the_parent_held() -> None:
+    tenant = StampedeGuard(MemoryStore(), namespace="shop").within("acme")
+    with tenant._plans._lock:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if tenant._plans._lock.acquire(timeout=5) else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
 
 
 async def test_a_tenant_in_a_context_variable_is_part_of_every_key(guards: Guards) -> None:
