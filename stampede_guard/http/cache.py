@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Granted
 from stampede_guard.errors import StoreError, StoreRefused, Undecodable
+from stampede_guard.events import Hit, Stale
 from stampede_guard.guard import StampedeGuard
 from stampede_guard.http.entries import Target, base_name, target_of_url, variant_name
 from stampede_guard.http.exchange import App, Exchange
@@ -128,6 +129,11 @@ class Cache:
                     runtime.remember(name, reading)
                 return reading
         return runtime.last.aged(name, now=runtime.now())
+
+    def tell(self, found: Found, *, fresh: bool) -> None:
+        hooks = self.guard.runtime().hooks
+        if hooks:
+            hooks.tell((Hit if fresh else Stale)(self.plan.title, self.guard.prefix + found.key, "store"))
 
     # --- flights -------------------------------------------------------------------------------
 

@@ -83,6 +83,7 @@ class Visit:
             return True
         if decision == "stale-while-revalidate":
             self._cache.refresh(found, self._request)
+        self._cache.tell(found, fresh=decision == "fresh")
         await self._serve(stored, found.age, self._hit(found, stored, found.age))
         return True
 

@@ -133,3 +133,15 @@ async def test_an_application_that_calls_itself_with_the_same_url_is_told_so() -
             assert "itself" in str(error)
         else:
             raise AssertionError("it was answered")
+
+
+async def test_hooks_are_told_of_hits_and_misses_by_kind_and_not_by_url() -> None:
+    events: list[Any] = []
+    async with Fleet(App()) as fleet:
+        fleet.guards[0].add_hook(events.append)
+        for _ in range(2):
+            await fleet.get("/secret")
+        kinds = [type(event).__name__ for event in events]
+        assert kinds[0] == "Miss"
+        assert kinds[-1] == "Hit"
+        assert {event.function for event in events} == {"http"}
