@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     )
     from stampede_guard.failures import register_failure
     from stampede_guard.guard import StampedeGuard
+    from stampede_guard.http.headers import cache_control
+    from stampede_guard.http.middleware import StampedeMiddleware
+    from stampede_guard.http.routes import CacheRoute
     from stampede_guard.many import cached_many
     from stampede_guard.oldvalue import UNCHANGED, Previous, previous
     from stampede_guard.policy import Policy
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "CacheRoute": "http.routes",
     "ComputeFailed": "errors",
     "ComputeTimeout": "errors",
     "Encryption": "encryption",
@@ -46,6 +50,8 @@ _HOMES = {
     "ReentrantCall": "errors",
     "StampedeError": "errors",
     "StampedeGuard": "guard",
+    "StampedeMiddleware": "http.middleware",
+    "cache_control": "http.headers",
     "StoreError": "errors",
     "UnsupportedValue": "errors",
     "UrlError": "errors",
@@ -61,6 +67,7 @@ _HOMES = {
 
 __all__ = [
     "UNCHANGED",
+    "CacheRoute",
     "ComputeFailed",
     "ComputeTimeout",
     "Encryption",
@@ -73,10 +80,12 @@ __all__ = [
     "ReentrantCall",
     "StampedeError",
     "StampedeGuard",
+    "StampedeMiddleware",
     "StoreError",
     "UnsupportedValue",
     "UrlError",
     "WaitTimeout",
+    "cache_control",
     "cached_many",
     "configure",
     "locked_cache",

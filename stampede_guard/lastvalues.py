@@ -75,6 +75,14 @@ class LastValues:
         kept.hits += 1
         return kept.reading, "fresh" if now < kept.fresh_until else "stale"
 
+    def aged(self, name: str, *, now: float) -> Reading | None:
+        """The value as it would be read now: with the time that it has left by now."""
+        reading, _ = self.find(name, now=now)
+        if reading is None:
+            return None
+        left = round((self._kept.items[name].stale_until - now) * 1000)
+        return reading._replace(remaining_ms=min(left, reading.remaining_ms))
+
     def drop(self, name: str, *, fence: int = 0) -> None:
         """Forget a value; and, after an invalidation, refuse those with a token below its fence."""
         known = self._kept.items.get(name)

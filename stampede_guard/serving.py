@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from stampede_guard.plan import Plan, Run
     from stampede_guard.runtime import Runtime
 
-__all__ = ["after_read", "bypassed_name", "hit", "keep_near", "refresh", "serve", "serve_bypassed"]
+__all__ = ["after_read", "bypassed_name", "fly", "hit", "keep_near", "refresh", "serve", "serve_bypassed"]
 
 
 async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
@@ -203,6 +203,18 @@ def _miss(
     flight = runtime.take_off(name, plan, run, plan.capture(), newer_than=newer_than)
     flight.newer_than = max(flight.newer_than, newer_than)
     return _ride(runtime, plan, name, run, flight, None)
+
+
+async def fly(runtime: Runtime, plan: Plan, name: str, run: Run, old: Reading | None) -> Any:
+    """A value newer than `old`, for a caller that has looked into the store itself and cannot use what is there."""
+    if runtime.hooks:
+        runtime.hooks.tell(Miss(plan.title, name))
+    token = old.token if old is not None else 0
+    flight = runtime.take_off(name, plan, run, plan.capture(), newer_than=token)
+    flight.newer_than = max(flight.newer_than, token)
+    if old is not None and (flight.old is None or flight.old.token < token):
+        flight.know(old)
+    return await _ride(runtime, plan, name, run, flight, None)
 
 
 async def _stale(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Reading, value: Any) -> Any:

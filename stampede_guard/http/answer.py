@@ -1,0 +1,87 @@
+"""A stored response as the answer to a request: 200, 304, 206 or 416, with or without its body."""
+
+from __future__ import annotations
+
+from stampede_guard.http.exchange import Send
+from stampede_guard.http.request import CacheRequest
+from stampede_guard.http.settings import Settings
+from stampede_guard.http.spec.fields import first, has, without
+from stampede_guard.http.spec.message import Fields, Response
+from stampede_guard.http.spec.ranges import bounds, if_range_holds, partial, unsatisfiable
+from stampede_guard.http.spec.status import CacheStatus
+from stampede_guard.http.spec.validation import is_not_modified, not_modified
+from stampede_guard.http.stored import StoredResponse
+
+__all__ = ["answer", "covers", "marked", "reply", "send_response"]
+
+
+def covers(stored: StoredResponse, request: CacheRequest) -> bool:
+    """Whether a stored part has what the request asks for (RFC 9111, 3.3); the whole has everything."""
+    held = stored.held
+    if held is None:
+        return True
+    wanted = request.wanted
+    if wanted is None or not if_range_holds(request.fields, stored.fields, now=0.0):
+        return False
+    if stored.asked == first(request.fields, b"range") or partial(stored.response, held, wanted) is not None:
+        return True
+    return held.length is not None and bounds(wanted, held.length) is None
+
+
+def answer(stored: StoredResponse, request: CacheRequest, *, age: float, now: float) -> Response:
+    """With its `Age` (RFC 9111, 5.1), never a new Date."""
+    # Not where Expires or Date alone would do: a client further down reckons with it.
+    fields = (*stored.fields, (b"age", b"%d" % max(0, int(age))))
+    response = Response(stored.status, fields, stored.body)
+    if request.plain or request.method not in ("GET", "HEAD"):
+        return response
+    if stored.status in (200, 206) and is_not_modified(request.fields, stored.fields, now=now):
+        return not_modified(response)
+    wanted = request.wanted
+    if (
+        wanted is not None
+        and request.method == "GET"
+        and stored.status in (200, 206)
+        and if_range_holds(request.fields, stored.fields, now=now)
+    ):
+        if stored.part and stored.asked == first(request.fields, b"range"):
+            return response
+        part = partial(response, stored.held, wanted)
+        if part is not None:
+            return part
+        if not stored.part:
+            return unsatisfiable(response)
+    return response
+
+
+def marked(fields: Fields, status: CacheStatus, settings: Settings) -> list[tuple[bytes, bytes]]:
+    """With one more member of Cache-Status (RFC 9211, 2): what others said of themselves stays before it."""
+    found = [*fields, (b"cache-status", status.serialise(settings.name))]
+    if settings.x_cache:
+        found.append((b"x-cache", b"HIT" if status.hit else b"MISS"))
+    return found
+
+
+async def send_response(
+    send: Send, response: Response, status: CacheStatus, settings: Settings, *, head: bool
+) -> None:
+    fields = response.fields
+    body = b"" if head or response.status in (204, 304) else response.body
+    if response.status not in (204, 304) and not has(fields, b"content-length") and not head:
+        fields = (*without(fields, (b"content-length",)), (b"content-length", b"%d" % len(body)))
+    start = {
+        "type": "http.response.start",
+        "status": response.status,
+        "headers": marked(fields, status, settings),
+    }
+    await send(start)
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+async def reply(
+    send: Send, code: int, text: str, status: CacheStatus, settings: Settings, *extra: tuple[bytes, bytes]
+) -> None:
+    """An answer of our own."""
+    body = text.encode()
+    fields = ((b"content-type", b"text/plain; charset=utf-8"), *extra)
+    await send_response(send, Response(code, fields, body), status, settings, head=False)

@@ -1,0 +1,241 @@
+"""What all requests of one middleware share: the guard's engine as HTTP uses it, and the exchanges under way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from stampede_guard.core.entry import Reading
+from stampede_guard.core.scripts import Granted
+from stampede_guard.errors import StoreError, StoreRefused, Undecodable
+from stampede_guard.events import Hit, Stale
+from stampede_guard.guard import StampedeGuard
+from stampede_guard.http.entries import Target, base_name, target_of_url, variant_name
+from stampede_guard.http.exchange import App, Exchange
+from stampede_guard.http.fetch import Fetch
+from stampede_guard.http.judging import lifetimes
+from stampede_guard.http.marks import Marks
+from stampede_guard.http.request import CacheRequest
+from stampede_guard.http.routes import CacheRoute, Scope
+from stampede_guard.http.settings import Settings
+from stampede_guard.http.spec.message import Fields
+from stampede_guard.http.spec.vary import nominated
+from stampede_guard.http.stored import HttpCodec, Refused, StoredResponse
+from stampede_guard.plan import Plan
+from stampede_guard.runtime import Runtime
+from stampede_guard.serving import fly, serve_bypassed
+
+__all__ = ["Cache", "Found"]
+
+VERSION = "http1"
+_HEADERS = 256 * 1024
+"""Bytes that the fields of a response may take beside its body."""
+_AT_ONCE = 1_000_000
+
+
+class Found(NamedTuple):
+    """What was read for a request. `key` is the entry's name without the guard's prefix. `stored` is None where there
+    is nothing for this request; `reading` may then be of something else in its place. `varies`: there was a response
+    for other requests."""
+
+    key: str
+    stored: StoredResponse | None = None
+    reading: Reading | None = None
+    age: float = 0.0
+    varies: bool = False
+
+
+class Cache:
+    def __init__(self, app: App, guard: StampedeGuard, settings: Settings) -> None:
+        self.settings = settings
+        self.guard = guard
+        self.now: Callable[[], float] = settings.clock
+        own = "" if settings.name == "stampede_guard" else f"{settings.name}:"
+        self.prefix = f"{VERSION}:{own}"
+        policy = guard.policy.replace(
+            max_value_bytes=max(guard.policy.inline_bytes, settings.max_body_bytes + _HEADERS),
+            # A response that is not stored must not make others wait, however many there are.
+            pass_limit=_AT_ONCE,
+            share=True,
+            # What HTTP decides itself: when a stale response is served, and that each request looks for itself.
+            soft_timeout=0.0,
+            early_beta=0.0,
+            l1_ttl=0.0,
+        )
+        self.plan = Plan(title="http", policy=policy, codec=HttpCodec(), share_uncached=False)
+        self.plan.policy_for = self._policy_for
+        self.marks = Marks(policy.pass_ttl)
+        self._app = app
+        self._exchanges: set[asyncio.Task[Any]] = set()
+        self._waiting: defaultdict[str, set[Fetch]] = defaultdict(set)
+
+    def _policy_for(self, value: Any) -> Any:
+        return None if isinstance(value, Refused) else lifetimes(value, self.plan.policy)
+
+    # --- reading -------------------------------------------------------------------------------
+
+    async def look_up(self, request: CacheRequest) -> Found:
+        """One round trip; two for a variant that is not the one in the base entry."""
+        runtime = self.guard.runtime()
+        self.marks.now = runtime.now()
+        key = self.key_of(request)
+        found = await self._read(runtime, key)
+        base = found.stored
+        if base is None or base.is_for(request.fields):
+            return found
+        wanted = nominated(request.fields, base.vary)
+        place = variant_name(key, base.nonce, wanted, variants=self.settings.variants)
+        other = await self._read(runtime, place)
+        if other.stored is not None and not other.stored.is_for(request.fields):
+            other = other._replace(stored=None)
+        return other._replace(varies=other.stored is None)
+
+    def key_of(self, request: CacheRequest) -> str:
+        route = request.route
+        part = str(route.key(request.scope)) if route is not None and route.key is not None else ""
+        return base_name(self.prefix, request.target, route=route, part=part)
+
+    async def _read(self, runtime: Runtime, key: str) -> Found:
+        name = self.guard.prefix + key
+        reading = await self._reading(runtime, name)
+        if reading is None:
+            return Found(key)
+        try:
+            stored = self.plan.decode(reading.body)
+        except Undecodable as error:
+            runtime.warn_undecodable(self.plan, error)
+            return Found(key, reading=reading)
+        if isinstance(stored, Refused):
+            return Found(key, reading=reading)
+        return Found(key, stored, reading, stored.age + _resident(reading, stored))
+
+    async def _reading(self, runtime: Runtime, name: str) -> Reading | None:
+        if not runtime.away_for(name):
+            try:
+                reading = await runtime.session.read(name)
+            except StoreRefused as error:
+                runtime.note_refusal(error)
+            except StoreError:
+                # The breaker may have opened just now; else the flight asks once more.
+                if not runtime.away_for(name):
+                    return None
+            else:
+                runtime.refused = False
+                if reading is not None and reading is not runtime.remembered:
+                    runtime.remember(name, reading)
+                return reading
+        return runtime.last.aged(name, now=runtime.now())
+
+    def tell(self, found: Found, *, fresh: bool) -> None:
+        hooks = self.guard.runtime().hooks
+        if hooks:
+            hooks.tell((Hit if fresh else Stale)(self.plan.title, self.guard.prefix + found.key, "store"))
+
+    # --- flights -------------------------------------------------------------------------------
+
+    def fly(self, found: Found, run: Callable[[], Awaitable[Any]], *, bypassed: bool) -> Awaitable[Any]:
+        name = self.guard.prefix + found.key
+        if bypassed:
+            return serve_bypassed(self.guard.runtime(), self.plan, name, run)
+        return fly(self.guard.runtime(), self.plan, name, run, found.reading)
+
+    def refresh(self, found: Found, request: CacheRequest) -> None:
+        """In the background, one fleet-wide: with a request of its own, since the one at hand will be over."""
+        runtime = self.guard.runtime()
+        name = self.guard.prefix + found.key
+        if name in runtime.flights or name in runtime.failing or runtime.closing or found.reading is None:
+            return
+        if len(runtime.flights) < self.plan.policy.max_flights:
+            fetch = Fetch(self, request, found.key, background=True)
+            flight = runtime.take_off(
+                name, self.plan, fetch.run, (), refreshing=True, newer_than=found.reading.token
+            )
+            flight.know(found.reading)
+
+    def begin(self, scope: Scope, context: contextvars.Context, *, ours: Fields) -> Exchange:
+        exchange = Exchange(self._app, scope, context, max_body_bytes=self.settings.max_body_bytes, ours=ours)
+        self._exchanges.add(exchange.task)
+        exchange.task.add_done_callback(self._exchanges.discard)
+        return exchange
+
+    def wait(self, key: str, fetch: Fetch) -> None:
+        self._waiting[key].add(fetch)
+
+    def stop_waiting(self, key: str, fetch: Fetch) -> None:
+        waiting = self._waiting[key]
+        waiting.discard(fetch)
+        if not waiting:
+            del self._waiting[key]
+
+    def waiting_for(self, key: str, *, but: Fetch) -> list[Fetch]:
+        return [fetch for fetch in self._waiting.get(key, ()) if fetch is not but]
+
+    # --- invalidation --------------------------------------------------------------------------
+
+    async def invalidate(self, targets: list[Target], scope: Scope | None = None) -> None:
+        """What is stored of these, by routes too. A route's own `key` is known for the request at hand only."""
+        keys: dict[str, None] = {}
+        for number, target in enumerate(targets):
+            keys[base_name(self.prefix, target)] = None
+            for route in self.settings.routes:
+                if not route.matches(target.path.encode("latin-1")):
+                    continue
+                own = route.key is not None and scope is not None and number == 0
+                part = str(route.key(scope)) if own and route.key is not None and scope is not None else ""
+                keys[base_name(self.prefix, target, route=route, part=part)] = None
+        for key in keys:
+            self.marks.drop(key)
+        await asyncio.gather(*(self.guard.invalidate_entry(key, self.plan.policy) for key in keys))
+
+    async def invalidate_key(self, key: str) -> None:
+        await self.guard.invalidate_entry(key, self.plan.policy)
+
+    async def put(self, key: str, stored: StoredResponse) -> None:
+        """Store what came unasked for, after the invalidation that it brought. If somebody computes, his is newer."""
+        runtime, name = self.guard.runtime(), self.guard.prefix + key
+        policy = lifetimes(stored, self.plan.policy)
+        if policy is None or runtime.away_for(name) or self.guard.mode_of(self.plan) != "on":
+            return
+        flight = runtime.new_id()
+        with contextlib.suppress(StoreError):
+            grant = await runtime.session.acquire(name, flight=flight, policy=policy)
+            if isinstance(grant, Granted):
+                body = self.plan.codec.encode(stored)
+                await runtime.session.publish(
+                    name, flight=flight, grant=grant, outcome="value", body=body, policy=policy
+                )
+
+    async def aclose(self) -> None:
+        """The guard first: what is under way ends while the application still has its database."""
+        await self.guard.aclose()
+        if self._exchanges:
+            await asyncio.wait(self._exchanges, timeout=self.plan.policy.drain_timeout)
+        for task in list(self._exchanges):
+            task.cancel()
+
+
+def route_for(scope: Scope, fields: Fields, target: Target, settings: Settings) -> CacheRoute | None:
+    """The first route that matches; None also for a request with credentials or cookies that the route is not for."""
+    names = {name for name, _ in fields}
+    path = target.path.encode("latin-1")
+    for route in settings.routes:
+        if scope["method"] in route.methods and route.matches(path):
+            if names & set(settings.credential_headers) or (route.cookies == "bypass" and b"cookie" in names):
+                return None
+            return route
+    return None
+
+
+def targets_of(urls: tuple[str, ...]) -> list[Target]:
+    return [target for url in urls if (target := target_of_url(url)) is not None]
+
+
+def _resident(reading: Reading, stored: StoredResponse) -> float:
+    """Seconds in the store, as the store's own clock tells; a lifetime that an operator changed makes it old."""
+    if 0 <= reading.remaining_ms <= reading.total_ms:
+        return (reading.total_ms - reading.remaining_ms) / 1000
+    return max(0.0, stored.lifetime - stored.age) + 1.0

@@ -1,0 +1,89 @@
+"""Requests that pass by what is stored: the application answers them itself, in their own task."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stampede_guard.http.answer import marked
+from stampede_guard.http.cache import Cache, targets_of
+from stampede_guard.http.entries import base_name
+from stampede_guard.http.exchange import Message, Receive, Send, as_fields
+from stampede_guard.http.judging import judge, with_body
+from stampede_guard.http.request import CacheRequest
+from stampede_guard.http.spec.directives import effective
+from stampede_guard.http.spec.fields import first
+from stampede_guard.http.spec.freshness import lifetime
+from stampede_guard.http.spec.invalidation import invalidated_targets
+from stampede_guard.http.spec.message import Response
+from stampede_guard.http.spec.status import CacheStatus
+from stampede_guard.http.stored import StoredResponse
+
+__all__ = ["direct", "unsafe"]
+
+
+async def direct(
+    app: Any, request: CacheRequest, receive: Receive, send: Send, status: CacheStatus, cache: Cache
+) -> None:
+    """With its own scope, its own `receive`, and without a buffer."""
+
+    async def forward(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            fields = as_fields(message.get("headers", ()))
+            if status.detail == "uncacheable" and _is_storable(
+                cache, request, Response(message["status"], fields)
+            ):
+                cache.marks.drop(cache.key_of(request))
+            message = {**message, "headers": marked(fields, status, cache.settings)}
+        await send(message)
+
+    await app(request.scope, receive, forward)
+
+
+def _is_storable(cache: Cache, request: CacheRequest, response: Response) -> bool:
+    now = cache.now()
+    found = judge(request, response, cache.settings, requested_at=now, received_at=now)
+    return isinstance(found, StoredResponse) and found.may_be_shared(found.age)
+
+
+async def unsafe(app: Any, request: CacheRequest, receive: Receive, send: Send, cache: Cache) -> None:
+    """RFC 9111, 4.4: what it may have changed is gone before its client knows that it was done."""
+    status = CacheStatus(forwarded="method")
+    kept: list[StoredResponse] = []
+    body: list[bytes] = []
+
+    async def forward(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            fields = as_fields(message.get("headers", ()))
+            response = Response(message["status"], fields)
+            urls = invalidated_targets(request.method, request.target.url, response)
+            if urls:
+                await cache.invalidate([request.target, *targets_of(urls[1:])], request.scope)
+            draft = _for_get(cache, request, response)
+            if draft is not None:
+                kept.append(draft)
+            message = {**message, "headers": marked(fields, status, cache.settings)}
+        elif kept and message["type"] == "http.response.body":
+            body.append(bytes(message.get("body", b"")))
+            if sum(map(len, body)) > cache.settings.max_body_bytes:
+                kept.clear()
+            elif not message.get("more_body", False):
+                whole = with_body(kept.pop(), b"".join(body), add_etag=False)
+                await cache.put(base_name(cache.prefix, request.target), whole)
+        await send(message)
+
+    await app(request.scope, receive, forward)
+
+
+def _for_get(cache: Cache, request: CacheRequest, response: Response) -> StoredResponse | None:
+    """RFC 9110, 9.3.3: the answer to a POST that says that it is what a GET of its URL would be, and for how long."""
+    if request.method != "POST" or first(response.fields, b"content-location") is None:
+        return None
+    urls = invalidated_targets("POST", request.target.url, Response(200, tuple(
+        pair for pair in response.fields if pair[0] == b"content-location"
+    )))  # fmt: skip
+    now = cache.now()
+    told = lifetime(response, effective(response.fields, cache.settings.targets), received_at=now)
+    if len(urls) != 1 or not told.explicit or response.status != 200:
+        return None
+    draft = judge(request, response, cache.settings, requested_at=now, received_at=now, method="POST")
+    return draft if isinstance(draft, StoredResponse) else None

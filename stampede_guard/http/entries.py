@@ -1,0 +1,93 @@
+"""Names of entries: which requests are the same request.
+
+scheme, host and path with all their bytes as they came, so that no two servers that read a path differently ever
+share an entry; the query verbatim, or as a route says; and for a variant, the request fields that it varies on. GET
+and HEAD share an entry. What a route stores has names of its own: a request with credentials, which goes by what the
+answer itself says, is never served what was stored for those without.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from stampede_guard.http.routes import CacheRoute, Scope
+from stampede_guard.http.spec.fields import lines
+from stampede_guard.http.spec.message import Fields
+from stampede_guard.keys.parts import digest, escape
+
+__all__ = ["Target", "base_name", "target_of", "target_of_url", "variant_name"]
+
+_LONGEST = 200
+_PORTS = {"http": ":80", "https": ":443"}
+
+
+class Target(NamedTuple):
+    """What a request is about. `path` and `query` are the bytes of the request, as text in Latin-1."""
+
+    scheme: str
+    host: str
+    path: str
+    query: str
+
+    @property
+    def url(self) -> str:
+        question = f"?{self.query}" if self.query else ""
+        return f"{self.scheme}://{self.host}{self.path}{question}"
+
+
+def target_of(scope: Scope, fields: Fields) -> Target | None:
+    """None where it cannot be told whom the request is for: there is more than one Host, or an empty one."""
+    hosts = lines(fields, b"host")
+    if len(hosts) > 1 or (hosts and not hosts[0]):
+        return None
+    scheme = str(scope.get("scheme") or "http").lower()
+    if hosts:
+        host = hosts[0].decode("latin-1").lower()
+    else:
+        server = scope.get("server") or ("", None)
+        host = f"{server[0]}:{server[1]}"
+    path = scope.get("raw_path") or str(scope.get("path", "/")).encode("utf-8", "surrogatepass")
+    query = scope.get("query_string") or b""
+    host = host.removesuffix(_PORTS.get(scheme, "\0"))
+    return Target(scheme, host, path.partition(b"?")[0].decode("latin-1"), query.decode("latin-1"))
+
+
+def target_of_url(url: str) -> Target | None:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None
+    host = parts.netloc.lower().removesuffix(_PORTS.get(parts.scheme, "\0"))
+    return Target(parts.scheme, host, parts.path or "/", parts.query)
+
+
+def base_name(prefix: str, target: Target, *, route: CacheRoute | None = None, part: str = "") -> str:
+    """`prefix` is the guard's, with the middleware's; `part` is what a route's own key function gave."""
+    query = target.query if route is None else _selected(target.query, route)
+    text = escape(f"{target.scheme}://{target.host}{target.path}") + "?" + escape(query)
+    if len(text) > _LONGEST:
+        text = f"{text[:80]}~{digest(text)}"
+    kind = "" if route is None else f"r:{digest(part, size=8)}:" if part else "r:"
+    return f"{prefix}{kind}{text}"
+
+
+def _selected(query: str, route: CacheRoute) -> str:
+    """Stably sorted: of two parameters with the same name, the order may mean something."""
+    if route.query == "verbatim" or not query:
+        return query
+    if route.query == "ignore":
+        return ""
+    pairs = [(pair.partition("=")[0], pair) for pair in query.split("&") if pair]
+    if route.query != "sorted":
+        pairs = [(name, pair) for name, pair in pairs if name in route.query]
+    return "&".join(pair for _, pair in sorted(pairs, key=lambda pair: pair[0]))
+
+
+def variant_name(base: str, nonce: str, nominated: Fields, *, variants: int) -> str:
+    """One of `variants` places. Two variants in one place take turns; a URL never has more entries than places.
+
+    The nonce comes from the response in the base entry. When that is invalidated, no variant can be reached any more.
+    """
+    text = "\0".join(f"{name.decode('latin-1')}\1{value.decode('latin-1')}" for name, value in nominated)
+    return f"{base}#{nonce}.{int(digest(text, size=8), 16) % variants}"

@@ -1,0 +1,71 @@
+"""cache_control: what an endpoint says of its answer, as a FastAPI dependency."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stampede_guard.errors import Misuse
+from stampede_guard.http.settings import field_names
+
+__all__ = ["cache_control"]
+
+_SECONDS = ("max_age", "s_maxage", "stale_while_revalidate", "stale_if_error")
+_FLAGS = ("public", "private", "no_store", "no_cache", "must_revalidate", "immutable")
+_LONGEST = 2**31
+_CONTRADICTIONS = (
+    ("no_store", (*_SECONDS, "public", "immutable")),
+    ("private", ("public", "s_maxage")),
+    ("must_revalidate", ("stale_while_revalidate", "stale_if_error")),
+)
+
+
+def cache_control(*, vary: tuple[str, ...] = (), **directives: float | bool) -> Callable[..., None]:
+    """`@app.get("/prices", dependencies=[Depends(cache_control(max_age=60, stale_while_revalidate=600))])`.
+
+    Sets Cache-Control, and Vary, of what the endpoint returns; not of errors, which the framework makes anew, nor of a
+    `Response` that the endpoint makes itself. Seconds: `max_age`, `s_maxage` (for shared caches, such as this one),
+    `stale_while_revalidate`, `stale_if_error`. True or not given: `public`, `private`, `no_store`, `no_cache`,
+    `must_revalidate`, `immutable`. Raises `Misuse` for what contradicts itself.
+    """
+    from starlette.responses import Response
+
+    header = _header(directives)
+    names = b", ".join(field_names(vary, what="vary")).decode()
+
+    def set_headers(response: Any) -> None:
+        response.headers["cache-control"] = header
+        if names:
+            response.headers.append("vary", names)
+
+    # FastAPI reads the annotation; as a string it would look for the name in this module.
+    set_headers.__annotations__ = {"response": Response, "return": None}
+    return set_headers
+
+
+def _header(directives: dict[str, Any]) -> str:
+    parts = []
+    for name, value in directives.items():
+        word = name.replace("_", "-")
+        if name in _SECONDS:
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST:
+                raise Misuse(f"cache_control({name}={value!r}): it must be a number of seconds")
+            parts.append(f"{word}={int(value)}")
+        elif name in _FLAGS:
+            if not isinstance(value, bool):
+                raise Misuse(f"cache_control({name}={value!r}): it must be True or left out")
+            if value:
+                parts.append(word)
+        else:
+            known = ", ".join((*_SECONDS, *_FLAGS))
+            raise Misuse(f"cache_control({name}=...): there is no such directive; there are {known}")
+    given = {name for name, value in directives.items() if value is not False}
+    for one, others in _CONTRADICTIONS:
+        wrong = sorted(given & set(others)) if one in given else []
+        if wrong:
+            raise Misuse(
+                f"cache_control({one}=True, {wrong[0]}=...) contradicts itself: leave one of them out"
+            )
+    if not parts:
+        raise Misuse("cache_control() says nothing: give it a directive, such as max_age=60")
+    return ", ".join(parts)

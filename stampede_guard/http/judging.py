@@ -1,0 +1,118 @@
+"""What becomes of a response that came from the application: stored, with what lifetimes, or why not."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import replace
+
+import msgspec
+
+from stampede_guard.http.request import CacheRequest
+from stampede_guard.http.settings import Settings
+from stampede_guard.http.spec.directives import MOST_SECONDS, Directives, effective
+from stampede_guard.http.spec.fields import first, has, without
+from stampede_guard.http.spec.freshness import Lifetime, corrected_initial_age, lifetime
+from stampede_guard.http.spec.message import Fields, Response
+from stampede_guard.http.spec.ranges import content_range
+from stampede_guard.http.spec.storing import Refusal, has_validator, may_store, stored_fields
+from stampede_guard.http.spec.vary import names_in_vary, nominated
+from stampede_guard.http.stored import StoredResponse
+from stampede_guard.policy import Policy
+
+__all__ = ["judge", "lifetimes", "with_body"]
+
+_OF_ROUTES = frozenset({200, 203, 204, 300, 301, 308})
+"""An error status, or a redirection for now, is stored only if the application itself says so."""
+_SAYS_SOMETHING = (b"no-store", b"private", b"no-cache", b"max-age", b"s-maxage")
+_SHORTEST = 0.001
+_LONGEST = 10 * 366 * 86_400.0
+_LITTLE = 60.0
+"""Seconds that a response without a validator is kept when it is stale: for clients that accept that, and for HEAD."""
+
+
+def judge(
+    request: CacheRequest,
+    response: Response,
+    settings: Settings,
+    *,
+    requested_at: float,
+    received_at: float,
+    dated: Fields | None = None,
+    method: str = "GET",
+    nonce: str = "",
+) -> StoredResponse | Refusal:
+    """The response as it will be stored, its body to come; or why it is not. `dated` has the fields that say how old it
+    is, where those are not its own: of the 304 that found it unchanged."""
+    told = _told(request, response, settings, received_at)
+    if isinstance(told, str):
+        return told
+    directives, life = told
+    refusal = may_store(replace(request.request, method=method), response, directives, life)
+    if refusal is not None:
+        return refusal
+    held = content_range(response) if response.status == 206 else None
+    if response.status == 206 and held is None:
+        return "partial"
+    names = names_in_vary(response.fields)
+    if names is None:
+        return "vary"
+    if request.route is not None:
+        names = tuple(sorted({*names, *request.route.names}))
+    fields = stored_fields(response, directives)
+    age = corrected_initial_age(
+        response.fields if dated is None else dated, requested_at=requested_at, received_at=received_at
+    )
+    return StoredResponse(
+        status=response.status,
+        fields=without(fields, (b"age",)),
+        body=b"",
+        age=age,
+        lifetime=life.seconds,
+        directives=tuple(directives.values.items()),
+        vary=names,
+        nominated=nominated(request.fields, names),
+        nonce=(nonce or secrets.token_hex(6)) if names else "",
+        part=() if held is None else (held.first, held.last, -1 if held.length is None else held.length),
+        asked=b"" if held is None else first(request.fields, b"range") or b"",
+        keep=_keep(response, directives, settings, varies=bool(names)),
+        targeted=directives.targeted,
+    )
+
+
+def _told(
+    request: CacheRequest, response: Response, settings: Settings, received_at: float
+) -> tuple[Directives, Lifetime] | Refusal:
+    """What the response says of itself, or its route where it says nothing."""
+    own = effective(response.fields, settings.targets)
+    route = request.route
+    says = own.targeted or has(response.fields, b"expires") or any(name in own for name in _SAYS_SOMETHING)
+    if route is None or says:
+        return own, lifetime(response, own, received_at=received_at)
+    if response.status not in _OF_ROUTES:
+        return "status"
+    if has(response.fields, b"set-cookie"):
+        return "set-cookie"
+    return Directives({**own.values, **route.directives.values}), Lifetime(float(route.ttl), "directive")
+
+
+def _keep(response: Response, directives: Directives, settings: Settings, *, varies: bool) -> float:
+    told = [directives.seconds(name) or 0 for name in (b"stale-while-revalidate", b"stale-if-error")]
+    usual = settings.keep if varies or has_validator(response.fields) else min(_LITTLE, settings.keep)
+    return float(max(*told, usual, settings.stale_if_error))
+
+
+def with_body(draft: StoredResponse, body: bytes, *, add_etag: bool) -> StoredResponse:
+    fields = draft.fields
+    if add_etag and draft.status == 200 and not has(fields, b"etag"):
+        tag = hashlib.blake2b(body, digest_size=12).hexdigest().encode()
+        fields = (*fields, (b"etag", b'"' + tag + b'"'))
+    return msgspec.structs.replace(draft, body=body, fields=fields)
+
+
+def lifetimes(stored: StoredResponse, policy: Policy) -> Policy | None:
+    """For how long the engine keeps it: fresh, then for as long as it may be of use; None = it is not stored."""
+    if stored.unstorable:
+        return None
+    left = min(stored.lifetime, float(MOST_SECONDS)) - stored.age
+    return policy.replace(ttl=min(max(left, _SHORTEST), _LONGEST), stale_ttl=min(stored.keep, _LONGEST))

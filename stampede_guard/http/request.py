@@ -1,0 +1,93 @@
+"""A request as the cache sees it, and what is forwarded to the application in its place."""
+
+from __future__ import annotations
+
+import contextvars
+from dataclasses import dataclass
+from typing import Any
+
+from stampede_guard.http.entries import Target, target_of
+from stampede_guard.http.exchange import as_fields, content_length
+from stampede_guard.http.routes import CacheRoute, Scope
+from stampede_guard.http.spec.fields import has, lines, without
+from stampede_guard.http.spec.message import Fields, Request
+from stampede_guard.http.spec.ranges import Wanted, requested_range
+from stampede_guard.http.spec.reuse import request_directives
+from stampede_guard.http.spec.validation import CONDITIONS
+
+__all__ = ["CacheRequest"]
+
+_WITHOUT_US = frozenset(
+    {
+        "http.response.pathsend",
+        "http.response.zerocopysend",
+        "http.response.push",
+        "http.response.trailers",
+        "http.response.early_hint",
+    }
+)
+"""Extensions for sending past the ASGI messages that are stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class CacheRequest:
+    """`plain`: a GET without conditions and range, so what is stored answers it as it is."""
+
+    scope: Scope
+    method: str
+    fields: Fields
+    target: Target
+    context: contextvars.Context
+    route: CacheRoute | None
+    plain: bool
+    wanted: Wanted | None
+
+    @classmethod
+    def of(cls, scope: Scope, route: CacheRoute | None, fields: Fields, target: Target) -> CacheRequest:
+        # A copy: the leader's own context, as without a cache. What is stored depends on the leader's request anyway.
+        names = {name for name, _ in fields}
+        plain = scope["method"] == "GET" and not names & _NOT_PLAIN
+        wanted = requested_range(fields) if b"range" in names else None
+        return cls(scope, scope["method"], fields, target, contextvars.copy_context(), route, plain, wanted)
+
+    @property
+    def request(self) -> Request:
+        return Request(self.method, self.target.url, self.fields)
+
+    @property
+    def has_body(self) -> bool:
+        return has(self.fields, b"transfer-encoding") or content_length(self.fields) not in (None, 0)
+
+    def without_range(self) -> Fields:
+        return without(self.fields, (*CONDITIONS, b"range"))
+
+    def forwarded(self, fields: Fields, *, method: str = "GET") -> dict[str, Any]:
+        """A scope of its own for the application."""
+        scope = dict(self.scope)
+        scope["method"] = method
+        scope["headers"] = list(fields)
+        if "extensions" in scope:
+            extensions = scope["extensions"] or {}
+            scope["extensions"] = {name: what for name, what in extensions.items() if name not in _WITHOUT_US}
+        for shared in ("state", "path_params"):
+            if isinstance(scope.get(shared), dict):
+                scope[shared] = dict(scope[shared])
+        return scope
+
+    @property
+    def only_for_itself(self) -> bool:
+        """RFC 9111, 5.2.1.5: what a client does not want stored is forwarded past the cache."""
+        return b"no-store" in request_directives(self.fields)
+
+
+_NOT_PLAIN = frozenset({*CONDITIONS, b"range"})
+
+
+def parsed(scope: Scope) -> tuple[Fields, Target | None]:
+    fields = as_fields(scope["headers"])
+    return fields, target_of(scope, fields)
+
+
+def has_two_lengths(fields: Fields) -> bool:
+    """What two servers may take for two different requests."""
+    return len(lines(fields, b"content-length")) > 1

@@ -1,0 +1,114 @@
+"""CacheRoute: what is cached of endpoints that say nothing about it themselves."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from stampede_guard.errors import Misuse
+from stampede_guard.http.spec.directives import Directives
+from stampede_guard.http.spec.fields import token
+
+__all__ = ["CacheRoute", "Scope"]
+
+Scope = MutableMapping[str, Any]
+
+_PATTERN = re.compile(r"/[\x21-\x7e]*")
+_TRICKS = re.compile(rb"//|/\.{1,2}(?:/|$)|\\|;|%(?:2e|2f|5c|00)", re.IGNORECASE)
+_METHODS = frozenset({"GET", "HEAD"})
+_LONGEST = 366 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheRoute:
+    """Cache what answers paths like `pattern` for `ttl` seconds, unless the answer says itself what to do with it.
+
+    In `pattern`, `*` at the end stands for the rest of the path, elsewhere for one segment. `stale_ttl`: for so many
+    seconds more a stale answer is served while one request renews it, and when renewing fails. `vary`: request fields
+    that the answer depends on, beside those that its Vary names. `query`: "sorted" by name (the order means nothing),
+    "verbatim", "ignore", or a tuple of the names that count. `cookies="ignore"`: requests with a Cookie are served like
+    all others; by default they, like those with credentials, go by what the answer says itself. `key` gives one more
+    part of the key, from the ASGI scope. Only answers of status 200, 203, 204, 300, 301 and 308 are stored.
+
+    Raises `Misuse` for a pattern or a combination that cannot work.
+    """
+
+    pattern: str = field(kw_only=False)
+    ttl: float
+    stale_ttl: float = 0.0
+    vary: tuple[str, ...] = ()
+    key: Callable[[Scope], str] | None = None
+    methods: tuple[str, ...] = ("GET", "HEAD")
+    cookies: Literal["ignore", "bypass"] = "bypass"
+    query: Literal["sorted", "verbatim", "ignore"] | tuple[str, ...] = "sorted"
+    _match: re.Pattern[bytes] = field(init=False, repr=False, compare=False)
+    names: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
+    """`vary`, as bytes in lower case."""
+
+    def __post_init__(self) -> None:
+        # As they came: a caller without a type checker may have given anything.
+        given: dict[str, Any] = {
+            name: getattr(self, name) for name in ("pattern", "vary", "methods", "query")
+        }
+        pattern, vary, methods, query = given.values()
+        if not isinstance(pattern, str) or not _PATTERN.fullmatch(pattern):
+            raise self._wrong("pattern", "write a path that begins with a slash, such as '/reports/*'")
+        if "**" in pattern or "?" in pattern or "#" in pattern:
+            raise self._wrong("pattern", "a path has no query, and one `*` is enough")
+        for name, least in (("ttl", 0.001), ("stale_ttl", 0.0)):
+            value = getattr(self, name)
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int | float)
+                or not least <= value <= _LONGEST
+            ):
+                raise self._wrong(name, f"it must be a number of seconds between {least:g} and a year")
+        if isinstance(vary, str) or not all(
+            isinstance(name, str) and token(name.encode("ascii", "replace")) for name in vary
+        ):
+            raise self._wrong(
+                "vary", "write a tuple of names of request fields, such as ('accept-language',)"
+            )
+        if self.cookies not in ("ignore", "bypass"):
+            raise self._wrong("cookies", 'it must be "ignore" or "bypass"')
+        if self.cookies == "ignore" and "cookie" in map(str.lower, self.vary):
+            raise self._wrong("vary", 'cookies="ignore" says the opposite')
+        if isinstance(methods, str) or not methods or not set(methods) <= _METHODS:
+            raise self._wrong("methods", "GET and HEAD are what can be cached, in a tuple of text")
+        if self.key is not None and not callable(self.key):
+            raise self._wrong("key", "it must be a function of the ASGI scope that returns a text")
+        if isinstance(query, str):
+            if query not in ("sorted", "verbatim", "ignore"):
+                raise self._wrong("query", 'it must be "sorted", "verbatim", "ignore" or a tuple of names')
+        elif not all(isinstance(name, str) for name in query):
+            raise self._wrong("query", "the names of parameters are text")
+        object.__setattr__(self, "_match", _compiled(self.pattern))
+        object.__setattr__(self, "names", tuple(sorted(name.lower().encode() for name in self.vary)))
+
+    def _wrong(self, name: str, rule: str) -> Misuse:
+        return Misuse(f"CacheRoute({self.pattern!r}): {name}={getattr(self, name)!r} is not allowed: {rule}")
+
+    def matches(self, path: bytes) -> bool:
+        """Of a raw path. One that another server might read as another path matches nothing."""
+        return self._match.fullmatch(path) is not None and _TRICKS.search(path) is None
+
+    @property
+    def directives(self) -> Directives:
+        """What an endpoint of this route would say if it said something."""
+        seconds = {b"s-maxage": b"%d" % max(1, round(self.ttl))}
+        if self.stale_ttl:
+            seconds |= dict.fromkeys(
+                (b"stale-while-revalidate", b"stale-if-error"), b"%d" % max(1, round(self.stale_ttl))
+            )
+        return Directives(seconds)
+
+
+def _compiled(pattern: str) -> re.Pattern[bytes]:
+    head, star, tail = pattern.rpartition("*")
+    if not star or tail:
+        parts = [re.escape(part.encode()) for part in pattern.split("*")]
+        return re.compile(b"[^/]+".join(parts))
+    parts = [re.escape(part.encode()) for part in head.split("*")]
+    return re.compile(b"[^/]+".join(parts) + b".*", re.DOTALL)

@@ -1,0 +1,71 @@
+"""What a middleware was told when it was made, checked."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from stampede_guard.errors import Misuse
+from stampede_guard.http.routes import CacheRoute
+from stampede_guard.http.spec.fields import token
+
+__all__ = ["Settings"]
+
+_NAME = re.compile(r"[A-Za-z*][!#$%&'*+\-.^_`|~0-9A-Za-z:/]{0,63}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """See `StampedeMiddleware` for what each means."""
+
+    routes: tuple[CacheRoute, ...] = ()
+    name: str = "stampede_guard"
+    targets: tuple[bytes, ...] = (b"cdn-cache-control",)
+    max_body_bytes: int = 4 * 1024 * 1024
+    variants: int = 1024
+    keep: float = 86_400.0
+    x_cache: bool = False
+    expose_key: bool = False
+    add_etag: bool = False
+    credential_headers: tuple[bytes, ...] = (b"authorization", b"x-api-key")
+    stale_if_error: float = 0.0
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        for route in self.routes:
+            if not isinstance(route, CacheRoute):
+                raise Misuse(f"routes= takes CacheRoute objects, not a {type(route).__name__}")
+        if not _NAME.fullmatch(self.name):
+            raise Misuse(
+                f"name={self.name!r}: Cache-Status takes a token of 1 to 64 characters, such as 'edge'"
+            )
+        for field, least in (("max_body_bytes", 1), ("variants", 1)):
+            value = getattr(self, field)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise Misuse(f"{field}={value!r}: it must be a whole number of at least {least}")
+        for field in ("keep", "stale_if_error"):
+            value = getattr(self, field)
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int | float)
+                or not 0 <= value <= 366 * 86_400
+            ):
+                raise Misuse(f"{field}={value!r}: it must be a number of seconds between 0 and a year")
+
+
+def field_names(names: object, *, what: str) -> tuple[bytes, ...]:
+    """Field names as a user writes them, in lower case and bytes. Raises `Misuse`."""
+    if isinstance(names, str | bytes):
+        raise Misuse(f"{what}={names!r}: write a tuple of field names, such as ({names!r},)")
+    found = []
+    with suppress(TypeError):
+        for name in names:  # type: ignore[attr-defined]
+            raw = name.encode("ascii", "replace") if isinstance(name, str) else name
+            if not isinstance(raw, bytes) or not token(raw):
+                raise Misuse(f"{what}: {name!r} is not the name of a header field")
+            found.append(raw.lower())
+        return tuple(found)
+    raise Misuse(f"{what}={names!r}: write a tuple of field names")

@@ -1,0 +1,115 @@
+"""Byte ranges: asked for, stored, and served from what is stored (RFC 9110, 14; RFC 9111, 3.3 and 3.4)."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from stampede_guard.http.spec.dates import date_of
+from stampede_guard.http.spec.fields import first, lines, without
+from stampede_guard.http.spec.message import Fields, Response
+
+__all__ = ["ContentRange", "content_range", "if_range_holds", "partial", "requested_range", "unsatisfiable"]
+
+_RANGE = re.compile(
+    rb"bytes[ \t]*=[ \t]*(?:(?P<first>[0-9]{1,18})-(?P<last>[0-9]{0,18})|-(?P<suffix>[0-9]{1,18}))[ \t]*",
+    re.I,
+)
+_CONTENT_RANGE = re.compile(rb"bytes[ \t]+([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)", re.I)
+
+
+class ContentRange(NamedTuple):
+    """First and last byte, both included, and the complete length where it is known."""
+
+    first: int
+    last: int
+    length: int | None
+
+
+class Wanted(NamedTuple):
+    """One byte range: from `first` to `last` (None = to the end), or the last `suffix` bytes."""
+
+    first: int | None
+    last: int | None
+    suffix: int | None = None
+
+
+def requested_range(fields: Fields) -> Wanted | None:
+    """The one range that a request asks for; None without, or for several, or for what is malformed: a server may then
+    ignore it and send the whole (RFC 9110, 14.2)."""
+    found = lines(fields, b"range")
+    if len(found) != 1:
+        return None
+    match = _RANGE.fullmatch(found[0])
+    if match is None:
+        return None
+    if match["suffix"] is not None:
+        return Wanted(None, None, int(match["suffix"]))
+    first_byte, last = int(match["first"]), int(match["last"]) if match["last"] else None
+    return None if last is not None and last < first_byte else Wanted(first_byte, last)
+
+
+def content_range(response: Response) -> ContentRange | None:
+    """Of a 206; None where it is missing, malformed, or contradicts itself or the body."""
+    found = lines(response.fields, b"content-range")
+    match = _CONTENT_RANGE.fullmatch(found[0]) if len(found) == 1 else None
+    if match is None:
+        return None
+    start, end = int(match[1]), int(match[2])
+    length = None if match[3] == b"*" else int(match[3])
+    if end < start or (length is not None and end >= length):
+        return None
+    return ContentRange(start, end, length)
+
+
+def bounds(wanted: Wanted, length: int) -> tuple[int, int] | None:
+    """First and last byte of a complete body of `length`; None where there are no such bytes."""
+    if wanted.suffix is not None:
+        return (max(0, length - wanted.suffix), length - 1) if wanted.suffix and length else None
+    start = wanted.first or 0
+    if start >= length:
+        return None
+    return start, length - 1 if wanted.last is None else min(wanted.last, length - 1)
+
+
+def partial(stored: Response, held: ContentRange | None, wanted: Wanted) -> Response | None:
+    """The 206 that answers a range from a stored 200, or from a stored 206 whose bytes `held` include it; else None.
+
+    A stored 206 may have fewer bytes than its Content-Range says: what is there is served, and told as what it is (a
+    server may send less than was asked for, 15.3.7).
+    """
+    offset = 0 if held is None else held.first
+    length = len(stored.body) if held is None else held.length
+    if length is None or (asked := bounds(wanted, length)) is None:
+        return None
+    start, end = asked
+    if held is not None and (start < held.first or end > held.last):
+        return None
+    body = stored.body[start - offset : end - offset + 1]
+    if wanted.suffix is not None and held is not None and len(stored.body) > end - start:
+        # Its last bytes are the last bytes, also where Content-Range counts its first one wrongly.
+        body = stored.body[start - end - 1 :]
+    if not body:
+        return None
+    fields = without(stored.fields, (b"content-range", b"content-length"))
+    told = b"bytes %d-%d/%d" % (start, start + len(body) - 1, length)
+    return Response(206, (*fields, (b"content-range", told), (b"content-length", b"%d" % len(body))), body)
+
+
+def unsatisfiable(stored: Response) -> Response:
+    """RFC 9110, 15.5.17, for a complete stored body."""
+    return Response(416, ((b"content-range", b"bytes */%d" % len(stored.body)), (b"content-length", b"0")))
+
+
+def if_range_holds(request: Fields, stored: Fields, *, now: float) -> bool:
+    """RFC 9110, 13.1.5: a strong tag that is equal, or exactly the Last-Modified; True without the field."""
+    condition = first(request, b"if-range")
+    if condition is None:
+        return True
+    if condition.startswith((b'"', b"W/")):
+        return not condition.startswith(b"W/") and condition == first(stored, b"etag")
+    since, modified = (
+        date_of(fields, name, now=now)
+        for fields, name in ((request, b"if-range"), (stored, b"last-modified"))
+    )
+    return since is not None and since == modified

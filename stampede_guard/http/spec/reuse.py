@@ -1,0 +1,125 @@
+"""Whether a stored response may answer a request, and what else may be done (RFC 9111, 4, 4.2.4 and 5.2.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from stampede_guard.http.spec.directives import MOST_SECONDS, Directives, cache_control
+from stampede_guard.http.spec.fields import has, members
+from stampede_guard.http.spec.message import Fields
+
+__all__ = ["Situation", "Verdict", "asks_for_origin", "may_serve_on_error", "verdict"]
+
+Verdict = Literal["fresh", "stale-while-revalidate", "stale-asked-for", "validate", "gateway-timeout"]
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """`age` and `lifetime` of a stored response, in seconds, and the directives that came with it."""
+
+    age: float
+    lifetime: float
+    directives: Directives
+
+    @property
+    def is_fresh(self) -> bool:
+        return self.age < self.lifetime
+
+    @property
+    def staleness(self) -> float:
+        """Seconds past the lifetime; negative while it is fresh."""
+        return self.age - self.lifetime
+
+    @property
+    def never_stale(self) -> bool:
+        """RFC 9111, 4.2.4 with 5.2.2: nobody is served this stale, whatever he asks for."""
+        return (
+            self.always_validated
+            or b"must-revalidate" in self.directives
+            or b"proxy-revalidate" in self.directives
+        )
+
+    @property
+    def stale_only_if_told(self) -> bool:
+        """s-maxage means proxy-revalidate for a shared cache (RFC 9111, 5.2.2.10), so neither a client's wish nor our
+        own default is a reason to serve this stale. An origin that writes stale-while-revalidate or stale-if-error
+        beside it means just that, and is widely taken at its word."""
+        return self.never_stale or b"s-maxage" in self.directives
+
+    @property
+    def always_validated(self) -> bool:
+        """RFC 9111, 5.2.2.4, without a list of fields."""
+        return b"no-cache" in self.directives and not self.directives.names(b"no-cache")
+
+
+def verdict(situation: Situation | None, request: Fields) -> Verdict:
+    """What to do for a request with these fields, with the stored response that matches it, if there is one.
+
+    `validate` is to ask the origin, with the stored validators if there are any. `gateway-timeout`: the client wants
+    nothing but what is stored (RFC 9111, 5.2.1.7).
+    """
+    asked = request_directives(request)
+    found = _verdict(situation, asked)
+    return "gateway-timeout" if found == "validate" and b"only-if-cached" in asked else found
+
+
+def _verdict(situation: Situation | None, asked: Directives) -> Verdict:
+    if situation is None or situation.always_validated or b"no-cache" in asked or b"no-store" in asked:
+        return "validate"
+    most_age = asked.seconds(b"max-age")
+    if most_age is not None and situation.age > most_age:
+        # A client that limits the age and also accepts stale responses means both (5.2.1.2).
+        return "validate"
+    least_left = asked.seconds(b"min-fresh") or 0
+    if situation.is_fresh and -situation.staleness >= least_left:
+        return "fresh"
+    if situation.is_fresh or situation.never_stale:
+        return "validate"
+    if (
+        b"max-stale" in asked
+        and not situation.stale_only_if_told
+        and situation.staleness <= _most_staleness(asked)
+    ):
+        return "stale-asked-for"
+    window = situation.directives.seconds(b"stale-while-revalidate")
+    if window is not None and situation.staleness < window:
+        return "stale-while-revalidate"
+    return "validate"
+
+
+def _most_staleness(asked: Directives) -> float:
+    """RFC 9111, 5.2.1.2: without a number, any staleness."""
+    if asked.values.get(b"max-stale") is None:
+        return float(MOST_SECONDS)
+    return float(asked.seconds(b"max-stale") or 0)
+
+
+def request_directives(request: Fields) -> Directives:
+    """Cache-Control of a request; `Pragma: no-cache` where there is none (RFC 9111, 5.4)."""
+    if has(request, b"cache-control"):
+        return cache_control(request)
+    if b"no-cache" in {member.lower() for member in members(request, b"pragma")}:
+        return Directives({b"no-cache": None})
+    return Directives({})
+
+
+def asks_for_origin(request: Fields) -> bool:
+    """Whether the client itself wants the origin to be asked: its answer is not to be taken from somebody else's."""
+    asked = request_directives(request)
+    return b"no-cache" in asked or b"no-store" in asked or asked.seconds(b"max-age") == 0
+
+
+def may_serve_on_error(situation: Situation, request: Fields, *, default: float = 0.0) -> bool:
+    """RFC 5861, 4: instead of an error, a response that is stale for no longer than `stale-if-error`, which either side
+    may give; `default` seconds where neither does. Never what may not be served stale at all."""
+    if situation.is_fresh:
+        return True
+    if situation.never_stale:
+        return False
+    told = situation.directives.seconds(b"stale-if-error")
+    if situation.stale_only_if_told:
+        return told is not None and situation.staleness < told
+    asked = request_directives(request).seconds(b"stale-if-error")
+    windows = [float(seconds) for seconds in (told, asked) if seconds is not None]
+    return situation.staleness < (max(windows) if windows else default)

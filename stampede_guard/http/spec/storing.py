@@ -1,0 +1,86 @@
+"""Whether a response may be stored, and as what (RFC 9111, 3)."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from stampede_guard.http.spec.directives import Directives, cache_control
+from stampede_guard.http.spec.fields import has, members, without, without_hops
+from stampede_guard.http.spec.freshness import HEURISTIC_STATUSES, Lifetime
+from stampede_guard.http.spec.message import Fields, Request, Response
+
+__all__ = ["UNDERSTOOD", "Refusal", "may_store", "stored_fields"]
+
+UNDERSTOOD = frozenset(
+    {200, 201, 202, 203, 204, 205, 206, 300, 301, 302, 303, 304, 305, 307, 308}
+    | set(range(400, 418))
+    | {421, 422, 426, 428, 429, 431, 451, 500, 501, 502, 503, 504, 505, 511}
+)
+"""Final status codes whose requirements are carried out here (RFC 9111, 5.2.2.3, with RFC 9110, 15)."""
+
+Refusal = Literal[
+    "method",
+    "status",
+    "no-store",
+    "private",
+    "authorization",
+    "vary",
+    "partial",
+    "nothing to go by",
+    "set-cookie",
+]
+"""Why a response is not stored; the text of `Cache-Status`'s detail."""
+
+
+def may_store(request: Request, response: Response, directives: Directives, life: Lifetime) -> Refusal | None:
+    """RFC 9111, 3, condition by condition; None if it may be stored.
+
+    Two are stricter than the RFC. What may never be used again, stale or fresh, and has no validator is not stored.
+    And an answer with Set-Cookie is stored only if it says itself how long it is fresh: the RFC leaves it to the
+    origin to say so (7.3), and an application that says nothing has not thought of it.
+    """
+    if request.method not in ("GET", "HEAD", "POST"):
+        return "method"
+    if not 200 <= response.status <= 999 or response.status == 304:
+        return "status"
+    if b"must-understand" in directives and response.status not in UNDERSTOOD:
+        return "status"
+    # 5.2.2.3: who understands must-understand ignores no-store beside it.
+    if b"no-store" in directives and b"must-understand" not in directives:
+        return "no-store"
+    if b"no-store" in cache_control(request.fields):
+        return "no-store"
+    if b"private" in directives and not directives.names(b"private"):
+        return "private"
+    if has(request.fields, b"authorization") and not _shared_with_authorization(directives):
+        return "authorization"
+    if b"*" in members(response.fields, b"vary"):
+        return "vary"
+    if has(response.fields, b"set-cookie") and not life.explicit:
+        return "set-cookie"
+    if request.method == "POST" and not life.explicit:
+        return "method"
+    return None if _worth_storing(response, directives, life) else "nothing to go by"
+
+
+def _shared_with_authorization(directives: Directives) -> bool:
+    """RFC 9111, 3.5."""
+    return any(name in directives for name in (b"must-revalidate", b"public", b"s-maxage"))
+
+
+def _worth_storing(response: Response, directives: Directives, life: Lifetime) -> bool:
+    """RFC 9111, 3, last condition: explicit freshness, `public`, or a status that is cacheable by default. And
+    something that a later request could use: time, or a validator."""
+    allowed = life.explicit or b"public" in directives or response.status in HEURISTIC_STATUSES
+    return allowed and (life.seconds > 0 or has_validator(response.fields) or life.explicit)
+
+
+def has_validator(fields: Fields) -> bool:
+    return has(fields, b"etag") or has(fields, b"last-modified")
+
+
+def stored_fields(response: Response, directives: Directives) -> Fields:
+    """RFC 9111, 3.1: without what belongs to one connection, and without what `no-cache` and `private` list (5.2.2.4
+    and 5.2.2.7: a listed field is for the first requester, or not to be used again without validation)."""
+    listed = directives.names(b"no-cache") | directives.names(b"private")
+    return without(without_hops(response.fields), listed)

@@ -1,0 +1,35 @@
+"""What a 304 or the answer to a HEAD changes of a stored response (RFC 9111, 3.2, 4.3.4, 4.3.5)."""
+
+from __future__ import annotations
+
+from stampede_guard.http.spec.fields import lines, without_hops
+from stampede_guard.http.spec.message import Fields, Response
+from stampede_guard.http.spec.validation import same_representation
+
+__all__ = ["freshened", "head_verdict", "updated_fields"]
+
+_KEPT = frozenset({b"content-encoding", b"content-type", b"content-range", b"content-length"})
+"""RFC 9111, 3.2: about the stored content itself, which has not come again."""
+
+
+def updated_fields(stored: Fields, answer: Fields) -> Fields:
+    """The stored fields with those of the answer in their place; what the answer does not name stays."""
+    fresh = tuple(pair for pair in without_hops(answer) if pair[0] not in _KEPT)
+    named = {name for name, _ in fresh}
+    return tuple(pair for pair in stored if pair[0] not in named) + fresh
+
+
+def freshened(stored: Response, answer: Response) -> Response:
+    return Response(stored.status, updated_fields(stored.fields, answer.fields), stored.body)
+
+
+def head_verdict(stored: Response, answer: Response) -> str:
+    """RFC 9111, 4.3.5: `update` the stored response to a GET, `outdated` if it has changed, or `other`."""
+    if answer.status != stored.status:
+        return "outdated" if answer.status < 500 else "other"
+    if same_representation(stored.fields, answer.fields) == "other":
+        return "outdated"
+    length = lines(answer.fields, b"content-length")
+    if length and length[0] != b"%d" % len(stored.body):
+        return "outdated"
+    return "update"

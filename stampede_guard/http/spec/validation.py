@@ -1,0 +1,103 @@
+"""Conditional requests, from the client and to the origin (RFC 9111, 4.3; RFC 9110, 13)."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from stampede_guard.http.spec.dates import date_of
+from stampede_guard.http.spec.fields import combined, first, has, lines, without
+from stampede_guard.http.spec.message import Fields, Response
+
+__all__ = [
+    "CONDITIONS",
+    "conditions_for",
+    "is_not_modified",
+    "not_modified",
+    "same_representation",
+    "weakly_equal",
+]
+
+CONDITIONS = (b"if-match", b"if-none-match", b"if-modified-since", b"if-unmodified-since", b"if-range")
+
+_IN_304 = frozenset(
+    {
+        b"cache-control",
+        b"cdn-cache-control",
+        b"content-location",
+        b"date",
+        b"etag",
+        b"expires",
+        b"vary",
+        b"age",
+        b"cache-status",
+        b"set-cookie",
+    }
+)
+"""RFC 9110, 15.4.5, and what a cache says of itself."""
+_TAG = re.compile(rb'[ \t]*((?:W/)?"[^"]*"|[^\s,]+)[ \t]*(?:,|$)')
+
+
+def is_not_modified(request_fields: Fields, stored: Fields, *, now: float) -> bool:
+    """Whether a stored response answers the request's condition with 304 (RFC 9111, 4.3.2).
+
+    If-None-Match goes before If-Modified-Since, which counts only without it (RFC 9110, 13.2.2). A date that is none is
+    ignored. Without Last-Modified, the stored response's Date takes its place, else the time it was received.
+    """
+    tags = combined(request_fields, b"if-none-match")
+    if tags is not None:
+        return _matches_one(tags, first(stored, b"etag"))
+    if not has(request_fields, b"if-modified-since"):
+        return False
+    since = date_of(request_fields, b"if-modified-since", now=now)
+    modified = date_of(stored, b"last-modified", now=now)
+    if modified is None:
+        modified = date_of(stored, b"date", now=now)
+    return since is not None and modified is not None and modified <= since
+
+
+def _matches_one(tags: bytes, etag: bytes | None) -> bool:
+    if tags.strip() == b"*":
+        return True
+    return etag is not None and any(weakly_equal(found[1], etag) for found in _TAG.finditer(tags))
+
+
+def weakly_equal(one: bytes, other: bytes) -> bool:
+    """RFC 9110, 8.8.3.2: equal but for their weakness. A tag without its quotes equals only another without."""
+    return one.removeprefix(b"W/") == other.removeprefix(b"W/")
+
+
+def not_modified(response: Response) -> Response:
+    """The 304 for a stored response: what a 200 would have had of these fields (RFC 9110, 15.4.5)."""
+    return Response(304, tuple(pair for pair in response.fields if pair[0] in _IN_304))
+
+
+def conditions_for(stored: Fields) -> Fields:
+    """RFC 9111, 4.3.1: the conditions of a request that validates a stored response; empty without a validator."""
+    found: list[tuple[bytes, bytes]] = []
+    etags = lines(stored, b"etag")
+    if len(etags) == 1 and etags[0]:
+        found.append((b"if-none-match", etags[0]))
+    modified = lines(stored, b"last-modified")
+    if len(modified) == 1 and modified[0]:
+        found.append((b"if-modified-since", modified[0]))
+    return tuple(found)
+
+
+def unconditional(request_fields: Fields) -> Fields:
+    """The client's own conditions do not go along when we ask for what everybody will be served."""
+    return without(request_fields, CONDITIONS)
+
+
+def same_representation(stored: Fields, answer: Fields) -> Literal["same", "other", "unknown"]:
+    """Which stored response a 304 (or the answer to a HEAD) is about (RFC 9111, 4.3.4 and 4.3.5).
+
+    A strong validator decides; else a weak one or Last-Modified; an answer without any is about what was asked for.
+    """
+    new, old = first(answer, b"etag"), first(stored, b"etag")
+    if new is not None:
+        return "same" if old is not None and weakly_equal(new, old) else "other"
+    new, old = first(answer, b"last-modified"), first(stored, b"last-modified")
+    if new is not None:
+        return "same" if new == old else "other"
+    return "unknown"

@@ -1,0 +1,104 @@
+"""A response as it stands in the store: what is served, and what was worked out about it once and for all.
+
+Everything that depends on nothing but the response is computed when it is stored, so that a hit parses no header field
+of it again. The encoding is our own and carries a version: bytes that are something else are a miss.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from stampede_guard.errors import Undecodable
+from stampede_guard.http.spec.directives import Directives
+from stampede_guard.http.spec.message import Fields, Response
+from stampede_guard.http.spec.ranges import ContentRange
+from stampede_guard.http.spec.reuse import Situation
+from stampede_guard.http.spec.vary import nominated
+
+__all__ = ["REFUSED", "HttpCodec", "Refused", "StoredResponse"]
+
+_MAGIC = b"H1"
+
+
+class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """`age` is its corrected initial age (RFC 9111, 4.2.3) and `lifetime` its freshness lifetime, in seconds.
+
+    `vary` are the request fields that its Vary names and `nominated` what the request had in them, normalised; `nonce`
+    is part of the names of the other variants of its URL. `part` is first and last byte and complete length (-1 =
+    unknown) of a partial body, empty for a complete one, and `asked` the Range that it answered. `keep` is for how many
+    seconds it may be of use when it is no longer fresh. One that is `unstorable` goes to those who wait for it, and no
+    further.
+    """
+
+    status: int
+    fields: tuple[tuple[bytes, bytes], ...]
+    body: bytes
+    age: float
+    lifetime: float
+    directives: tuple[tuple[bytes, bytes | None], ...]
+    vary: tuple[bytes, ...] = ()
+    nominated: tuple[tuple[bytes, bytes], ...] = ()
+    nonce: str = ""
+    part: tuple[int, ...] = ()
+    asked: bytes = b""
+    keep: float = 0.0
+    targeted: bool = False
+    unstorable: bool = False
+
+    @property
+    def response(self) -> Response:
+        return Response(self.status, self.fields, self.body)
+
+    @property
+    def held(self) -> ContentRange | None:
+        if not self.part:
+            return None
+        first, last, length = self.part
+        return ContentRange(first, last, None if length < 0 else length)
+
+    def situation(self, age: float) -> Situation:
+        return Situation(age, self.lifetime, Directives(dict(self.directives), self.targeted))
+
+    def is_for(self, request_fields: Fields) -> bool:
+        """RFC 9111, 4.1."""
+        return not self.vary or nominated(request_fields, self.vary) == self.nominated
+
+    def may_be_shared(self, age: float) -> bool:
+        """Whether it may answer the requests that waited for it: what nobody may use again is its requester's only."""
+        situation = self.situation(age)
+        return situation.is_fresh and not situation.always_validated and not self.unstorable
+
+
+class Refused:
+    """What a flight brings when the response may not be stored: nothing. Each requester asks the application."""
+
+    def __repr__(self) -> str:
+        return "REFUSED"
+
+
+REFUSED = Refused()
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(StoredResponse).decode
+
+
+class HttpCodec:
+    """Bytes of a `StoredResponse`; none at all for `REFUSED`."""
+
+    fingerprint = "http1"
+    shareable: bool | None = True
+
+    def encode(self, value: Any) -> bytes:
+        return b"" if isinstance(value, Refused) else _MAGIC + _encode(value)
+
+    def decode(self, data: bytes) -> StoredResponse | Refused:
+        if not data:
+            return REFUSED
+        if data[:2] != _MAGIC:
+            raise Undecodable("not a stored response of this version")
+        try:
+            return _decode(memoryview(data)[2:])
+        except msgspec.MsgspecError as error:
+            raise Undecodable(str(error)) from error

@@ -1,0 +1,282 @@
+"""One GET or HEAD, from its key to its answer.
+
+fresh   what is stored, at once
+stale   the same where the response or the client allows it, and a renewal in the background
+miss    a passenger of this process's flight; who has the application called reads its answer as it comes, the others
+        are answered from what is stored, or, if it may not be stored, each by a call of its own
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Any
+
+from stampede_guard.errors import ComputeFailed, ComputeTimeout, WaitTimeout
+from stampede_guard.http.answer import answer, covers, marked, reply, send_response
+from stampede_guard.http.cache import Cache, Found
+from stampede_guard.http.direct import direct
+from stampede_guard.http.exchange import Exchange, Receive, Send
+from stampede_guard.http.fetch import SERVER_ERRORS, Fetch, OriginFailed
+from stampede_guard.http.request import CacheRequest
+from stampede_guard.http.spec.fields import without_hops
+from stampede_guard.http.spec.reuse import may_serve_on_error, request_directives, verdict
+from stampede_guard.http.spec.status import CacheStatus, Forwarded
+from stampede_guard.http.stored import StoredResponse
+
+__all__ = ["Visit"]
+
+ROUNDS = 3
+"""Flights that may bring a response for other requests (another variant, another range) before it asks by itself."""
+
+
+class Visit:
+    def __init__(self, cache: Cache, request: CacheRequest, app: Any, receive: Receive, send: Send) -> None:
+        self._cache = cache
+        self._request = request
+        self._app = app
+        self._receive = receive
+        self._send = send
+        self._started = False
+
+    async def answer(self, *, bypassed: bool) -> None:
+        cache, request = self._cache, self._request
+        why: Forwarded = "uri-miss"
+        detail: str | None = None
+        for _ in range(ROUNDS):
+            found = Found(cache.key_of(request)) if bypassed else await cache.look_up(request)
+            if await self._from_store(found):
+                return
+            why, detail = self._why(found), None
+            if request.method == "HEAD" and found.stored is None:
+                break
+            if cache.marks.passes(found.key):
+                detail = "uncacheable"
+                break
+            if await self._from_flight(found, why, bypassed=bypassed):
+                return
+        status = CacheStatus(forwarded=why, detail=detail)
+        await direct(self._app, request, self._receive, self._send, status, cache)
+
+    def _why(self, found: Found) -> Forwarded:
+        if found.stored is None:
+            return "vary-miss" if found.varies else "uri-miss"
+        if not covers(found.stored, self._request):
+            return "partial"
+        return "request" if found.stored.situation(found.age).is_fresh else "stale"
+
+    # --- what is stored ------------------------------------------------------------------------
+
+    async def _from_store(self, found: Found) -> bool:
+        stored = found.stored
+        situation = stored.situation(found.age) if stored is not None else None
+        decision = verdict(situation, self._request.fields)
+        if decision == "gateway-timeout":
+            await self._only_if_cached()
+            return True
+        if stored is None or decision == "validate":
+            return False
+        if not covers(stored, self._request):
+            if b"only-if-cached" not in request_directives(self._request.fields):
+                return False
+            await self._only_if_cached()
+            return True
+        if decision == "stale-while-revalidate":
+            self._cache.refresh(found, self._request)
+        self._cache.tell(found, fresh=decision == "fresh")
+        await self._serve(stored, found.age, self._hit(found, stored, found.age))
+        return True
+
+    async def _only_if_cached(self) -> None:
+        """RFC 9111, 5.2.1.7."""
+        status = CacheStatus(detail="only-if-cached")
+        await reply(self._send, 504, "Nothing is stored for this request.", status, self._cache.settings)
+
+    def _hit(
+        self, found: Found, stored: StoredResponse, age: float, detail: str | None = None
+    ) -> CacheStatus:
+        left = math.floor(stored.lifetime - age)
+        return CacheStatus(hit=True, ttl=left, key=self._exposed(found), detail=detail)
+
+    def _exposed(self, found: Found) -> str | None:
+        return found.key if self._cache.settings.expose_key else None
+
+    async def _serve(self, stored: StoredResponse, age: float, status: CacheStatus) -> None:
+        response = answer(stored, self._request, age=age, now=self._cache.now())
+        self._started = True
+        head = self._request.method == "HEAD"
+        await send_response(self._send, response, status, self._cache.settings, head=head)
+
+    # --- a flight ------------------------------------------------------------------------------
+
+    async def _from_flight(self, found: Found, why: Forwarded, *, bypassed: bool) -> bool:
+        """Whether it was answered."""
+        cache = self._cache
+        fetch = Fetch(cache, self._request, found.key)
+        cache.wait(found.key, fetch)
+        flight = asyncio.ensure_future(cache.fly(found, fetch.run, bypassed=bypassed))
+        flight.add_done_callback(_look_at)
+        try:
+            await asyncio.wait({flight, fetch.live}, return_when=asyncio.FIRST_COMPLETED)
+            if fetch.live.done():
+                exchange = fetch.live.result()
+                if not await self._waits_for_the_whole(exchange, fetch, flight):
+                    await self._stream(found, fetch, exchange, flight, why)
+                    return True
+            await asyncio.wait({flight})
+            return await self._landed(found, fetch, flight, why)
+        finally:
+            cache.stop_waiting(found.key, fetch)
+            fetch.leave()
+            if not flight.done():
+                flight.cancel()
+
+    async def _waits_for_the_whole(
+        self, exchange: Exchange, fetch: Fetch, flight: asyncio.Future[Any]
+    ) -> bool:
+        """A condition or a range is answered from what has been stored; but what is not stored goes to its client."""
+        if self._request.plain or self._request.method == "HEAD":
+            return exchange.status in SERVER_ERRORS and exchange.live
+        decided = asyncio.ensure_future(exchange.decided())
+        try:
+            await asyncio.wait({flight, decided}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            decided.cancel()
+        return not exchange.live or exchange.status in SERVER_ERRORS
+
+    async def _landed(self, found: Found, fetch: Fetch, flight: asyncio.Future[Any], why: Forwarded) -> bool:
+        try:
+            value = flight.result()
+        except (OriginFailed, ComputeFailed) as error:
+            return await self._instead_of_error(found, fetch, flight, why, error)
+        except ComputeTimeout:
+            return await self._overdue(504, "The application did not answer in time.", found, why)
+        except WaitTimeout as error:
+            retry = (b"retry-after", b"%d" % max(1, math.ceil(error.retry_after)))
+            return await self._overdue(503, "The answer is being made. Try again.", found, why, retry)
+        if not isinstance(value, StoredResponse):
+            return await self._instead_of_error(found, fetch, flight, why, None)
+        if fetch.value is not None and fetch.value == value:
+            status = CacheStatus(
+                forwarded=why,
+                forwarded_status=fetch.status,
+                stored=not value.unstorable,
+                key=self._exposed(found),
+            )
+            await self._serve(value, value.age, status)
+            return True
+        return await self._collapsed(found, value, why)
+
+    async def _collapsed(self, found: Found, value: StoredResponse, why: Forwarded) -> bool:
+        """What another request's call has brought."""
+        request = self._request
+        if not value.is_for(request.fields) or not covers(value, request):
+            return False
+        if not value.may_be_shared(value.age) or (why != "request" and not self._is_fresh(value)):
+            # Nobody may use it again, so waiting for it was of no use, and will not be for the next ones.
+            self._cache.marks.note(found.key, count=2)
+            return False
+        await self._serve(
+            value, value.age, CacheStatus(forwarded=why, collapsed=True, key=self._exposed(found))
+        )
+        return True
+
+    def _is_fresh(self, value: StoredResponse) -> bool:
+        return verdict(value.situation(value.age), self._request.fields) == "fresh"
+
+    # --- errors --------------------------------------------------------------------------------
+
+    async def _instead_of_error(
+        self,
+        found: Found,
+        fetch: Fetch,
+        flight: asyncio.Future[Any],
+        why: Forwarded,
+        error: Exception | None,
+    ) -> bool:
+        """RFC 5861, 4: the stale response if it may be served; else what the application answered; else ask it."""
+        own = fetch.failed or (fetch.live.result() if fetch.live.done() else None)
+        stored = found.stored
+        if stored is not None and covers(stored, self._request) and self._serves_stale(found, stored):
+            if own is not None:
+                own.cancel()
+            await self._serve(stored, found.age, self._hit(found, stored, found.age, "stale-if-error"))
+            return True
+        if own is None or own.task.cancelled():
+            return False
+        await self._stream(found, fetch, own, flight, why)
+        return True
+
+    def _serves_stale(self, found: Found, stored: StoredResponse) -> bool:
+        default = self._cache.settings.stale_if_error
+        situation = stored.situation(found.age)
+        return not situation.always_validated and may_serve_on_error(
+            situation, self._request.fields, default=default
+        )
+
+    async def _overdue(
+        self, code: int, text: str, found: Found, why: Forwarded, *extra: tuple[bytes, bytes]
+    ) -> bool:
+        if found.stored is not None and self._serves_stale(found, found.stored):
+            await self._serve(found.stored, found.age, self._hit(found, found.stored, found.age, "timeout"))
+        else:
+            status = CacheStatus(forwarded=why, detail="timeout")
+            await reply(self._send, code, text, status, self._cache.settings, *extra)
+        return True
+
+    # --- as it comes ---------------------------------------------------------------------------
+
+    async def _stream(
+        self, found: Found, fetch: Fetch, exchange: Exchange, flight: asyncio.Future[Any], why: Forwarded
+    ) -> None:
+        """The end of what is stored goes out only when it is stored: the next request finds it."""
+        if not exchange.status:
+            # The server, or a middleware around this one, says what it says without a cache.
+            raise exchange.error or AssertionError("an exchange without an answer has an error")
+        status = CacheStatus(
+            forwarded=why,
+            forwarded_status=exchange.status,
+            stored=not exchange.live,
+            collapsed=fetch.collapsed,
+            key=self._exposed(found),
+            detail=fetch.refusal,
+        )
+        # What is one client's comes as without a cache; what is for all has nothing of one connection (RFC 9111, 3.1).
+        fields = exchange.fields if exchange.live else without_hops(exchange.fields)
+        fields = tuple(marked(fields, status, self._cache.settings))
+        watch = asyncio.ensure_future(self._watch(exchange)) if exchange.live else None
+        try:
+            await self._send({"type": "http.response.start", "status": exchange.status, "headers": fields})
+            self._started = True
+            more = True
+            async for chunk, sent in exchange.chunks():
+                if sent == exchange.length or (exchange.complete and sent == exchange.size):
+                    await self._until_stored(exchange, fetch, flight)
+                more = not exchange.complete or sent < exchange.size
+                await self._send({"type": "http.response.body", "body": chunk, "more_body": more})
+            if more:
+                await self._until_stored(exchange, fetch, flight)
+                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+            if fetch.outdated:
+                await self._cache.invalidate_key(found.key)
+            if exchange.live and not fetch.collapsed:
+                await exchange.end()
+        finally:
+            if watch is not None:
+                watch.cancel()
+
+    async def _until_stored(self, exchange: Exchange, fetch: Fetch, flight: asyncio.Future[Any]) -> None:
+        if not exchange.live or fetch.value is not None:
+            await asyncio.wait({flight})
+
+    async def _watch(self, exchange: Exchange) -> None:
+        """Until the client leaves."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        exchange.leave()
+
+
+def _look_at(flight: asyncio.Future[Any]) -> None:
+    """So that the failure of a flight that nobody waits for any more is not reported as forgotten."""
+    if not flight.cancelled():
+        flight.exception()

@@ -1,0 +1,61 @@
+"""Vary: RFC 9111, 4.1."""
+
+from __future__ import annotations
+
+import pytest
+
+from stampede_guard.http.spec.vary import names_in_vary, nominated, normal_value
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ((), ()),
+        ((b"",), ()),
+        ((b"Foo, bar", b"FOO"), (b"bar", b"foo")),
+        ((b"*",), None),
+        ((b"foo, *",), None),
+        ((b"", b"*"), None),
+        ((b"foo bar",), None),
+        ((b"f\xc3\xb6\xc3\xb6",), None),
+    ],
+)
+def test_the_names_in_vary(lines: tuple[bytes, ...], expected: tuple[bytes, ...] | None) -> None:
+    assert names_in_vary(tuple((b"vary", line) for line in lines)) == expected
+
+
+def test_a_missing_field_is_not_an_empty_one() -> None:
+    names = (b"a", b"b")
+    assert nominated(((b"a", b"1"),), names) == ((b"a", b"1"),)
+    assert nominated(((b"a", b"1"), (b"b", b"")), names) == ((b"a", b"1"), (b"b", b""))
+    assert nominated((), names) == ()
+    assert nominated(((b"a", b"1"), (b"a", b"2")), names) == ((b"a", b"1,2"),)
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "other"),
+    [
+        (b"foo", b"1,2", b" 1, 2 "),
+        (b"accept-language", b"en, de", b"eN,De"),
+        (b"accept-encoding", b"gzip, br", b"br,gzip;q=1"),
+        (b"accept-encoding", b"gzip;q=0.5, br", b"BR, gzip; q=0.500"),
+    ],
+)
+def test_differences_that_mean_nothing(name: bytes, one: bytes, other: bytes) -> None:
+    assert normal_value(name, one) == normal_value(name, other)
+
+
+@pytest.mark.parametrize(
+    ("name", "one", "other"),
+    [
+        (b"foo", b"1,2", b"2,1"),
+        (b"foo", b"a", b"A"),
+        (b"foo", b'"1, 2"', b'"1,2"'),
+        (b"accept-language", b"en, de", b"de, en"),
+        (b"accept-encoding", b"gzip", b"gzip;q=0"),
+        (b"accept-encoding", b"gzip;q=0.5, br", b"gzip, br;q=0.5"),
+        (b"accept-encoding", b"gzip;q=x", b"gzip"),
+    ],
+)
+def test_differences_that_may_mean_something(name: bytes, one: bytes, other: bytes) -> None:
+    assert normal_value(name, one) != normal_value(name, other)

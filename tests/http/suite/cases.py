@@ -1,0 +1,54 @@
+"""The test cases: a file of the public suite http-tests/cache-tests, or the few of this project."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+__all__ = ["OWN", "Case", "Cases", "load"]
+
+ROOT = Path(__file__).resolve().parents[3]
+OWN = Path(__file__).with_name("own.json")
+BESIDE = ROOT.parent / "shared" / "http-cache-tests" / "public.json"
+VARIABLE = "HTTP_CACHE_TESTS"
+
+
+class Case(NamedTuple):
+    id: str
+    kind: Literal["required", "optimal", "check"]
+    depends_on: tuple[str, ...]
+    requests: tuple[dict[str, Any], ...]
+
+
+class Cases(NamedTuple):
+    """`public`: of the public suite."""
+
+    path: Path
+    public: bool
+    all: dict[str, Case]
+
+
+def load() -> Cases:
+    """What $HTTP_CACHE_TESTS names, which must exist; else the public suite beside this repository; else our own."""
+    named = os.environ.get(VARIABLE)
+    if named:
+        path = Path(named) if Path(named).is_absolute() else ROOT / named
+        if not path.is_file():
+            raise FileNotFoundError(f"${VARIABLE}={named}: there is no such file ({path})")
+        return Cases(path, True, read(path))
+    if BESIDE.is_file():
+        return Cases(BESIDE, True, read(BESIDE))
+    return Cases(OWN, False, read(OWN))
+
+
+def read(path: Path) -> dict[str, Case]:
+    found: dict[str, Case] = {}
+    for group in json.loads(path.read_text("utf-8")):
+        for test in group["tests"]:
+            kind = test.get("kind", "required")
+            found[test["id"]] = Case(
+                test["id"], kind, tuple(test.get("depends_on", ())), tuple(test["requests"])
+            )
+    return found
