@@ -86,7 +86,7 @@ async def test_a_value_computed_anew_costs_no_more_turns_than_on_memory(
     async with await without_store(unused_tcp_port) as away, StampedeGuard.from_url("memory://") as memory:
         on_memory = [await cost_of(cached(memory)(number), monkeypatch) for number in range(1, 6)]
         without = [await cost_of(cached(away)(number), monkeypatch) for number in range(1, 6)]
-        # The least of several: what the guard does beside calls (the probe, the look at the switches) may fall into one.
+        # The least of several: what the guard does beside calls (the probe, say) may fall into one of them.
         suspensions = min(cost.suspensions for cost in without)
         assert 0 < suspensions <= min(cost.suspensions for cost in on_memory)
         assert min(cost.callbacks for cost in without) <= min(cost.callbacks for cost in on_memory)
