@@ -68,9 +68,8 @@ def _skeleton(function: Function, access: Access) -> str:
     """A key without its variable parts: the constants of an f-string, the function or the name that makes it."""
     key = access.key[0] if access.key else None
     if isinstance(key, ast.Name):
-        for _node, names, value in function.bindings:
-            if names == [key.id]:
-                key = value
+        bound = [value for _node, names, value in function.bindings if names == [key.id]]
+        key = bound[-1] if bound else key
     match key:
         case ast.JoinedStr(values=values):
             return " ".join(str(part.value) for part in values if isinstance(part, ast.Constant))
