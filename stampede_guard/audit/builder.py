@@ -69,7 +69,15 @@ class _Walker:
                 function.calls.append(node)
         elif isinstance(node, ast.Name):
             if function and isinstance(node.ctx, ast.Load):
-                function.loads.append(node)
+                function.loads.append((node.id, node))
+        elif isinstance(node, ast.Attribute):
+            if (
+                function
+                and isinstance(node.ctx, ast.Load)
+                and isinstance(node.value, ast.Name)
+                and node.value.id == "self"
+            ):
+                function.loads.append((f"self.{node.attr}", node))
         elif isinstance(node, ast.Import | ast.ImportFrom):
             self._import(node)
         elif isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr):
@@ -148,6 +156,8 @@ def _targets(target: ast.expr) -> list[str]:
     match target:
         case ast.Name(id=name):
             return [name]
+        case ast.Attribute(value=ast.Name(id="self" | "cls" as owner), attr=attr):
+            return [f"{owner}.{attr}"]
         case ast.Tuple(elts=elements) | ast.List(elts=elements):
             return [name for element in elements for name in _targets(element)]
         case ast.Starred(value=value):

@@ -8,14 +8,14 @@ and read-modify-write fall out by the third, flags and markers because nothing w
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stampede_guard.audit import locks
 from stampede_guard.audit.accesses import Access, accesses
 from stampede_guard.audit.flow import Flow
 from stampede_guard.audit.keys import same_key
 from stampede_guard.audit.model import Function, Module, inside, owner_class, position
-from stampede_guard.audit.words import is_cachy, last, names_in, words
+from stampede_guard.audit.words import is_cachy, last, names_in, path, words
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,11 +71,14 @@ def _of_function(module: Module, function: Function) -> list[Fill]:
 
 
 def _fills(module: Module, function: Function, read: Access, write: Access, reads: list[Access]) -> bool:
-    if read.call is write.call or position(write.call) <= position(read.call) or write.value is None:
+    if read.call is write.call or position(write.call) <= position(read.call):
+        return False
+    write = _wider(read, write)
+    if write.value is None:
         return False
     if not (read.sure or write.sure) or not _belong_together(function, read, write):
         return False
-    flow = Flow(module, function, read)
+    flow = Flow(module, function, read, reads)
     return (
         flow.tested
         and not flow.on_hit_side(write.call)
@@ -83,6 +86,23 @@ def _fills(module: Module, function: Function, read: Access, write: Access, read
         and flow.computed(write.value, write.call)
         and (flow.used(write.call) or _read_again(function, read, reads))
     )
+
+
+def _wider(read: Access, write: Access) -> Access:
+    """`cache.get(region, key)`, `cache.set(region, key, value)`: two arguments are the key."""
+    if (
+        not isinstance(read.call, ast.Call)
+        or not isinstance(write.call, ast.Call)
+        or read.helper
+        or write.helper
+    ):
+        return write
+    asked, told = read.call.args, write.call.args
+    if len(asked) < 2 or len(told) <= len(asked):
+        return write
+    if all(ast.dump(a) == ast.dump(b) for a, b in zip(asked, told, strict=False)):
+        return replace(write, value=told[len(asked)])
+    return write
 
 
 def _belong_together(function: Function, read: Access, write: Access) -> bool:
@@ -97,8 +117,14 @@ def _belong_together(function: Function, read: Access, write: Access) -> bool:
             return False
         if not read.key:
             return bool(read.topic & write.topic) or not (read.topic or write.topic)
-        return same_key(function, read.key[:1], write.key[:1])
+        return same_key(function, read.key[:1], write.key[:1]) or _same_subject(read.key[0], write.key[0])
     return _same_receiver(read.receiver, write.receiver) and same_key(function, read.key, write.key)
+
+
+def _same_subject(one: ast.expr, other: ast.expr) -> bool:
+    """`get_metadata_cache(doc.pk)` and `set_metadata_cache(doc, ...)`."""
+    first, second = path(one), path(other)
+    return bool(first and second) and (first.startswith(f"{second}.") or second.startswith(f"{first}."))
 
 
 def _same_receiver(one: str, other: str) -> bool:

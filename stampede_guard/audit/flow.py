@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Collection, Iterable
 
 from stampede_guard.audit.accesses import Access
 from stampede_guard.audit.model import Function, Module, inside, position
@@ -36,11 +37,16 @@ _EMPTY_DEPTH = 6
 class Flow:
     """What happens to the value of one read, in one function."""
 
-    def __init__(self, module: Module, function: Function, read: Access) -> None:
+    def __init__(
+        self, module: Module, function: Function, read: Access, reads: Iterable[Access] = ()
+    ) -> None:
         self.module, self.function, self.read = module, function, read
         self.bindings = sorted(function.bindings, key=lambda bound: _end(bound[0], bound[2]))
         # Every name that ever held the value or something made of it.
         self.names = self._spread()
+        # Asking another cache is no computation: a local copy filled from the shared one is no fill.
+        self.since: tuple[int, int] | None = position(read.call)
+        self.free = {other.call for other in reads} | {read.call}
         self.tested = self._tested()
 
     # ------------------------------------------------------------------------------------------- the value
@@ -92,20 +98,46 @@ class Flow:
         """Whether the stored value is made of the one got: a counter, a refresh of the TTL, an edit in place."""
         return self._derived(value, at, set())
 
-    def _derived(self, value: ast.expr, at: ast.AST, seen: set[str]) -> bool:
+    def _derived(self, value: ast.expr, at: ast.AST, seen: set[ast.AST]) -> bool:
         if inside(self.read.call, value):
             return not self._falls_back(value)
-        for name in names_in(value) & self.names - seen:
+        for name in names_in(value) & self.names:
             bound = self._last_binding(name, at)
             if bound is None:
                 continue
             node, source = bound
+            if node in seen:
+                continue
+            if self._edited(name, node, at):
+                return True
             if inside(self.read.call, source):
                 if not self._falls_back(source):
                     return True
-            elif position(node) > position(self.read.call) and self._derived(source, node, seen | {name}):
+            elif position(node) > position(self.read.call) and self._derived(source, node, seen | {node}):
                 return not self._falls_back(source)
         return False
+
+    def _edited(self, name: str, fresh: ast.AST, at: ast.AST) -> bool:
+        """Whether a hit comes to the write too, with the got value changed in place: a log, a counter in a dict."""
+        before = self._last_binding(name, fresh)
+        if before is None or not self._is_got(before[1], name):
+            return False
+        branch = next((a for a in self.module.up(fresh) if isinstance(a, ast.If)), None)
+        if branch is None or inside(at, branch):
+            return False
+        changed = [
+            call.func.value
+            for call in self.function.calls
+            if isinstance(call.func, ast.Attribute) and call.func.attr in _GROWS
+        ]
+        changed += [store.value for store in self.function.stores]
+        return any(
+            names_in(target) & {name} and position(before[0]) < position(target) < position(at)
+            for target in changed
+        )
+
+    def _is_got(self, value: ast.expr, name: str) -> bool:
+        return inside(self.read.call, value) or bool(names_in(value) & (self.names - {name}))
 
     def _falls_back(self, value: ast.expr) -> bool:
         """`got or compute()`, `got if got else compute()`: made of the one got only when there is one."""
@@ -120,26 +152,30 @@ class Flow:
                 return False
 
     def computed(
-        self, value: ast.expr, at: ast.AST, depth: int = _EMPTY_DEPTH, seen: frozenset[str] = frozenset()
+        self, value: ast.expr, at: ast.AST, depth: int = _EMPTY_DEPTH, seen: frozenset[ast.AST] = frozenset()
     ) -> bool:
         """Whether something was worked out for the stored value: markers and given values are no cache fills."""
-        if _calls_work(value, self.read.call):
+        if _calls_work(value, self.free):
             return True
         if depth == 0:
             return False
-        for name in names_in(value) - seen:
+        for name in names_in(value):
             bound = self._last_binding(name, at)
             if bound is None:
                 if self._grown(name, at):
                     return True
                 continue
             node, source = bound
+            if node in seen:
+                continue
+            if self.since is not None and _end(node, source) <= self.since:
+                continue  # known before anybody asked the cache
             if isinstance(node, ast.For | ast.AsyncFor):
-                if isinstance(node, ast.AsyncFor) or self.computed(source, node, depth - 1, seen | {name}):
+                if isinstance(node, ast.AsyncFor) or self.computed(source, node, depth - 1, seen | {node}):
                     return True
             elif isinstance(node, ast.With | ast.AsyncWith):
                 return True
-            elif self._grown(name, at) or self.computed(source, node, depth - 1, seen | {name}):
+            elif self._grown(name, at) or self.computed(source, node, depth - 1, seen | {node}):
                 return True
         return False
 
@@ -222,8 +258,8 @@ class Flow:
             if isinstance(node, ast.stmt):
                 break
         tests = [test.subject if isinstance(test, ast.Match) else test.test for test in self.function.tests]
-        for load in self.function.loads:
-            if load.id in self.names and not inside(load, write) and not any(inside(load, t) for t in tests):
+        for name, load in self.function.loads:
+            if name in self.names and not inside(load, write) and not any(inside(load, t) for t in tests):
                 if position(load) > position(self.read.call) and not self._in_raise_or_log(load):
                     return True
         return False
@@ -255,16 +291,13 @@ def _leaves(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Return | ast.Raise | ast.Continue | ast.Break)
 
 
-def _calls_work(node: ast.AST, but: ast.AST | None = None) -> bool:
+def _calls_work(node: ast.AST, free: Collection[ast.AST] = ()) -> bool:
     """Whether an expression calls anything that may cost something."""
     for inner in ast.walk(node):
-        if inner is but:
-            continue
-        if isinstance(inner, ast.Await) and not (but is not None and inside(but, inner)):
+        if isinstance(inner, ast.Await) and inner.value not in free:
             return True
-        if isinstance(inner, ast.Call):
-            if _is_work(inner):
-                return True
+        if isinstance(inner, ast.Call) and inner not in free and _is_work(inner):
+            return True
     return False
 
 
@@ -272,7 +305,9 @@ def _is_work(call: ast.Call) -> bool:
     dotted = path(call.func)
     name = last(dotted)
     if name in _SHAPES:
-        return bool(_ASKS.search(dotted)) or (name == "get" and len(call.keywords) > 0)
+        return bool(_ASKS.search(dotted)) or (
+            name == "get" and (len(call.keywords) > 0 or len(call.args) > 2)
+        )
     return not name[:1].isupper() or _args_matter(call)
 
 

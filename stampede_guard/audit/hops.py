@@ -47,6 +47,7 @@ def _stores(module: Module, function: Function, call: ast.Call, read: Access) ->
         if write.value is None:
             continue
         flow = Flow(module, callee, write)
+        flow.since = None
         if flow.computed(write.value, write.call) and _about_the_same(module, function, read, callee, write):
             return Access(
                 write.call, "write", write.receiver, write.key, write.value, callee.name, write.topic, True

@@ -14,7 +14,7 @@ _LOCAL_LOCK = re.compile(
     r"^(?:asyncio|threading|anyio|trio|multiprocessing)\.(?:Lock|RLock|Condition|Semaphore)\(\)$"
 )
 _FLIGHT = re.compile(
-    r"in_?flight|single_?flight|coalesc|dedup_?request|_futures?\b|pending_(?:futures|tasks|requests|fetch\w*|loads?)"
+    r"in_?flight|single_?flight|coalescing|coalescer|dedup_?request|_futures?\b|pending_(?:futures|tasks|requests|fetch\w*|loads?)"
     r"|_pending\b|create_future|concurrent\.futures\.Future|running_tasks|_ongoing\b|stampede|dogpile|thundering",
     re.IGNORECASE,
 )
@@ -104,7 +104,7 @@ def joins_a_flight(module: Module, function: Function) -> bool:
             return True
         if last(path(call.func)) == "get_or_lock":
             return True
-    return any(_FLIGHT.search(name.id) for name in function.loads) or _flight_attribute(function)
+    return any(_FLIGHT.search(name) for name, _node in function.loads) or _flight_attribute(function)
 
 
 def _flight_attribute(function: Function) -> bool:

@@ -27,7 +27,7 @@ class Function:
     tests: list[Tested] = field(default_factory=list)
     awaits: list[ast.AST] = field(default_factory=list)
     loops: list[ast.stmt] = field(default_factory=list)
-    loads: list[ast.Name] = field(default_factory=list)
+    loads: list[tuple[str, ast.expr]] = field(default_factory=list)
     compares: list[ast.Compare] = field(default_factory=list)
     stores: list[ast.Subscript] = field(default_factory=list)
 

@@ -81,6 +81,17 @@ def text_of(node: ast.AST | None) -> str:
 
 
 def names_in(node: ast.AST | None) -> set[str]:
-    return (
-        {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)} if node is not None else set()
-    )
+    """The names an expression is made of; `self.rows` is a name too."""
+    if node is None:
+        return set()
+    found: set[str] = set()
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name):
+            found.add(inner.id)
+        elif (
+            isinstance(inner, ast.Attribute)
+            and isinstance(inner.value, ast.Name)
+            and inner.value.id in ("self", "cls")
+        ):
+            found.add(f"{inner.value.id}.{inner.attr}")
+    return found
