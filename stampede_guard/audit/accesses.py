@@ -12,16 +12,21 @@ from stampede_guard.audit.receivers import kind
 from stampede_guard.audit.words import CACHE_WORDS, is_cachy, last, path, text_of, words
 
 _GETS = frozenset(
-    "get get_json getex get_value get_item getitem aget get_raw get_data get_object get_obj get_dict get_str get_async "
-    "async_get get_pickle get_bytes get_cached get_cache get_from_cache fetch read retrieve lookup hget hgetall gets "
+    "get get_json getex get_value get_item getitem aget get_raw get_data get_object get_obj "
+    "get_dict get_str get_async "
+    "async_get get_pickle get_bytes get_cached get_cache get_from_cache fetch read retrieve "
+    "lookup hget hgetall gets "
     "load find cache_get get_entry get_or_none peek get_by_key get_key get_model get_list get_pydantic".split()
 )
 _EXISTS = frozenset("exists has has_key contains aexists is_cached cached __contains__ key_exists".split())
 _MANY_GETS = frozenset("get_many mget multi_get get_multi aget_many hmget get_dict".split())
 _SETS = frozenset(
-    "set setex psetex set_json set_value set_item setitem aset set_raw set_data set_object set_obj set_dict set_str "
-    "set_async async_set set_pickle set_bytes set_cached set_cache set_to_cache set_with_ttl set_ex put store save "
-    "write hset hmset setnx add aadd insert cache_set set_entry update_cache set_if_absent set_key set_model set_list "
+    "set setex psetex set_json set_value set_item setitem aset set_raw set_data set_object "
+    "set_obj set_dict set_str "
+    "set_async async_set set_pickle set_bytes set_cached set_cache set_to_cache set_with_ttl "
+    "set_ex put store save "
+    "write hset hmset setnx add aadd insert cache_set set_entry update_cache set_if_absent "
+    "set_key set_model set_list "
     "set_pydantic hsetnx set_with_expiry set_with_expire cache push_cache".split()
 )
 _MANY_SETS = frozenset("set_many mset multi_set set_multi aset_many hmset".split())
@@ -36,8 +41,10 @@ _WRITE_WORDS = frozenset(
     "set save put store write add insert populate persist update into aset cache push remember record fill".split()
 )
 _NOT_ACCESS = frozenset(
-    "key keys ttl timeout stats statistics config settings client backend prefix manager service instance size dir "
-    "directory path file filename control headers header info connection conn pool url name invalidate clear delete "
+    "key keys ttl timeout stats statistics config settings client backend prefix manager service "
+    "instance size dir "
+    "directory path file filename control headers header info connection conn pool url name "
+    "invalidate clear delete "
     "remove flush or expire expiry age enabled status metrics hits lock version warm warmup evict reset decorator "
     "namespace property builder policy middleware engine session response_headers count drop purge".split()
 )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from stampede_guard.audit.newer import parse
 from stampede_guard.audit.model import Function, Module, owner_class
+from stampede_guard.audit.newer import parse
 
 _TESTS = (ast.If, ast.While, ast.IfExp, ast.Assert, ast.Match)
 _LOOPS = (ast.While, ast.For, ast.AsyncFor)
@@ -43,9 +43,9 @@ class _Walker:
             else:
                 record(node, function, cls)
             children = list(ast.iter_child_nodes(node))
-            for child in reversed(children):
-                parents[child] = node
-                stack.append((child, function, cls))
+            for inner in reversed(children):
+                parents[inner] = node
+                stack.append((inner, function, cls))
 
     def _outside(
         self,

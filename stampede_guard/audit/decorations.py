@@ -13,7 +13,8 @@ from stampede_guard.audit.words import path
 
 @dataclass(frozen=True, eq=False)
 class Decoration:
-    """One decorator of one function. `name` is qualified where the import tells: "fastapi_cache.decorator.cache"."""
+    """One decorator of one function. `name` is qualified where the import tells: "
+    ""fastapi_cache.decorator.cache"."""
 
     function: Function
     node: ast.expr

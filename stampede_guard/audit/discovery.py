@@ -14,7 +14,8 @@ from stampede_guard.audit.gitignore import Ignores, above
 
 # Never the project's own code, however deep; a folder named on the command line is walked all the same.
 FOREIGN = frozenset(
-    ".git .hg .svn .venv venv .env env .tox .nox .eggs .mypy_cache .ruff_cache .pytest_cache __pycache__ node_modules "
+    ".git .hg .svn .venv venv .env env .tox .nox .eggs .mypy_cache .ruff_cache .pytest_cache "
+    "__pycache__ node_modules "
     "__pypackages__ site-packages .direnv buck-out .ipynb_checkpoints".split()
 )
 _TEST_FOLDERS = frozenset(("test", "tests", "testing", "__tests__", "unittests", "e2e"))

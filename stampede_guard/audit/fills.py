@@ -145,7 +145,9 @@ def _read_again(function: Function, read: Access, reads: list[Access]) -> bool:
 
 def _protected(module: Module, function: Function, read: Access, write: Access, reads: list[Access]) -> bool:
     """Whether concurrent misses of one process share one computation."""
-    again = [r for r in reads if r is read or r.helper == read.helper and same_key(function, read.key, r.key)]
+    again = [
+        r for r in reads if r is read or (r.helper == read.helper and same_key(function, read.key, r.key))
+    ]
     for scope in function.chain():
         for node in locks.locks_of(module, scope):
             if inside(write.call, node) and any(inside(r.call, node) for r in again):

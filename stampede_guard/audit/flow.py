@@ -16,11 +16,13 @@ from stampede_guard.audit.words import last, names_in, path
 
 # Calls that only turn a value into another shape of itself, or cost nothing worth a lock.
 _SHAPES = frozenset(
-    "str int float bool bytes len repr tuple list dict set frozenset sorted min max abs round sum any all zip range "
+    "str int float bool bytes len repr tuple list dict set frozenset sorted min max abs round "
+    "sum any all zip range "
     "dumps loads dump json encode decode hexdigest isoformat strftime timestamp time now utcnow today monotonic "
     "uuid4 uuid1 uuid token_hex token_urlsafe randint random choice format join strip lower upper split replace "
     "getattr isinstance hasattr cast copy deepcopy timedelta total_seconds astuple asdict model_dump "
-    "model_dump_json to_json serialize encodebytes b64encode b64decode compress jsonable_encoder items values keys "
+    "model_dump_json to_json serialize encodebytes b64encode b64decode compress jsonable_encoder "
+    "items values keys "
     "get pop Decimal datetime date get_current_time perf_counter hex packb pack to_dict timezone fromtimestamp "
     "from_timestamp generate_code token_bytes randbelow randrange get_random_string generate_otp getrandbits "
     "choices Binary smart_str force_str safe_str".split()
@@ -118,7 +120,8 @@ class Flow:
         return False
 
     def _edited(self, name: str, fresh: ast.AST, at: ast.AST) -> bool:
-        """Whether a hit comes to the write too, with the got value changed in place: a log, a counter in a dict."""
+        """Whether a hit comes to the write too, with the got value changed in place: a log, a "
+        "counter in a dict."""
         before = self._last_binding(name, fresh)
         if before is None or not self._is_got(before[1], name):
             return False
@@ -173,9 +176,11 @@ class Flow:
             if isinstance(node, ast.For | ast.AsyncFor):
                 if isinstance(node, ast.AsyncFor) or self.computed(source, node, depth - 1, seen | {node}):
                     return True
-            elif isinstance(node, ast.With | ast.AsyncWith):
-                return True
-            elif self._grown(name, at) or self.computed(source, node, depth - 1, seen | {node}):
+            elif (
+                isinstance(node, ast.With | ast.AsyncWith)
+                or self._grown(name, at)
+                or self.computed(source, node, depth - 1, seen | {node})
+            ):
                 return True
         return False
 
@@ -203,7 +208,8 @@ class Flow:
         return found
 
     def _other_branch(self, node: ast.AST, at: ast.AST) -> bool:
-        """Whether a binding can never be followed by the place asked about: it ends in a return, or is in `else`."""
+        """Whether a binding can never be followed by the place asked about: it ends in a "
+        "return, or is in `else`."""
         for around in self.module.up(node):
             if around is self.function.node:
                 return False
@@ -257,12 +263,28 @@ class Flow:
                 return True
             if isinstance(node, ast.stmt):
                 break
+        if self._told_apart():
+            return True
         tests = [test.subject if isinstance(test, ast.Match) else test.test for test in self.function.tests]
         for name, load in self.function.loads:
             if name in self.names and not inside(load, write) and not any(inside(load, t) for t in tests):
                 if position(load) > position(self.read.call) and not self._in_raise_or_log(load):
                     return True
         return False
+
+    def _told_apart(self) -> bool:
+        """`if cached is not None: if cached == "none": ...`: the value itself decides what is served."""
+        asked = [
+            test for test in self.function.tests if isinstance(test, ast.If) and self._mentions(test.test)
+        ]
+        return any(
+            any(inside(inner, statement) for statement in outer.body)
+            and isinstance(inner.test, ast.Compare)
+            and isinstance(inner.test.ops[0], ast.Eq)
+            for outer in asked
+            for inner in asked
+            if inner is not outer
+        )
 
     def _in_raise_or_log(self, node: ast.AST) -> bool:
         for around in self.module.up(node):

@@ -1,7 +1,7 @@
 """Syntax newer than the Python that runs the audit, blanked out where nothing of it matters to a rule.
 
-Type parameters (PEP 695) become spaces and `type X = ...` becomes `X    = ...`, so that every line and column stays. What
-is newer still is reported as skipped.
+Type parameters (PEP 695) become spaces and `type X = ...` becomes `X    = ...`, so that every line and column
+stays. What is newer still is reported as skipped.
 """
 
 from __future__ import annotations

@@ -96,7 +96,8 @@ def _of_attribute(module: Module, attr: str, cls: ast.ClassDef | None, depth: in
 
 
 def annotated(module: Module, node: ast.expr | None) -> str:
-    """What an annotation names: `Redis | None`, `Annotated[Redis, Depends(get_redis)]` -> "redis.asyncio.Redis"."""
+    """What an annotation names: `Redis | None`, `Annotated[Redis, Depends(get_redis)]` -> "
+    ""redis.asyncio.Redis"."""
     match node:
         case ast.Constant(value=str(text)):
             try:

@@ -24,11 +24,13 @@ _OTHER_ORIGIN = re.compile(
 _OTHER_WORDS = frozenset(
     "settings setting config configs configuration conf prefs preferences options session sessions cookies cookie "
     "environ env registry ctx context contextvar request requests req headers params query http api httpx aiohttp "
-    "queue event events form forms args kwargs state states response responses parser db database repo repository oper "
+    "queue event events form forms args kwargs state states response responses parser db "
+    "database repo repository oper "
     "dao orm table model models control keys limiter ratelimit throttle".split()
 )
 _MAYBE_WORDS = frozenset(
-    "client conn connection r rc rd rcli store storage backend kv db pool provider manager service layer region mem "
+    "client conn connection r rc rd rcli store storage backend kv db pool provider manager "
+    "service layer region mem "
     "l1 l2 local remote memory persistent instance".split()
 )
 

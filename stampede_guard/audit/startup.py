@@ -27,7 +27,8 @@ _WEB = re.compile(
 )
 # Programs of one process: bots, commands, consumers.
 _SINGLE = re.compile(
-    r"^\s*(?:from|import)\s+(?:discord|disnake|nextcord|telegram|telebot|aiogram|pyrogram|telethon|pagermaid|vkbottle|slack_bolt|"
+    r"^\s*(?:from|import)\s+(?:discord|disnake|nextcord|telegram|telebot|aiogram|pyrogram|telethon|"
+    r"pagermaid|vkbottle|slack_bolt|"
     r"PyQt\w*|PySide\w*|tkinter|kivy)\b",
     re.MULTILINE,
 )
@@ -137,10 +138,7 @@ def _registered(module: Module) -> set[str]:
 
 def is_elected(module: Module, function: Function) -> bool:
     """Whether anything around says that one worker is chosen: the functions' own text decides."""
-    for scope in function.chain():
-        if _ELECTED.search(_source(module, scope)):
-            return True
-    return False
+    return any(_ELECTED.search(_source(module, scope)) for scope in function.chain())
 
 
 def _source(module: Module, function: Function) -> str:

@@ -29,7 +29,7 @@ class Suppressions:
         for number, line in enumerate(source.split("\n"), 1):
             if "noqa" in line and (found := _NOQA.search(line)):
                 if found["some"] is None and line[found.end() :].lstrip().startswith(":"):
-                    continue  # "# noqa: because": no code is named, so none is meant
+                    continue  # a colon and a reason: no code is named, so none is meant
                 lines[number] = {code.upper() for code in _CODE.findall((found["codes"] or "").upper())}
         return cls(lines)
 

@@ -18,7 +18,8 @@ def markdown(outcome: Outcome) -> str:
         ]
         lines += ["| place | function | a miss costs | confidence | scope |", "|---|---|---|---|---|"]
         lines += [
-            f"| {_cell(f.path)}:{f.line} | {_cell(f.function) or '-'} | {', '.join(f.cost) or '-'} | {f.confidence} | {f.scope} |"
+            f"| {_cell(f.path)}:{f.line} | {_cell(f.function) or '-'} | {', '.join(f.cost) or '-'} "
+            f"| {f.confidence} | {f.scope} |"
             for f in pattern.findings
         ]
         lines.append("")

@@ -15,7 +15,8 @@ def check(module: Module) -> Iterator[Hit]:
         if decoration.name in ("fastapi_cache.decorator.cache", "fastapi_cache.cache"):
             yield Hit(
                 node=decoration.node,
-                message=f"fastapi-cache has no lock: each expiry of {decoration.function.name}() is computed by every "
+                message=f"fastapi-cache has no lock: each expiry of {decoration.function.name}() "
+                "is computed by every "
                 "request that arrives meanwhile",
                 function=decoration.function.name,
                 cost=cost(decoration.function.node),
@@ -32,7 +33,8 @@ RULE = Rule(
     check=check,
     documentation=Documentation(
         what="An endpoint is cached with fastapi-cache's decorator.",
-        why="It gets, calls and sets. Nothing joins the callers of one process, nothing joins the workers: a burst at an "
+        why="It gets, calls and sets. Nothing joins the callers of one process, nothing joins "
+        "the workers: a burst at an "
         "expiry reaches the database whole.",
         example='@app.get("/quality")\n@cache(expire=300)\nasync def quality(project: int) -> Quality: ...',
         instead='@app.get("/quality")\n@locked_cache(ttl=300)\nasync def quality(project: int) -> Quality: ...',

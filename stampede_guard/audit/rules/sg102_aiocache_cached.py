@@ -42,10 +42,12 @@ RULE = Rule(
     check=check,
     documentation=Documentation(
         what="A coroutine function is cached with aiocache's `cached` or `multi_cached`.",
-        why="Both get, await the function and set. Every coroutine that misses meanwhile awaits the function as well.",
+        why="Both get, await the function and set. Every coroutine that misses meanwhile awaits "
+        "the function as well.",
         example="@cached(ttl=60)\nasync def rates(): ...",
         instead="@locked_cache(ttl=60)\nasync def rates() -> Rates: ...",
-        unless="The function is cheap. aiocache's own `cached_stampede` with a lease above 0 helps within its limits: its "
+        unless="The function is cheap. aiocache's own `cached_stampede` with a lease above 0 "
+        "helps within its limits: its "
         "lease is not renewed.",
         sure="High: the import says which decorator it is.",
     ),

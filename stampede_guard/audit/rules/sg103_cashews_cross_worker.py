@@ -33,10 +33,8 @@ def _of_cashews(decoration: Decoration) -> bool:
         return False
     if decoration.name.startswith("cashews."):
         return decoration.tail in _STRATEGIES
-    return (
-        decoration.owner.startswith("cashews.")
-        and decoration.tail in _STRATEGIES
-        or (decoration.name in ("cashews.Cache()", "cashews.cache"))
+    return (decoration.owner.startswith("cashews.") and decoration.tail in _STRATEGIES) or (
+        decoration.name in ("cashews.Cache()", "cashews.cache")
     )
 
 
@@ -51,7 +49,8 @@ def _judge(decoration: Decoration) -> tuple[Confidence, Scope, str]:
 RULE = Rule(
     code="SG103",
     name="cashews-cross-worker",
-    summary="cashews' `cache(ttl)` coalesces in one process only (`lock=True` is fine); `hit` and `protected=False` "
+    summary="cashews' `cache(ttl)` coalesces in one process only (`lock=True` is fine); `hit` "
+    "and `protected=False` "
     "protect nothing",
     confidence="low",
     scope="fleet",
@@ -59,12 +58,14 @@ RULE = Rule(
     check=check,
     documentation=Documentation(
         what="A function is cached with cashews and without `lock=True`.",
-        why="Eight workers are eight computations per expiry: cashews joins callers of one process only. `hit` and "
+        why="Eight workers are eight computations per expiry: cashews joins callers of one "
+        "process only. `hit` and "
         "`protected=False` do not even do that.",
         example='@cache(ttl="10m")\nasync def rates(): ...',
         instead='@cache(ttl="10m", lock=True)   # or @locked_cache(ttl=600)',
         unless="One process serves everything.",
-        sure="Low, and so shown only on request (`--min-confidence low`, or `--select SG103`), where only the workers are "
+        sure="Low, and so shown only on request (`--min-confidence low`, or `--select SG103`), "
+        "where only the workers are "
         "apart; medium for `hit`, high for `protected=False`.",
     ),
 )

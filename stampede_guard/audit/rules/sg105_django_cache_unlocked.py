@@ -99,7 +99,8 @@ RULE = Rule(
     check=check,
     documentation=Documentation(
         what="A view is cached by `cache_page`, or a value by `cache.get_or_set(key, compute)`.",
-        why="`get_or_set` settles which value is stored, not who computes it: all that miss together compute. A default "
+        why="`get_or_set` settles which value is stored, not who computes it: all that miss "
+        "together compute. A default "
         "that is called on the spot is computed even on a hit.",
         example='stats = cache.get_or_set("stats", compute_stats, 300)',
         instead='stats = await guard.get_or_compute("stats", compute_stats, ttl=300)',

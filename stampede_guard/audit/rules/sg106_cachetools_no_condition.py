@@ -48,11 +48,13 @@ RULE = Rule(
     check=check,
     documentation=Documentation(
         what="`cachetools.cached` or `cachedmethod` without `condition=`.",
-        why="With `lock=` the dict is safe but the function runs outside the lock, once per thread that misses; without it "
+        why="With `lock=` the dict is safe but the function runs outside the lock, once per "
+        "thread that misses; without it "
         "the dict itself can be corrupted by two threads.",
         example="@cached(TTLCache(1024, 60), lock=Lock())\ndef public_key(kid): ...",
         instead="@cached(TTLCache(1024, 60), condition=Condition())\ndef public_key(kid): ...",
-        unless="One thread calls it. `lru_cache` of the standard library is not reported: it is for pure functions.",
+        unless="One thread calls it. `lru_cache` of the standard library is not reported: it is "
+        "for pure functions.",
         sure="High: the import says which decorator it is.",
     ),
 )

@@ -20,7 +20,8 @@ def check(module: Module) -> Iterator[Hit]:
         if decoration.function.is_async and decoration.name in _NAMES:
             yield Hit(
                 node=decoration.node,
-                message=f"{decoration.tail} keeps the coroutine of {decoration.function.name}(), not its result: the "
+                message=f"{decoration.tail} keeps the coroutine of {decoration.function.name}(), "
+                "not its result: the "
                 "second caller awaits a used-up coroutine",
                 function=decoration.function.name,
             )

@@ -62,7 +62,8 @@ def _library(decoration: Decoration) -> str | None:
 RULE = Rule(
     code="SG108",
     name="other-unlocked-decorator",
-    summary="py_cachify `cached`, diskcache `memoize` (and `memoize_stampede` on cold keys), walrus, ring, joblib, "
+    summary="py_cachify `cached`, diskcache `memoize` (and `memoize_stampede` on cold keys), "
+    "walrus, ring, joblib, "
     "python-redis-cache and others",
     confidence="high",
     scope="process",
@@ -89,7 +90,8 @@ RULE = Rule(
     check=check,
     documentation=Documentation(
         what="A function is cached by a library's decorator that gets, calls and sets.",
-        why="None of these decorators joins concurrent misses. diskcache's `memoize_stampede` recomputes early, but a cold "
+        why="None of these decorators joins concurrent misses. diskcache's `memoize_stampede` "
+        "recomputes early, but a cold "
         "key is computed by everybody.",
         example="@cache.memoize(expire=60)\ndef search(query): ...",
         instead="@locked_cache(ttl=60)\ndef search(query: str) -> list[str]: ...",

@@ -63,7 +63,8 @@ RULE = Rule(
     check=check,
     documentation=Documentation(
         what="A cache decorator is written above `@app.get(...)`.",
-        why="Decorators apply from the bottom up: the route registers the bare function, and what the cache wraps is never "
+        why="Decorators apply from the bottom up: the route registers the bare function, and "
+        "what the cache wraps is never "
         "called by a request.",
         example='@cache(expire=60)\n@app.get("/rates")\nasync def rates(): ...',
         instead='@app.get("/rates")\n@locked_cache(ttl=60)\nasync def rates() -> Rates: ...',

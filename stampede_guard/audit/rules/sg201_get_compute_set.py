@@ -40,16 +40,20 @@ RULE = Rule(
     hints=HINTS,
     check=check,
     documentation=Documentation(
-        what="A function reads a key, tests for a miss, computes, and stores under the same key, and nothing makes "
+        what="A function reads a key, tests for a miss, computes, and stores under the same key, "
+        "and nothing makes "
         "a second caller wait for the first one's result.",
-        why="When the entry expires under load, every request that arrives during the computation misses as well and "
+        why="When the entry expires under load, every request that arrives during the "
+        "computation misses as well and "
         "computes as well: the database gets the whole burst at once.",
         example='data = await redis.get(f"report:{id}")\nif data is None:\n    data = await load(id)\n'
         '    await redis.set(f"report:{id}", data, ex=300)',
         instead='data = await guard.get_or_compute(f"report:{id}", lambda: load(id), ttl=300)',
-        unless="The computation is cheaper than a round trip to the cache, or one caller exists at any time (a job that "
+        unless="The computation is cheaper than a round trip to the cache, or one caller exists "
+        "at any time (a job that "
         "is scheduled once).",
-        sure="High where the object is known to be a cache; medium where only the key or a TTL speaks for it. Counters, "
+        sure="High where the object is known to be a cache; medium where only the key or a TTL "
+        "speaks for it. Counters, "
         "flags, read-modify-write and values that were passed in are left out.",
         fix="No fix is offered yet: what the function takes and returns must fit the cached value.",
     ),

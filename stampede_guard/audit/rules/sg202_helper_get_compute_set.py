@@ -36,14 +36,17 @@ RULE = Rule(
     hints=HINTS,
     check=check,
     documentation=Documentation(
-        what="A function asks a helper of the project for the cached value, computes on a miss, and hands the result "
+        what="A function asks a helper of the project for the cached value, computes on a miss, "
+        "and hands the result "
         "to another helper that stores it.",
         why="It is SG201 in two hops: the helpers hide the cache, not the herd.",
         example="user = await get_cached_user(id)\nif user is None:\n    user = await load_user(id)\n"
         "    await cache_user(id, user)",
         instead="@locked_cache(ttl=300)\nasync def user(id: int) -> User:\n    return await load_user(id)",
-        unless="The helpers themselves let one caller through (a lock taken in the getter): rename them so that it shows, "
+        unless="The helpers themselves let one caller through (a lock taken in the getter): "
+        "rename them so that it shows, "
         "or silence the line.",
-        sure="Medium: the helpers are judged by their names and, where they are in the same file, by what they do.",
+        sure="Medium: the helpers are judged by their names and, where they are in the same "
+        "file, by what they do.",
     ),
 )

@@ -18,7 +18,8 @@ def check(module: Module) -> Iterator[Hit]:
         reported.add(fill.function)
         yield Hit(
             node=fill.read.call,
-            message=f"the decorator {fill.decorator.name} gets, computes and sets with no lock: at each expiry every "
+            message=f"the decorator {fill.decorator.name} gets, computes and sets with no lock: "
+            "at each expiry every "
             "caller of what it decorates computes",
             confidence="high" if fill.sure else "medium",
             function=fill.decorator.name,
@@ -37,7 +38,8 @@ RULE = Rule(
         what="A decorator of the project wraps functions in get, compute, set, without a lock.",
         why="One definition, many endpoints: all of them stampede, and curing the definition cures them all.",
         example="def cached(ttl):\n    def decorate(function):\n        async def wrapper(*args):\n"
-        "            hit = await redis.get(key(args))\n            if hit is not None:\n                return loads(hit)\n"
+        "            hit = await redis.get(key(args))\n            if hit is not None:\n         "
+        "       return loads(hit)\n"
         "            value = await function(*args)\n            await redis.setex(key(args), ttl, dumps(value))\n"
         "            return value\n        return wrapper\n    return decorate",
         instead="from stampede_guard import locked_cache   # @locked_cache(ttl=300) in its place",

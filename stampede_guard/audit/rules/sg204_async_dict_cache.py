@@ -17,7 +17,8 @@ def check(module: Module) -> Iterator[Hit]:
         assert isinstance(node, ast.expr)
         yield Hit(
             node=node,
-            message=f"{what_is_cached(function)} awaits between looking into its dict and storing: coroutines that miss "
+            message=f"{what_is_cached(function)} awaits between looking into its dict and "
+            "storing: coroutines that miss "
             "meanwhile compute too",
             function=what_is_cached(function),
             cost=cost(function.node),
@@ -34,10 +35,12 @@ RULE = Rule(
     check=check,
     documentation=Documentation(
         what="A coroutine looks into a dict, awaits the computation, and stores into the dict.",
-        why="At the await other coroutines run, miss as well, and compute as well. A dict in a process needs one line of "
+        why="At the await other coroutines run, miss as well, and compute as well. A dict in a "
+        "process needs one line of "
         "single flight.",
         example="if key not in cache:\n    cache[key] = await load(key)\nreturn cache[key]",
-        instead="task = flights.get(key) or flights.setdefault(key, create_task(load(key)))\nreturn await shield(task)",
+        instead="task = flights.get(key) or flights.setdefault(key, "
+        "create_task(load(key)))\nreturn await shield(task)",
         unless="Two computations now and then do no harm: it is information more than a warning.",
         sure="Medium: the dict is one by its name.",
     ),

@@ -21,7 +21,8 @@ def check(module: Module) -> Iterator[Hit]:
         if test is not None:
             yield Hit(
                 node=test,
-                message=f"{what_is_cached(fill.function)} takes 0, '' or an empty list for a miss and computes it for ever: "
+                message=f"{what_is_cached(fill.function)} takes 0, '' or an empty list for a miss "
+                "and computes it for ever: "
                 "ask `is None`",
                 function=what_is_cached(fill.function),
             )
@@ -35,10 +36,8 @@ def _truth_test(flow: Flow) -> ast.expr | None:
         for name in names
     }
     for test in flow.function.tests:
-        if (
-            not isinstance(test, ast.If)
-            or position(test) < position(flow.read.call)
-            and not inside(flow.read.call, test.test)
+        if not isinstance(test, ast.If) or (
+            position(test) < position(flow.read.call) and not inside(flow.read.call, test.test)
         ):
             continue
         condition = test.test
@@ -88,9 +87,11 @@ RULE = Rule(
     check=check,
     documentation=Documentation(
         what="The miss test is the value's truth instead of `is None`.",
-        why="A count of 0, an empty result list, an empty text: true answers, cached, and never believed. They are computed at "
+        why="A count of 0, an empty result list, an empty text: true answers, cached, and never "
+        "believed. They are computed at "
         "every call, often at the price of the slowest query.",
-        example="count = cache.get(key)\nif not count:\n    count = orders.count()\n    cache.set(key, count, 300)",
+        example="count = cache.get(key)\nif not count:\n    count = orders.count()\n    "
+        "cache.set(key, count, 300)",
         instead="if count is None: ...",
         unless="A falsy value never occurs.",
         sure="Medium: what is stored as serialised text is never falsy and is not reported.",

@@ -94,10 +94,12 @@ RULE = Rule(
     check=check,
     documentation=Documentation(
         what="A key set with NX (or memcached's `add`) serves as a lock and has no expiry.",
-        why="The process that holds it is killed, deployed over or out of memory: the key stays, and with it the work undone.",
+        why="The process that holds it is killed, deployed over or out of memory: the key stays, "
+        "and with it the work undone.",
         example='if await redis.set("lock:report", 1, nx=True): ...',
-        instead='if await redis.set("lock:report", token, nx=True, px=5000): ...   # and renew it, or use guard.single(...)',
-        unless="The key is a marker that must stay for ever (a secret, a once-only flag): those are not reported where their "
+        instead='if await redis.set("lock:report", token, nx=True, px=5000): ...   # renew it; or guard.single()',
+        unless="The key is a marker that must stay for ever (a secret, a once-only flag): those "
+        "are not reported where their "
         "name says so.",
         sure="High where the key or the function is called a lock.",
     ),

@@ -33,7 +33,8 @@ def check(module: Module) -> Iterator[Hit]:
             if _frees_a_lock(module, function, call.args[0]):
                 yield Hit(
                     node=call,
-                    message="this deletes a lock without comparing its token: a holder that is late frees another's lock",
+                    message="this deletes a lock without comparing its token: a holder that is "
+                    "late frees another's lock",
                     function=function.name,
                 )
 
@@ -93,11 +94,14 @@ RULE = Rule(
     check=check,
     documentation=Documentation(
         what="A lock's key is deleted without a look at who owns it.",
-        why="A computation longer than the lock's TTL loses it; another process takes it; the first one then deletes the "
+        why="A computation longer than the lock's TTL loses it; another process takes it; the "
+        "first one then deletes the "
         "other's lock, and a third enters.",
-        example="if await redis.set(lock, 1, nx=True, ex=30):\n    try: ...\n    finally:\n        await redis.delete(lock)",
+        example="if await redis.set(lock, 1, nx=True, ex=30):\n    try: ...\n    finally:\n      "
+        "  await redis.delete(lock)",
         instead="Store a random token, and delete with a script that compares it (or hold a lease: guard.single).",
-        unless="An operator frees the lock by hand: functions called force, clear, reset and the like are not reported.",
+        unless="An operator frees the lock by hand: functions called force, clear, reset and the "
+        "like are not reported.",
         sure="High where the same function or class takes the lock, or is called release.",
     ),
 )

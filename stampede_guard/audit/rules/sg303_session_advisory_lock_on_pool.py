@@ -28,13 +28,16 @@ def check(module: Module) -> Iterator[Hit]:
         function = module.owners.get(call)
         if function is None or not isinstance(call.func, ast.Attribute) or call.func.attr not in _RUNS:
             continue
-        if not _TAKES.search(_sql(module, call, function)) or dedicated and _on_a_connection(call.func.value):
+        if not _TAKES.search(_sql(module, call, function)) or (
+            dedicated and _on_a_connection(call.func.value)
+        ):
             continue
         if _kept_on_one_connection(module, call, function):
             continue
         yield Hit(
             node=call,
-            message="a session-level advisory lock belongs to the connection: the pool hands that to others and its "
+            message="a session-level advisory lock belongs to the connection: the pool hands "
+            "that to others and its "
             "reset frees the lock silently; take pg_advisory_xact_lock, or a connection of its own",
             function=function.name,
         )
@@ -85,11 +88,13 @@ RULE = Rule(
     check=check,
     documentation=Documentation(
         what="`pg_advisory_lock` or `pg_try_advisory_lock` is run on a session or a pooled connection.",
-        why="The lock lives as long as the server's session. After a commit the pool may hand the next statement another "
+        why="The lock lives as long as the server's session. After a commit the pool may hand "
+        "the next statement another "
         "connection, its reset may unlock, and a proxy in transaction mode mixes sessions of several clients.",
         example='await session.execute(text("SELECT pg_try_advisory_lock(42)"))',
         instead='await session.execute(text("SELECT pg_try_advisory_xact_lock(42)"))   # ends with the transaction',
-        unless="One function locks and unlocks on one connection it holds, or the connection is outside any pool: neither is "
+        unless="One function locks and unlocks on one connection it holds, or the connection is "
+        "outside any pool: neither is "
         "reported.",
         sure="High on sessions; the statement's text decides.",
     ),

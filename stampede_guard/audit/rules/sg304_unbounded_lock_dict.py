@@ -13,6 +13,8 @@ from stampede_guard.audit.words import path
 
 _LOCK = re.compile(r"(?:^|\.)(?:Lock|RLock|Semaphore|BoundedSemaphore|Condition|AsyncLock)$")
 _BOUNDED = re.compile(r"Weak|TTLCache|LRU|lru|Bounded|ExpiringDict|TTLDict|Cache\(|LRUCache|local\(\)")
+# Where, which dict, under which key, in which function.
+_Growth = tuple[ast.AST, str, ast.expr | None, Function | None]
 _REMOVES = frozenset("pop popitem clear".split())
 
 
@@ -25,20 +27,21 @@ def check(module: Module) -> Iterator[Hit]:
             continue
         yield Hit(
             node=node,
-            message=f"{holder} gains a lock for every key and loses none: it grows for as long as the process lives",
+            message=f"{holder} gains a lock for every key and loses none: it grows for as long as "
+            "the process lives",
             function=function.name if function else "",
         )
 
 
-def _growths(module: Module) -> Iterator[tuple[ast.AST, str, ast.expr | None, Function | None]]:
+def _growths(module: Module) -> Iterator[_Growth]:
     for call in module.calls:
         function = module.owners.get(call)
         match call:
             case ast.Call(func=ast.Attribute(value=holder, attr="setdefault"), args=[key, value]):
                 if _is_lock(module, value):
                     yield call, path(holder), key, function
-            case ast.Call(func=func, args=[made, *_]) if module.resolve(func) == "collections.defaultdict":
-                if _is_factory(module, made):
+            case ast.Call(func=func, args=[factory, *_]) if module.resolve(func) == "collections.defaultdict":
+                if _is_factory(module, factory):
                     yield call, _assigned(module, call), None, function
             case _:
                 pass
@@ -48,10 +51,10 @@ def _growths(module: Module) -> Iterator[tuple[ast.AST, str, ast.expr | None, Fu
         }
         for store in function.stores:
             parent = module.parents.get(store)
-            value = parent.value if isinstance(parent, ast.Assign) else None
-            if value is None or not isinstance(store.ctx, ast.Store):
+            if not isinstance(parent, ast.Assign) or not isinstance(store.ctx, ast.Store):
                 continue
-            if _is_lock(module, value) or (isinstance(value, ast.Name) and value.id in locals_):
+            made = parent.value
+            if _is_lock(module, made) or (isinstance(made, ast.Name) and made.id in locals_):
                 yield store, path(store.value), store.slice, function
 
 
@@ -106,7 +109,7 @@ def _is_few(module: Module, node: ast.AST, key: ast.expr | None, function: Funct
     if function is None or key is None:
         return False
     looped = any(isinstance(around, ast.For) for around in module.up(node))
-    return function.name in ("__init__", "setup", "__post_init__") and looped or "loop" in path(key)
+    return (function.name in ("__init__", "setup", "__post_init__") and looped) or "loop" in path(key)
 
 
 def _is_local(holder: str, function: Function | None) -> bool:

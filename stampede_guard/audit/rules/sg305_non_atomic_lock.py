@@ -38,7 +38,8 @@ def check(module: Module) -> Iterator[Hit]:
                 continue
             yield Hit(
                 node=read.call,
-                message="between this get and the set two callers both find the lock free: SET NX asks and takes in one step",
+                message="between this get and the set two callers both find the lock free: SET "
+                "NX asks and takes in one step",
                 function=function.name,
             )
             break

@@ -96,10 +96,12 @@ RULE = Rule(
     hints=((b"cheduler", b"_cron"), (b"start", b"init_app")),
     check=check,
     documentation=Documentation(
-        what="A scheduler is started where every worker passes: in a lifespan, a start-up hook, or a module of the app.",
+        what="A scheduler is started where every worker passes: in a lifespan, a start-up hook, "
+        "or a module of the app.",
         why="Eight workers are eight schedulers. A nightly mail goes out eight times.",
         example="@asynccontextmanager\nasync def lifespan(app):\n    scheduler.start()\n    yield",
-        instead="Run the scheduler in a process of its own, or elect one worker first (a held lease), or claim each run.",
+        instead="Run the scheduler in a process of its own, or elect one worker first (a held "
+        "lease), or claim each run.",
         unless="The program has one process: bots, commands and `__main__` blocks are not reported.",
         sure="High in a lifespan or start-up hook; medium in a helper whose caller is in another file.",
     ),

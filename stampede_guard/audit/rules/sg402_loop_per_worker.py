@@ -14,13 +14,16 @@ from stampede_guard.audit.words import last, path, words
 _TASKS = frozenset(("create_task", "ensure_future", "start_soon", "add_task", "Thread"))
 # Meant to run in each worker: consumers that share the work, and housekeeping of the process itself.
 _OWN = re.compile(
-    r"consum|kafka|rabbit|amqp|listen|subscri|pubsub|receive|heartbeat|websocket|\bws|broadcast|stream|metric|monitor_event|"
+    r"consum|kafka|rabbit|amqp|listen|subscri|pubsub|receive|heartbeat|websocket|\bws|broadcast|"
+    r"stream|metric|monitor_event|"
     r"flush|watchdog|ping|keepalive|keep_alive|queue|dispatch|drain|log|batch|local|memory|in_?process|connection|pool|"
-    r"health|reload|watch|lag|profil|gauge|collect_stats|warm|preload|load|init|connect|serve|server|bot|polling|shutdown|grpc",
+    r"health|reload|watch|lag|profil|gauge|collect_stats|"
+    r"warm|preload|load|init|connect|serve|server|bot|polling|shutdown|grpc",
     re.IGNORECASE,
 )
 _PERIODIC = frozenset(
-    "periodic periodically loop cron scheduler schedule cleanup clean refresh sync poll poller purge expire reaper updater "
+    "periodic periodically loop cron scheduler schedule cleanup clean refresh sync poll poller "
+    "purge expire reaper updater "
     "recurring daily hourly nightly scan sweep sweeper retention archive job jobs rotate digest reminder reminders".split()
 )
 
@@ -73,7 +76,7 @@ def _is_endless(module: Module, call: ast.Call, function: Function) -> bool:
     name = last(path(target))
     if _OWN.search(path(target)):
         return False
-    found = [f for f in module.functions_named(name)]
+    found = module.functions_named(name)
     if len(found) == 1:
         return _loops(found[0]) and not is_elected(module, found[0])
     return not found and bool(set(words(name)) & _PERIODIC)
@@ -119,7 +122,8 @@ RULE = Rule(
         why="Every worker runs its own: the work is done, and paid for, once per worker and period.",
         example='@app.on_event("startup")\n@repeat_every(seconds=60)\nasync def refresh_prices(): ...',
         instead="Elect one worker (a held lease), claim each run, or give the loop a process of its own.",
-        unless="It is meant for each worker: consumers, heartbeats, metrics and the like are left out by name and by what "
+        unless="It is meant for each worker: consumers, heartbeats, metrics and the like are "
+        "left out by name and by what "
         "they wait for.",
         sure="High for repeat_every, medium for tasks.",
     ),

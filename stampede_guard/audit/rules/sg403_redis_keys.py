@@ -18,7 +18,8 @@ def check(module: Module) -> Iterator[Hit]:
         if _is_keys(module, call, function) or _is_command(call):
             yield Hit(
                 node=call,
-                message="KEYS walks the whole keyspace in one step and stops every other client meanwhile: SCAN does not",
+                message="KEYS walks the whole keyspace in one step and stops every other client "
+                "meanwhile: SCAN does not",
                 function=function.name if function else "",
             )
 

@@ -62,7 +62,8 @@ RULE = Rule(
     check=check,
     documentation=Documentation(
         what="A coroutine calls redis-py's synchronous client, requests, urlopen or time.sleep.",
-        why="The loop stands still for the round trip: all requests of the worker wait, and a miss that takes long looks like "
+        why="The loop stands still for the round trip: all requests of the worker wait, and a "
+        "miss that takes long looks like "
         "an outage.",
         example="async def rates():\n    return redis_client.get('rates')   # redis.Redis",
         instead="async def rates():\n    return await redis_client.get('rates')   # redis.asyncio.Redis",

@@ -37,14 +37,16 @@ def check(module: Module) -> Iterator[Hit]:
 RULE = Rule(
     code="SG405",
     name="effect-per-worker",
-    summary="a side effect that belongs to one (message sent, cache warmed, migration run) in lifespan or start-up",
+    summary="a side effect that belongs to one (message sent, cache warmed, migration run) in "
+    "lifespan or start-up",
     confidence="medium",
     scope="fleet",
     hints=((b"lifespan", b"startup", b"ready", b"create_app", b"on_event"),),
     check=check,
     documentation=Documentation(
         what="A lifespan or start-up hook sends a message, warms a cache, or migrates a database.",
-        why="A deploy starts all workers at once: the message goes out N times, the warm-up is a herd of its own, and two "
+        why="A deploy starts all workers at once: the message goes out N times, the warm-up is a "
+        "herd of its own, and two "
         "migrations meet.",
         example="@asynccontextmanager\nasync def lifespan(app):\n    await warm_cache()\n    yield",
         instead="Do it in a step of the deploy, or let one worker claim it first.",

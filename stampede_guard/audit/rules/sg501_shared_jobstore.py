@@ -46,7 +46,8 @@ RULE = Rule(
     check=check,
     documentation=Documentation(
         what="A scheduler of a web application keeps its jobs in a database or in Redis.",
-        why="APScheduler 3 documents that a job store must not be shared: the store does not lock, so every worker's "
+        why="APScheduler 3 documents that a job store must not be shared: the store does not "
+        "lock, so every worker's "
         "scheduler finds the job due and runs it.",
         example='AsyncIOScheduler(jobstores={"default": RedisJobStore(...)})',
         instead="One scheduler process; or elect the worker that starts it.",
