@@ -166,8 +166,10 @@ def _computed_under_lock(module: Module, function: Function, write: Access, agai
     for node in locks.locks_of(module, function):
         if not any(inside(read.call, node) for read in again):
             continue
-        if any(inside(where, node) and set(names) & stored for where, names, _value in function.bindings):
-            return True
+        for where, names, value in function.bindings:
+            asked = any(inside(read.call, value) for read in again)
+            if inside(where, node) and set(names) & stored and not asked:
+                return True
     return False
 
 

@@ -188,17 +188,13 @@ class Flow:
         """An empty list or dict that is filled before it is stored."""
         if name in ("self", "cls") or name in self.module.imports:
             return False
-        for call in self.function.calls:
-            match call.func:
-                case ast.Attribute(value=ast.Name(id=found), attr=attr) if found == name and attr in _GROWS:
-                    if position(call) < position(at):
-                        return True
-                case _:
-                    pass
-        return any(
-            isinstance(store.value, ast.Name) and store.value.id == name and position(store) < position(at)
-            for store in self.function.stores
-        )
+        grown = [
+            call.func.value
+            for call in self.function.calls
+            if isinstance(call.func, ast.Attribute) and call.func.attr in _GROWS
+        ]
+        grown += [store.value for store in self.function.stores]
+        return any(path(target) == name and position(target) < position(at) for target in grown)
 
     def _last_binding(self, name: str, at: ast.AST) -> tuple[ast.AST, ast.expr] | None:
         found: tuple[ast.AST, ast.expr] | None = None

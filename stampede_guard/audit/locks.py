@@ -35,9 +35,7 @@ def is_lock(module: Module, expr: ast.expr, function: Function | None) -> bool:
     if _LOCK_ORIGIN.search(made):
         return True
     names = [part for part in dotted.replace("()", "").replace("[]", "").split(".") if part]
-    return bool(names) and (
-        is_locky(names[-1]) or (names[-1] in ("acquire", "hold") and is_locky(".".join(names)))
-    )
+    return bool(names) and (is_locky(names[-1]) or (names[-1] in _OF_LOCKS and is_locky(".".join(names))))
 
 
 def _is_private(module: Module, name: str, function: Function | None) -> bool:
