@@ -141,6 +141,9 @@ def audit_source(path: str, data: bytes, options: Options | None = None) -> Outc
     except (RecursionError, MemoryError):
         outcome.skipped.append(Skipped(path=path, reason="nested too deeply"))
         return outcome
+    except Exception as error:  # a rule's own bug costs one file, not the run
+        outcome.skipped.append(Skipped(path=path, reason=f"a rule failed on it: {error!r}"))
+        return outcome
     kept = [finding for finding in found if not suppressions.covers(finding)]
     outcome.suppressed = len(found) - len(kept)
     outcome.findings = kept + _unused(path, suppressions, options)

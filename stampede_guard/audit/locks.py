@@ -21,9 +21,9 @@ _FLIGHT = re.compile(
 _GUARDED = re.compile(
     r"(?:^|_)(?:locked|with_lock|synchroni[sz]ed|single_?flight|exclusive\w*|once|mutex|dogpile)(?:_|$)"
 )
-_ACQUIRES = frozenset(
-    ("acquire", "acquire_lock", "try_acquire", "try_lock", "get_lock", "lock", "wait_for_lock")
-)
+_NOT_LOCKS = re.compile(r"pool|semaphore|limit|throttle|bucket|engine|quota|breaker", re.IGNORECASE)
+# Methods that hand out the lock their owner is called after.
+_OF_LOCKS = frozenset("acquire hold setdefault get for_key write read writer reader enter locked".split())
 
 
 def is_lock(module: Module, expr: ast.expr, function: Function | None) -> bool:
@@ -75,9 +75,7 @@ def is_claim(module: Module, call: ast.Call) -> bool:
         return is_locky(text_of(key)) or name != "add"
     said = words(name)
     if name in ("acquire", "try_acquire", "__aenter__", "__enter__"):
-        return isinstance(call.func, ast.Attribute) and not path(call.func.value).endswith(
-            ("pool", "semaphore")
-        )
+        return isinstance(call.func, ast.Attribute) and not _NOT_LOCKS.search(path(call.func.value))
     return bool(said) and said[0] in ("acquire", "try", "take", "obtain", "claim") and is_locky(name)
 
 

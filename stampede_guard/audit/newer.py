@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+import warnings
 
 _TYPE_PARAMETERS = re.compile(r"^([ \t]*(?:class|def|async[ \t]+def)[ \t]+\w+)(\[)", re.MULTILINE)
 _TYPE_ALIAS = re.compile(r"^([ \t]*)type([ \t]+\w+)(\[[^\]\n]*\])?([ \t]*=)", re.MULTILINE)
@@ -17,13 +18,15 @@ _EXCEPT = re.compile(r"^([ \t]*except[ \t]+)(\w[\w.]*(?:[ \t]*,[ \t]*\w[\w.]*)+)
 
 def parse(source: str) -> ast.Module:
     """Raises SyntaxError for what cannot be read even so."""
-    try:
-        return ast.parse(source)
-    except SyntaxError:
-        older = _blank(source)
-        if older == source:
-            raise
-        return ast.parse(older)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SyntaxWarning)  # the other code's, not ours
+        try:
+            return ast.parse(source)
+        except SyntaxError:
+            older = _blank(source)
+            if older == source:
+                raise
+            return ast.parse(older)
 
 
 def _blank(source: str) -> str:

@@ -17,12 +17,12 @@ _HOOKS = frozenset(
         "before_first_request",
         "before_server_start",
         "after_server_start",
-        "main_process_start_never",
         "worker_startup",
     )
 )
 _WEB = re.compile(
-    r"\b(?:fastapi|starlette|flask|quart|sanic|litestar|django|aiohttp\.web|aiohttp import web|falcon|uvicorn|gunicorn)\b",
+    r"\b(?:fastapi|starlette|flask|quart|sanic|litestar|django|aiohttp\.web|aiohttp import web|falcon|uvicorn|"
+    r"gunicorn)\b",
     re.IGNORECASE,
 )
 # Programs of one process: bots, commands, consumers.

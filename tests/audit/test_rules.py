@@ -39,8 +39,20 @@ def test_sound_code_is_left_alone(path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("case", "count"),
-    [("SG103", 3), ("SG104", 2), ("SG105", 3), ("SG106", 2), ("SG108", 4), ("SG301", 3), ("SG302", 2), ("SG304", 3), ("SG402", 2), ("SG404", 2), ("SG405", 2)],
-)  # fmt: skip
+    [
+        ("SG103", 3),
+        ("SG104", 2),
+        ("SG105", 3),
+        ("SG106", 2),
+        ("SG108", 4),
+        ("SG301", 3),
+        ("SG302", 2),
+        ("SG304", 3),
+        ("SG402", 2),
+        ("SG404", 2),
+        ("SG405", 2),
+    ],
+)
 def test_each_trap_of_a_file_is_reported_once(case: str, count: int) -> None:
     (path,) = (CASES / case / "flagged").glob("*.py")
     assert len(codes(path)) == count

@@ -24,7 +24,8 @@ _OWN = re.compile(
 _PERIODIC = frozenset(
     "periodic periodically loop cron scheduler schedule cleanup clean refresh sync poll poller "
     "purge expire reaper updater "
-    "recurring daily hourly nightly scan sweep sweeper retention archive job jobs rotate digest reminder reminders".split()
+    "recurring daily hourly nightly scan sweep sweeper retention archive job jobs rotate digest "
+    "reminder reminders".split()
 )
 
 
