@@ -12,7 +12,7 @@ from itertools import islice
 from stampede_guard.audit.builder import build
 from stampede_guard.audit.finding import Confidence, Finding, Skipped, confident
 from stampede_guard.audit.reading import Unreadable, decode, read
-from stampede_guard.audit.rule import Rule, all_rules
+from stampede_guard.audit.rule import Hint, Rule, all_rules
 from stampede_guard.audit.suppressions import NAME_OF_UNUSED, UNUSED, Suppressions
 
 _CHUNK = 48  # files handed to a process at once
@@ -119,7 +119,8 @@ def audit_source(path: str, data: bytes, options: Options | None = None) -> Outc
     """Judges one source text; `path` is only what is reported."""
     options = options or Options()
     outcome = Outcome(files=1)
-    rules = [rule for rule in options.rules() if rule.may_apply(data)]
+    asked: dict[Hint, bool] = {}
+    rules = [rule for rule in options.rules() if rule.may_apply(data, asked)]
     try:
         source = decode(data)
         suppressions = Suppressions.of(source) if b"noqa" in data else Suppressions()

@@ -5,12 +5,16 @@ from __future__ import annotations
 import ast
 import importlib
 import pkgutil
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
 from stampede_guard.audit.finding import Confidence, Finding, Scope
 from stampede_guard.audit.model import Module
+
+# One of these must occur. Patterns begin with literal text, which keeps them as quick as a search for it.
+Hint = tuple[bytes | re.Pattern[bytes], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +45,7 @@ class Hit:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One code. `hints` are texts a file cannot do without: of each group at least one must occur."""
+    """One code. `hints` are what a file's text cannot do without: one of each group."""
 
     code: str
     name: str
@@ -49,11 +53,18 @@ class Rule:
     confidence: Confidence
     scope: Scope
     documentation: Documentation
-    hints: tuple[tuple[bytes, ...], ...]
+    hints: tuple[Hint, ...]
     check: Callable[[Module], Iterator[Hit]]
 
-    def may_apply(self, data: bytes) -> bool:
-        return all(any(hint in data for hint in group) for group in self.hints)
+    def may_apply(self, data: bytes, known: dict[Hint, bool] | None = None) -> bool:
+        """`known` spares asking again what another rule asked of the same text."""
+        known = {} if known is None else known
+        for hint in self.hints:
+            if hint not in known:
+                known[hint] = _occurs(hint, data)
+            if not known[hint]:
+                return False
+        return True
 
     def findings(self, module: Module) -> Iterator[Finding]:
         for hit in self.check(module):
@@ -72,6 +83,10 @@ class Rule:
                 function=hit.function,
                 cost=hit.cost,
             )
+
+
+def _occurs(hint: Hint, data: bytes) -> bool:
+    return any(text in data if isinstance(text, bytes) else text.search(data) is not None for text in hint)
 
 
 @cache

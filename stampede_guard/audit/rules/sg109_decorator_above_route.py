@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from stampede_guard.audit.model import Module
@@ -59,7 +60,10 @@ RULE = Rule(
     summary="a cache decorator above `@app.get`: it caches nothing",
     confidence="high",
     scope="process",
-    hints=((b"@",), (b"cache", b"memoize"), (b".get(", b".post(", b".route(", b".put(", b"api_route(")),
+    hints=(
+        (re.compile(rb"@[\w.]*[cC]ache"), re.compile(rb"@[\w.]*memoize")),
+        (re.compile(rb"@\w+\.(?:get|post|put|delete|patch|route|api_route|head|options|websocket)\("),),
+    ),
     check=check,
     documentation=Documentation(
         what="A cache decorator is written above `@app.get(...)`.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from stampede_guard.audit.cost import cost
@@ -31,7 +32,10 @@ RULE = Rule(
     summary="an await between a dict cache's get and its store (information)",
     confidence="medium",
     scope="process",
-    hints=((b"async def",), (b"cache", b"Cache", b"CACHE", b"memo"), (b"[",)),
+    hints=(
+        (b"async def",),
+        tuple(re.compile(rb"%s\w*\[" % word) for word in (b"cache", b"Cache", b"CACHE", b"memo")),
+    ),
     check=check,
     documentation=Documentation(
         what="A coroutine looks into a dict, awaits the computation, and stores into the dict.",

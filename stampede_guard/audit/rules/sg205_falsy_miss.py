@@ -9,6 +9,7 @@ from stampede_guard.audit.fills import fills, what_is_cached
 from stampede_guard.audit.flow import Flow
 from stampede_guard.audit.model import Module, inside, position
 from stampede_guard.audit.rule import Documentation, Hit, Rule
+from stampede_guard.audit.rules.sg201_get_compute_set import HINTS
 from stampede_guard.audit.words import path
 
 
@@ -83,7 +84,7 @@ RULE = Rule(
     summary='`if cached:` takes 0, "" or an empty list for a miss: recomputed for ever',
     confidence="medium",
     scope="process",
-    hints=((b"cache", b"Cache", b"redis", b"Redis"), (b".get", b"get_"), (b"set", b"put", b"save", b"store")),
+    hints=HINTS,
     check=check,
     documentation=Documentation(
         what="The miss test is the value's truth instead of `is None`.",

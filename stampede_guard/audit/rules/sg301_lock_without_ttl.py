@@ -90,7 +90,10 @@ RULE = Rule(
     summary="`SET NX` used as a lock and never expiring (positional TTLs count; secrets and markers are no locks)",
     confidence="high",
     scope="fleet",
-    hints=((b"nx", b"NX", b".add("), (b"lock", b"Lock", b"LOCK", b"delete", b"running", b"mutex", b"leader")),
+    hints=(
+        (b"nx=", b"nx =", b"setnx", b'"NX"', b"'NX'", b"cache.add(", b"cached.add(", b"mc.add(", b".aadd("),
+        (b"lock", b"Lock", b"LOCK", b"delete", b"running", b"mutex", b"leader"),
+    ),
     check=check,
     documentation=Documentation(
         what="A key set with NX (or memcached's `add`) serves as a lock and has no expiry.",

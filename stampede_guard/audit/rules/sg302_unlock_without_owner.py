@@ -78,7 +78,7 @@ def _frees_a_lock(module: Module, function: Function, key: ast.expr) -> bool:
         return True
     releases = set(words(function.name)) & _RELEASES
     if releases and (named or lockuse.says_lock(lockuse.around(function))):
-        return True
+        return any(is_claim(module, call) for call in module.calls)
     return named and any(
         is_claim(module, call) for sibling in lockuse.siblings(module, function) for call in sibling.calls
     )
@@ -90,7 +90,11 @@ RULE = Rule(
     summary="DEL of a lock key without comparing a token",
     confidence="high",
     scope="fleet",
-    hints=((b"delete", b"unlink"), (b"lock", b"Lock", b"LOCK", b"nx", b"mutex")),
+    hints=(
+        (b".delete(", b".adelete(", b".unlink("),
+        (b"lock", b"Lock", b"LOCK", b"mutex", b"nx="),
+        (b"redis", b"Redis", b"cache", b"Cache", b"valkey", b"nx="),
+    ),
     check=check,
     documentation=Documentation(
         what="A lock's key is deleted without a look at who owns it.",

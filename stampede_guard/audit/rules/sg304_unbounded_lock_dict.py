@@ -142,7 +142,10 @@ RULE = Rule(
     summary="a dict of locks that only grows (weak dictionaries are fine)",
     confidence="high",
     scope="process",
-    hints=((b"Lock", b"Semaphore", b"Condition"), (b"setdefault", b"defaultdict", b"] = ", b"]=")),
+    hints=(
+        (b"Lock(", b"Lock)", b"Semaphore(", b"Condition("),
+        (b"setdefault(", b"defaultdict(", re.compile(rb"\] = [\w.]*(?:[lL]ock|[sS]emaphore|[cC]ondition)")),
+    ),
     check=check,
     documentation=Documentation(
         what="A lock per key is kept in a dict, and no key is ever taken out.",

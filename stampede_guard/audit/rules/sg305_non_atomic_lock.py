@@ -12,6 +12,7 @@ from stampede_guard.audit.keys import same_key
 from stampede_guard.audit.locks import locks_of
 from stampede_guard.audit.model import Function, Module, inside, position
 from stampede_guard.audit.rule import Documentation, Hit, Rule
+from stampede_guard.audit.rules.sg201_get_compute_set import HINTS
 
 
 def check(module: Module) -> Iterator[Hit]:
@@ -65,10 +66,7 @@ RULE = Rule(
     summary="a get-then-set flag used as a lock",
     confidence="medium",
     scope="fleet",
-    hints=(
-        (b"lock", b"Lock", b"LOCK", b"running", b"mutex", b"busy", b"in_progress", b"processing"),
-        (b"set", b"put"),
-    ),
+    hints=((b"lock", b"Lock", b"LOCK", b"running", b"mutex", b"busy", b"in_progress", b"processing"), *HINTS),
     check=check,
     documentation=Documentation(
         what="A flag is read, and when it is missing, set: a lock in two steps.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from stampede_guard.audit.model import Function, Module
@@ -57,7 +58,7 @@ RULE = Rule(
     summary="`KEYS` where SCAN belongs",
     confidence="high",
     scope="fleet",
-    hints=((b".keys(", b"KEYS"),),
+    hints=((re.compile(rb"\.keys\(\s*[^)\s]"), re.compile(rb"await [^\n]*\.keys\("), b"execute_command("),),
     check=check,
     documentation=Documentation(
         what="`keys(pattern)` is called on a Redis client.",

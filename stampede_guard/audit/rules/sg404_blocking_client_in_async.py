@@ -57,7 +57,17 @@ RULE = Rule(
     scope="process",
     hints=(
         (b"async def",),
-        (b"redis", b"requests", b"urllib", b"memcache", b"pylibmc", b"valkey", b"time.sleep"),
+        (
+            b"import redis",
+            b"from redis",
+            b"django_redis",
+            b"requests.",
+            b"urllib.request",
+            b"memcache",
+            b"pylibmc",
+            b"valkey",
+            b"time.sleep",
+        ),
     ),
     check=check,
     documentation=Documentation(
