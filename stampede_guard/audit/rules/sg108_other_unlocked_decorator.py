@@ -68,6 +68,7 @@ RULE = Rule(
     confidence="high",
     scope="process",
     hints=(
+        (b"cache",),
         (
             b"py_cachify",
             b"diskcache",
@@ -86,7 +87,6 @@ RULE = Rule(
             b"aiocached",
             b"fast_cache",
         ),
-        (b"cache",),
     ),
     check=check,
     documentation=Documentation(

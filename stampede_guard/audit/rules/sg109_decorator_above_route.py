@@ -61,6 +61,7 @@ RULE = Rule(
     confidence="high",
     scope="process",
     hints=(
+        (b"cache", b"Cache", b"memoize"),
         (re.compile(rb"@[\w.]*[cC]ache"), re.compile(rb"@[\w.]*memoize")),
         (re.compile(rb"@\w+\.(?:get|post|put|delete|patch|route|api_route|head|options|websocket)\("),),
     ),

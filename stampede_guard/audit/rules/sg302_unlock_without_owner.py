@@ -11,6 +11,7 @@ from stampede_guard.audit.locks import is_claim
 from stampede_guard.audit.model import Function, Module, argument
 from stampede_guard.audit.receivers import kind
 from stampede_guard.audit.rule import Documentation, Hit, Rule
+from stampede_guard.audit.rules.sg201_get_compute_set import STORES
 from stampede_guard.audit.words import words
 
 _RELEASES = frozenset("release unlock free unlocked unlocks releases aexit exit".split())
@@ -93,7 +94,7 @@ RULE = Rule(
     hints=(
         (b".delete(", b".adelete(", b".unlink("),
         (b"lock", b"Lock", b"LOCK", b"mutex", b"nx="),
-        (b"redis", b"Redis", b"cache", b"Cache", b"valkey", b"nx="),
+        STORES,
     ),
     check=check,
     documentation=Documentation(

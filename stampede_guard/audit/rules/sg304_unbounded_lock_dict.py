@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from stampede_guard.audit.model import Function, Module, owner_class
 from stampede_guard.audit.origins import origin
 from stampede_guard.audit.rule import Documentation, Hit, Rule
-from stampede_guard.audit.words import path
+from stampede_guard.audit.words import last, names_in, path
 
 _LOCK = re.compile(r"(?:^|\.)(?:Lock|RLock|Semaphore|BoundedSemaphore|Condition|AsyncLock)$")
 _BOUNDED = re.compile(r"Weak|TTLCache|LRU|lru|Bounded|ExpiringDict|TTLDict|Cache\(|LRUCache|local\(\)")
@@ -104,12 +104,12 @@ def _rebound(function: Function) -> Iterator[str]:
 
 def _is_few(module: Module, node: ast.AST, key: ast.expr | None, function: Function | None) -> bool:
     """A fixed set of keys: constants, or a loop at start-up."""
-    if isinstance(key, ast.Constant) or (isinstance(key, ast.Attribute) and key.attr.isupper()):
+    if isinstance(key, ast.Constant) or last(path(key)).isupper():
         return True
     if function is None or key is None:
         return False
-    looped = any(isinstance(around, ast.For) for around in module.up(node))
-    return (function.name in ("__init__", "setup", "__post_init__") and looped) or "loop" in path(key)
+    loops = [around for around in module.up(node) if isinstance(around, ast.For)]
+    return any(names_in(loop.target) & names_in(key) for loop in loops) or "loop" in path(key)
 
 
 def _is_local(holder: str, function: Function | None) -> bool:

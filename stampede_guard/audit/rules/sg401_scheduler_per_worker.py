@@ -84,7 +84,7 @@ def _is_command(function: Function) -> bool:
 def _starts_by_name(call: ast.Call, own: set[str]) -> bool:
     """`start_scheduler()` of another file."""
     name = last(path(call.func))
-    return bool(_STARTS.match(name)) and name not in own
+    return isinstance(call.func, ast.Name) and bool(_STARTS.match(name)) and name not in own
 
 
 RULE = Rule(
