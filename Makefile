@@ -5,16 +5,19 @@ VENV ?= .venv
 PYTEST_ARGS ?=
 HERD_ARGS ?= --quick
 MICRO_ARGS ?=
+PEERS_VENV ?= .venv-peers
+PEERS_ARGS ?=
 SCALE_ARGS ?= --output results
 
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
+PEERS_READY = $(PEERS_VENV)/.ready
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Reports and caches of the tools stay in the checkout, also where HOME is missing or read-only.
 export MPLCONFIGDIR = $(CURDIR)/.cache/matplotlib
 
-.PHONY: help demo test check bench bench-scale search interpreters floor venv clean lint format types public-types imports coverage
+.PHONY: help demo test test-redis check bench bench-peers bench-scale search interpreters floor venv clean lint format types public-types imports coverage
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -27,16 +30,24 @@ test: $(READY) ## every test, on a real Valkey from its wheel (PYTEST_ARGS="-k t
 	@rm -f .coverage .coverage.*
 	$(BIN)/python -m pytest --cov --cov-report= $(PYTEST_ARGS)
 
+test-redis: $(READY) ## the contract, the scripts and the rights on the redis-server found here (Debian's 7.0, say)
+	STAMPEDE_GUARD_SERVER=redis-server $(BIN)/python -m pytest tests/stores/test_contract.py \
+	  tests/stores/test_contract_leases.py tests/stores/test_contract_tags.py tests/stores/test_contract_passing.py \
+	  tests/stores/test_scripts_twins.py tests/stores/test_rights.py $(PYTEST_ARGS)
+
 check: lint format types public-types imports coverage ## lint, types, direction of imports, coverage of the last `make test`
 
 bench: $(READY) ## the speed table: ratios measured in one run
 	$(BIN)/python -m bench.micro $(MICRO_ARGS)
 
+bench-peers: $(PEERS_READY) ## the library beside its peers; a quarter of an hour (PEERS_ARGS=--quick: some minutes)
+	$(PEERS_VENV)/bin/python -m bench.peers $(PEERS_ARGS)
+
 bench-scale: $(READY) ## how costs grow to 16 processes and 100,000 keys, and a fleet of 10,000 simulated (SCALE_ARGS=--quick)
 	$(BIN)/python -m bench.scale $(SCALE_ARGS)
 
 search: $(READY) ## the larger worlds of the exhaustive search (half an hour, a few GB)
-	STAMPEDE_SEARCH=deep $(BIN)/python -m pytest tests/core/test_search.py -s
+	STAMPEDE_SEARCH=deep $(BIN)/python -m pytest tests/core/test_search.py tests/core/test_tags.py -s
 
 interpreters: $(READY) ## core and store tests on every Python 3.11 to 3.14 found here
 	$(BIN)/python scripts/interpreters.py
@@ -75,7 +86,17 @@ $(READY): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-clean: ## remove the environment, the caches and the results
-	rm -rf $(VENV) .cache .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+# An environment of their own: what the peers ask for must not decide what this library is tested with.
+$(PEERS_READY): pyproject.toml constraints.txt bench/peers/requirements.txt
+	@test -x $(PEERS_VENV)/bin/python || $(PYTHON) -m venv $(PEERS_VENV)
+	@echo "Installing the peers into $(PEERS_VENV) (once; about a minute)"
+	@$(PEERS_VENV)/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	@while read -r peer; do case "$$peer" in ''|'#'*) continue;; esac; \
+	  $(PEERS_VENV)/bin/python -m pip install --quiet --constraint constraints.txt "$$peer" \
+	  || echo "$$peer cannot be installed here: its row will say NOT RUN" >&2; done < bench/peers/requirements.txt
+	@touch $@
+
+clean: ## remove the environments, the caches and the results
+	rm -rf $(VENV) $(PEERS_VENV) .cache .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	rm -rf build dist results *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

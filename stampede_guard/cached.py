@@ -25,7 +25,9 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 Invalidation = Literal["done", "pending"]
-"""`pending`: the store is away; local copies are dropped, and the store is told when it is back."""
+"""`pending`: the store is away, or takes no writes for now (a read-only replica, one that loads, a full disk). This
+process's own copies are dropped, and it reads nothing of the entry from the store until the store has been told, which
+it does by itself when it can; only a process that ends before that leaves it undone, and logs so."""
 
 
 class CachedFunction(Protocol[P, R_co]):
@@ -44,7 +46,11 @@ class CachedFunction(Protocol[P, R_co]):
     ) -> CachedFunction[Q, R]: ...
 
     async def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> Invalidation:
-        """After `"done"` no caller is served an older value. `"pending"`: the store is away; see `Invalidation`."""
+        """After `"done"` no caller is served an older value. `"pending"`: the store is away; see `Invalidation`.
+
+        Copies that other processes keep (`l1_ttl`) go within a wake-up; without one they are good for `l1_ttl` at most.
+        Raises `StoreRefused` when the store does not let this client (a permission, a password): it is not done.
+        """
 
     async def refresh(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Compute anew; callers meanwhile are served the old value.
@@ -116,7 +122,7 @@ class CachedMany(Protocol[P, K, V]):
     ) -> CachedMany[Q, K, V]: ...
 
     async def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> Invalidation:
-        """Drop the entries of these ids; `"pending"` if that is so for one of them."""
+        """Drop the entries of these ids; `"pending"` if that is so for one of them. See `CachedFunction`."""
 
     async def refresh(self, *args: P.args, **kwargs: P.kwargs) -> dict[K, V]:
         """Compute these ids anew."""

@@ -32,6 +32,9 @@ UNWIND_SECONDS = 1.0
 THREAD_SECONDS = 0.05
 """The same for one in a thread: long enough for one that has not begun."""
 
+LONG_ON_THE_WIRE = 64 * 1024
+"""Bytes from which on a value may take longer to be stored than the lease has time left."""
+
 
 class Result(NamedTuple):
     """`private`: an error that is about the callers of this process, and nothing that others should hear.
@@ -46,10 +49,11 @@ class Result(NamedTuple):
 
 
 class Computation:
-    """`joined_before`: how many had joined the flight when the user's function was called."""
+    """`joined_before`: how many had joined when the user's function was called. `took_ms`: how long that took."""
 
     def __init__(self, runtime: Runtime, flight: Flight, run: Run, variables: Variables) -> None:
         self.joined_before = 0
+        self.took_ms = 0
         self.leader = 0
         """The number of the passenger whose call was computed last; 0 = nobody's."""
         self.lapsed = False
@@ -67,6 +71,11 @@ class Computation:
     def is_slow(self) -> bool:
         """Whether a fallback may have ended the wait for everybody else by now."""
         return self._runtime.loop.time() > self._slow_at
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the user's function was ever called."""
+        return self._slow_at < math.inf
 
     def renew_now(self) -> None:
         """The inbox's state changed; the lease says so before a waiter can draw a conclusion from it."""
@@ -95,9 +104,19 @@ class Computation:
         self._grant = grant
         if grant is None:
             return await self._run_alone()
+        async with self.renewing(grant):
+            return await self._run_bounded()
+
+    def while_sending(self, grant: Granted, body: bytes) -> contextlib.AbstractAsyncContextManager[None]:
+        """The lease stays this flight's also while a large value is on the wire."""
+        return self.renewing(grant) if len(body) >= LONG_ON_THE_WIRE else contextlib.nullcontext()
+
+    @contextlib.asynccontextmanager
+    async def renewing(self, grant: Granted) -> AsyncIterator[None]:
+        """The lease stays this flight's as long as the process and the store are there."""
         renewal = asyncio.create_task(self._renew(grant), name="stampede_guard renewal")
         try:
-            return await self._run_bounded()
+            yield
         finally:
             renewal.cancel()
             # Not awaited itself: its cancellation could not be told from the flight's own.
@@ -108,10 +127,10 @@ class Computation:
     async def _run_alone(self) -> Result | core.Abandoned | Literal["back"]:
         if self._flight.bypassed or self._flight.plan.batched:
             return await self._run_bounded()
-        was_away = self._runtime.away_for(self._flight.name)
+        was_away = self._runtime.away_for(self._flight.name, self._flight.tags)
         try:
             async with self.turn_without_store():
-                if was_away and not self._runtime.away_for(self._flight.name):
+                if was_away and not self._runtime.away_for(self._flight.name, self._flight.tags):
                     return "back"
                 self.has_its_turn()
                 return await self._run_bounded()
@@ -187,6 +206,7 @@ class Computation:
             await self._unwind(task)
             raise
         finally:
+            self.took_ms = round(1000 * (self._runtime.loop.time() - began))
             flight.leader = None
             if hooks:
                 hooks.tell(self._computed(task, self._runtime.loop.time() - began))
@@ -206,10 +226,11 @@ class Computation:
         """What the computation may say is unchanged."""
         old = self._flight.old
         # 1. This process reads a value. 2. Another one invalidates it. 3. This flight is granted a token above the
-        # fence: "unchanged" would bring back what was invalidated. So it must have been there when the grant was given.
-        if old is not None and self._grant is not None and old.token != self._grant.replaces:
+        # fence: "unchanged" would bring back what was invalidated. So it must have been there when the grant was given;
+        # and without a grant nobody knows.
+        if old is None or self._grant is None or old.token != self._grant.replaces:
             return None
-        return None if self._flight.bypassed else old
+        return old
 
     def _computed(self, task: asyncio.Task[Any], seconds: float) -> Computed:
         if not task.done() or task.cancelled():

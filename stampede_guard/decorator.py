@@ -7,21 +7,24 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Generic, Never, ParamSpec, TypeVar, cast
 
 from stampede_guard.annotations import alternatives, live_kind, resolve, root_package
 from stampede_guard.cached import CacheDecorator, CachedFunction, CachedPlainFunction, Invalidation
 from stampede_guard.codec import Codec, codec_for, return_annotation
 from stampede_guard.defaults import default_guard
+from stampede_guard.early import refuse_where_it_cannot_be
 from stampede_guard.errors import Misuse, PolicyError, StoreError, Undecodable
 from stampede_guard.guard import StampedeGuard
 from stampede_guard.keys import KeyBuilder
 from stampede_guard.methods import in_its_place, taken_from
 from stampede_guard.modes import checked_mode
-from stampede_guard.options import Options
-from stampede_guard.plan import Plan, Run
+from stampede_guard.options import Options, refuse_positions
+from stampede_guard.plan import UNSETTLED, Plan, Run
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.serving import after_read
+from stampede_guard.tagged import TaggedCodec, tagged
+from stampede_guard.tags import TagTemplates, tag_names
 from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl, split
 from stampede_guard.verdict import given as given_choice
 
@@ -35,11 +38,12 @@ __all__ = [
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_OF_THE_GUARD = frozenset({"max_threads", "l1_bytes", "l1_entries"})
 _ONE_CALLERS = frozenset({"Response", "BackgroundTasks", "BackgroundTask"})
 
 
 def locked_cache(
-    *,
+    *misplaced: Never,
     guard: StampedeGuard | None = None,
     ttl: Ttl = AS_THE_POLICY_SAYS,
     should_cache: Callable[[Any], object] | None = None,
@@ -50,19 +54,19 @@ def locked_cache(
     key: Callable[..., Any] | None = None,
     name: str | None = None,
     pickle: bool = False,
+    tags: Iterable[str] = (),
     **fields: Any,
 ) -> CacheDecorator:
     """Cache a function or method so that one expired entry costs one computation, fleet-wide.
 
-    An `async def` function stays one. A plain `def` function stays one, too: its caller's thread waits, and it computes
-    in one of at most `max_threads` threads of the guard, whether or not an event loop runs anywhere. `self` and `cls`
-    are part of the key like any other parameter.
+    An `async def` function stays one. So does a plain `def` function: its caller's thread waits, and it computes in one
+    of at most `max_threads` threads of the guard, with or without an event loop. `self` and `cls` are part of the key.
 
     `fields` are Policy fields (`ttl=300, stale_ttl=3600`), in seconds. `ttl` may also be a function of the value: it
     returns the seconds, and 0 or None for a value that is not to be stored. `should_cache`: a function of the value;
     False = it goes to its callers and is not stored, and those who wait elsewhere compute beside each other (at most
-    `pass_limit`), not one after another. A computation may return `UNCHANGED` to keep the value that `previous()`
-    gives. What any of these raises, or returns in error, fails the computation. See docs/values.md.
+    `pass_limit`), not one after another. A computation may return `UNCHANGED` to keep the value of `previous()`.
+    What any of these raises, or returns in error, fails the computation. See docs/values.md.
 
     `unkeyed`: parameters that are no part of the key. They may belong to the caller's request (a session), so the
     computation then stays within that request. `resources`: parameters that the computation opens for itself with the
@@ -70,11 +74,11 @@ def locked_cache(
     signature. `context`: ContextVars that the computation sees, and that become part of the key. `version`: change it
     when the meaning of the result changes. `key`: a function of the same arguments that returns the key's parts.
     `name`: instead of the module and qualified name. `pickle`: store values that nothing else can encode with pickle;
-    whoever can write to the store can then run code here.
+    whoever can write to the store can then run code here. `tags`: `"project:{project}"`; see docs/tags.md.
 
     Raises `PolicyError`, `KeyPartError`, `UnsupportedValue` or `Misuse` at decoration.
     """
-
+    refuse_positions("locked_cache", misplaced)
     options = Options.of(
         unkeyed=unkeyed,
         resources=resources,
@@ -83,8 +87,8 @@ def locked_cache(
         key=key,
         name=name,
         pickle=pickle,
+        tags=tags,
     )
-
     fields |= given_choice(ttl, should_cache)
 
     def decorate(given: Any) -> Any:
@@ -115,10 +119,15 @@ class Face(Generic[P, R]):
         self._options = options
         self._fields, self._choice = split(fields)
         _refuse_one_callers_answer(function, options)
-        if "max_threads" in fields:
-            rule = "the threads are the guard's: StampedeGuard(..., policy=Policy(max_threads=...))"
-            raise PolicyError("max_threads", fields["max_threads"], rule)
+        for field in _OF_THE_GUARD & fields.keys():
+            rule = f"it is the guard's: StampedeGuard(..., policy=Policy({field}=...))"
+            raise PolicyError(field, fields[field], rule)
+        self._templates = TagTemplates(
+            options.tags, function, unkeyed=options.unkeyed, resources=options.resources
+        )
         self._codec = self._make_codec(return_annotation(function))
+        if options.tags:
+            self._codec = TaggedCodec(self._codec, options.tags)
         self._keys = KeyBuilder(
             function,
             unkeyed=options.unkeyed,
@@ -132,6 +141,7 @@ class Face(Generic[P, R]):
         # Checked now, against the defaults, so that a mistake is an error at import and not at the first call.
         base = guard.policy if guard is not None else Policy()
         self._plan = self._make_plan(base)
+        refuse_where_it_cannot_be(fields, request_bound=self._plan.request_bound)
         self._planned_for = guard
 
     def _make_codec(self, annotation: Any) -> Codec:
@@ -145,6 +155,7 @@ class Face(Generic[P, R]):
             codec=self._codec,
             request_bound=bool(self._options.unkeyed) or self._takes_live_things(),
             variables=self._options.context,
+            direct=not self._options.tags,
             choice=self._choice,
         )
 
@@ -184,6 +195,16 @@ class Face(Generic[P, R]):
 
         return with_resources
 
+    def _tags(self, guard: StampedeGuard, args: Any, kwargs: Any) -> tuple[str, ...]:
+        """Of one call, by their complete names."""
+        return tag_names(guard.prefix, self._templates.texts(args, kwargs)) if self._options.tags else ()
+
+    def _with_tags(self, run: Run, guard: StampedeGuard, args: Any, kwargs: Any) -> Run:
+        return tagged(run, self._tags(guard, args, kwargs))
+
+    def _tagged_run(self, guard: StampedeGuard, args: Any, kwargs: Any) -> Run:
+        return self._with_tags(self._run(args, kwargs), guard, args, kwargs)
+
     def wrapper(self) -> Any:
         """What takes the function's place, with its other methods."""
         build, key_of = self._keys.build, self._keys.key_of
@@ -192,21 +213,24 @@ class Face(Generic[P, R]):
         async def call(*args: P.args, **kwargs: P.kwargs) -> R:
             # The hit path of serving.serve written out: of what 64 callers of one key pay each, a second coroutine and
             # a closure for a computation that does not happen would be a tenth.
-            guard = self._guarded()
-            plan = self._plan
-            key = key_of(*args, **kwargs)
-            name = guard.prefix + key
+            guard, plan = self._guarded(), self._plan
+            name = guard.prefix + (key := key_of(*args, **kwargs))
             runtime = guard.on(plan)
             result: R
-            if runtime is None or runtime.away or runtime.refused or name in runtime.flights:
-                result = await guard.call(plan, key, self._run(args, kwargs))
+            if plan.near and runtime is not None:
+                kept = runtime.near.get(name)
+                if kept is not None and runtime.near.clock() < kept.until:
+                    result = kept.given()
+                    return result
+            if runtime is None or plan.near or runtime.away or runtime.refused or name in runtime.flights:
+                result = await guard.call(plan, key, self._tagged_run(guard, args, kwargs))
                 return result
             try:
                 reading = await runtime.read(name)
             except StoreError:
                 reading = None
             if reading is not None:
-                body, _, total_ms, stale_ms, remaining_ms = reading
+                body, _, total_ms, stale_ms, remaining_ms, _ = reading
                 if stale_ms < remaining_ms <= total_ms:
                     try:
                         if reading is runtime.remembered:
@@ -225,7 +249,8 @@ class Face(Generic[P, R]):
 
         async def refresh(*args: P.args, **kwargs: P.kwargs) -> R:
             guard = self._guarded()
-            result: R = await guard.refresh_entry(self._plan, build(args, kwargs), self._run(args, kwargs))
+            run = self._tagged_run(guard, args, kwargs)
+            result: R = await guard.refresh_entry(self._plan, build(args, kwargs), run)
             return result
 
         def key(*args: P.args, **kwargs: P.kwargs) -> str:
@@ -245,6 +270,7 @@ class Face(Generic[P, R]):
         """The mode of this function from now on; None = the guard's."""
         # No guard is needed for this, and none is made: `configure` may come later.
         self._plan.mode = checked_mode(mode)
+        self._plan.standing = UNSETTLED
 
     def _visible_signature(self) -> inspect.Signature:
         """Without the resources: neither FastAPI nor a caller is to give them."""

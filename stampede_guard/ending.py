@@ -29,7 +29,7 @@ async def ended(task: asyncio.Task[Any], seconds: float | None = None) -> None:
         raise cancelled
 
 
-def retrieve(task: asyncio.Task[Any]) -> None:
+def retrieve(task: asyncio.Future[Any]) -> None:
     """A done callback, for tasks whose error may be nobody's any more: it is not reported as forgotten."""
     if not task.cancelled():
         task.exception()

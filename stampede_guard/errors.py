@@ -93,7 +93,14 @@ class StoreUnavailable(StoreError):
 
 
 class StoreRefused(StoreError):
-    """The store answered and refused, for example a wrong password or a missing permission."""
+    """The store answered and refused, for example a wrong password or a missing permission.
+
+    `may_pass`: the reason is the store's own state (a full disk, missing replicas, no memory), and not who asks.
+    """
+
+    def __init__(self, message: str, *, may_pass: bool = False) -> None:
+        super().__init__(message)
+        self.may_pass = may_pass
 
 
 class Undecodable(StampedeError):

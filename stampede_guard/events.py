@@ -16,6 +16,7 @@ current one), `Started` in that of the computation, the others in none in partic
 | `Fallback` | caller that tried one |
 | `TimedOut` | wait, computation or fallback that took too long |
 | `TakenOver`, `LeaseLost` | fault |
+| `Compared` | look of mode `shadow` |
 | `BreakerOpened`, `BreakerClosed` | change, event loop and server |
 | `Invalidated` | `invalidate()` |
 
@@ -33,6 +34,8 @@ __all__ = [
     "BreakerClosed",
     "BreakerOpened",
     "Collapsed",
+    "Compared",
+    "Comparison",
     "Computed",
     "Event",
     "Fallback",
@@ -52,8 +55,9 @@ __all__ = [
 ]
 
 
-Source = Literal["store", "memory"]
+Source = Literal["store", "memory", "l1"]
 FallbackOutcome = Literal["served", "denied", "failed"]
+Comparison = Literal["same", "different", "stale_same", "stale_different", "missing", "unseen", "unsupported"]
 WaitOutcome = Literal["computed", "collapsed", "stale", "fallback", "error", "timeout", "cancelled"]
 
 
@@ -65,7 +69,7 @@ class _AboutEntry:
 
 @dataclass(frozen=True, slots=True)
 class Hit(_AboutEntry):
-    """A fresh value. `source`: the store, or this process's memory while the store is away."""
+    """A fresh value. `source`: the store, this process's own copy (`l1_ttl`), or its memory while the store is away."""
 
     source: Source = "store"
 
@@ -146,6 +150,13 @@ class LeaseLost(_AboutEntry):
 
 
 @dataclass(frozen=True, slots=True)
+class Compared(_AboutEntry):
+    """In mode `shadow`: what a call would have been served. See `stampede_guard.shadow.ShadowCounts` for the words."""
+
+    found: Comparison
+
+
+@dataclass(frozen=True, slots=True)
 class BreakerOpened:
     """The store counts as away. `part` names one of several servers; empty for the whole store."""
 
@@ -179,6 +190,7 @@ Event = (
     | TimedOut
     | TakenOver
     | LeaseLost
+    | Compared
     | BreakerOpened
     | BreakerClosed
     | Invalidated

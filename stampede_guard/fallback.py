@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.computation import CURRENT, THREAD_SECONDS
 from stampede_guard.core.scripts import Denied, Found, Granted
+from stampede_guard.core.tags import Versions, sealed
 from stampede_guard.ending import ended, retrieve
 from stampede_guard.errors import StoreError, Undecodable, WaitTimeout
 from stampede_guard.events import Computed, Started, TimedOut
+from stampede_guard.tagged import ensure, is_valid
 from stampede_guard.verdict import Verdict, judge
 
 if TYPE_CHECKING:
@@ -38,7 +41,7 @@ class Fallback:
 
         Raises `WaitTimeout`, with the cause, when the fallback's own computation failed or took too long.
         """
-        if self._name in self._runtime.fallbacks or self._runtime.away_for(self._name):
+        if self._name in self._runtime.fallbacks or self._runtime.away_for(self._name, self._flight.tags):
             self.denied = True
             return None, False
         task = self._runtime.loop.create_task(
@@ -69,7 +72,11 @@ class Fallback:
         runtime, plan, policy = self._runtime, self._plan, self._plan.policy
         flight_id = runtime.new_id()
         try:
-            answer = await runtime.session.fallback(self._name, flight=flight_id, policy=policy)
+            answer = await runtime.session.fallback(
+                self._name, flight=flight_id, policy=policy, newer_than=self._flight.newer_than
+            )
+            if isinstance(answer, Found) and not await is_valid(runtime, self._flight.tags, answer.reading):
+                answer = Denied()
         except StoreError:
             self.denied = True
             return None, False
@@ -87,7 +94,11 @@ class Fallback:
                 return await self._compute(answer, flight_id), True
 
     async def _compute(self, grant: Granted, flight_id: str) -> Any:
-        plan, policy = self._plan, self._plan.policy
+        plan, policy, tags = self._plan, self._plan.policy, self._flight.tags
+        versions: Versions = ()
+        with contextlib.suppress(StoreError):
+            # Before the computation begins: see `core.tags`.
+            versions = await ensure(self._runtime, tags, policy)
         context = plan.clean_context(self._passenger.variables)
         # It computes for this flight: a call of the same entry from within it would wait for itself.
         context.run(CURRENT.set, self._flight)
@@ -117,7 +128,10 @@ class Fallback:
         except Exception as problem:
             raise WaitTimeout(f"{plan.title}: the holder is slow, and the fallback failed") from problem
         self._runtime.warn_if_too_large(plan, verdict.body)
-        await self._publish(grant, flight_id, verdict)
+        if tags:
+            verdict = verdict._replace(body=sealed(verdict.body, versions))
+        took_ms = round(1000 * (self._runtime.loop.time() - began))
+        await self._publish(grant, flight_id, verdict, took_ms)
         return plan.codec.decode(verdict.body)
 
     def _tell(self, task: asyncio.Task[Any], seconds: float, flight_id: str) -> None:
@@ -130,7 +144,7 @@ class Fallback:
             error = "" if raised is None else type(raised).__name__
         hooks.tell(Computed(title, self._name, seconds, flight_id, error, fallback=True))
 
-    async def _publish(self, grant: Granted, flight_id: str, verdict: Verdict) -> None:
+    async def _publish(self, grant: Granted, flight_id: str, verdict: Verdict, took_ms: int) -> None:
         try:
             await self._runtime.session.publish(
                 self._name,
@@ -139,6 +153,7 @@ class Fallback:
                 outcome="value" if verdict.policy is not None else "pass",
                 body=verdict.body,
                 policy=verdict.policy or self._plan.policy,
+                took_ms=took_ms,
             )
         except StoreError:
             # The caller has its value; what could not be stored is computed again.

@@ -11,21 +11,20 @@ from collections import deque
 from contextvars import Context
 from typing import TYPE_CHECKING, assert_never
 
-from stampede_guard.computation import Computation
+from stampede_guard.computation import Computation, Result
 from stampede_guard.core import flight as core
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Found, Granted, Held, Message, Passing
+from stampede_guard.core.tags import sealed
 from stampede_guard.delivery import Delivery
 from stampede_guard.ending import ended
-from stampede_guard.errors import (
-    StoreRefused,
-    StoreUnavailable,
-    WaitTimeout,
-)
+from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable, WaitTimeout
 from stampede_guard.events import TakenOver
 from stampede_guard.failures import encode_failure
 from stampede_guard.oldvalue import Previous
 from stampede_guard.passengers import Passengers
+from stampede_guard.tagcheck import acquire, ask_again, believed, versions_before
+from stampede_guard.tagged import tags_of
 
 if TYPE_CHECKING:
     from stampede_guard.passenger import Passenger
@@ -43,9 +42,12 @@ MESSAGES = 64
 
 class Flight:
     """`bypassed`: the store is never asked. `away`: not for now. `refreshing`: callers are served a stale value.
+    `early`: or a fresh one, so that it is for the lease alone to say whether it computes. `lingers`: it goes on waiting
+    when its last passenger has run out of patience, so that those who come later know how slow it is.
 
-    `stored`: False when the store did not take the value that was computed last. `lifetimes` are that value's; None =
-    it may not be stored. `old` is the value that led to this flight.
+    `stored`: False when the store did not take the value that was computed last, None when it refused it: something
+    newer is there, or the record was lost. `lifetimes` are that value's; None = it may not be stored. `old` is
+    the value that led to this flight.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class Flight:
         newer_than: int = 0,
     ) -> None:
         self.name = name
+        self.tags = tags_of(run)
         self.place = name
         """Where the runtime keeps it."""
         self.plan = plan
@@ -70,7 +73,10 @@ class Flight:
         self.refreshing = refreshing
         self.newer_than = newer_than
         self.outdates_holder = False
-        self.stored = True
+        self.early = False
+        self.lingers = False
+        self.began = runtime.loop.time()
+        self.stored: bool | None = True
         self.lifetimes: Policy | None = None
         self.old: Previous | None = None
         self.awaits: set[Flight] = set()
@@ -85,6 +91,7 @@ class Flight:
         self._look_at = 0.0
         self._trusted_until = 0.0
         self._unanswered = False
+        self._failed = False
         self._suspected = False
         self._state, self._command = core.begin(away=away or bypassed)
         self.landed: asyncio.Future[None] = runtime.loop.create_future()
@@ -128,10 +135,17 @@ class Flight:
         self.old = Previous(old, self.plan.decode, now=self._runtime.loop.time())
 
     def join(
-        self, run: Run, variables: Variables, *, bound: bool = False, stale: Reading | None = None
+        self,
+        run: Run,
+        variables: Variables,
+        *,
+        bound: bool = False,
+        stale: Reading | None = None,
+        patient: bool = False,
     ) -> Passenger:
         """Raises `Overloaded` when `max_passengers` wait already."""
-        passenger = self.passengers.join(run, variables, bound=bound, stale=stale)
+        passenger = self.passengers.join(run, variables, bound=bound, stale=stale, patient=patient)
+        self.lingers = self.lingers or (patient and not bound)
         if stale is None:
             self.refreshing = False
         self.computation.passengers_changed()
@@ -191,6 +205,9 @@ class Flight:
             # No await between the last decision and this: nobody can join a flight that has landed.
             self._state = core.Landed()
             self._runtime.landed(self)
+            if self._failed:
+                # A failure that the store does not know of: private, or the store was away. So it is kept here.
+                self._runtime.failing.begin(self.name, self.plan.policy.error_ttl)
             self.passengers.dismiss(crash)
             if self._unanswered and not self._runtime.closing:
                 self._runtime.session.forget(self.name, flight=self.id)
@@ -224,32 +241,42 @@ class Flight:
     @property
     def _cut_off(self) -> bool:
         """Whether nobody could know of an invalidation made elsewhere."""
-        return self.bypassed or self._runtime.away_for(self.name)
+        return self.bypassed or self._runtime.away_for(self.name, self.tags)
+
+    @property
+    def _wanted(self) -> bool:
+        """A refresh in the background has no passengers: it waits too, so that stale hits do not ask meanwhile."""
+        return self.passengers.wanted or not (self.passengers or self.early)
+
+    @property
+    def _needed(self) -> bool:
+        """An early refresh is the only flight that nobody needs when there is no lease to be had."""
+        return self.passengers.wanted or not self.early
+
+    @property
+    def _still_wanted(self) -> bool:
+        return self.passengers.wanted or (self.lingers and not self.passengers)
 
     async def _ask(self) -> core.Event:
-        policy = self.plan.policy
         while True:
             event = await self._ask_once()
             if not isinstance(event, core.StoreFailed) or self._runtime.loop.time() >= self._trusted_until:
                 return event
             # The holder was alive at the last answer, and a store that restarts is back in a moment: without this
             # every waiter of the fleet would compute for itself.
-            await asyncio.sleep(policy.poll_interval * (0.6 + 0.4 * self._runtime.draw()))
+            await asyncio.sleep(self.plan.policy.poll_interval * (0.6 + 0.4 * self._runtime.draw()))
 
     async def _ask_once(self) -> core.Event:
         self._delivery.covered = self.passengers.joined
         # From here on a gap is news again; messages heard earlier stay: the fence of the answer decides on them.
         self._gap = False
-        session = self._runtime.session
-        if self.bypassed or self._runtime.away_for(self.name):
-            return core.StoreFailed(away=True)
+        if self._cut_off:
+            return core.StoreFailed(away=True, wanted=self._needed)
         try:
-            answer = await session.acquire(
-                self.name, flight=self.id, policy=self.plan.policy, newer_than=self.newer_than
-            )
+            answer = await acquire(self._runtime, self)
         except StoreUnavailable:
             self._unanswered = True
-            return core.StoreFailed(away=session.away_for(self.name))
+            return core.StoreFailed(away=self._runtime.session.away_for(self.name), wanted=self._needed)
         except StoreRefused as error:
             self._runtime.note_refusal(error)
             return self._without_writes()
@@ -263,9 +290,11 @@ class Flight:
             # What is being computed elsewhere began before the refresh was asked for.
             self.outdates_holder = False
             self.newer_than = max(self.newer_than, answer.last)
-        # A background refresh has no passengers: it waits for the holder too, so that stale hits do not ask meanwhile.
-        alone = not self.passengers and not isinstance(answer, Passing)
-        return core.Answered(answer, self._runtime.draw(), self.passengers.wanted or alone)
+        # Nobody is let through for nobody; and not every stale hit is to ask whether it would be.
+        alone = not self.passengers and isinstance(answer, Passing)
+        if alone:
+            self._runtime.failing.begin(self.name, policy.poll_interval)
+        return core.Answered(answer, self._runtime.draw(), self._wanted and not alone)
 
     def _without_writes(self) -> core.Event:
         """The store answers and takes no writes (no replicas, disk full): what was computed here before still counts.
@@ -274,9 +303,9 @@ class Flight:
         """
         if self.newer_than == 0 and not self.outdates_holder:
             known, state = self._runtime.last.find(self.name, now=self._runtime.now())
-            if known is not None and state == "fresh":
+            if known is not None and state == "fresh" and self._runtime.tags.allow(self.tags, known.body):
                 return core.Answered(Found(known), self._runtime.draw(), self.passengers.wanted)
-        return core.StoreFailed(away=True)
+        return core.StoreFailed(away=True, wanted=self._needed)
 
     async def _wait(self) -> core.Event:
         loop = self._runtime.loop
@@ -285,11 +314,11 @@ class Flight:
                 message = self._heard.popleft()
                 # A refresh must not be answered with the value that it is to replace, announced late.
                 if message.kind == "again" or message.token > self.newer_than:
-                    return core.Heard(message, self.passengers.wanted)
+                    return core.Heard(await believed(self._runtime, self, message), self._still_wanted)
             remaining = self._look_at - loop.time()
             if self._gap or remaining <= 0:
                 self._gap = False
-                return core.LookAgain(self.passengers.wanted)
+                return core.LookAgain(self._still_wanted)
             self._signal = loop.create_future()
             timer = loop.call_later(remaining, self._wake)
             try:
@@ -304,11 +333,15 @@ class Flight:
         self._delivery.outdated = False
         if self.lets_nobody_wait:
             self.passengers.send_away(but=self.passengers.next_idle())
+        versions = await versions_before(self._runtime, self, grant)
         result = await self.computation.run(grant)
+        if self.tags and isinstance(result, Result):
+            result = result._replace(body=sealed(result.body, versions))
         if result == "back":
             return core.LookAgain(self.passengers.wanted)
         if isinstance(result, core.Abandoned):
             return result
+        self._failed = result.error is not None
         if result.error is not None:
             self._delivery.error = result.error
             return core.Failed(None if result.private else encode_failure(result.error))
@@ -326,25 +359,32 @@ class Flight:
         policy = (self.lifetimes if outcome.kind == "value" else None) or self.plan.policy
         self.stored = False
         try:
-            stored = await session.publish(
-                self.name,
-                flight=self.id,
-                grant=grant,
-                outcome=outcome.kind,
-                body=outcome.body,
-                policy=policy,
-            )
-        except StoreUnavailable:
+            tags = ask_again(self._runtime, self)
+            async with self.computation.while_sending(grant, outcome.body):
+                stored = await session.publish(
+                    self.name,
+                    flight=self.id,
+                    grant=grant,
+                    outcome=outcome.kind,
+                    body=outcome.body,
+                    policy=policy,
+                    took_ms=self.computation.took_ms,
+                )
+        except StoreError as error:
+            if isinstance(error, StoreRefused):
+                self._runtime.note_refusal(error)
             self._unanswered = True
             return core.StoreFailed(away=session.away_for(self.name))
-        except StoreRefused as error:
-            self._runtime.note_refusal(error)
-            self._unanswered = True
-            return core.StoreFailed(away=session.away_for(self.name))
-        # Refused, it is not stored either; but then what it was to replace is not there any more.
-        self.stored = outcome.kind != "pass"
+        if stored:
+            self._failed = False
+        self.stored = outcome.kind != "pass" and (stored or None)
+        if tags is not None and outcome.kind != "failure" and not await tags.confirm(outcome.body):
+            # Somebody may have joined after an invalidation that no fence tells of: see `core.tags`.
+            self.newer_than = max(self.newer_than, grant.token)
+            return core.PublishAnswered(False)
         if stored and outcome.kind == "value":
-            reading = Reading(outcome.body, grant.token, policy.total_ms, policy.stale_ms, policy.total_ms)
+            total_ms, took_ms = policy.total_ms, self.computation.took_ms
+            reading = Reading(outcome.body, grant.token, total_ms, policy.stale_ms, total_ms, took_ms)
             self._runtime.remember(self.name, reading)
         return core.PublishAnswered(stored)
 

@@ -15,20 +15,25 @@ import threading
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
 
 from stampede_guard.cached import CacheDecorator, Invalidation, ManyDecorator
 from stampede_guard.errors import Misuse
-from stampede_guard.events import Hook, Invalidated
+from stampede_guard.events import Hook
 from stampede_guard.hooks import Hooks
-from stampede_guard.modes import checked_mode, mode_from_environment
+from stampede_guard.keys.explained import Explanation, explain_name
+from stampede_guard.moded import Moded
+from stampede_guard.near import Near
+from stampede_guard.outdating import outdate_entry, outdate_tag
 from stampede_guard.plan import Plan, Run
 from stampede_guard.plans import Plans, entry_key
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.portal import at_end, portal, portal_loop
 from stampede_guard.runtime import Runtime
-from stampede_guard.serving import bypassed_name, refresh, serve, serve_bypassed
+from stampede_guard.serving import refresh, serve, serve_bypassed
 from stampede_guard.single import Single
+from stampede_guard.tagged import tagged, tags_of
+from stampede_guard.tags import checked_tags, tag_key, tag_names
 from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl, given
 from stampede_guard.workers import warn_if_one_of_several
 
@@ -42,12 +47,12 @@ T = TypeVar("T")
 
 MOST_ROUNDS = 8
 """Of closing: so deep may calls of cached functions within each other be while the guard closes."""
-_NAMESPACE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+NAMESPACE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _BYPASSED: ContextVar[tuple[StampedeGuard, ...]] = ContextVar("stampede_guard_bypassed", default=())
 _GUARDS: weakref.WeakSet[StampedeGuard] = weakref.WeakSet()
 
 
-class StampedeGuard:
+class StampedeGuard(Moded):
     """`client` is your own `redis.asyncio.Redis` or `RedisCluster` (its settings are used, not its pool), or a store.
 
     `namespace` stands before every key: guards with different namespaces never share an entry. `policy` is the default
@@ -65,21 +70,20 @@ class StampedeGuard:
         hooks: Iterable[Hook] = (),
         encryption: Encryption | None = None,
     ) -> None:
-        if not _NAMESPACE.fullmatch(namespace):
+        if not NAMESPACE.fullmatch(namespace):
             raise Misuse(
                 f"namespace={namespace!r} is not allowed: write 1 to 64 letters, digits, dots, colons, - or _"
             )
+        super().__init__()
         # By name, so that no module of the runtime depends on a concrete store.
         self._store: Store = importlib.import_module("stampede_guard.urls").store_for(client, encryption)
         self.namespace = namespace
         self.policy = policy or Policy()
         self._hooks = Hooks(hooks)
         self.prefix = f"{namespace}:"
-        self._mode: Mode | None = mode_from_environment()
+        self._tenants: dict[str, StampedeGuard] = {}
         # The runtime used last. Its loop is asked of itself: two attributes could be read in between by another thread.
         self._current: Runtime | None = None
-        self._runtimes: dict[asyncio.AbstractEventLoop, Runtime] = {}
-        self._lock = threading.Lock()
         self._plans = Plans(namespace, self.policy)
         _GUARDS.add(self)
 
@@ -109,7 +113,7 @@ class StampedeGuard:
 
     def locked_cache(
         self,
-        *,
+        *misplaced: Never,
         ttl: Ttl = AS_THE_POLICY_SAYS,
         should_cache: Callable[[Any], object] | None = None,
         unkeyed: Iterable[str] = (),
@@ -119,12 +123,14 @@ class StampedeGuard:
         key: Callable[..., Any] | None = None,
         name: str | None = None,
         pickle: bool = False,
+        tags: Iterable[str] = (),
         **fields: Any,
     ) -> CacheDecorator:
         """The decorator, for this guard; see `stampede_guard.locked_cache` for its options."""
         # By name: the decorator is a face, and faces stand above the guard.
         decorate: Callable[..., Any] = importlib.import_module("stampede_guard.decorator").locked_cache
         made: CacheDecorator = decorate(
+            *misplaced,
             guard=self,
             unkeyed=unkeyed,
             resources=resources,
@@ -133,15 +139,16 @@ class StampedeGuard:
             key=key,
             name=name,
             pickle=pickle,
+            tags=tags,
             **given(ttl, should_cache),
             **fields,
         )
         return made
 
-    def cached_many(self, **options: Any) -> ManyDecorator:
+    def cached_many(self, *misplaced: Never, **options: Any) -> ManyDecorator:
         """The decorator for functions of many ids, for this guard; see `stampede_guard.cached_many` for its options."""
         decorate: Callable[..., ManyDecorator] = importlib.import_module("stampede_guard.many").cached_many
-        return decorate(guard=self, **options)
+        return decorate(*misplaced, guard=self, **options)
 
     async def get_or_compute(
         self,
@@ -152,6 +159,7 @@ class StampedeGuard:
         should_cache: Callable[[Any], object] | None = None,
         type: Any = Any,
         request_bound: bool = False,
+        tags: Iterable[str] = (),
         **fields: Any,
     ) -> T:
         """The value stored under `key`, or what `compute()` returns; computed once, fleet-wide.
@@ -159,15 +167,16 @@ class StampedeGuard:
         `fields` are Policy fields (`ttl=300`); `ttl` may be a function of the value, and so is `should_cache`. `type`
         says what the value is, as a return annotation would, and its shape is part of the key; without it builtins come
         back exactly as they went in. Give `request_bound=True` when `compute` uses things that end with the caller's
-        request, such as its database session.
+        request, such as its database session. `tags`: the same in all calls of one key.
         """
         if not callable(compute):
             raise Misuse(
                 f"get_or_compute({key!r}, compute) calls compute() when there is no value: give it the async function "
                 f"itself, without parentheses, not a {compute.__class__.__name__}"
             )
-        plan = self._plans.plan(key, type, request_bound, fields | given(ttl, should_cache))
-        value: T = await self.call(plan, entry_key(key, type, plan), compute)
+        names, fields = tag_names(self.prefix, sorted(checked_tags(tags))), fields | given(ttl, should_cache)
+        plan = self._plans.plan(key, type, request_bound, fields, tagged=bool(names))
+        value: T = await self.call(plan, entry_key(key, type, plan), tagged(compute, names))
         return value
 
     def single(
@@ -177,6 +186,7 @@ class StampedeGuard:
         ttl: Ttl = AS_THE_POLICY_SAYS,
         should_cache: Callable[[Any], object] | None = None,
         type: Any = Any,
+        tags: Iterable[str] = (),
         **fields: Any,
     ) -> Single:
         """`async with guard.single("report:7", ttl=300) as entry`: one caller fleet-wide finds `entry.missing`.
@@ -184,19 +194,24 @@ class StampedeGuard:
         It does `await entry.set(value)`; all others find `entry.value`. A block that ends without `set` hands over to
         the next caller; one that raises shares its error with the callers that wait.
         """
-        plan = self._plans.plan(key, type, True, fields | given(ttl, should_cache))
-        return Single(self, plan, entry_key(key, type, plan))
+        names, fields = tag_names(self.prefix, sorted(checked_tags(tags))), fields | given(ttl, should_cache)
+        plan = self._plans.plan(key, type, True, fields, tagged=bool(names))
+        return Single(self, plan, entry_key(key, type, plan), names)
 
     async def invalidate(self, key: str, *, type: Any = Any) -> Invalidation:
         """Drop the entry of `get_or_compute(key)` or `single(key)`, with the same `type`.
 
         After `"done"` no caller is served an older value, also not by a computation that was under way. Without `type`,
         the entries go of all types that this guard has used for such keys. It knows of no others: a process that does
-        nothing but invalidate must name the type.
+        nothing but invalidate must name the type. Raises `StoreRefused` when the store does not let this client.
         """
         entries = self._plans.entries(key, type)
         answers = await asyncio.gather(*(self.invalidate_entry(entry, self.policy) for entry in entries))
         return "done" if all(answer == "done" for answer in answers) else "pending"
+
+    async def invalidate_tag(self, tag: str) -> Invalidation:
+        """Outdate all entries with this tag in this namespace, however many: see docs/tags.md. Raises `Misuse`."""
+        return await outdate_tag(self._runtimes, self.runtime(), self._hooks, self.prefix + tag_key(tag))
 
     @contextlib.contextmanager
     def bypassed(self) -> Iterator[None]:
@@ -210,17 +225,18 @@ class StampedeGuard:
         finally:
             _BYPASSED.reset(token)
 
-    @property
-    def mode(self) -> Mode | None:
-        """The mode of all functions of this guard that do not set their own; None = as the policy says.
+    def within(self, tenant: str) -> StampedeGuard:
+        """A guard for one tenant: its namespace is this one's and the tenant's name; it opens no connections.
 
-        Can be changed at any time. `$STAMPEDE_GUARD_MODE` sets it at the start.
+        Everything else is this guard's: policy, modes, flights, limits. Raises `Misuse` for a name that cannot be one.
         """
-        return self._mode
+        from stampede_guard.tenants import within
 
-    @mode.setter
-    def mode(self, mode: Mode | None) -> None:
-        self._mode = checked_mode(mode)
+        return within(self, tenant)
+
+    def explain(self, name: str) -> Explanation:
+        """What the complete name of an entry says: see `stampede_guard.keys.explained`. Raises `Misuse`."""
+        return explain_name(name, namespace=self.namespace)
 
     def add_hook(self, hook: Hook) -> None:
         """One more hook, from now on; see `stampede_guard.events`. Raises `Misuse` for what cannot be called."""
@@ -271,33 +287,39 @@ class StampedeGuard:
 
     def on(self, plan: Plan) -> Runtime | None:
         """The running event loop's part if the shortest way may be taken: mode `on`, and nothing special; else None."""
-        if (
-            not plan.direct
-            or self._hooks
-            or (plan.mode or self._mode or plan.policy.mode) != "on"
-            or _BYPASSED.get()
-        ):
+        standing = plan.standing
+        if standing.said is not self._modes:
+            standing = self._settle(plan)
+        if not standing.shortest or self._hooks.any or _BYPASSED.get():
             return None
         current = self._current
         if current is not None and current.loop is asyncio.get_running_loop():
             return current
         return self.runtime()
 
-    def mode_of(self, plan: Plan) -> Mode:
-        """But for `bypassed()`, which is the caller's and not the function's."""
-        return plan.mode or self._mode or plan.policy.mode
+    def near_of_plain_functions(self, plan: Plan) -> Near | None:
+        """Where a plain function's caller, in whatever thread, may look for a copy; None if the mode forbids it."""
+        self.mode_of(plan)
+        if not plan.standing.shortest or self._hooks.any or _BYPASSED.get():
+            return None
+        runtime = self.part_of(portal_loop())
+        return runtime.near if runtime is not None else None
 
     def call(self, plan: Plan, key: str, run: Run) -> Awaitable[Any]:
         """One call of what `plan` describes; `key` is complete but for the namespace."""
-        mode = self.mode_of(plan)
+        mode = self.mode_of(plan, key)
         if mode == "off":
             return run()
         if mode == "bypass" or _BYPASSED.get():
             return self._call_without_store(plan, key, run, mode)
+        if mode == "shadow":
+            return self.runtime().shadow.call(plan, self.prefix + key, run)
         return serve(self.runtime(), plan, self.prefix + key, run)
 
     def _call_without_store(self, plan: Plan, key: str, run: Run, mode: Mode) -> Awaitable[Any]:
         guards = _BYPASSED.get()
+        if mode == "shadow" and self not in guards:
+            return self.runtime().shadow.call(plan, self.prefix + key, run)
         if mode != "bypass" and self not in guards:
             return serve(self.runtime(), plan, self.prefix + key, run)
 
@@ -306,30 +328,20 @@ class StampedeGuard:
             _BYPASSED.set(guards)
             return await run()
 
-        compute = bypassed_inside if guards else run
+        compute = tagged(bypassed_inside, tags_of(run)) if guards else run
         return serve_bypassed(self.runtime(), plan, self.prefix + key, compute)
 
     async def refresh_entry(self, plan: Plan, key: str, run: Run) -> Any:
         """Compute anew; callers meanwhile are served the old value. Without the store there is none: a plain call."""
-        mode = self.mode_of(plan)
+        mode = self.mode_of(plan, key)
         if mode != "on" or self in _BYPASSED.get():
             return await self.call(plan, key, run)
         return await refresh(self.runtime(), plan, self.prefix + key, run)
 
     async def invalidate_entry(self, key: str, policy: Policy) -> Invalidation:
         """In every mode: what is stored is served again when the mode is `on` again."""
-        name = self.prefix + key
-        runtime = self.runtime()
-        for loop, other in list(self._runtimes.items()):
-            if other is not runtime:
-                with contextlib.suppress(RuntimeError):  # the loop has been closed
-                    loop.call_soon_threadsafe(other.forget_local, name)
-                    loop.call_soon_threadsafe(other.forget_local, bypassed_name(name))
-        runtime.forget_local(bypassed_name(name))
-        done = await runtime.invalidate(name, policy)
-        if self._hooks:
-            self._hooks.tell(Invalidated(name, done))
-        return "done" if done else "pending"
+        runtime, name = self.runtime(), self.prefix + key
+        return await outdate_entry(self._runtimes, runtime, self._hooks, name, policy)
 
     def runtime(self) -> Runtime:
         """The running event loop's part of this guard."""
@@ -343,7 +355,16 @@ class StampedeGuard:
                 self._forget_closed_loops()
                 if not self._store.shared:
                     warn_if_one_of_several()
-                runtime = self._runtimes[loop] = Runtime(self._store, self.policy, self._hooks)
+                runtime = self._runtimes[loop] = Runtime(
+                    self._store,
+                    self.policy,
+                    self._hooks,
+                    namespace=self.namespace,
+                    on_switches=self._switched,
+                    known_switches=lambda: self._modes.fleet,
+                )
+                if self._asks_store:
+                    runtime.watch_switches()
         self._current = runtime
         return runtime
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Iterable
 
@@ -14,32 +15,45 @@ log = logging.getLogger("stampede_guard")
 
 
 class Hooks:
-    """True when there are any: whoever would tell an event asks that first, so that nothing is made for nobody."""
+    """True when there are any: whoever would tell an event asks that first, so that nothing is made for nobody.
+
+    `any` says the same. On the hit path an attribute is read in less time than `bool()` takes.
+    """
 
     def __init__(self, hooks: Iterable[Hook] = ()) -> None:
+        self.any = False
         self._hooks: tuple[Hook, ...] = ()
         self._failed: set[int] = set()
         for hook in hooks:
             self.add(hook)
 
     def __bool__(self) -> bool:
-        return bool(self._hooks)
+        return self.any
 
     def add(self, hook: Hook) -> None:
-        """Raises `Misuse` for what cannot be called."""
+        """Raises `Misuse` for what cannot be called, and for what would have to be awaited."""
         if not callable(hook):
             raise Misuse(
                 f"a hook is called with each event: give a function or an object with __call__, not a "
                 f"{type(hook).__name__}"
             )
+        if inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(type(hook).__call__):
+            raise Misuse(
+                "a hook is called and not awaited: give a plain function, which may put the event into a queue"
+            )
         self._hooks = (*self._hooks, hook)
+        self.any = True
 
     def tell(self, event: Event) -> None:
         """Never raises: what is observed must not depend on who observes it."""
         for hook in self._hooks:
             try:
                 hook(event)
-            except Exception:
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            # A CancelledError too (of a future that the hook looked at): it would end the flight that tells, which
+            # could not know it from its own.
+            except BaseException:
                 if id(hook) not in self._failed:
                     self._failed.add(id(hook))
                     log.exception("a hook failed for %s; it is not reported again", type(event).__name__)

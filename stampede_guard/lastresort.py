@@ -1,4 +1,4 @@
-"""A caller whose `wait_timeout` is over, while its flight goes on for others: what it gets instead."""
+"""A caller whose waiting time is over, while its flight goes on for others: what it gets instead."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from stampede_guard import events
 from stampede_guard.core.caller import last_resort
 from stampede_guard.errors import StoreError, Undecodable, WaitTimeout
 from stampede_guard.fallback import Fallback
+from stampede_guard.tagged import look
 
 if TYPE_CHECKING:
     from stampede_guard.flight import Flight
@@ -21,7 +22,7 @@ __all__ = ["too_long", "wait_on"]
 
 
 async def wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passenger: Passenger) -> Any:
-    """For a caller that has waited `wait_timeout` already."""
+    """For a caller that has waited `wait_timeout` already, or `soft_timeout` with a stale value."""
     policy = plan.policy
     future = passenger.future
     patience = 0.0
@@ -34,6 +35,7 @@ async def wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passe
         passenger.instead = "timeout"
         resort = last_resort(
             computes_itself=flight.computing and flight.leader is passenger,
+            bound=passenger.bound,
             has_stale=passenger.stale is not None,
             fallback_limit=0 if flight.bypassed else policy.fallback_limit,
             fallback=tried,
@@ -66,7 +68,7 @@ async def wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passe
                 patience = 0.0
             case "give_up":
                 if not flight.bypassed:
-                    return await _last_look(runtime, plan, name, future)
+                    return await _last_look(runtime, plan, name, flight, passenger)
                 raise too_long(plan)
             case _:
                 assert_never(resort)
@@ -85,15 +87,18 @@ async def _wait_for_fallback(
     await asyncio.wait({future}, timeout=max(0.0, until - runtime.loop.time()))
 
 
-async def _last_look(runtime: Runtime, plan: Plan, name: str, future: asyncio.Future[Any]) -> Any:
+async def _last_look(runtime: Runtime, plan: Plan, name: str, flight: Flight, passenger: Passenger) -> Any:
     """Somebody's fallback may have stored a value while this process's flight is busy with its own computation."""
-    if not runtime.away_for(name):
+    if not runtime.away_for(name, flight.tags):
         with contextlib.suppress(StoreError, Undecodable):
-            reading = await runtime.session.read(name)
+            reading = await look(runtime, name, flight.tags)
             if reading is not None and reading.stale_ms < reading.remaining_ms <= reading.total_ms:
-                return plan.codec.decode(reading.body)
-    if future.done():
-        return future.result()
+                value = plan.codec.decode(reading.body)
+                passenger.instead = "collapsed"
+                return value
+    if passenger.future.done():
+        passenger.instead = None
+        return passenger.future.result()
     raise too_long(plan)
 
 

@@ -1,92 +1,88 @@
-"""The values this process saw last, bounded by bytes: what is served while the store is away."""
+"""The values this process saw last, bounded by bytes: what is served while the store is away.
+
+Apart from the near store (`near`), though both are bounded alike: that one is emptied when the subscription is lost,
+which is when this one is needed; and it keeps values ready to be handed out, where this one keeps bytes.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from dataclasses import dataclass
-
+from stampede_guard.bounded import Bounded, Item
 from stampede_guard.core.entry import Freshness, Reading
 
 __all__ = ["LastValues"]
 
-OVERHEAD = 300
+OVERHEAD = 500
 """Bytes counted for an entry beside its name and body."""
 
 
-@dataclass(slots=True)
-class _Kept:
+class _Kept(Item):
     """Without a reading it is a tombstone: `fence` is the smallest token that a value may have."""
 
-    reading: Reading | None
-    fresh_until: float
-    stale_until: float
-    size: int
-    fence: int = 0
+    __slots__ = ("fence", "fresh_until", "reading", "stale_until")
+
+    def __init__(
+        self, reading: Reading | None, fresh_until: float, stale_until: float, size: int, fence: int = 0
+    ) -> None:
+        super().__init__(size)
+        self.reading = reading
+        self.fresh_until = fresh_until
+        self.stale_until = stale_until
+        self.fence = fence
 
 
 class LastValues:
-    """Least recently used values go first. `now` is seconds on a clock that never goes back."""
+    """What is seen once goes first. `now` is seconds on a clock that never goes back."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._bytes = 0
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._kept: Bounded[_Kept] = Bounded(max_bytes=max_bytes)
 
     def __len__(self) -> int:
         return len(self._kept)
 
+    @property
+    def bytes(self) -> int:
+        return self._kept.bytes
+
     def keep(self, name: str, reading: Reading, *, now: float) -> None:
         """Remember a value just seen, with the time it has left."""
-        known = self._kept.get(name)
+        known = self._kept.items.get(name)
         fence = 0
         if known is not None:
+            known.hits += 1
             fence = known.fence
             seen = known.reading
             if seen is not None and (seen is reading or seen.token == reading.token > 0):
-                self._kept.move_to_end(name)
                 return
             # Asked for earlier and answered later. Token 0 is this process's own, which no order is known of.
             if 0 < reading.token < max(fence, seen.token if seen is not None else 0):
                 return
-            self.drop(name)
         size = len(name) + len(reading.body) + OVERHEAD
         if size > self._max_bytes:
+            self.drop(name)
             return
         remaining = max(0, min(reading.remaining_ms, reading.total_ms)) / 1000
-        self._put(
-            name, _Kept(reading, now + remaining - reading.stale_ms / 1000, now + remaining, size, fence)
-        )
-
-    def _put(self, name: str, kept: _Kept) -> None:
-        self._take(name)
-        self._kept[name] = kept
-        self._bytes += kept.size
-        while self._bytes > self._max_bytes:
-            _, oldest = self._kept.popitem(last=False)
-            self._bytes -= oldest.size
-
-    def _take(self, name: str) -> _Kept | None:
-        kept = self._kept.pop(name, None)
-        if kept is not None:
-            self._bytes -= kept.size
-        return kept
+        kept = _Kept(reading, now + remaining - reading.stale_ms / 1000, now + remaining, size, fence)
+        self._kept.put(name, kept)
 
     def find(self, name: str, *, now: float) -> tuple[Reading | None, Freshness]:
-        kept = self._kept.get(name)
+        kept = self._kept.items.get(name)
         if kept is None or kept.reading is None:
             return None, "missing"
         if now >= kept.stale_until:
             self.drop(name)
             return None, "missing"
+        kept.hits += 1
         return kept.reading, "fresh" if now < kept.fresh_until else "stale"
 
     def drop(self, name: str, *, fence: int = 0) -> None:
         """Forget a value; and, after an invalidation, refuse those with a token below its fence."""
-        kept = self._take(name)
-        fence = max(fence, kept.fence if kept is not None else 0)
+        known = self._kept.items.get(name)
+        fence = max(fence, known.fence if known is not None else 0)
         if fence:
-            self._put(name, _Kept(None, 0.0, 0.0, len(name) + OVERHEAD, fence))
+            self._kept.put(name, _Kept(None, 0.0, 0.0, len(name) + OVERHEAD, fence))
+        else:
+            self._kept.take(name)
 
     def clear(self) -> None:
         self._kept.clear()
-        self._bytes = 0

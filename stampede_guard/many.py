@@ -10,7 +10,7 @@ import itertools
 import typing
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from typing import Any, cast
+from typing import Any, Never, cast
 
 from stampede_guard.annotations import resolve, unwrap
 from stampede_guard.batch import ABSENT, Batches, Gathering, ManyCodec
@@ -20,11 +20,12 @@ from stampede_guard.decorator import Face
 from stampede_guard.errors import Misuse, PolicyError, StoreError, UnsupportedValue
 from stampede_guard.guard import StampedeGuard
 from stampede_guard.methods import in_its_place, taken_from
-from stampede_guard.options import Options
+from stampede_guard.near import NOTHING, Asked
+from stampede_guard.options import Options, refuse_positions
 from stampede_guard.plan import Plan, Run
 from stampede_guard.policy import Policy
 from stampede_guard.runtime import Runtime
-from stampede_guard.serving import after_read, hit
+from stampede_guard.serving import after_read, hit, keep_near
 from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl
 from stampede_guard.verdict import given as given_choice
 
@@ -37,7 +38,7 @@ _COLLECTIONS = (list, tuple, set, frozenset)
 
 
 def cached_many(
-    *,
+    *misplaced: Never,
     guard: StampedeGuard | None = None,
     ttl: Ttl = AS_THE_POLICY_SAYS,
     should_cache: Callable[[Any], object] | None = None,
@@ -51,6 +52,7 @@ def cached_many(
     key: Callable[..., Any] | None = None,
     name: str | None = None,
     pickle: bool = False,
+    tags: Iterable[str] = (),
     **fields: Any,
 ) -> ManyDecorator:
     """Cache `async def f(ids: list[int]) -> dict[int, T]` id by id: it is called once, with the ids that are missing.
@@ -63,8 +65,10 @@ def cached_many(
 
     `ids` names the parameter with the ids (default: the first that can be it); all others are part of each id's key.
     `key` is called with one id in the place of the ids. `max_ids` (default 500): more are computed in several calls,
-    one after the other. All else is as for `locked_cache`; it raises the same errors.
+    one after the other. In `tags` the name of the ids stands for one id. All else is as for `locked_cache`; it raises
+    the same errors.
     """
+    refuse_positions("cached_many", misplaced)
     options = Options.of(
         unkeyed=unkeyed,
         resources=resources,
@@ -73,6 +77,7 @@ def cached_many(
         key=key,
         name=name,
         pickle=pickle,
+        tags=tags,
     )
     if type(max_ids) is not int or max_ids < 1:
         raise PolicyError("max_ids", max_ids, "it must be a whole number of at least 1")
@@ -113,7 +118,7 @@ class ManyFace(Face[..., Any]):
         plan = super()._make_plan(base)
         seconds = min(ABSENT_TTL, plan.policy.ttl) if self._absent_ttl is None else self._absent_ttl
         try:
-            absent = plan.policy.replace(ttl=seconds, stale_ttl=0.0)
+            absent = plan.policy.replace(ttl=seconds, stale_ttl=0.0, soft_timeout=0.0)
         except PolicyError as error:
             raise PolicyError("absent_ttl", seconds, error.rule) from None
         plan.batched = True
@@ -202,14 +207,29 @@ class ManyFace(Face[..., Any]):
         guard = self._guarded()
         given = self._given(args, kwargs)
         ids = self._unique(given)
-        if guard.mode_of(self._plan) == "off":
-            result: dict[Any, Any] = await self._run(*self._placed(args, kwargs, _like(given, ids)))()
+        mode = guard.mode_of(self._plan)
+        if mode in ("off", "shadow"):
+            run = self._run(*self._placed(args, kwargs, _like(given, ids)))
+            result: dict[Any, Any] = await (
+                run() if mode == "off" else self._shadow(guard, args, kwargs, ids, run)
+            )
             return result
         call = _ManyCall(self, guard, given, args, kwargs)
         found: dict[Any, Any] = {}
         for begin in range(0, len(ids), self._max_ids):
             found |= await serve(call, ids[begin : begin + self._max_ids])
         return {id: found[id] for id in ids if found[id] is not ABSENT}
+
+    def _shadow(
+        self, guard: StampedeGuard, args: Any, kwargs: Any, ids: list[Any], run: Run
+    ) -> Coroutine[Any, Any, Any]:
+        keys = {id: self._key(args, kwargs, id) for id in ids}
+        entries = {
+            id: (guard.prefix + key, self._tags(guard, *self._placed(args, kwargs, id)))
+            for id, key in keys.items()
+            if guard.mode_of(self._plan, key) == "shadow"
+        }
+        return guard.runtime().shadow.call_many(self._plan, entries, run, ABSENT)
 
     async def _serve(self, call: _ManyCall, ids: list[Any]) -> dict[Any, Any]:
         return await call.serve({id: self._key(call.args, call.kwargs, id) for id in ids})
@@ -235,6 +255,7 @@ class _ManyCall:
         self._batches: Batches = batches
         self._tasks: dict[Any, asyncio.Task[Any]] = {}
         self._looks: dict[Any, asyncio.Future[Any]] = {}
+        self._asked: dict[Any, Asked | None] = {}
 
     async def serve(self, keys: dict[Any, str]) -> dict[Any, Any]:
         group = self._batches.gathering(self._face._group(self.args, self.kwargs))
@@ -243,6 +264,12 @@ class _ManyCall:
             on = self._guard.on(self._plan)
             for id, key in keys.items():
                 name = self._guard.prefix + key
+                if on is not None and self._plan.near:
+                    value = on.near.find(name)
+                    if value is not NOTHING:
+                        found[id] = value
+                        continue
+                    self._asked[id] = on.near.ask(name)
                 self._batches.expect(name, group)
                 if on is not None and not (on.away or on.refused or name in on.flights):
                     self._looks[id] = on.read(name)
@@ -281,12 +308,17 @@ class _ManyCall:
             if fresh:
                 found[id] = value
                 self._batches.decided(name)
+                if id in self._asked:
+                    keep_near(runtime, self._plan, name, reading, self._asked[id])
             else:
                 run = self._run(group, name, id)
                 self._begin(id, name, after_read(runtime, self._plan, name, run, reading))
 
     def _run(self, group: Gathering, name: str, id: Any) -> Run:
-        return lambda: group.compute(name, id, self._start)
+        def compute() -> collections.abc.Awaitable[Any]:
+            return group.compute(name, id, self._start)
+
+        return self._face._with_tags(compute, self._guard, *self._face._placed(self.args, self.kwargs, id))
 
     async def _start(self, ids: list[Any]) -> Any:
         args, kwargs = self._face._placed(self.args, self.kwargs, _like(self._given, ids))
@@ -315,7 +347,7 @@ class _ManyCall:
             for future in itertools.chain(self._looks.values(), self._tasks.values()):
                 if future.done() and not future.cancelled():
                     future.exception()
-            self._looks, self._tasks = {}, {}
+            self._looks, self._tasks, self._asked = {}, {}, {}
 
 
 def _like(given: Any, ids: list[Any]) -> Any:

@@ -7,7 +7,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Options"]
+from stampede_guard.core.switch import LONGEST_TITLE
+from stampede_guard.errors import Misuse
+from stampede_guard.guard import StampedeGuard
+from stampede_guard.tags import checked_tags
+
+__all__ = ["Options", "refuse_positions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +24,7 @@ class Options:
     key: Callable[..., Any] | None
     name: str | None
     pickle: bool = False
+    tags: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -28,7 +34,31 @@ class Options:
         resources: Mapping[str, Callable[[], Any]] | None,
         context: Sequence[ContextVar[Any]],
         version: str | int,
+        tags: Iterable[str] = (),
         **rest: Any,
     ) -> Options:
+        for option, text in (("name", rest.get("name")), ("version", str(version))):
+            if text is not None and (not isinstance(text, str) or len(text) > LONGEST_TITLE):
+                raise Misuse(
+                    f"{option}= must be a text of at most {LONGEST_TITLE} characters; it is part of every key"
+                )
         unkeyed = (unkeyed,) if isinstance(unkeyed, str) else tuple(unkeyed)
-        return cls(unkeyed, dict(resources or {}), tuple(context), str(version), **rest)
+        tags = checked_tags(tags)
+        return cls(unkeyed, dict(resources or {}), tuple(context), str(version), tags=tags, **rest)
+
+
+def refuse_positions(decorator: str, given: tuple[Any, ...]) -> None:
+    """Options are given by name; and a decorator without parentheses is given the function."""
+    if not given:
+        return
+    first = given[0]
+    if isinstance(first, StampedeGuard):
+        write = f"@guard.{decorator}(ttl=300), or {decorator}(guard=guard, ttl=300)"
+    elif isinstance(first, int | float):
+        write = f"{decorator}(ttl={first})"
+    elif callable(first) or isinstance(first, classmethod | staticmethod):
+        name = getattr(first, "__name__", "the function")
+        write = f"@{decorator}(ttl=300) above {name}(), with parentheses (@{decorator}() for the defaults)"
+    else:
+        write = f"{decorator}(ttl=300, name=..., version=...)"
+    raise Misuse(f"{decorator} takes its options by name: write {write}")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ON_ITS_OWN", "OUT_OF_PATIENCE", "Passenger"]
 
-Instead = Literal["stale", "fallback", "timeout"]
+Instead = Literal["stale", "fallback", "collapsed", "timeout", "cancelled"]
 
 OUT_OF_PATIENCE: Any = object()
 """What a passenger's future gives when the waiting is over and there is no outcome."""
@@ -23,10 +23,11 @@ ON_ITS_OWN: Any = object()
 class Passenger:
     """`future` is the passenger's own, so that cancelling one caller cancels nobody else.
 
-    `number` counts joins of its flight from 1. `stale` is a value that it would rather have than wait. `gone`: its
-    caller left. `bound`: its `run` uses things of its caller's request; `computing` is then the task that runs there.
-    `busy`: it is used by a fallback, and a request's things are for one at a time. `led`: its own call was computed.
-    `instead`: what it got in the place of an outcome, when its time was over.
+    `number` counts joins of its flight from 1. `stale` is a value that it would rather have than wait, or than wait
+    longer than its `soft_timeout` if it is `patient`. `gone`: its caller left. `bound`: its `run` uses things of its
+    caller's request; `computing` is then the task that runs there. `busy`: it is used by a fallback, and a request's
+    things are for one at a time. `led`: its own call was computed. `instead`: what it got in the place of an outcome,
+    when its time was over or it left.
     """
 
     __slots__ = (
@@ -38,6 +39,7 @@ class Passenger:
         "instead",
         "led",
         "number",
+        "patient",
         "run",
         "stale",
         "variables",
@@ -52,6 +54,7 @@ class Passenger:
         *,
         bound: bool,
         stale: Reading | None,
+        patient: bool = False,
     ) -> None:
         self.number = number
         self.future = future
@@ -59,6 +62,7 @@ class Passenger:
         self.variables = variables
         self.bound = bound
         self.stale = stale
+        self.patient = patient
         self.gone = False
         self.busy = False
         self.led = False

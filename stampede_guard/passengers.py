@@ -33,8 +33,8 @@ class Passengers:
 
     @property
     def wanted(self) -> bool:
-        """Whether somebody waits who has no stale value to go on with."""
-        return any(passenger.stale is None for passenger in self._aboard)
+        """Whether somebody waits who has no stale value to go on with, or is patient with one."""
+        return any(passenger.stale is None or passenger.patient for passenger in self._aboard)
 
     @property
     def wanting(self) -> int:
@@ -48,7 +48,15 @@ class Passengers:
     def next_idle(self) -> Passenger | None:
         return next((passenger for passenger in self._aboard if not passenger.busy), None)
 
-    def join(self, run: Run, variables: Variables, *, bound: bool, stale: Reading | None) -> Passenger:
+    def join(
+        self,
+        run: Run,
+        variables: Variables,
+        *,
+        bound: bool,
+        stale: Reading | None,
+        patient: bool = False,
+    ) -> Passenger:
         """Raises `Overloaded` when `max_passengers` wait already."""
         if len(self._aboard) >= self._plan.policy.max_passengers:
             raise Overloaded(
@@ -56,7 +64,7 @@ class Passengers:
             )
         self.joined += 1
         future = self._loop.create_future()
-        passenger = Passenger(self.joined, future, run, variables, bound=bound, stale=stale)
+        passenger = Passenger(self.joined, future, run, variables, bound=bound, stale=stale, patient=patient)
         self._aboard.append(passenger)
         return passenger
 

@@ -1,13 +1,18 @@
-"""Invalidations that the store has not heard of: kept while it is away, applied when it is back."""
+"""Invalidations that the store has not carried out yet: they are kept, and applied when it can.
+
+Nothing of such an entry is read from the store meanwhile, because what it has is older (`Runtime.away_for`). They are
+lost in two ways only, and both are logged: the process ends, or `MOST` others wait already.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stampede_guard.errors import StoreError, StoreRefused
 
@@ -15,23 +20,29 @@ if TYPE_CHECKING:
     from stampede_guard.policy import Policy
     from stampede_guard.stores.protocol import Session
 
-__all__ = ["PendingInvalidations"]
+__all__ = ["MOST", "PendingInvalidations"]
 
 log = logging.getLogger("stampede_guard")
 
-MOST_PENDING = 10_000
-AGAIN_SECONDS = 0.05
+MOST = 10_000
+"""Invalidations kept."""
+AT_ONCE = 100
+FIRST_PAUSE = 0.05
+LONGEST_PAUSE = 0.5
+"""Seconds between two tries of what a store that is there does not carry out."""
+CLOSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Pending:
-    """One invalidation that waits for the store. Each is told from the next of the same name by its identity."""
+class _Waiting:
+    """One invalidation. Each is told from the next of the same name by its identity."""
 
-    policy: Policy
+    policy: Policy | None
+    """None for a tag."""
 
 
 class PendingInvalidations:
-    """`applied(name, fence)` is called for each that the store has heard of, `changed()` when one comes or goes."""
+    """`applied(name, fence)` is called for each that the store has carried out, `changed()` when one comes or goes."""
 
     def __init__(
         self, session: Session, *, applied: Callable[[str, int], None], changed: Callable[[], None]
@@ -41,46 +52,105 @@ class PendingInvalidations:
         self._session = session
         self._applied = applied
         self._changed = changed
-        self._waiting: dict[str, _Pending] = {}
-
-    def __len__(self) -> int:
-        return len(self._waiting)
+        self._waiting: dict[str, _Waiting] = {}
+        self._told = False
 
     def __contains__(self, name: str) -> bool:
         return name in self._waiting
 
-    def add(self, name: str, policy: Policy) -> None:
-        self._waiting[name] = _Pending(policy)
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def now(self, name: str, policy: Policy | None) -> int | None:
+        """The fence (0 for a tag), or None: the store is away or takes no writes, and it is kept for later.
+
+        Raises `StoreRefused` when the store does not let this client. Then nothing is kept: its caller is to know.
+        """
+        for _ in range(2):
+            if self._session.away_for(name):
+                break
+            try:
+                return await self._send(name, policy)
+            except StoreRefused as error:
+                if not error.may_pass:
+                    raise
+                break
+            except StoreError:
+                continue
+        self.add(name, policy)
+        return None
+
+    async def _send(self, name: str, policy: Policy | None) -> int:
+        if policy is None:
+            await self._session.drop_tag(name)
+            return 0
+        return await self._session.invalidate(name, policy=policy)
+
+    def add(self, name: str, policy: Policy | None) -> None:
+        """Of an entry, or of a tag, which has no policy. Keep it, and apply it as soon as its server is there."""
+        if self.closing:
+            log.error("an invalidation could not be applied: its guard was closed meanwhile")
+        self._waiting.pop(name, None)
+        self._waiting[name] = _Waiting(policy)
         self._changed()
-        if len(self._waiting) > MOST_PENDING:
-            lost = next(iter(self._waiting))
-            del self._waiting[lost]
-            log.error("more than %d invalidations wait for the store: the oldest is given up", MOST_PENDING)
+        if len(self._waiting) > MOST:
+            del self._waiting[next(iter(self._waiting))]
+            log.error("more than %d invalidations wait for the store: the oldest is given up", MOST)
         if not self._session.away_for(name):
             self.apply()
 
     def apply(self) -> None:
+        """In the background, those whose servers are there."""
         if self._waiting and not self.closing and (self.task is None or self.task.done()):
             self.task = asyncio.get_running_loop().create_task(
                 self._apply_all(), name="stampede_guard invalidations", context=Context()
             )
 
-    async def _apply_all(self) -> None:
-        while (name := self._next()) is not None:
-            pending = self._waiting[name]
+    async def end(self, cut_short: asyncio.Future[None]) -> None:
+        """Give those that the store may hear of yet a moment, and stop."""
+        if self.task is not None and not self.task.done():
+            either: set[asyncio.Future[Any]] = {self.task, cut_short}
             try:
-                fence = await self._session.invalidate(name, policy=pending.policy)
-            except StoreRefused as error:
-                fence = 0
-                log.error("an invalidation was refused and is given up: %s", error)
-            except StoreError:
-                await asyncio.sleep(AGAIN_SECONDS)
-                continue
-            self._applied(name, fence)
-            # Another one may have been asked for while this one was on its way, and after a later write.
-            if self._waiting.get(name) is pending:
-                del self._waiting[name]
-            self._changed()
+                await asyncio.wait(either, timeout=CLOSE_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                self.task.cancel()
+            await asyncio.wait({self.task}, timeout=CLOSE_SECONDS)
+        if self._waiting:
+            log.error("%d invalidations could not be applied: the store is away", len(self._waiting))
 
-    def _next(self) -> str | None:
-        return next((name for name in self._waiting if not self._session.away_for(name)), None)
+    async def _apply_all(self) -> None:
+        pause = FIRST_PAUSE
+        while names := self._next():
+            if all(await asyncio.gather(*map(self._apply_one, names))):
+                pause, self._told = FIRST_PAUSE, False
+                continue
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _next(self) -> list[str]:
+        there = (name for name in self._waiting if not self._session.away_for(name))
+        return list(itertools.islice(there, AT_ONCE))
+
+    async def _apply_one(self, name: str) -> bool:
+        waiting = self._waiting.get(name)
+        if waiting is None:
+            return True  # given up meanwhile, for there were too many
+        try:
+            fence = await self._send(name, waiting.policy)
+        except StoreError as error:
+            self._tell(error)
+            if self._waiting.get(name) is waiting:
+                # Behind those that may be luckier: in a cluster, one server's trouble is not that of the others.
+                self._waiting[name] = self._waiting.pop(name)
+            return False
+        # Another one may have been asked for while this one was on its way, and after a later write.
+        if self._waiting.get(name) is waiting:
+            del self._waiting[name]
+        self._applied(name, fence)
+        self._changed()
+        return True
+
+    def _tell(self, error: StoreError) -> None:
+        if isinstance(error, StoreRefused) and not self._told:
+            self._told = True
+            log.error("the store refuses an invalidation, which waits until it is let in: %s", error)

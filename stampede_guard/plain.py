@@ -16,9 +16,12 @@ from typing import Any, ParamSpec, TypeVar
 from stampede_guard.cached import Invalidation
 from stampede_guard.decorator import Face
 from stampede_guard.errors import Misuse
+from stampede_guard.near import NOTHING
 from stampede_guard.plan import Plan, Run
-from stampede_guard.policy import Policy
-from stampede_guard.portal import portal
+from stampede_guard.policy import Mode, Policy
+from stampede_guard.portal import portal, portal_loop
+from stampede_guard.runtime import Runtime
+from stampede_guard.shadow import Look, on_its_loop
 
 __all__ = ["PlainFace"]
 
@@ -47,14 +50,42 @@ class PlainFace(Face[P, R]):
                          "write async def, or decorate the function that makes it")  # fmt: skip
         return result
 
+    def _mode_of_call(self, args: Any, kwargs: Any) -> Mode:
+        guard = self._guarded()
+        key = self._keys.build(args, kwargs) if guard.samples(self._plan) else None
+        return guard.mode_of(self._plan, key)
+
+    def _in_shadow(self, args: Any, kwargs: Any) -> Any:
+        """Computed here, in the caller's thread; looked at on the portal's loop."""
+        guard = self._guarded()
+
+        async def its_part() -> Runtime:
+            return guard.runtime()
+
+        runtime = guard.part_of(portal_loop()) or portal().call(its_part)
+        name, tags = guard.prefix + self._keys.build(args, kwargs), self._tags(guard, args, kwargs)
+        look = Look(runtime.shadow, self._plan, name, tags)
+        return on_its_loop(runtime, look, functools.partial(self._compute, args, kwargs))
+
     def wrapper(self) -> Any:
         through: Any = super().wrapper()
+        key_of = self._keys.key_of
 
         @functools.wraps(self._function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             result: R
-            if self._guarded().mode_of(self._plan) == "off":
+            guard = self._guarded()
+            if self._plan.near and (near := guard.near_of_plain_functions(self._plan)) is not None:
+                # In the caller's own thread: looking for a copy takes no lock and changes nothing but a counter.
+                found = near.find(guard.prefix + key_of(*args, **kwargs))
+                if found is not NOTHING:
+                    result = found
+                    return result
+            mode = self._mode_of_call(args, kwargs)
+            if mode == "off":
                 result = self._compute(args, kwargs)
+            elif mode == "shadow":
+                result = self._in_shadow(args, kwargs)
             else:
                 result = portal().call(through, *args, **kwargs)
             return result
@@ -64,7 +95,7 @@ class PlainFace(Face[P, R]):
             return result
 
         def refresh(*args: P.args, **kwargs: P.kwargs) -> R:
-            if self._guarded().mode_of(self._plan) == "off":
+            if self._mode_of_call(args, kwargs) in ("off", "shadow"):
                 return call(*args, **kwargs)
             result: R = portal().call(through.refresh, *args, **kwargs)
             return result

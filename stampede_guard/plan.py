@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.codec import Codec, is_immutable
-from stampede_guard.codec.copies import Copies
+from stampede_guard.codec.copies import Copies, copier
 from stampede_guard.codec.typed import PickleCodec
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.verdict import NO_CHOICE, Choice
@@ -17,12 +17,28 @@ from stampede_guard.verdict import NO_CHOICE, Choice
 if TYPE_CHECKING:
     from stampede_guard.runtime import Runtime
 
-__all__ = ["Plan", "Run", "Variables"]
+__all__ = ["UNSETTLED", "Plan", "Run", "Standing", "Variables"]
 
 Run = Callable[[], Awaitable[Any]]
 """Computes the value: the user's function with its arguments filled in."""
 
 Variables = tuple[tuple[contextvars.ContextVar[Any], Any], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Standing:
+    """What mode a plan is in by what `said`, and for which share of its keys. `shortest`: a hit may take the short way.
+
+    Compared by identity with what the guard has been told last, so an unchanged mode costs a call nothing to look up.
+    """
+
+    said: object
+    mode: Mode
+    sample: float = 1.0
+    shortest: bool = False
+
+
+UNSETTLED = Standing(None, "off")
 
 
 @dataclass(slots=True)
@@ -34,8 +50,9 @@ class Plan:
     `batched`: several flights share a computation, which takes its turn itself while the store is away. `policy_for` is
     the policy with the lifetimes of a value just computed, None if it may not be stored. `on_wait` is told of entries
     that are held elsewhere. `direct`: a fresh value that was read needs nothing but to be decoded, so the shortest way
-    may be taken. `share_uncached`: whether a value that may not be stored is for all who wait for it in this process;
-    if not (it may be private to its caller), each of them computes for itself, at once and beside the others.
+    may be taken. `early`: a reader of a fresh value may be the one to refresh it. `share_uncached`: whether a value
+    that may not be stored is for all who wait for it in this process; if not (it may be private to its caller), each
+    of them computes for itself, at once and beside the others.
     """
 
     title: str
@@ -47,22 +64,30 @@ class Plan:
     in_thread: bool = False
     batched: bool = False
     direct: bool = True
+    early: bool = field(init=False)
     on_wait: Callable[[Runtime, str], None] | None = None
     choice: Choice = NO_CHOICE
     share_uncached: bool = True
     warned: set[str] = field(default_factory=set)
+    standing: Standing = UNSETTLED
     decode: Callable[[bytes], Any] = field(init=False)
     """The codec's, bound once."""
+    near: bool = field(init=False)
+    """Whether values may be kept ready in this process."""
     policy_for: Callable[[Any], Policy | None] = field(init=False)
     _copies: Copies | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.decode = self.codec.decode
+        self.near = self.policy.l1_ttl > 0
         self.policy_for = lambda value: self.choice.policy_for(value, self.policy, self.title)
+        self.early = self.policy.early_beta > 0 and not self.request_bound
+        self.direct = self.direct and not self.early
 
     def copies(self, body: bytes) -> Copies:
         """For everybody who gets the value of these bytes now."""
-        return Copies(self.decode, body, trees=not isinstance(self.codec, PickleCodec))
+        codec = getattr(self.codec, "inner", self.codec)
+        return Copies(self.decode, body, trees=not isinstance(codec, PickleCodec), shared=self.policy.share)
 
     def another(self, body: bytes) -> Any:
         """A value for one more caller of the same reading. Raises `Undecodable`."""
@@ -76,6 +101,15 @@ class Plan:
 
     def _forget_copies(self) -> None:
         self._copies = None
+
+    def for_many(self, body: bytes) -> tuple[Any, Callable[[Any], Any] | None]:
+        """What is kept for callers to come, and how each gets a value of its own; None: they share it."""
+        value = self.decode(body)
+        if self.may_share(value):
+            return value, None
+        codec = getattr(self.codec, "inner", self.codec)
+        copy = None if isinstance(codec, PickleCodec) else copier(value)
+        return (body, self.decode) if copy is None else (value, copy)
 
     def capture(self) -> Variables:
         """The caller's values of the named variables."""

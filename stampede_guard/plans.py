@@ -6,11 +6,13 @@ import threading
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from stampede_guard.codec import codec_for
+from stampede_guard.codec import Codec, codec_for
+from stampede_guard.early import refuse_where_it_cannot_be
 from stampede_guard.errors import Misuse
 from stampede_guard.keys.parts import escape
 from stampede_guard.plan import Plan
 from stampede_guard.policy import Policy
+from stampede_guard.tagged import TaggedCodec
 from stampede_guard.verdict import NO_CHOICE, split
 
 __all__ = ["Plans", "entry_key", "escape_key"]
@@ -34,37 +36,42 @@ class Plans:
     def __len__(self) -> int:
         return len(self._plans)
 
-    def plan(self, key: str, type: Any, request_bound: bool, fields: dict[str, Any]) -> Plan:
+    def plan(
+        self, key: str, type: Any, request_bound: bool, fields: dict[str, Any], *, tagged: bool = False
+    ) -> Plan:
         """Raises `Misuse` or `PolicyError`."""
         escape_key(key)
         fields, choice = split(fields)
         if choice is not NO_CHOICE:
             # A lambda written into the call is another one each time, and not worth remembering.
-            return replace(self._known(key, type, request_bound, fields), choice=choice)
-        return self._known(key, type, request_bound, fields)
+            return replace(self._known(key, type, request_bound, fields, tagged), choice=choice)
+        return self._known(key, type, request_bound, fields, tagged)
 
-    def _known(self, key: str, type: Any, request_bound: bool, fields: dict[str, Any]) -> Plan:
+    def _known(self, key: str, type: Any, request_bound: bool, fields: dict[str, Any], tagged: bool) -> Plan:
         # What stands before the first colon names the entry in logs; without one, the whole key may be somebody's name.
         kind, colon, _ = key.partition(":")
         title = f"{self._namespace}:{kind[:40]}" if colon else f"{self._namespace}:get_or_compute"
-        known = (title, type, request_bound, *sorted(fields.items()))
+        known = (title, type, request_bound, tagged, *sorted(fields.items()))
         try:
             plan = self._plans.get(known)
         except TypeError:  # an annotation, or a field's wrong value, that cannot be hashed
-            return self._new(title, type, request_bound, fields)
+            return self._new(title, type, request_bound, fields, tagged)
         if plan is None:
-            plan = self._new(title, type, request_bound, fields)
+            plan = self._new(title, type, request_bound, fields, tagged)
             with self._lock:
                 _keep(self._plans, known, plan)
         return plan
 
-    def _new(self, title: str, type: Any, request_bound: bool, fields: dict[str, Any]) -> Plan:
-        codec = codec_for(type)
+    def _new(self, title: str, type: Any, request_bound: bool, fields: dict[str, Any], tagged: bool) -> Plan:
+        codec: Codec = codec_for(type)
         if type is not Any and (title, codec.fingerprint) not in self._shapes:
             with self._lock:
                 _keep(self._shapes, (title, codec.fingerprint), None)
         policy = self._policy.replace(**fields)
-        return Plan(title=title, policy=policy, codec=codec, request_bound=request_bound)
+        refuse_where_it_cannot_be(fields, request_bound=request_bound)
+        if tagged:
+            codec = TaggedCodec(codec)
+        return Plan(title=title, policy=policy, codec=codec, request_bound=request_bound, direct=not tagged)
 
     def entries(self, key: str, type: Any) -> list[str]:
         """The key's entry of this type. Without a type, also those of the types that were used for such keys."""

@@ -8,6 +8,8 @@ functions of a guard and to `@locked_cache(...)` for one.
 | `ttl` | 60 | s | a minute is short enough to be noticed when it is wrong |
 | `stale_ttl` | 0 | s | serving stale values is a decision of the user |
 | `error_ttl` | 1 | s | a failing source is asked once a second, not once a caller |
+| `early_beta` | 0 | factor | 0 = no early refresh; 1 is XFetch's default, more is earlier; see `early.py` |
+| `soft_timeout` | 0 | s | how long a caller with a stale value waits for a fresh one; 0 = it does not |
 | `lease_ttl` | 3 | s | the longest time a vanished holder is believed where its liveness is unknown |
 | `wait_timeout` | 30 | s | while the holder lives and renews, waiting is right; most proxies give up at 60 |
 | `compute_timeout` | 60 | s | a computation without an end would hold its key for ever |
@@ -25,8 +27,12 @@ functions of a guard and to `@locked_cache(...)` for one.
 | `max_value_bytes` | 8 MiB | bytes | a larger value is served to its callers and not stored |
 | `inline_bytes` | 16 KiB | bytes | a value up to this size travels inside the wake-up |
 | `last_value_bytes` | 16 MiB | bytes | values kept per process for the time the store is away; 0 = none |
+| `l1_ttl` | 0 | s | keep hits in the process this long, 0 = off; bounds what a lost message can do |
+| `l1_bytes` | 32 MiB | bytes | values kept ready per process and event loop; of the guard only |
+| `l1_entries` | 10000 | count | the same, in entries; of the guard only |
 | `drain_timeout` | 10 | s | how long closing waits for computations under way |
-| `mode` | `"on"` | | `bypass` = no store, one flight per key per process; `off` = a plain function |
+| `mode` | `"on"` | | also `shadow`; `bypass` = no store, one flight per key per process; `off` = a plain function |
+| `sample` | 1 | share | 0.1 = one key in ten is cached, always the same ones; the others call a plain function |
 | `share` | False | | True gives all callers of one flight the same mutable object |
 """
 
@@ -41,23 +47,26 @@ from stampede_guard.errors import PolicyError
 
 __all__ = ["Mode", "Policy"]
 
-Mode = Literal["on", "bypass", "off"]
+Mode = Literal["on", "shadow", "bypass", "off"]
 
 _POSITIVE_SECONDS = (
     "ttl", "lease_ttl", "wait_timeout", "compute_timeout", "fallback_timeout", "poll_interval", "takeover_gap",
 )  # fmt: skip
-_SECONDS_OR_ZERO = ("stale_ttl", "error_ttl", "pass_ttl", "drain_timeout")
+_SECONDS_OR_ZERO = ("stale_ttl", "error_ttl", "soft_timeout", "pass_ttl", "l1_ttl", "drain_timeout")
 _POSITIVE_COUNTS = (
     "max_passengers",
     "max_flights",
     "max_local_computations",
     "max_threads",
     "max_value_bytes",
+    "l1_bytes",
+    "l1_entries",
     "pass_limit",
 )
 _COUNTS_OR_ZERO = ("fallback_limit", "max_handovers", "inline_bytes", "last_value_bytes")
 _LONGEST = 10 * 366 * 86_400.0
 _SHORTEST = 0.001
+_LARGEST_BETA = 100.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,6 +79,8 @@ class Policy:
     ttl: float = 60.0
     stale_ttl: float = 0.0
     error_ttl: float = 1.0
+    early_beta: float = 0.0
+    soft_timeout: float = 0.0
     lease_ttl: float = 3.0
     wait_timeout: float = 30.0
     compute_timeout: float = 60.0
@@ -87,8 +98,12 @@ class Policy:
     max_value_bytes: int = 8 * 1024 * 1024
     inline_bytes: int = 16 * 1024
     last_value_bytes: int = 16 * 1024 * 1024
+    l1_ttl: float = 0.0
+    l1_bytes: int = 32 * 1024 * 1024
+    l1_entries: int = 10_000
     drain_timeout: float = 10.0
     mode: Mode = "on"
+    sample: float = 1.0
     share: bool = False
 
     def __post_init__(self) -> None:
@@ -96,12 +111,14 @@ class Policy:
             _check_seconds(field, getattr(self, field), least=_SHORTEST)
         for field in _SECONDS_OR_ZERO:
             _check_seconds(field, getattr(self, field), least=0.0)
+        _check_beta(self.early_beta)
         for field in _POSITIVE_COUNTS:
             _check_count(field, getattr(self, field), least=1)
         for field in _COUNTS_OR_ZERO:
             _check_count(field, getattr(self, field), least=0)
         if self.mode not in get_args(Mode):
             raise PolicyError("mode", self.mode, f"it must be one of {', '.join(get_args(Mode))}")
+        _check_share("sample", self.sample)
         if not isinstance(self.share, bool):
             raise PolicyError("share", self.share, "it must be True or False")
         self._check_relations()
@@ -119,12 +136,23 @@ class Policy:
             raise PolicyError(
                 "poll_interval", self.poll_interval, f"it must not exceed lease_ttl ({self.lease_ttl:g} s)"
             )
+        self._check_soft_timeout()
         if self.inline_bytes > self.max_value_bytes:
             raise PolicyError(
                 "inline_bytes",
                 self.inline_bytes,
                 f"it must not exceed max_value_bytes ({self.max_value_bytes} bytes)",
             )
+
+    def _check_soft_timeout(self) -> None:
+        if self.soft_timeout and not self.stale_ttl:
+            rule = "without a stale value there is nothing to serve instead: give a stale_ttl as well"
+            raise PolicyError("soft_timeout", self.soft_timeout, rule)
+        if self.soft_timeout >= self.compute_timeout:
+            rule = (
+                f"it must be below compute_timeout ({self.compute_timeout:g} s), which ends the computation"
+            )
+            raise PolicyError("soft_timeout", self.soft_timeout, rule)
 
     def replace(self, **fields: Any) -> Policy:
         """The same policy with some fields changed. Raises `PolicyError` for an unknown field."""
@@ -160,15 +188,34 @@ class Policy:
         longest = self.compute_timeout + self.wait_timeout + self.fallback_timeout + 2 * self.lease_ttl
         return math.ceil(longest * 1000) + 10_000
 
+    @property
+    def tag_ms(self) -> int:
+        """Milliseconds that a tag's version outlives its last use: longer than any value that is computed with it."""
+        return self.total_ms + self.record_ms
+
 
 def _check_seconds(field: str, value: object, *, least: float) -> None:
-    rule = f"it must be a number of seconds between {least:g} and {_LONGEST:g}"
+    rule = f"it must be a number of seconds between {least:g} and {_LONGEST:.0f} (ten years)"
+    if field == "ttl" and value == 0:
+        rule += '; for a function that is not cached at all, write mode="off"'
+    if hasattr(value, "total_seconds"):
+        rule += f"; write {field}=....total_seconds()"
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise PolicyError(field, value, rule)
     if not (least <= value <= _LONGEST):
         raise PolicyError(field, value, rule)
 
 
+def _check_beta(value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value <= _LARGEST_BETA:
+        raise PolicyError("early_beta", value, f"it must be a number between 0 and {_LARGEST_BETA:g}")
+
+
 def _check_count(field: str, value: object, *, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise PolicyError(field, value, f"it must be a whole number of at least {least}")
+
+
+def _check_share(field: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise PolicyError(field, value, "it must be a number between 0 (no key) and 1 (every key)")

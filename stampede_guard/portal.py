@@ -43,6 +43,8 @@ class _Call:
     def start(self) -> None:
         if self._left:
             self.outcome.cancel()
+        # From here on it cannot be cancelled: a coroutine that no longer waits for it does not end it.
+        if not self.outcome.set_running_or_notify_cancel():
             return
         # In the context that it was handed over with, the caller's.
         self._task = asyncio.get_running_loop().create_task(self._function(), name="stampede_guard call")

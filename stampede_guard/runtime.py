@@ -11,18 +11,25 @@ import itertools
 import logging
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Message
-from stampede_guard.errors import Overloaded, StoreError, Undecodable
+from stampede_guard.core.switch import Switch
+from stampede_guard.errors import Overloaded, StoreError, StoreRefused, Undecodable
 from stampede_guard.events import BreakerClosed, BreakerOpened, Collapsed
 from stampede_guard.flight import Flight
+from stampede_guard.flights import Flights
 from stampede_guard.hooks import Hooks
 from stampede_guard.lastvalues import LastValues
+from stampede_guard.near import Near
+from stampede_guard.pauses import Pauses
 from stampede_guard.pending import PendingInvalidations
+from stampede_guard.shadow import Shadow
 from stampede_guard.slots import Slots
+from stampede_guard.switches import Switches
+from stampede_guard.tagged import LocalTags, tags_of
 from stampede_guard.threads import Threads
 
 if TYPE_CHECKING:
@@ -41,9 +48,18 @@ RELEASE_SECONDS = 1.0
 class Runtime:
     """Made within the event loop that it serves."""
 
-    def __init__(self, store: Store, policy: Policy, hooks: Hooks | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        policy: Policy,
+        hooks: Hooks | None = None,
+        *,
+        namespace: str = "",
+        on_switches: Callable[[Mapping[str, Switch]], None] = lambda fleet: None,
+        known_switches: Callable[[], Mapping[str, Switch]] = dict,
+    ) -> None:
         self.loop = asyncio.get_running_loop()
-        self.flights: dict[str, Flight] = {}
+        self.flights = Flights()
         self.fallbacks: dict[str, asyncio.Task[Any]] = {}
         self.hooks = hooks if hooks is not None else Hooks()
         self.closing = False
@@ -61,6 +77,11 @@ class Runtime:
         self.threads = Threads(policy.max_threads)
         """For plain functions. None is started before the first of them computes."""
         self.slots = Slots()
+        self.asked_early = Pauses(self.loop)
+        """Entries whose early refresh was somebody else's a moment ago."""
+        self.failing = Pauses(self.loop)
+        """Entries whose computation failed here a moment ago, of which the store knows nothing; or whose refresh would
+        be in vain, because nothing may be stored."""
         self._policy = policy
         self._id = uuid.uuid4().hex
         self._numbers = itertools.count(1)
@@ -68,18 +89,28 @@ class Runtime:
         self._end: asyncio.Task[None] | None = None
         self._warned_refused = False
         self.session = store.open_session(self)
+        self.tags = LocalTags(self.last.clear)
         self._pending = PendingInvalidations(
-            self.session,
-            applied=lambda name, fence: self.last.drop(name, fence=fence),
-            changed=self._note_whether_away,
+            self.session, applied=self._invalidation_applied, changed=self._note_whether_away
         )
         self.read = self.session.read
+        self.shadow = Shadow(self)
+        self._modes_name = f"{namespace}:modes"
+        self._switches = Switches(lambda: self.session.switches(namespace), on_switches, known_switches)
+        self.near = Near(self._hears, max_bytes=policy.l1_bytes, max_entries=policy.l1_entries)
+        # A store with a clock of its own is one in this process: a test that moves it moves all lifetimes.
+        self.near.clock = getattr(store, "clock", self.near.clock)
 
     # --- flights -------------------------------------------------------------------------------
 
-    def away_for(self, name: str) -> bool:
-        """Also true while an invalidation of this entry waits: until it is applied the store has an older value."""
-        return self.away and (name in self._pending or self.session.away_for(name))
+    def away_for(self, name: str, tags: tuple[str, ...] = ()) -> bool:
+        """Also true while an invalidation of this entry waits: until it is applied the store has an older value.
+
+        And so for its tags: without them nobody knows what its value is worth.
+        """
+        return self.away and any(
+            part in self._pending or self.session.away_for(part) for part in (name, *tags)
+        )
 
     @property
     def abandoned(self) -> int:
@@ -108,7 +139,7 @@ class Runtime:
         flight = self.flights.get(name)
         if flight is not None and not alone and not flight.lets_nobody_wait:
             return flight
-        # One that nobody else can find. It is not told of messages and looks for itself, every poll_interval.
+        # One that nobody else can find.
         place = name if flight is None and not alone else f"{name}\0{next(self._numbers)}"
         if self.closing:
             raise Overloaded(f"{plan.title}: this guard is closing")
@@ -120,19 +151,18 @@ class Runtime:
             plan,
             run,
             variables,
-            away=self.away_for(name),
+            away=self.away_for(name, tags_of(run)),
             bypassed=bypassed,
             refreshing=refreshing,
             newer_than=newer_than,
         )
         flight.place = place
-        self.flights[place] = flight
+        self.flights.add(flight)
         return flight
 
     def landed(self, flight: Flight) -> None:
         """Forgotten when it lands: nothing grows with the number of keys."""
-        if self.flights.get(flight.place) is flight:
-            del self.flights[flight.place]
+        self.flights.forget(flight)
         collapsed = flight.joined - 1
         if self.hooks and flight.passengers.collapsed:
             self.hooks.tell(Collapsed(flight.plan.title, flight.name, flight.passengers.collapsed))
@@ -166,11 +196,22 @@ class Runtime:
     # --- the session's listener ----------------------------------------------------------------
 
     def heard(self, name: str, message: Message) -> None:
-        flight = self.flights.get(name)
-        if flight is not None:
+        for flight in self.flights.concerned(name, message):
             flight.hear(message)
+        if name == self._modes_name:
+            self._switches.look()
+
+    def watch_switches(self) -> None:
+        """From the first call on that may ask the store: who is to leave it alone does not ask it for this either."""
+        if not self.closing:
+            self._switches.start()
+
+    def changed(self, name: str, fence: int) -> None:
+        self.near.changed(name, fence)
 
     def gap(self) -> None:
+        self._switches.look()
+        self.near.flush()
         for flight in self.flights.values():
             flight.notice_gap()
 
@@ -190,35 +231,72 @@ class Runtime:
 
     # --- invalidation --------------------------------------------------------------------------
 
-    async def invalidate(self, name: str, policy: Policy) -> bool:
-        """Whether it is done. False: the store is away, and it will be done when the store is back."""
+    async def invalidate(self, name: str, policy: Policy) -> int | None:
+        """The new fence. None: the store is away, or takes no writes for now; it will be done when it can be.
+
+        Raises `StoreRefused` when the store answers that this client may not (a permission, a password): then it is
+        not done and will not be, and who changed the data should hear of it.
+        """
         self.forget_local(name)
-        for _ in range(2):
-            if self.session.away_for(name):
-                break
-            try:
-                fence = await self.session.invalidate(name, policy=policy)
-            except StoreError:
-                continue
+        fence = await self._pending.now(name, policy)
+        if fence is None:
+            # A read of before may have been answered while the store was asked in vain.
+            self.near.drop(name)
+        else:
             # A read of before may have been remembered while the command was on its way, or may be answered yet.
             self.forget_local(name, fence=fence)
-            return True
-        self._pending.add(name, policy)
-        return False
+        return fence
+
+    async def invalidate_tag(self, tag: str) -> bool:
+        """As `invalidate`, for all entries with this tag, whose number makes no difference."""
+        self.forget_tag(tag)
+        done = await self._pending.now(tag, None) is not None
+        if done:
+            self.forget_tag(tag, settled=True)
+        else:
+            self.near.changed(tag, 1)
+        return done
+
+    def forget_tag(self, tag: str, *, settled: bool = False) -> None:
+        self.tags.mark(tag)
+        self.near.changed(tag, 1)
+        if settled:
+            self.tags.settle(tag)
+        for flight in self.flights.values():
+            if tag in flight.tags:
+                flight.invalidated()
+
+    def _invalidation_applied(self, name: str, fence: int) -> None:
+        self.last.drop(name, fence=fence)
+        self.near.changed(name, fence)
+        self.tags.settle(name)
 
     async def outdate(self, name: str, policy: Policy) -> None:
         """A refreshed value could not be stored: what it was to replace must not outlive it."""
         if self.away_for(name):
             # Without forgetting the new value, which this process keeps for the time being.
             self._pending.add(name, policy)
-        else:
+            self.near.drop(name)
+            return
+        try:
             await self.invalidate(name, policy)
+        except StoreRefused:
+            # Its caller has asked for a value and has one.
+            self._pending.add(name, policy)
+            self.near.drop(name)
 
     def forget_local(self, name: str, *, fence: int = 0) -> None:
         self.last.drop(name, fence=fence)
-        flight = self.flights.get(name)
-        if flight is not None:
+        if fence:
+            self.near.changed(name, fence)
+        else:
+            self.near.drop(name)
+        for flight in self.flights.of(name):
             flight.invalidated()
+
+    def _hears(self, name: str) -> bool:
+        """Nothing in the store is news of an entry whose invalidation waits."""
+        return name not in self._pending and self.session.hears_changes(name)
 
     def _note_whether_away(self) -> None:
         self.away = self.session.away or bool(self._pending)
@@ -273,17 +351,16 @@ class Runtime:
             await self._drain(flights, draining)
             left = [flight for flight in flights if not flight.task.done()]
             tasks = [flight.task for flight in left] + list(self.fallbacks.values())
-            if self._pending.task is not None:
-                tasks.append(self._pending.task)
             for task in tasks:
                 task.cancel()
             if tasks:
                 await asyncio.wait(tasks, timeout=RELEASE_SECONDS * 2)
             await self._give_back(left)
-            if self._pending:
-                log.error("%d invalidations could not be applied: the store is away", len(self._pending))
+            await self._pending.end(draining)
         finally:
             self.threads.close()
+            await self.shadow.aclose()
+            await self._switches.aclose()
             await self.session.aclose()
 
     async def _drain(self, flights: list[Flight], draining: asyncio.Future[None]) -> None:

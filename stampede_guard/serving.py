@@ -1,7 +1,7 @@
 """One call of a cached function, from its key to its value.
 
 hit     one read, decoded; no lock, no flight
-stale   the stale value at once, and a flight in the background
+stale   the stale value at once, or after `soft_timeout`, and a flight in the background
 miss    a passenger of this process's flight, bounded by `wait_timeout`; then a last resort
 """
 
@@ -13,12 +13,16 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.computation import CURRENT
+from stampede_guard.core.caller import patience_with_stale
 from stampede_guard.core.entry import Reading, freshness
+from stampede_guard.early import refresh_early
 from stampede_guard.errors import StoreError, StoreRefused, Undecodable
 from stampede_guard.events import Hit, Miss, Source, Stale, TimedOut, Waited, WaitOutcome
 from stampede_guard.lastresort import too_long, wait_on
+from stampede_guard.near import NOTHING, Asked
 from stampede_guard.passenger import ON_ITS_OWN, OUT_OF_PATIENCE
 from stampede_guard.reentry import waiting_for
+from stampede_guard.tagged import look, refuse_other_tags, tags_of
 
 if TYPE_CHECKING:
     from stampede_guard.flight import Flight
@@ -26,20 +30,28 @@ if TYPE_CHECKING:
     from stampede_guard.plan import Plan, Run
     from stampede_guard.runtime import Runtime
 
-__all__ = ["after_read", "bypassed_name", "hit", "refresh", "serve", "serve_bypassed"]
+__all__ = ["after_read", "bypassed_name", "hit", "keep_near", "refresh", "serve", "serve_bypassed"]
 
 
 async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     """The value, in mode `on`. Raises what the computation raised, `WaitTimeout`, `Overloaded` or a Misuse."""
+    asked, tags = None, tags_of(run)
+    if plan.near:
+        value = runtime.near.find(name, tags)
+        if value is not NOTHING:
+            if runtime.hooks:
+                runtime.hooks.tell(Hit(plan.title, name, "l1"))
+            return value
+        asked = runtime.near.ask(name, tags)
     flight = runtime.flights.get(name)
     if flight is not None and flight.open_to_all:
         if runtime.hooks:
             runtime.hooks.tell(Miss(plan.title, name))
         return await _ride(runtime, plan, name, run, flight, None)
-    if runtime.away_for(name):
+    if runtime.away_for(name, tags):
         return await _served_by_last(runtime, plan, name, run)
     try:
-        reading = await runtime.session.read(name)
+        reading = await look(runtime, name, tags)
     except StoreRefused as error:
         # Nobody is let in, so it is as good as away. Without this every call would compute.
         runtime.note_refusal(error)
@@ -48,13 +60,31 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
         # The flight asks once more and finds out.
         return await _miss(runtime, plan, name, run)
     runtime.refused = False
+    if asked is not None:
+        keep_near(runtime, plan, name, reading, asked, tags)
     return await after_read(runtime, plan, name, run, reading)
 
 
 async def _served_by_last(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     """The value as this process saw it last, while the store serves nobody."""
     known, state = runtime.last.find(name, now=runtime.now())
+    if known is not None and not runtime.tags.allow(tags_of(run), known.body):
+        known = None
     return await _served_by(runtime, plan, name, run, known, fresh=state == "fresh", source="memory")
+
+
+def keep_near(
+    runtime: Runtime,
+    plan: Plan,
+    name: str,
+    reading: Reading | None,
+    asked: Asked | None,
+    tags: tuple[str, ...] = (),
+) -> None:
+    """If it is fresh, and a value."""
+    if reading is not None and reading.stale_ms < reading.remaining_ms <= reading.total_ms:
+        with contextlib.suppress(Undecodable):
+            runtime.near.keep(name, reading, plan, asked, tags)
 
 
 def hit(runtime: Runtime, plan: Plan, name: str, reading: Reading | None) -> tuple[Any, bool]:
@@ -101,6 +131,8 @@ async def _served_by(
     if runtime.hooks:
         runtime.hooks.tell((Hit if fresh else Stale)(plan.title, name, source))
     if fresh:
+        if plan.early:
+            refresh_early(runtime, plan, name, run, reading)
         return value
     return await _stale(runtime, plan, name, run, reading, value)
 
@@ -133,7 +165,7 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
         if not before.landed.done():
             raise too_long(plan)
     token, reading = 0, None
-    if not runtime.away_for(name):
+    if not runtime.away_for(name, tags_of(run)):
         with contextlib.suppress(StoreError):
             reading = await runtime.session.read(name)
             token = reading.token if reading is not None else 0
@@ -141,11 +173,26 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     flight.newer_than = max(flight.newer_than, token)
     flight.outdates_holder = True
     if reading is not None:
-        flight.know(reading)
+        with contextlib.suppress(Undecodable):
+            plan.decode(reading.body)
+            flight.know(reading)
     value = await _ride(runtime, plan, name, run, flight, None, keep_refreshing=token > 0)
-    if not flight.stored:
+    if flight.stored is False or (flight.stored is None and await _has_none_since(runtime, name, token)):
         await runtime.outdate(name, plan.policy)
     return value
+
+
+async def _has_none_since(runtime: Runtime, name: str, token: int) -> bool:
+    """Whether there may be nothing newer than what had this token, although the store refused a newer value.
+
+    1. A refresh is granted token 9; the value has token 5. 2. A full server evicts the record. 3. The refreshed value
+    is refused, as any would be without the record of its grant. The old one is still there, and fresh.
+    """
+    try:
+        kept = await runtime.session.read(name)
+    except StoreError:
+        return True
+    return kept is not None and kept.token <= token
 
 
 def _miss(
@@ -159,18 +206,27 @@ def _miss(
 
 
 async def _stale(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Reading, value: Any) -> Any:
-    if name in runtime.flights or runtime.closing:
+    policy = plan.policy
+    flight = runtime.flights.get(name)
+    if runtime.closing or (flight is not None and not policy.soft_timeout):
         return value
-    if not plan.request_bound:
-        if len(runtime.flights) < plan.policy.max_flights:
-            runtime.take_off(name, plan, run, plan.capture(), refreshing=True).know(reading)
+    if flight is None:
+        if name in runtime.failing or len(runtime.flights) >= policy.max_flights:
+            return value
+        flight = runtime.take_off(name, plan, run, plan.capture(), refreshing=True)
+        flight.know(reading)
+        if not policy.soft_timeout:
+            # Bound to this request it cannot go on in the background: compute here if nobody else does.
+            bound = plan.request_bound
+            return await _ride(runtime, plan, name, run, flight, reading) if bound else value
+    patience = patience_with_stale(
+        soft_timeout=policy.soft_timeout,
+        wait_timeout=policy.wait_timeout,
+        flown=runtime.loop.time() - flight.began,
+    )
+    if not patience or len(flight.passengers) >= policy.max_passengers:
         return value
-    # Bound to this request, so it cannot go on in the background: compute here if nobody else does, else serve stale.
-    if len(runtime.flights) >= plan.policy.max_flights:
-        return value
-    flight = runtime.take_off(name, plan, run, plan.capture(), refreshing=True)
-    flight.know(reading)
-    return await _ride(runtime, plan, name, run, flight, reading)
+    return await _ride(runtime, plan, name, run, flight, reading, soft=patience)
 
 
 async def _ride(
@@ -182,12 +238,19 @@ async def _ride(
     stale: Reading | None,
     *,
     keep_refreshing: bool = False,
+    soft: float = 0.0,
+    began: float | None = None,
 ) -> Any:
-    passenger = flight.join(run, plan.capture(), bound=plan.request_bound, stale=stale)
+    """`stale` is served instead when nobody computes, and, with `soft`, after so many seconds at the latest.
+
+    `began`: when the waiting began, if that was with another flight.
+    """
+    refuse_other_tags(plan.title, tags_of(run), flight.tags)
+    passenger = flight.join(run, plan.capture(), bound=plan.request_bound, stale=stale, patient=soft > 0)
     if keep_refreshing:
         flight.refreshing = True
-    patience = runtime.loop.call_later(plan.policy.wait_timeout, passenger.lose_patience)
-    began = runtime.loop.time()
+    began = runtime.loop.time() if began is None else began
+    patience = runtime.loop.call_at(began + (soft or plan.policy.wait_timeout), passenger.lose_patience)
     try:
         if CURRENT.get() is None:
             outcome = await passenger.future
@@ -196,11 +259,14 @@ async def _ride(
                 outcome = await passenger.future
         if outcome is OUT_OF_PATIENCE:
             if runtime.hooks:
-                runtime.hooks.tell(TimedOut(plan.title, name, "wait_timeout"))
+                runtime.hooks.tell(TimedOut(plan.title, name, "soft_timeout" if soft else "wait_timeout"))
             with waiting_for(flight, plan):
                 outcome = await wait_on(runtime, plan, name, flight, passenger)
         if outcome is not ON_ITS_OWN:
             return outcome
+    except asyncio.CancelledError:
+        passenger.instead = "cancelled"
+        raise
     finally:
         patience.cancel()
         future = passenger.future
@@ -215,7 +281,7 @@ async def _ride(
     alone = runtime.take_off(
         name, plan, run, variables, bypassed=bypassed, newer_than=flight.newer_than, alone=True
     )
-    return await _ride(runtime, plan, name, run, alone, stale)
+    return await _ride(runtime, plan, name, run, alone, stale, soft=soft, began=began)
 
 
 def _outcome(passenger: Passenger) -> WaitOutcome | None:
@@ -223,9 +289,7 @@ def _outcome(passenger: Passenger) -> WaitOutcome | None:
     if passenger.instead is not None:
         return passenger.instead
     future = passenger.future
-    if not future.done() or future.cancelled():
-        return "cancelled"
-    if future.exception() is not None:
+    if not future.done() or future.exception() is not None:
         return "error"
     if future.result() is ON_ITS_OWN:
         return None

@@ -12,6 +12,7 @@ from stampede_guard.computation import CURRENT
 from stampede_guard.ending import ended, retrieve
 from stampede_guard.errors import Misuse
 from stampede_guard.oldvalue import Previous, previous
+from stampede_guard.tagged import tagged
 
 if TYPE_CHECKING:
     from stampede_guard.flight import Flight
@@ -27,12 +28,13 @@ class Single:
     `previous` is what the new value is to replace, None if there is nothing: `set(UNCHANGED)` keeps it.
     """
 
-    def __init__(self, guard: StampedeGuard, plan: Plan, key: str) -> None:
+    def __init__(self, guard: StampedeGuard, plan: Plan, key: str, tags: tuple[str, ...] = ()) -> None:
         self.missing = False
         self.previous: Previous | None = None
         self._guard = guard
         self._plan = plan
         self._key = key
+        self._tags = tags
         self._given: asyncio.Future[Any] | None = None
         self._call: asyncio.Task[Any] | None = None
         self._flight: Flight | None = None
@@ -86,7 +88,7 @@ class Single:
             return await asyncio.shield(self._given)
 
         async def call() -> Any:
-            return await self._guard.call(self._plan, self._key, compute)
+            return await self._guard.call(self._plan, self._key, tagged(compute, self._tags))
 
         self._call = loop.create_task(call(), name="stampede_guard single")
         # Raised by `set`, or nobody's any more: the block overran its time, or its caller was cancelled.

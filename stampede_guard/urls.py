@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,37 +23,76 @@ SCHEMES = (
     "redis+sentinel",
     "rediss+sentinel",
 )
+_VALKEY = re.compile(r"^valkey")
+_UNQUOTED = "in a password, write / # ? @ and : as %2F %23 %3F %40 and %3A"
+_EXAMPLE = "redis://localhost:6379/0"
 
 
 def store_from_url(url: str) -> Store:
     """`memory://`, `redis://user:password@host:port/db`, `rediss://...` (TLS), `unix:///path`,
     `redis+cluster://user:password@host:port,host:port`, `redis+sentinel://host:port,host:port/service/db`; and
-    `rediss+cluster://`, `rediss+sentinel://`.
+    `rediss+cluster://`, `rediss+sentinel://`. `valkey` and `valkeys` may stand for `redis` and `rediss`.
 
     Raises `UrlError` for anything else; nothing is connected yet.
     """
-    scheme = url.partition("://")[0]
-    if scheme in SCHEMES and "+" in scheme:
+    if not isinstance(url, str):
+        raise UrlError(
+            f"a store URL is a text such as {_EXAMPLE!r}, not a {type(url).__name__}: write str(...)"
+        )
+    given, separator, rest = url.strip().partition("://")
+    if not separator:
+        raise UrlError(f"the store URL {_shown(given)!r} has no scheme: {_write(given)}")
+    scheme = _VALKEY.sub("redis", given.lower())
+    if scheme not in SCHEMES:
+        allowed = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+        raise UrlError(f"unknown scheme {given!r} in the store URL: write one of {allowed}")
+    url = f"{scheme}://{rest}"
+    if "+" in scheme:
         from stampede_guard.stores.addresses import cluster_from_url, sentinel_from_url
 
         return cluster_from_url(url) if scheme.endswith("+cluster") else sentinel_from_url(url)
+    if scheme == "memory":
+        return MemoryStore()
+    if scheme != "unix":
+        _check_host_and_database(url)
+    from stampede_guard.stores.redis import RedisStore
+
+    try:
+        return RedisStore.from_url(url)
+    except (ValueError, TypeError) as error:
+        raise UrlError(f"the store URL cannot be read: {error}") from None
+
+
+def _write(url: str) -> str:
+    """What to write instead of a URL without a scheme."""
+    host = re.fullmatch(r"//([\w.:-]+)|([\w.-]+(:\d+)?(/\d+)?)", url)
+    return f"write redis://{host[1] or host[0]}" if host else f"write for example {_EXAMPLE}"
+
+
+def _shown(url: str) -> str:
+    """Without what may be a password."""
+    return re.sub(r"[^/]*@", "...@", url)
+
+
+def _check_host_and_database(url: str) -> None:
+    # What stands where a port should be may be a part of a password that is not quoted, so then it is not shown.
+    secret = "@" in url
     try:
         parts = urlsplit(url)
         # Reading the port checks it.
-        _ = parts.port
-    except ValueError as error:
-        raise UrlError(f"the store URL cannot be read: {error}") from None
-    if parts.scheme == "memory":
-        return MemoryStore()
-    if parts.scheme in SCHEMES:
-        from stampede_guard.stores.redis import RedisStore
-
-        try:
-            return RedisStore.from_url(url)
-        except (ValueError, TypeError) as error:
-            raise UrlError(f"the store URL cannot be read: {error}") from None
-    allowed = ", ".join(f"{scheme}://" for scheme in SCHEMES)
-    raise UrlError(f"unknown scheme {parts.scheme!r} in the store URL: write one of {allowed}")
+        good = parts.port != 0 and "," not in parts.netloc.rpartition("@")[2]
+    except ValueError:
+        parts, good = urlsplit(""), False
+    if not good:
+        host = url.partition("://")[2]
+        problem = _UNQUOTED if secret else f"{host.partition('/')[0]!r} is none"
+        raise UrlError(
+            f"the store URL needs one host and a port of 1 to 65535, as in {_EXAMPLE}: {problem} "
+            "(several hosts: redis+cluster:// or redis+sentinel://)"
+        )
+    if not re.fullmatch(r"/?\d*", parts.path):
+        problem = _UNQUOTED if secret else f"{parts.path[1:]!r} is none"
+        raise UrlError(f"the database in the store URL must be a number, as in {_EXAMPLE}: {problem}")
 
 
 def store_for(client: Any, encryption: Encryption | None = None) -> Store:

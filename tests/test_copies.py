@@ -137,3 +137,24 @@ async def test_no_value_is_kept_for_copying_after_its_moment(valkey_url: str, na
         assert plan._copies is not None
         await asyncio.sleep(0)
         assert plan._copies is None
+
+
+async def test_who_asks_for_one_object_shares_it_with_all_readers_of_a_moment_but_the_first(
+    valkey_url: str, namespace: str
+) -> None:
+    guard = StampedeGuard.from_url(valkey_url, namespace=namespace)
+
+    @guard.locked_cache(ttl=60, share=True)
+    async def shared(name: str) -> dict[str, int]:
+        return {"a": 1}
+
+    @guard.locked_cache(ttl=60)
+    async def copied(name: str) -> dict[str, int]:
+        return {"a": 1}
+
+    for function, objects in ((shared, 2), (copied, 8)):
+        await function("x")
+        values = await asyncio.gather(*[function("x") for _ in range(8)])
+        assert values == [{"a": 1}] * 8
+        assert len({id(value) for value in values}) == objects
+    await guard.aclose()

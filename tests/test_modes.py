@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import redis.asyncio
 
-from stampede_guard import PolicyError, StampedeGuard, WaitTimeout
+from stampede_guard import PolicyError, StampedeGuard, WaitTimeout, modes
+from stampede_guard.plan import Standing
 from stampede_guard.policy import Mode
 from stampede_guard.stores.memory import MemoryStore
 from tests.support.gate import Gate, soon, until
@@ -180,6 +181,28 @@ async def test_a_functions_own_mode_comes_before_its_guards(guards: Guards) -> N
     assert await quality(7) == 3
 
 
+async def test_a_mode_that_is_set_while_another_thread_looks_it_up_is_not_lost(
+    guards: Guards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guard = guards.guard()
+
+    @guard.locked_cache()
+    async def one() -> int:
+        return 1
+
+    def set_meanwhile(*args: Any, **fields: Any) -> Standing:
+        monkeypatch.setattr(modes, "Standing", Standing)
+        one.set_mode("bypass")
+        return Standing(*args, **fields)
+
+    monkeypatch.setattr(modes, "Standing", set_meanwhile)
+    await one()
+    runtime = guard.runtime()
+    runtime.session.read = pytest.fail  # type: ignore[method-assign,assignment]
+    runtime.read = pytest.fail  # type: ignore[assignment]
+    assert await one() == 1
+
+
 async def test_a_mode_can_be_part_of_the_policy_of_a_function(guards: Guards) -> None:
     guard, count = guards.guard(), Counted()
 
@@ -212,12 +235,14 @@ def test_a_mode_that_does_not_exist_is_refused_wherever_it_is_given(monkeypatch:
         return 1
 
     wrong: Any = "sometimes"
-    with pytest.raises(PolicyError, match="one of on, bypass, off"):
+    with pytest.raises(PolicyError, match="one of on, shadow, bypass, off"):
         guard.mode = wrong
-    with pytest.raises(PolicyError, match="one of on, bypass, off"):
+    with pytest.raises(PolicyError, match="one of on, shadow, bypass, off"):
         quality.set_mode(wrong)
     monkeypatch.setenv("STAMPEDE_GUARD_MODE", "sometimes")
-    with pytest.raises(PolicyError, match=r"\$STAMPEDE_GUARD_MODE='sometimes' .* one of on, bypass, off"):
+    with pytest.raises(
+        PolicyError, match=r"\$STAMPEDE_GUARD_MODE='sometimes' .* one of on, shadow, bypass, off"
+    ):
         StampedeGuard(MemoryStore())
 
 

@@ -10,11 +10,15 @@ from stampede_guard import Policy, PolicyError
 from stampede_guard import policy as module
 
 FIELDS = {field.name: field.default for field in dataclasses.fields(Policy)}
-SECONDS = [name for name, default in FIELDS.items() if isinstance(default, float)]
+SECONDS = [
+    name
+    for name, default in FIELDS.items()
+    if isinstance(default, float) and name not in ("early_beta", "sample")
+]
 COUNTS = [name for name, default in FIELDS.items() if type(default) is int]
 MAY_BE_ZERO = {
-    "stale_ttl", "error_ttl", "pass_ttl", "drain_timeout", "fallback_limit", "max_handovers",
-    "inline_bytes", "last_value_bytes",
+    "stale_ttl", "error_ttl", "soft_timeout", "pass_ttl", "drain_timeout", "fallback_limit", "max_handovers",
+    "inline_bytes", "last_value_bytes", "l1_ttl",
 }  # fmt: skip
 
 
@@ -52,7 +56,8 @@ def test_the_table_says_the_default_that_the_code_has(name: str) -> None:
         assert text == str(default)
     else:
         assert float(text) == default
-        assert unit == ("s" if isinstance(default, float) else "count")
+        units = {"early_beta": "factor", "sample": "share"}
+        assert unit == units.get(name, "s" if isinstance(default, float) else "count")
 
 
 # --- nonsense -------------------------------------------------------------------------------------------
@@ -98,10 +103,22 @@ def test_a_whole_number_of_seconds_is_fine() -> None:
         ),
         ({"takeover_gap": 3.0}, "takeover_gap", "below lease_ttl (3 s)"),
         ({"poll_interval": 3.1}, "poll_interval", "not exceed lease_ttl (3 s)"),
+        ({"soft_timeout": 1}, "soft_timeout", "give a stale_ttl"),
+        ({"soft_timeout": 60, "stale_ttl": 60}, "soft_timeout", "below compute_timeout (60 s)"),
+        ({"early_beta": -0.1}, "early_beta", "between 0 and 100"),
+        ({"early_beta": 101}, "early_beta", "between 0 and 100"),
+        ({"early_beta": float("nan")}, "early_beta", "between 0 and 100"),
+        ({"early_beta": True}, "early_beta", "between 0 and 100"),
+        ({"early_beta": "1"}, "early_beta", "between 0 and 100"),
         ({"max_value_bytes": 1000}, "inline_bytes", "not exceed max_value_bytes (1000 bytes)"),
-        ({"mode": "sometimes"}, "mode", "one of on, bypass, off"),
-        ({"mode": None}, "mode", "one of on, bypass, off"),
+        ({"mode": "sometimes"}, "mode", "one of on, shadow, bypass, off"),
+        ({"mode": None}, "mode", "one of on, shadow, bypass, off"),
         ({"share": 1}, "share", "True or False"),
+        ({"sample": 1.1}, "sample", "between 0 (no key) and 1 (every key)"),
+        ({"sample": -0.1}, "sample", "between 0 (no key) and 1 (every key)"),
+        ({"sample": float("nan")}, "sample", "between 0 (no key) and 1 (every key)"),
+        ({"sample": "10%"}, "sample", "between 0 (no key) and 1 (every key)"),
+        ({"sample": True}, "sample", "between 0 (no key) and 1 (every key)"),
     ],
 )
 def test_fields_that_do_not_fit_together_are_refused_with_the_limit(

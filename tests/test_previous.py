@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
-from stampede_guard import UNCHANGED, Misuse, Previous, previous
+from stampede_guard import UNCHANGED, Misuse, Previous, StampedeGuard, previous
+from stampede_guard.core.scripts import Granted
+from stampede_guard.errors import StoreUnavailable
+from stampede_guard.testing import FaultyStore
+from tests.support.clock import Clock
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards
 
@@ -67,6 +71,89 @@ async def test_a_refresh_may_find_it_unchanged_too(guards: Guards) -> None:
     assert (upstream.asked, upstream.transfers) == ([None, "a", "a"], 2)
 
 
+@pytest.mark.parametrize("newer", [False, True])
+async def test_what_a_refresh_was_to_replace_does_not_outlive_it_if_the_record_is_evicted(
+    guards: Guards, newer: bool
+) -> None:
+    guard, other, gate = guards.guard(), guards.guard(), Gate()
+    name, runs = guards.name(KEY), 0
+
+    async def number() -> int:
+        nonlocal runs
+        runs += 1
+        run = runs
+        if run == 2:
+            await gate.hold()
+        return run
+
+    plan = guard._plans.plan(KEY, Any, False, {})
+    assert await guard.call(plan, "=" + KEY, number) == 1
+    refreshing = asyncio.create_task(guard.refresh_entry(plan, "=" + KEY, number))
+    await gate.arrival()
+    if newer:
+        session, policy = other.runtime().session, plan.policy
+        grant = await session.fallback(name, flight="beside", policy=policy, newer_than=2**53)
+        assert isinstance(grant, Granted)
+        body, runs = plan.codec.encode(3), 3
+        assert await session.publish(
+            name, flight="beside", grant=grant, outcome="value", body=body, policy=policy
+        )
+    else:
+        await guards.evict_record(name)
+    gate.open()
+    await soon(refreshing)
+    # Refused in both cases: for want of a record, or for what is newer, and that stays.
+    assert await other.get_or_compute(KEY, number) == 3
+    assert runs == 3
+
+
+async def test_what_cannot_be_decoded_is_no_previous_value_of_a_refresh(guards: Guards) -> None:
+    guard, upstream = guards.guard(), Upstream()
+
+    @guard.locked_cache(ttl=60)
+    async def feed(url: str) -> dict[str, str]:
+        return await upstream()  # type: ignore[no-any-return]
+
+    await guards.put(feed.key("u"), b"of another key, or damaged")
+    assert await feed.refresh("u") == {"etag": "a"}
+    assert upstream.asked == [None]
+
+
+async def test_without_the_store_unchanged_does_not_bring_back_what_was_invalidated_here(
+    namespace: str,
+) -> None:
+    async with Guards("memory", namespace) as guards:
+        guard, upstream, held = guards.guard(), Upstream(), Gate()
+        fields: dict[str, Any] = {"ttl": 10, "stale_ttl": 600}
+        await guard.get_or_compute(KEY, upstream, **fields)
+        await guards.age(guards.name(KEY), 11)
+        runtime = guard.runtime()
+        session, read, invalidate = runtime.session, runtime.session.read, runtime.session.invalidate
+
+        async def late(name: str) -> Any:
+            answer = await read(name)
+            await held.hold()
+            return answer
+
+        async def unanswered(*_: Any, **__: Any) -> int:
+            raise StoreUnavailable("no answer")
+
+        # 1. A caller's answer is on its way.
+        session.read = late  # type: ignore[method-assign,assignment]
+        caller = asyncio.create_task(guard.get_or_compute(KEY, upstream, **fields))
+        await held.arrival()
+        # 2. The entry is invalidated here, and the store does not hear of it.
+        session.invalidate = unanswered  # type: ignore[method-assign]
+        assert await guard.invalidate(KEY) == "pending"
+        # 3. The answer arrives, and a computation begins that does without the store.
+        held.open()
+        assert await soon(caller) == {"etag": "a"}
+        await until(lambda: not runtime.flights)
+        assert upstream.asked == [None, None]
+        session.read, session.invalidate = read, invalidate  # type: ignore[method-assign]
+        await until(lambda: not runtime.away)
+
+
 async def test_plain_functions_may_ask_as_well(guards: Guards) -> None:
     guard, asked = guards.guard(), []
 
@@ -122,6 +209,29 @@ async def test_what_was_invalidated_before_the_computation_is_not_seen_by_it(gua
     gate.open()
     await until(lambda: len(upstream.asked) == 2 and not guard.runtime().flights)
     assert (upstream.asked, upstream.transfers) == ([None, None], 2)
+
+
+async def test_what_was_invalidated_is_not_seen_by_a_computation_without_a_lease_either() -> None:
+    store = FaultyStore(clock=(clock := Clock()))
+    guard, other = StampedeGuard(store, namespace="test"), StampedeGuard(store, namespace="test")
+    upstream, fields = Upstream(), {"ttl": 10.0, "stale_ttl": 600.0}
+    await guard.get_or_compute(KEY, upstream, **fields)
+    clock.advance(11)
+    # It answers and grants nothing: the flight that has read the old value computes without a lease.
+    store.refuse_writes()
+    session = guard.runtime().session
+    acquire = session.acquire
+
+    async def invalidated_first(name: str, **asked: Any) -> Any:
+        assert await other.invalidate(KEY) == "done"
+        return await acquire(name, **asked)
+
+    session.acquire = invalidated_first  # type: ignore[method-assign]
+    assert await guard.get_or_compute(KEY, upstream, **fields) == {"etag": "a"}
+    await until(lambda: len(upstream.asked) == 2 and not guard.runtime().flights)
+    assert (upstream.asked, upstream.transfers) == ([None, None], 2)
+    for each in (guard, other):
+        await each.aclose()
 
 
 async def test_what_is_invalidated_during_the_computation_does_not_come_back(guards: Guards) -> None:

@@ -108,11 +108,17 @@ def test_the_version_of_the_package_has_its_part_of_the_changelog() -> None:
     assert f"\n## {stampede_guard.__version__}" in changelog
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/values.md"])
+ELSEWHERE = {"docs/timeouts.md", "docs/testing.md"}
+"""Pages whose blocks are run where what they need is: a PostgreSQL, a pytest."""
+PAGES = [
+    str(path.relative_to(ROOT))
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+    if "```python" in path.read_text("utf-8") and str(path.relative_to(ROOT)) not in ELSEWHERE
+]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_the_python_of_a_page_runs_as_it_is_written(page: str, valkey_url: str) -> None:
-    path = ROOT / page
-    if not path.exists():
-        return
-    command = [sys.executable, "-m", "tests.documents", str(path), valkey_url]
+    command = [sys.executable, "-m", "tests.documents", str(ROOT / page), valkey_url]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

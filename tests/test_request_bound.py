@@ -11,7 +11,7 @@ import pytest
 
 from stampede_guard import StampedeGuard
 from stampede_guard.cached import CachedFunction
-from stampede_guard.errors import ComputeFailed
+from stampede_guard.errors import ComputeFailed, StoreRefused
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, joined
 
@@ -232,6 +232,23 @@ async def test_others_are_served_the_stale_value_while_one_refreshes_it_in_its_r
     assert await soon(refreshing) == "counted in two"
     assert await soon(requests.request("five", lambda db: elsewhere(7, db))) == "counted in two"
     assert gate.entered == 1
+
+
+async def test_a_stale_value_is_refreshed_in_its_callers_request_also_when_no_lease_can_be_had(
+    guards: Guards,
+) -> None:
+    guard, requests, gate = guards.guard(), Requests(), Gate()
+    gate.open()
+    cached = quality(guard, gate, stale_ttl=600)
+    await requests.request("one", lambda db: cached(7, db))
+    await guards.age(cached.key(7, None), 61)
+
+    async def refuse(*_: Any, **__: Any) -> Any:
+        raise StoreRefused("no writes here")
+
+    guard.runtime().session.acquire = refuse  # type: ignore[method-assign]
+    guard.runtime().last.clear()
+    assert await requests.request("two", lambda db: cached(7, db)) == "counted in two"
 
 
 async def test_a_stale_value_is_served_when_the_callers_own_refresh_fails(guards: Guards) -> None:

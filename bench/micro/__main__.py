@@ -18,14 +18,16 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench.herd.story import machine
 from bench.herd.valkey import ValkeyServer
+from bench.micro.away import measure_away
 from bench.micro.herd import measure_herd
 from bench.micro.hits import measure_hits
 from bench.micro.memory import measure_memory
+from bench.micro.near import measure_near
 from bench.micro.plan import FULL, LOOPS, TINY, Loop, Sizes
 from bench.micro.row import Row
 from bench.micro.table import terminal_table
 
-PARTS = ("hits", "herd", "memory")
+PARTS = ("hits", "near", "away", "herd", "memory")
 LINE = 120
 
 
@@ -67,6 +69,12 @@ def measure(url: str, parts: Sequence[str], sizes: Sizes, console: Console) -> l
             for loop in LOOPS:
                 step = stepper(f"hits, {loop}", sizes.hits.repetitions + 1)
                 rows += _on(loop, url, sizes, step)
+        if "near" in parts:
+            step = stepper("hits in the process", sizes.hits.repetitions + 1)
+            rows += asyncio.run(measure_near(url, sizes.hits, step=step))
+        if "away" in parts:
+            step = stepper("store away", sizes.away.repetitions + 1)
+            rows += asyncio.run(measure_away(sizes.away, step=step))
         if "herd" in parts:
             rows += measure_herd(
                 url, sizes.herd, step=stepper("cold herds", sizes.herd.rounds + sizes.herd.counted)

@@ -24,15 +24,19 @@ Copier = Callable[[Any], Any]
 class Copies:
     """`copy(template)` is another value, once `copy` is there. `another()` always is.
 
-    `trees`: in no value that `decode` gives is an object twice. Others (unpickled ones) are never copied.
+    `trees`: in no value that `decode` gives is an object twice. Others (unpickled ones) are never copied. `shared`: all
+    get the same object, which the user has asked for.
     """
 
-    __slots__ = ("_decode", "_given", "body", "copy", "template")
+    __slots__ = ("_decode", "_given", "_shared", "body", "copy", "template")
 
-    def __init__(self, decode: Callable[[bytes], Any], body: bytes, *, trees: bool) -> None:
+    def __init__(
+        self, decode: Callable[[bytes], Any], body: bytes, *, trees: bool, shared: bool = False
+    ) -> None:
         self._decode = decode
         self.body = body
         self._given = 0 if trees else _DECODED_FIRST
+        self._shared = shared
         self.template: Any = None
         self.copy: Copier | None = None
 
@@ -42,6 +46,9 @@ class Copies:
             return self.copy(self.template)
         self._given += 1
         value = self._decode(self.body)
+        if self._shared:
+            self.copy, self.template = _itself, value
+            return value
         if self._given == _DECODED_FIRST:
             self.copy = copier(value)
             if self.copy is not None:

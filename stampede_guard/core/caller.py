@@ -1,10 +1,10 @@
-"""What one caller gets when its own waiting time is over, while its flight goes on for others."""
+"""How long one caller waits, and what it gets when that is over while its flight goes on for others."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-__all__ = ["LastResort", "last_resort"]
+__all__ = ["LastResort", "last_resort", "patience_with_stale"]
 
 LastResort = Literal["keep_waiting", "serve_stale", "try_fallback", "wait_for_fallback", "give_up"]
 
@@ -12,22 +12,33 @@ LastResort = Literal["keep_waiting", "serve_stale", "try_fallback", "wait_for_fa
 def last_resort(
     *,
     computes_itself: bool,
+    bound: bool,
     has_stale: bool,
     fallback_limit: int,
     fallback: Literal["untried", "denied", "over"],
 ) -> LastResort:
-    """The next thing for a caller that has waited `wait_timeout` seconds.
+    """The next thing for a caller that has waited `wait_timeout` seconds, or `soft_timeout` with a stale value in hand.
 
-    A caller whose own call is being computed right now is not waiting; `compute_timeout` bounds it. A caller that was
-    denied a fallback waits `fallback_timeout` more, because somebody else's fallback ends the wait for all. So no
+    A stale value is served and the computation goes on, unless it is `bound` to this very caller's request and would
+    end with it. A caller whose own call is being computed is not waiting; `compute_timeout` bounds it. A caller that
+    was denied a fallback waits `fallback_timeout` more, because somebody else's fallback ends the wait for all. So no
     caller waits longer than `wait_timeout + fallback_timeout` for somebody else.
     """
+    if has_stale and not (computes_itself and bound):
+        return "serve_stale"
     if computes_itself:
         return "keep_waiting"
-    if has_stale:
-        return "serve_stale"
     if fallback == "untried":
         return "try_fallback" if fallback_limit > 0 else "give_up"
     if fallback == "denied":
         return "wait_for_fallback"
     return "give_up"
+
+
+def patience_with_stale(*, soft_timeout: float, wait_timeout: float, flown: float) -> float:
+    """Seconds for which a caller with a stale value waits for a fresh one; 0 = not at all.
+
+    `flown`: how long its flight has been under way. What has taken `soft_timeout` already is too slow for everybody who
+    comes from now on: not every caller of a slow computation pays for finding that out.
+    """
+    return max(0.0, min(soft_timeout, wait_timeout) - flown)

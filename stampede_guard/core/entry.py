@@ -26,13 +26,17 @@ Freshness = Literal["fresh", "stale", "missing"]
 
 
 class Reading(NamedTuple):
-    """A stored value as a reader gets it, in one round trip together with its remaining time."""
+    """A stored value as a reader gets it, in one round trip together with its remaining time.
+
+    `took_ms`: how long its computation took; 0 = not known.
+    """
 
     body: bytes
     token: int
     total_ms: int
     stale_ms: int
     remaining_ms: int
+    took_ms: int = 0
 
 
 def freshness(remaining_ms: int, total_ms: int, stale_ms: int) -> Freshness:
@@ -55,11 +59,11 @@ class Value:
     total_ms: int
     stale_ms: int
     expires_us: int
+    took_ms: int = 0
 
     def reading(self, now_us: int) -> Reading:
-        return Reading(
-            self.body, self.token, self.total_ms, self.stale_ms, (self.expires_us - now_us) // 1000
-        )
+        remaining_ms = (self.expires_us - now_us) // 1000
+        return Reading(self.body, self.token, self.total_ms, self.stale_ms, remaining_ms, self.took_ms)
 
     def is_fresh(self, now_us: int) -> bool:
         return freshness((self.expires_us - now_us) // 1000, self.total_ms, self.stale_ms) == "fresh"

@@ -32,9 +32,13 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class StoreFailed:
-    """The command failed or got no answer; it may still be carried out. `away`: the breaker is open."""
+    """The command failed or got no answer; it may still be carried out. `away`: the breaker is open.
+
+    `wanted` is False for an early refresh that nobody waits for.
+    """
 
     away: bool
+    wanted: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,7 +126,10 @@ def _asking(state: Asking, event: Event, policy: Policy) -> tuple[State, Command
     match event:
         case Answered(answer, draw, wanted):
             return _answered(answer, draw, wanted, policy)
-        case StoreFailed(away):
+        case StoreFailed(away, wanted):
+            if not wanted:
+                # An early refresh: what is stored is fresh, and without a lease every process would compute.
+                return Landed(), Land()
             # The ask may still be carried out. Asking again under the same flight gets the same token, so no second
             # computation comes of a lost reply.
             if not away and state.tries < ASK_TRIES:

@@ -32,6 +32,7 @@ __all__ = [
     "read",
     "release",
     "renew",
+    "replaces_fresh",
 ]
 
 
@@ -78,6 +79,7 @@ class FallbackAsk:
     limit: int
     slot_ms: int
     record_ms: int
+    newer_than: int = 0
 
 
 Outcome = Literal["value", "failure", "pass"]
@@ -90,6 +92,7 @@ class Publication:
 
     For a `pass` it is how long nobody waits for somebody else's computation, and there is no body. `let_through`: the
     flight gives its slot back whatever the outcome; a fallback that failed keeps its slot, so that no other follows.
+    `took_ms`: how long a value's computation took; 0 = not known.
     """
 
     flight: str
@@ -102,6 +105,7 @@ class Publication:
     record_ms: int
     inline_bytes: int
     let_through: bool = False
+    took_ms: int = 0
 
 
 # --- what is answered -----------------------------------------------------------------------------
@@ -202,9 +206,11 @@ def acquire(entry: Entry, ask: Ask, *, now_us: int, listening: frozenset[str] | 
     record = replace(record, expires_us=max(record.expires_us, now_us + ask.record_ms * 1000))
     lease = entry.lease
     if lease is not None and lease.owner == ask.flight:
-        # The reply to an earlier ask was lost. The same grant is answered as long as it could still be published.
+        # The reply to an earlier ask was lost. The same grant is answered as long as it could still be published, and
+        # all of its time is ahead: whoever asks is alive, and is only now going to compute.
         if lease.epoch == record.epoch and lease.token >= record.fence:
-            return replace(entry, record=record), Granted(lease.token, lease.epoch)
+            lease = _renewed(lease, ask.inbox, ask.lease_ms, now_us=now_us, listening=listening)
+            return replace(entry, record=record, lease=lease), Granted(lease.token, lease.epoch)
         lease = None
     if failure is not None:
         return _let_pass(replace(entry, lease=lease), record, ask, now_us)
@@ -249,9 +255,7 @@ def renew(
     record = entry.record
     if record is not None:
         record = replace(record, expires_us=max(record.expires_us, now_us + renewal.record_ms * 1000))
-    deadline = now_us + renewal.lease_ms * 1000
-    inbox = _confirmed(renewal.inbox, listening)
-    lease = replace(lease, inbox=inbox, expires_us=deadline, missing_since_us=None)
+    lease = _renewed(lease, renewal.inbox, renewal.lease_ms, now_us=now_us, listening=listening)
     return replace(entry, lease=lease, record=record), True
 
 
@@ -273,6 +277,12 @@ def publish(entry: Entry, publication: Publication, *, now_us: int) -> tuple[Ent
     entry = _drop_lease(entry, publication.flight, publication.token)
     messages = _announce(entry, message)
     return replace(entry, waiters=frozenset()), stored, messages
+
+
+def replaces_fresh(entry: Entry, publication: Publication, *, now_us: int) -> bool:
+    """Whether this value, if it is stored, takes the place of a fresh one: processes may keep copies of that."""
+    value = prune(entry, now_us).value
+    return publication.outcome == "value" and value is not None and value.is_fresh(now_us)
 
 
 def invalidate(entry: Entry, *, now_us: int, epoch: str, record_ms: int) -> tuple[Entry, int, Messages]:
@@ -305,7 +315,7 @@ def release(entry: Entry, flight: str, *, now_us: int) -> tuple[Entry, bool, Mes
 def fallback(entry: Entry, ask: FallbackAsk, *, now_us: int) -> tuple[Entry, Found | Granted | Denied]:
     """A token of its own beside the holder's lease, for at most `limit` flights at once."""
     entry = prune(entry, now_us)
-    if entry.value is not None and entry.value.is_fresh(now_us):
+    if entry.value is not None and entry.value.is_fresh(now_us) and entry.value.token > ask.newer_than:
         return entry, Found(entry.value.reading(now_us))
     others = tuple(slot for slot in entry.slots if slot.owner != ask.flight)
     if len(others) >= ask.limit:
@@ -332,6 +342,13 @@ def _confirmed(inbox: str, listening: frozenset[str] | None) -> str:
     return inbox if listening is None or inbox in listening else ""
 
 
+def _renewed(
+    lease: Lease, inbox: str, lease_ms: int, *, now_us: int, listening: frozenset[str] | None
+) -> Lease:
+    deadline = now_us + lease_ms * 1000
+    return replace(lease, inbox=_confirmed(inbox, listening), expires_us=deadline, missing_since_us=None)
+
+
 def _look_at(lease: Lease, ask: Ask, *, now_us: int, listening: frozenset[str] | None) -> Lease | None:
     """The lease after one more look at its owner; None when the owner is gone and the lease may be taken over."""
     if not lease.inbox or listening is None:
@@ -355,7 +372,7 @@ def _store(entry: Entry, record: Record, publication: Publication, now_us: int) 
         if publication.total_ms > 0:
             entry = replace(entry, failure=Failure(body, token, expires_us, passes))
         return replace(entry, record=record), message
-    value = Value(body, token, publication.total_ms, publication.stale_ms, expires_us)
+    value = Value(body, token, publication.total_ms, publication.stale_ms, expires_us, publication.took_ms)
     entry = replace(entry, record=replace(record, fence=token), value=value, failure=None)
     small = len(body) <= publication.inline_bytes
     return entry, Message("value", token, reading=value.reading(now_us) if small else None)

@@ -22,7 +22,7 @@ from stampede_guard.keys.parts import (
     text_of,
 )
 
-__all__ = ["LONGEST_KEY", "KeyBuilder"]
+__all__ = ["LONGEST_KEY", "KeyBuilder", "arguments_of"]
 
 LONGEST_KEY = 200
 _LONGEST_NAME = 64
@@ -107,12 +107,14 @@ class KeyBuilder:
     ) -> Callable[..., str]:
         """A function with the parameters of the original that returns the key: `head + "a=1,b='x'"`.
 
-        One expression, because every hit pays for it. Ordinary integers are written in place, all else by `_part`.
+        One expression, because every hit pays for it. Ordinary integers and texts are written in place, all else by
+        `_part`.
         """
         # Longer than any parameter's name, so it is none.
         mine = "_" * (1 + max(map(len, parameters), default=0))
         texts = [
             f"{escape(name)}={{{name} if {mine}type({name}) is {mine}int and {-_WIDE} < {name} < {_WIDE} "
+            f"else {mine}quote + {name} + {mine}quote if {mine}type({name}) is {mine}str and {mine}plain({name}) "
             f"else {mine}part('{escape(name)}=', {name})}}"
             for name in keyed
         ]
@@ -120,7 +122,16 @@ class KeyBuilder:
         longest = sum(len(label) + LONGEST_PART + 1 for label in self._labels)
         whole = self._context or longest > _LONGEST_ARGUMENTS
         body = f"{mine}whole({text})" if whole else f"{mine}head + {text}"
-        tools = {"type": type, "int": int, "part": self._part, "whole": self._whole, "head": self._head}
+        tools = {
+            "type": type,
+            "int": int,
+            "str": str,
+            "plain": is_plain,
+            "quote": "'",
+            "part": self._part,
+            "whole": self._whole,
+            "head": self._head,
+        }
         return _made(
             function, parameters, supplied, body, {mine + name: tool for name, tool in tools.items()}
         )
@@ -295,6 +306,13 @@ def _key_example(request: str, parameters: list[str]) -> str:
     parts = [f"{name}.url.path" if name == request else name for name in parameters]
     result = parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
     return f"key=lambda {', '.join(parameters)}: {result}"
+
+
+def arguments_of(
+    function: Callable[..., Any], names: Sequence[str], resources: frozenset[str]
+) -> Callable[..., tuple[Any, ...]]:
+    """A function with the parameters of the original that returns those of these names."""
+    return _binder(function, _parameters(function), names, resources)
 
 
 def _replacement(key: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:

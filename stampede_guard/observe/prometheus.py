@@ -54,6 +54,9 @@ class PrometheusHook:
         self._takeovers = counter("takeovers_total", "Vanished holders that were replaced.", "function")
         self._lost = counter("leases_lost_total", "Leases that lapsed under a computation.", "function")
         self._invalidations = counter("invalidations_total", "Calls of invalidate().", "outcome")
+        self._shadow = counter(
+            "shadow_total", "What calls in mode shadow would have been served.", "function", "found"
+        )
         self._breaker = counter("breaker_changes_total", "Times the store went away or came back.", "state")
 
     def __call__(self, event: Event, /) -> None:
@@ -82,6 +85,8 @@ class PrometheusHook:
                 self._takeovers.labels(self._label(event.function)).inc()
             case events.LeaseLost():
                 self._lost.labels(self._label(event.function)).inc()
+            case events.Compared():
+                self._shadow.labels(self._label(event.function), event.found).inc()
             case events.Invalidated():
                 self._invalidations.labels("done" if event.done else "pending").inc()
             case events.BreakerOpened():

@@ -17,25 +17,30 @@ from redis.exceptions import NoScriptError, ResponseError
 from stampede_guard.core.entry import Reading
 from stampede_guard.errors import StoreError, StoreRefused
 from stampede_guard.stores.lane import Call, store_error
-from stampede_guard.stores.wire import parse_value, value_key
+from stampede_guard.stores.wire import entry_keys, parse_value, value_key
 
 __all__ = ["CommandCall", "ReadCall", "Redirect", "Script", "ScriptCall", "probe_call"]
 
 Redirect = Callable[[Call, ResponseError], bool]
+KeysOf = Callable[[str], tuple[bytes, ...]]
 
 READS_PER_CALL = 512
 """Keys in one read script: a script holds up everybody else while it runs."""
 
 
 class Script:
-    """A Lua text and its digest. Scripts are loaded from beside this file once per process."""
+    """A Lua text and its digest. Scripts are loaded from beside this file once per process.
 
-    def __init__(self, name: str, *, prelude: bool = True) -> None:
+    `keys_of(name)`: the keys it is called with, all of one slot.
+    """
+
+    def __init__(self, name: str, *, prelude: bool = True, keys_of: KeysOf = entry_keys) -> None:
         folder = files("stampede_guard.stores") / "lua"
         text = (folder / f"{name}.lua").read_text("utf-8")
         if prelude:
             text = (folder / "common.lua").read_text("utf-8") + text
         self.name = name
+        self.keys_of = keys_of
         self.text = text.encode()
         self.digest = hashlib.sha1(self.text, usedforsecurity=False).hexdigest().encode()
 

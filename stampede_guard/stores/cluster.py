@@ -37,7 +37,7 @@ from stampede_guard.stores.route import Route
 from stampede_guard.stores.scripted import ScriptedSession
 from stampede_guard.stores.settings import DEADLINE, own_settings
 from stampede_guard.stores.slots import Address, Remap, SlotMap, parse_slots, slot_of
-from stampede_guard.stores.wire import entry_keys
+from stampede_guard.stores.wire import changes_channel
 
 __all__ = ["ClusterSession", "ClusterStore"]
 
@@ -153,7 +153,7 @@ class ClusterSession(ScriptedSession):
     async def _run(self, script: Script, name: str, args: list[bytes], *, renewal: bool = False) -> Any:
         future: asyncio.Future[Any] = self._loop.create_future()
         route = Route(self, name, renewal=renewal)
-        route.send(ScriptCall(script, entry_keys(name), args, future, route.send, route.again))
+        route.send(ScriptCall(script, script.keys_of(name), args, future, route.send, route.again))
         return await future
 
     async def _listen(self, name: str) -> None:
@@ -176,6 +176,14 @@ class ClusterSession(ScriptedSession):
         holder = self._holder(slot_of(name))
         if holder is None or holder is self._nodes.get(address) or not holder.inbox.confirmed_name:
             self._listener.heard(name, message)
+
+    def hears_changes(self, name: str) -> bool:
+        # From the master where the entry lives and its changes are told: the cluster's own bus may lose a message.
+        if self._map is None:
+            self._look()
+            return False
+        node = self._holder(slot_of(name))
+        return node is not None and not node.away and node.inbox.watch(changes_channel(name))
 
     def _gap(self, address: Address) -> None:
         self._listener.gap()
@@ -200,6 +208,7 @@ class ClusterSession(ScriptedSession):
                 inbox=self._inbox_name,
                 on_message=functools.partial(self._heard, address),
                 on_gap=functools.partial(self._gap, address),
+                on_change=self._listener.changed,
                 on_breaker=functools.partial(self._breaker_changed, address),
                 not_serving=_is_not_serving,
             )
@@ -359,6 +368,8 @@ class ClusterSession(ScriptedSession):
         await asyncio.sleep(2 * self._deadline)
         del self._leaving[address]
         if address not in self._masters:
+            # Nothing is heard from it any more, also of entries that were its own.
+            self._listener.gap()
             await self._nodes.pop(address).aclose()
 
     # --- the end --------------------------------------------------------------------------------

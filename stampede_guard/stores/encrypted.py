@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Answer, Denied, FailedRecently, Found, Granted, Message
+from stampede_guard.core.switch import Switch
 from stampede_guard.encryption import Encryption
 from stampede_guard.errors import StoreRefused
 from stampede_guard.stores.protocol import Listener, Session, Store
@@ -107,6 +109,9 @@ class EncryptedSession:
     def away_for(self, name: str) -> bool:
         return self._inner.away_for(name)
 
+    def hears_changes(self, name: str) -> bool:
+        return self._inner.hears_changes(name)
+
     def read(self, name: str) -> asyncio.Future[Reading | None]:
         asked = self._inner.read(name)
         future: asyncio.Future[Reading | None] = asked.get_loop().create_future()
@@ -158,6 +163,23 @@ class EncryptedSession:
         answer = await self._inner.fallback(name, **asked)
         return Found(self._bodies.reading(answer.reading, name)) if isinstance(answer, Found) else answer
 
+    # A tag's version is random and says nothing: it is stored as it is.
+
+    def read_tag(self, name: str) -> asyncio.Future[Reading | None]:
+        return self._inner.read_tag(name)
+
+    async def ensure_tag(self, name: str, **asked: Any) -> bytes:
+        return await self._inner.ensure_tag(name, **asked)
+
+    async def drop_tag(self, name: str) -> None:
+        await self._inner.drop_tag(name)
+
+    async def switches(self, namespace: str) -> Mapping[str, Switch]:
+        return await self._inner.switches(namespace)
+
+    async def switch(self, namespace: str, title: str, switch: Switch | None) -> int:
+        return await self._inner.switch(namespace, title, switch)
+
     def forget(self, name: str, *, flight: str) -> None:
         self._inner.forget(name, flight=flight)
 
@@ -174,6 +196,7 @@ class _Decrypting:
     def __init__(self, listener: Listener, bodies: _Bodies) -> None:
         self._bodies = bodies
         self._listener = listener
+        self.changed = listener.changed
         self.gap = listener.gap
         self.breaker_changed = listener.breaker_changed
 

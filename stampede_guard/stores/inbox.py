@@ -8,10 +8,14 @@ connection.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 from collections.abc import Callable
 from contextvars import Context
+from typing import Any
 
 from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import NoPermissionError, RedisError
 
 from stampede_guard.core.scripts import Message
 from stampede_guard.stores.lane import disconnect, let_go_after_fork, stop
@@ -19,6 +23,8 @@ from stampede_guard.stores.patience import more_time, patiently
 from stampede_guard.stores.wire import parse_message
 
 __all__ = ["Inbox"]
+
+log = logging.getLogger("stampede_guard")
 
 QUIET_SECONDS = 5.0
 """After this long without a message the connection is asked whether it is still there (half-open sockets)."""
@@ -37,12 +43,19 @@ class Inbox:
         deadline: float,
         on_message: Callable[[str, Message], None],
         on_gap: Callable[[], None],
+        on_change: Callable[[str, int], None],
     ) -> None:
         self._name = name
         self._make_connection = connect
         self._deadline = deadline
         self._on_message = on_message
         self._on_gap = on_gap
+        self._on_change = on_change
+        self._changes: bytes | None = None
+        self._watching = False
+        self._warned = False
+        self._asking: asyncio.Task[None] | None = None
+        self._asked_on: AbstractConnection | None = None
         self._confirmed = False
         self._closed = False
         self._settled = asyncio.Event()
@@ -61,6 +74,28 @@ class Inbox:
             # Nothing of the request that came first: this task serves all.
             self._task = self._loop.create_task(self._run(), name="stampede_guard inbox", context=Context())
 
+    def watch(self, channel: bytes) -> bool:
+        """Whether every message on this channel is heard, since the last gap; begins to listen to it, or tries again.
+
+        An inbox has one such channel, the first that was asked for. It is subscribed apart from the inbox's own name:
+        who has no right to it still has wake-ups.
+        """
+        if self._changes is None and not self._closed:
+            self._changes = channel
+            self.start()
+            if self._confirmed and self._connection is not None:
+                self._asking = self._loop.create_task(
+                    self._ask_for_changes(self._connection), name="stampede_guard inbox", context=Context()
+                )
+        return self._watching and channel == self._changes
+
+    async def _ask_for_changes(self, connection: AbstractConnection) -> None:
+        if self._changes is None or self._asked_on is connection or not connection.is_connected:
+            return
+        self._asked_on = connection
+        with contextlib.suppress(RedisError, OSError):
+            await connection.send_command("SUBSCRIBE", self._changes, check_health=False)
+
     async def ready(self) -> None:
         """Start if needed, and wait for the first confirmation or the first failure."""
         self.start()
@@ -69,12 +104,13 @@ class Inbox:
 
     async def aclose(self) -> None:
         self._closed = True
-        self._confirmed = False
+        self._confirmed = self._watching = False
+        await stop(self._asking)
         await stop(self._task)
         self._settled.set()
 
     def abandon(self) -> None:
-        self._confirmed = False
+        self._confirmed = self._watching = False
         let_go_after_fork(self._connection)
 
     async def _run(self) -> None:
@@ -92,6 +128,7 @@ class Inbox:
             finally:
                 # Also when this task is cancelled.
                 lost, self._confirmed = self._confirmed, False
+                self._watching, self._asked_on = False, None
                 self._settled.set()
                 if connection is not None:
                     await disconnect(connection)
@@ -113,11 +150,18 @@ class Inbox:
         self._on_gap()
 
     async def _drain(self, connection: AbstractConnection) -> None:
+        await self._ask_for_changes(connection)
         asked = spared = False
         while True:
             patience = self._deadline if asked else QUIET_SECONDS
             due = self._loop.time() + patience
-            reply = await connection.read_response(disable_decoding=True, timeout=patience)
+            try:
+                reply = await connection.read_response(disable_decoding=True, timeout=patience)
+            except NoPermissionError as error:
+                if asked or self._watching or self._changes is None:
+                    raise  # to PING
+                self._refused(error)
+                continue
             if reply is None:
                 spared = asked and more_time(patience, late=self._loop.time() - due, spared=spared) > 0
                 if not connection.is_connected or (asked and not spared):
@@ -127,12 +171,28 @@ class Inbox:
                 asked = True
                 continue
             asked = spared = False
-            if not isinstance(reply, list):
-                continue
-            if reply[0] == b"message":
-                parsed = parse_message(reply[2])
-                if parsed is not None:
-                    self._on_message(*parsed)
-            elif reply[0] == b"subscribe":
-                # Subscribed once more without our asking: the connection was replaced behind our back.
-                self._on_gap()
+            if isinstance(reply, list):
+                self._received(*reply)
+
+    def _received(self, kind: bytes, channel: bytes = b"", data: Any = b"") -> None:
+        if kind == b"message":
+            parsed = parse_message(data)
+            if parsed is None:
+                return
+            if channel == self._changes:
+                self._on_change(parsed[0], parsed[1].token)
+            else:
+                self._on_message(*parsed)
+        elif kind == b"subscribe" and channel == self._changes and not self._watching:
+            self._watching = True
+        elif kind == b"subscribe":
+            # Subscribed once more without our asking: the connection was replaced behind our back.
+            self._on_gap()
+
+    def _refused(self, error: NoPermissionError) -> None:
+        """It is the channel of changes: the inbox's own name was acknowledged."""
+        if not self._warned:
+            self._warned = True
+            log.warning(
+                "the store lets this user not subscribe to changes, so l1_ttl has no effect: %s", error
+            )

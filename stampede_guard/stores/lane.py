@@ -2,8 +2,8 @@
 
 Nobody waits for a pooled connection, and a caller that is cancelled leaves the connection as it was, because only the
 lane's own tasks touch the socket. redis-py makes the connection (TLS, passwords, credential providers), without
-retries; here is the deadline: an answer that is late by then means that the connection is given up, with everything on
-it.
+retries; here is the deadline: an answer that is late by then, and of which nothing moves (see `stores.progress`), means
+that the connection is given up, with everything on it.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from redis.exceptions import (
     BusyLoadingError,
     ClusterDownError,
     NoPermissionError,
+    OutOfMemoryError,
     ReadOnlyError,
     RedisError,
     ResponseError,
@@ -33,8 +34,13 @@ from redis.exceptions import (
 from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
 from stampede_guard.stores.patience import more_time, patiently
 from stampede_guard.stores.pipe import Pipe, take_over
+from stampede_guard.stores.progress import LARGE, LONGEST
 
 __all__ = ["Call", "Lane", "disconnect", "is_not_serving", "let_go_after_fork", "stop", "store_error"]
+
+
+_MAY_PASS = ("MISCONF ", "NOREPLICAS ")
+"""A disk that takes no snapshot, and too few replicas: reads are answered, writes are not. redis-py has no classes."""
 
 
 class Call(Protocol):
@@ -52,7 +58,8 @@ class Call(Protocol):
 
 
 class Lane:
-    """`deadline` bounds connecting and each answer, in seconds. `on_change(ok)` hears of answers and failures.
+    """`deadline` bounds connecting and each answer, in seconds; an answer that is on its way may take up to `LONGEST`
+    deadlines. `on_change(ok)` hears of answers and failures.
 
     A lost connection is a failure only if nothing had been answered on it: servers and middle boxes close idle
     connections, and a reset hits all connections of a session at once. Whether the store is there, the next one tells.
@@ -116,7 +123,10 @@ class Lane:
         if self._pipe is None:
             self._call_writer()
         elif not self._pipe.paused:
-            self._pipe.write(self._packed())
+            data = self._packed()
+            self._pipe.write(data)
+            if len(data) >= LARGE:
+                self._pipe.progress.written()
 
     async def aclose(self) -> None:
         self._closed = True
@@ -199,6 +209,7 @@ class Lane:
             on_reply=self._received,
             on_end=functools.partial(self._lost, connection),
             on_ready=self._flush,
+            deadline=self._deadline,
         )
         if self._pipe is None:
             self._reader = self._loop.create_task(self._read(connection), name="stampede_guard lane reader")
@@ -238,6 +249,9 @@ class Lane:
         now = self._loop.time()
         oldest = self._pending[0]
         deadline = oldest.sent_at + self._deadline
+        if self._pipe is not None:
+            moving = min(self._pipe.progress.moved_at, oldest.sent_at + (LONGEST - 1) * self._deadline)
+            deadline = max(deadline, moving + self._deadline)
         if now >= deadline:
             more = more_time(self._deadline, late=now - due, spared=oldest is spared)
             if not more:
@@ -260,7 +274,9 @@ class Lane:
     def _let_go(self, error: StoreError) -> None:
         """Give up the connection with everything on it."""
         connection, self._connection = self._connection, None
-        self._pipe = None
+        if self._pipe is not None:
+            self._pipe.progress.stop()
+            self._pipe = None
         reader, self._reader = self._reader, None
         calls = list(self._pending)
         self._pending.clear()
@@ -298,7 +314,8 @@ def store_error(error: BaseException) -> StoreError:
     if is_not_serving(error):
         return StoreUnavailable(f"the store cannot serve now: {error}")
     if isinstance(error, ResponseError):
-        return StoreRefused(f"the store refused a command: {error}")
+        may_pass = isinstance(error, OutOfMemoryError) or str(error).startswith(_MAY_PASS)
+        return StoreRefused(f"the store refused a command: {error}", may_pass=may_pass)
     if isinstance(error, TimeoutError):
         return StoreUnavailable("the store could not be reached in time")
     return StoreUnavailable(f"the store cannot be reached: {str(error) or type(error).__name__}")

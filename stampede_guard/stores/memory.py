@@ -9,16 +9,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import math
 import os
 import threading
 import time
 import uuid
 import weakref
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from stampede_guard.core import scripts
+from stampede_guard.bounded import Bounded, Item
+from stampede_guard.core import scripts, tags
 from stampede_guard.core.entry import EMPTY, Entry, Reading, prune
 from stampede_guard.core.scripts import (
     Answer,
@@ -27,13 +29,17 @@ from stampede_guard.core.scripts import (
     FallbackAsk,
     Found,
     Granted,
+    Message,
     Messages,
     Outcome,
     Publication,
     Renewal,
 )
+from stampede_guard.core.switch import MOST_SWITCHES, Switch
+from stampede_guard.errors import StoreRefused
 from stampede_guard.policy import Policy
 from stampede_guard.stores.protocol import Listener
+from stampede_guard.stores.wire import modes_name
 
 __all__ = ["MemorySession", "MemoryStore"]
 
@@ -41,6 +47,9 @@ T = TypeVar("T")
 
 _STORES: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
 
+MOST_BYTES = 128 * 1024 * 1024
+OVERHEAD = 1500
+"""Bytes counted for an entry beside its name and bodies."""
 SWEEP = 4
 """Other entries looked at per write."""
 
@@ -52,14 +61,20 @@ class _Subscriber:
 
 
 class MemoryStore:
-    """`clock` returns seconds and never goes back; the default is `time.monotonic`."""
+    """`clock` returns seconds and never goes back; the default is `time.monotonic`.
+
+    Bounded by `max_bytes`, about: when that is used up, what was read least goes, as it does in a full Redis.
+    """
 
     shared = False
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic, max_bytes: int = MOST_BYTES) -> None:
         self.clock = clock
+        self._room: Bounded[Item] = Bounded(max_bytes=max_bytes, put_out=self._put_out)
         self._entries: dict[str, Entry] = {}
         self._subscribers: dict[str, _Subscriber] = {}
+        self._switches: dict[tuple[str, str], tuple[Switch, float]] = {}
+        self._watchers: dict[str, _Subscriber] = {}
         self._lock = threading.Lock()
         _STORES.add(self)
 
@@ -73,13 +88,29 @@ class MemoryStore:
         with self._lock:
             self._subscribers[inbox] = _Subscriber(asyncio.get_running_loop(), listener)
 
+    def watch(self, inbox: str) -> bool:
+        """Have this inbox's listener told of changes. False if it is gone."""
+        if inbox not in self._watchers and inbox in self._subscribers:
+            with self._lock:
+                self._watchers[inbox] = self._subscribers[inbox]
+        return inbox in self._watchers
+
+    def tell_watchers(self, name: str, fence: int) -> None:
+        with self._lock:
+            watchers = list(self._watchers.values())
+        for watcher in watchers:
+            with contextlib.suppress(RuntimeError):
+                watcher.loop.call_soon_threadsafe(watcher.listener.changed, name, fence)
+
     def unsubscribe(self, inbox: str) -> None:
         with self._lock:
             self._subscribers.pop(inbox, None)
+            self._watchers.pop(inbox, None)
 
     def abandon(self, inbox: str) -> None:
         # Without the lock: after a fork it may be held for ever, by a thread that is not there.
         self._subscribers.pop(inbox, None)
+        self._watchers.pop(inbox, None)
 
     def leave_the_parents(self) -> None:
         """After a fork, in the child: the entries stay, as a copy of its own."""
@@ -91,7 +122,10 @@ class MemoryStore:
 
     def look(self, name: str) -> Entry:
         with self._lock:
-            return prune(self._entries.get(name, EMPTY), self.now_us())
+            entry = prune(self._entries.get(name, EMPTY), self.now_us())
+            if entry.value is not None and (item := self._room.items.get(name)) is not None:
+                item.hits += 1
+            return entry
 
     def change(self, name: str, step: Callable[[Entry, int, frozenset[str]], tuple[Entry, T, Messages]]) -> T:
         """Run one atomic step and deliver its messages."""
@@ -114,14 +148,48 @@ class MemoryStore:
                     subscriber.loop.call_soon_threadsafe(subscriber.listener.heard, name, message)
         return reply
 
+    def switches(self, namespace: str) -> dict[str, Switch]:
+        with self._lock:
+            now = self.clock()
+            self._switches = {place: kept for place, kept in self._switches.items() if kept[1] > now}
+            return {
+                title: replace(switch, left=None if ends == math.inf else ends - now)
+                for (space, title), (switch, ends) in self._switches.items()
+                if space == namespace
+            }
+
+    def switch(self, namespace: str, title: str, switch: Switch | None) -> int:
+        others = self.switches(namespace).keys() - {title}
+        if switch is not None and len(others) >= MOST_SWITCHES:
+            raise StoreRefused(f"there are {MOST_SWITCHES} switches already")
+        with self._lock:
+            self._switches.pop((namespace, title), None)
+            if switch is not None:
+                ends = math.inf if switch.left is None else self.clock() + switch.left
+                self._switches[namespace, title] = (switch, ends)
+            told = list(self._subscribers.values())
+        for subscriber in told:
+            with contextlib.suppress(RuntimeError):
+                subscriber.loop.call_soon_threadsafe(
+                    subscriber.listener.heard, modes_name(namespace), Message("again", 0)
+                )
+        return len(told)
+
     def _keep(self, name: str, entry: Entry) -> None:
         self._entries.pop(name, None)
-        if entry != EMPTY:
-            self._entries[name] = entry
+        if entry == EMPTY:
+            self._room.take(name)
+            return
+        self._entries[name] = entry
+        bodies = sum(len(part.body) for part in (entry.value, entry.failure) if part is not None)
+        self._room.put(name, Item(OVERHEAD + len(name) + bodies))
+
+    def _put_out(self, name: str) -> None:
+        self._entries.pop(name, None)
 
     def _sweep(self, now_us: int) -> None:
         for name in list(itertools.islice(self._entries, SWEEP)):
-            entry = self._entries[name]
+            entry = self._entries.get(name, EMPTY)
             pruned = prune(entry, now_us)
             # Waiters alone keep nothing alive: without a lease there is nobody to wait for.
             if not any((pruned.value, pruned.failure, pruned.record, pruned.lease, pruned.slots)):
@@ -143,6 +211,9 @@ class MemorySession:
 
     def away_for(self, name: str) -> bool:
         return False
+
+    def hears_changes(self, name: str) -> bool:
+        return self._store.watch(self._inbox)
 
     def read(self, name: str) -> asyncio.Future[Reading | None]:
         future: asyncio.Future[Reading | None] = self._loop.create_future()
@@ -176,7 +247,15 @@ class MemorySession:
         return self._store.change(name, step)
 
     async def publish(
-        self, name: str, *, flight: str, grant: Granted, outcome: Outcome, body: bytes, policy: Policy
+        self,
+        name: str,
+        *,
+        flight: str,
+        grant: Granted,
+        outcome: Outcome,
+        body: bytes,
+        policy: Policy,
+        took_ms: int = 0,
     ) -> bool:
         others = {"failure": policy.error_ttl, "pass": policy.pass_ttl}
         publication = Publication(
@@ -189,13 +268,22 @@ class MemorySession:
             stale_ms=0 if outcome in others else policy.stale_ms,
             record_ms=policy.record_ms,
             inline_bytes=policy.max_value_bytes,
+            took_ms=took_ms,
             let_through=not grant.leased,
         )
 
-        def step(entry: Entry, now_us: int, _: frozenset[str]) -> tuple[Entry, bool, Messages]:
-            return scripts.publish(entry, publication, now_us=now_us)
+        outdates = False
 
-        return self._store.change(name, step)
+        def step(entry: Entry, now_us: int, _: frozenset[str]) -> tuple[Entry, bool, Messages]:
+            nonlocal outdates
+            after, stored, messages = scripts.publish(entry, publication, now_us=now_us)
+            outdates = stored and scripts.replaces_fresh(entry, publication, now_us=now_us)
+            return after, stored, messages
+
+        stored = self._store.change(name, step)
+        if outdates:
+            self._store.tell_watchers(name, grant.token)
+        return stored
 
     async def invalidate(self, name: str, *, policy: Policy) -> int:
         epoch = uuid.uuid4().hex
@@ -203,7 +291,9 @@ class MemorySession:
         def step(entry: Entry, now_us: int, _: frozenset[str]) -> tuple[Entry, int, Messages]:
             return scripts.invalidate(entry, now_us=now_us, epoch=epoch, record_ms=policy.record_ms)
 
-        return self._store.change(name, step)
+        fence = self._store.change(name, step)
+        self._store.tell_watchers(name, fence)
+        return fence
 
     async def release(self, name: str, *, flight: str) -> bool:
         def step(entry: Entry, now_us: int, _: frozenset[str]) -> tuple[Entry, bool, Messages]:
@@ -211,9 +301,12 @@ class MemorySession:
 
         return self._store.change(name, step)
 
-    async def fallback(self, name: str, *, flight: str, policy: Policy) -> Found | Granted | Denied:
+    async def fallback(
+        self, name: str, *, flight: str, policy: Policy, newer_than: int = 0
+    ) -> Found | Granted | Denied:
         slot_ms = _ms(policy.fallback_timeout + policy.lease_ttl)
-        ask = FallbackAsk(flight, uuid.uuid4().hex, policy.fallback_limit, slot_ms, policy.record_ms)
+        epoch, limit = uuid.uuid4().hex, policy.fallback_limit
+        ask = FallbackAsk(flight, epoch, limit, slot_ms, policy.record_ms, newer_than)
 
         def step(
             entry: Entry, now_us: int, _: frozenset[str]
@@ -221,6 +314,27 @@ class MemorySession:
             return *scripts.fallback(entry, ask, now_us=now_us), ()
 
         return self._store.change(name, step)
+
+    def read_tag(self, name: str) -> asyncio.Future[Reading | None]:
+        return self.read(name)
+
+    async def ensure_tag(self, name: str, *, policy: Policy) -> bytes:
+        version = uuid.uuid4().bytes
+
+        def step(entry: Entry, now_us: int, _: frozenset[str]) -> tuple[Entry, bytes, Messages]:
+            return *tags.ensure(entry, version, now_us=now_us, ms=policy.tag_ms), ()
+
+        return self._store.change(name, step)
+
+    async def drop_tag(self, name: str) -> None:
+        self._store.change(name, lambda entry, now_us, _: (tags.drop(entry), None, ()))
+        self._store.tell_watchers(name, self._store.now_us())
+
+    async def switches(self, namespace: str) -> Mapping[str, Switch]:
+        return self._store.switches(namespace)
+
+    async def switch(self, namespace: str, title: str, switch: Switch | None) -> int:
+        return self._store.switch(namespace, title, switch)
 
     def forget(self, name: str, *, flight: str) -> None:
         """Every command here is answered at once."""

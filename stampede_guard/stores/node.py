@@ -27,7 +27,7 @@ __all__ = ["Node"]
 class Node:
     """`deadline` bounds everything, in seconds. `on_breaker(away)` is called when the breaker opens or closes.
 
-    Who uses the node probes it: an open breaker is closed by an answer only.
+    Who uses the node probes it: an open breaker is closed by the probe's answer only.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class Node:
         inbox: str,
         on_message: Callable[[str, Message], None],
         on_gap: Callable[[], None],
+        on_change: Callable[[str, int], None],
         on_breaker: Callable[[bool], None],
         not_serving: Callable[[BaseException], bool] | None = None,
     ) -> None:
@@ -52,7 +53,9 @@ class Node:
             Lane(connect, deadline=deadline, on_change=self._changed, not_serving=not_serving)
             for _ in range(2)
         )
-        self.inbox = Inbox(inbox, connect, deadline=deadline, on_message=on_message, on_gap=on_gap)
+        self.inbox = Inbox(
+            inbox, connect, deadline=deadline, on_message=on_message, on_gap=on_gap, on_change=on_change
+        )
 
     async def ask(self, *parts: bytes) -> Any:
         """The answer to a command. Raises `StoreError`."""
@@ -62,6 +65,12 @@ class Node:
 
     async def probe(self) -> bool:
         """Find out whether the server is there. False: no answer, or one that says that it cannot serve."""
+        serves = await self._serves()
+        if serves:
+            self._set(breaker.succeeded(self._breaker))
+        return serves
+
+    async def _serves(self) -> bool:
         future: asyncio.Future[Any] = self._loop.create_future()
         self.lane.send(probe_call(future, key=value_key(self.asked_for) if self.asked_for else b""))
         try:
@@ -73,12 +82,17 @@ class Node:
         return True
 
     def _changed(self, ok: bool) -> None:
-        if ok and self._breaker.failures == 0:
+        if not ok:
+            self._set(breaker.failed(self._breaker))
+        elif self._breaker.failures and not self.away:
+            # While it is open, the probe closes it: a replica that was a master answers the reads that are under way.
+            self._set(breaker.succeeded(self._breaker))
+
+    def _set(self, changed: Breaker) -> None:
+        self._breaker = changed
+        if changed.is_open == self.away or self._closing:
             return
-        self._breaker = breaker.succeeded(self._breaker) if ok else breaker.failed(self._breaker)
-        if self._breaker.is_open == self.away or self._closing:
-            return
-        self.away = self._breaker.is_open
+        self.away = changed.is_open
         self._on_breaker(self.away)
 
     async def aclose(self) -> None:

@@ -15,6 +15,8 @@ import hiredis
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import InvalidResponse, ResponseError
 
+from stampede_guard.stores.progress import Progress
+
 __all__ = ["Pipe", "take_over"]
 
 _MORE = object()
@@ -32,10 +34,14 @@ class Pipe(asyncio.Protocol):
         on_reply: Callable[[Any], None],
         on_end: Callable[[Exception], None],
         on_ready: Callable[[], None],
+        progress: Progress,
     ) -> None:
         reader = hiredis.Reader(protocolError=InvalidResponse, replyError=parse_error, notEnoughData=_MORE)
         self._feed = reader.feed
         self._next = reader.gets
+        self._is_within_reply = reader.has_data
+        self._within = False
+        self.progress = progress
         self._on_reply = on_reply
         self._on_end = on_end
         self._on_ready = on_ready
@@ -49,6 +55,8 @@ class Pipe(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         try:
+            if self._within:
+                self.progress.part_received()
             self._feed(data)
             while (reply := self._next()) is not _MORE:
                 if isinstance(reply, Exception) and not isinstance(reply, ResponseError):
@@ -58,6 +66,9 @@ class Pipe(asyncio.Protocol):
                 self._on_reply(reply)
                 if self._is_closing():
                     return
+            self._within = self._is_within_reply()
+            if self._within:
+                self.progress.part_received()
         except InvalidResponse as error:
             self._on_end(error)
 
@@ -78,6 +89,7 @@ def take_over(
     on_reply: Callable[[Any], None],
     on_end: Callable[[Exception], None],
     on_ready: Callable[[], None],
+    deadline: float,
 ) -> Pipe | None:
     """None where there is no socket as event loops make them (fakeredis): then redis-py goes on reading."""
     transport: Any = getattr(getattr(connection, "_writer", None), "transport", None)
@@ -85,6 +97,9 @@ def take_over(
     parse_error = getattr(getattr(connection, "_parser", None), "parse_error", None)
     if not hasattr(transport, "set_protocol") or unread is None or len(unread) or parse_error is None:
         return None
-    pipe = Pipe(transport, parse_error, on_reply=on_reply, on_end=on_end, on_ready=on_ready)
+    progress = Progress(transport, deadline=deadline)
+    pipe = Pipe(
+        transport, parse_error, on_reply=on_reply, on_end=on_end, on_ready=on_ready, progress=progress
+    )
     transport.set_protocol(pipe)
     return pipe

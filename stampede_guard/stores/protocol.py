@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Protocol
 
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Answer, Denied, Found, Granted, Message, Outcome
+from stampede_guard.core.switch import Switch
 from stampede_guard.policy import Policy
 
 __all__ = ["Listener", "Session", "Store"]
@@ -20,6 +22,9 @@ class Listener(Protocol):
 
     def gap(self) -> None:
         """The subscription was lost or came back: messages may be missing, and the inbox's name may have changed."""
+
+    def changed(self, name: str, fence: int) -> None:
+        """Copies of this entry's value with a token below the fence are outdated."""
 
     def breaker_changed(self, *, away: bool, part: str = "") -> None:
         """The store counts as away from now on, or no longer. `part`: only this one of its servers."""
@@ -39,6 +44,12 @@ class Session(Protocol):
     def away_for(self, name: str) -> bool:
         """Whether the server that holds this entry is away. Nothing should be asked about it then."""
 
+    def hears_changes(self, name: str) -> bool:
+        """Whether `Listener.changed` is told of this entry: True until the next `gap`.
+
+        To ask for it begins the subscription, so the first answer is mostly no.
+        """
+
     def read(self, name: str) -> asyncio.Future[Reading | None]:
         """One round trip, no lock. The future is the caller's own: cancelling it harms nobody else.
 
@@ -50,16 +61,42 @@ class Session(Protocol):
     async def renew(self, name: str, *, flight: str, token: int, policy: Policy) -> bool: ...
 
     async def publish(
-        self, name: str, *, flight: str, grant: Granted, outcome: Outcome, body: bytes, policy: Policy
+        self,
+        name: str,
+        *,
+        flight: str,
+        grant: Granted,
+        outcome: Outcome,
+        body: bytes,
+        policy: Policy,
+        took_ms: int = 0,
     ) -> bool:
-        """Returns whether it was stored."""
+        """Returns whether it was stored. `took_ms`: how long a value's computation took; travels with it."""
 
     async def invalidate(self, name: str, *, policy: Policy) -> int:
         """Returns the new fence."""
 
     async def release(self, name: str, *, flight: str) -> bool: ...
 
-    async def fallback(self, name: str, *, flight: str, policy: Policy) -> Found | Granted | Denied: ...
+    async def fallback(
+        self, name: str, *, flight: str, policy: Policy, newer_than: int = 0
+    ) -> Found | Granted | Denied: ...
+
+    async def ensure_tag(self, name: str, *, policy: Policy) -> bytes:
+        """The version of a tag; a new one if it had none. It outlives any value that is computed now."""
+
+    def read_tag(self, name: str) -> asyncio.Future[Reading | None]:
+        """As `read`, and with the reads of entries of the same tick: the version is the body."""
+
+    async def drop_tag(self, name: str) -> None:
+        """From now on the tag has another version than it had."""
+
+    async def switches(self, namespace: str) -> Mapping[str, Switch]:
+        """The fleet's switches of a namespace, by title. From then on the listener hears of changes, with messages
+        about `{namespace}:modes`."""
+
+    async def switch(self, namespace: str, title: str, switch: Switch | None) -> int:
+        """Set one, or take it back; how many sessions were told. Raises `StoreRefused` where there are too many."""
 
     def forget(self, name: str, *, flight: str) -> None:
         """Give back, some time soon, a lease that an unanswered command may have got for a flight that has ended."""

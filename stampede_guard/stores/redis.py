@@ -23,7 +23,7 @@ from stampede_guard.stores.node import Node
 from stampede_guard.stores.protocol import Listener
 from stampede_guard.stores.scripted import ScriptedSession
 from stampede_guard.stores.settings import DEADLINE, own_settings
-from stampede_guard.stores.wire import entry_keys
+from stampede_guard.stores.wire import changes_channel
 
 __all__ = ["Connecting", "RedisSession", "RedisStore"]
 
@@ -77,6 +77,7 @@ class RedisSession(ScriptedSession):
             inbox=f"stampede_guard:inbox:{uuid.uuid4().hex}",
             on_message=listener.heard,
             on_gap=listener.gap,
+            on_change=listener.changed,
             on_breaker=self._breaker_changed,
         )
         self._lane, self._renewals, self._inbox = node.lane, node.renewals, node.inbox
@@ -110,6 +111,9 @@ class RedisSession(ScriptedSession):
         if self._reads is call:
             self._reads = None
 
+    def hears_changes(self, name: str) -> bool:
+        return not self._node.away and self._inbox.watch(changes_channel(name))
+
     # --- scripts ----------------------------------------------------------------------------------
 
     async def _listen(self, name: str) -> None:
@@ -121,7 +125,7 @@ class RedisSession(ScriptedSession):
     async def _run(self, script: Script, name: str, args: list[bytes], *, renewal: bool = False) -> Any:
         future: asyncio.Future[Any] = self._loop.create_future()
         lane = self._renewals if renewal else self._lane
-        lane.send(ScriptCall(script, entry_keys(name), args, future, lane.send))
+        lane.send(ScriptCall(script, script.keys_of(name), args, future, lane.send))
         return await future
 
     # --- breaker ----------------------------------------------------------------------------------

@@ -8,15 +8,28 @@ from __future__ import annotations
 import asyncio
 import uuid
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Answer, Denied, Found, Granted, Outcome
+from stampede_guard.core.switch import MOST_SWITCHES, Switch
+from stampede_guard.core.tags import version_of
 from stampede_guard.errors import StoreError, StoreRefused
 from stampede_guard.policy import Policy
 from stampede_guard.stores.calls import Script
 from stampede_guard.stores.lane import stop
-from stampede_guard.stores.wire import HEADER, name_bytes, parse_answer, value_bytes
+from stampede_guard.stores.wire import (
+    HEADER,
+    changes_channel,
+    modes_keys,
+    modes_name,
+    name_bytes,
+    parse_answer,
+    parse_switches,
+    parse_value,
+    value_bytes,
+)
 
 __all__ = ["ScriptedSession"]
 
@@ -26,6 +39,10 @@ _PUBLISH = Script("publish")
 _INVALIDATE = Script("invalidate")
 _RELEASE = Script("release")
 _FALLBACK = Script("fallback")
+_TAG = Script("tag")
+_DROP_TAG = Script("drop_tag")
+_MODES = Script("modes", keys_of=modes_keys)
+_SWITCH = Script("switch", keys_of=modes_keys)
 
 
 class ScriptedSession(ABC):
@@ -43,6 +60,9 @@ class ScriptedSession(ABC):
 
     @abstractmethod
     def away_for(self, name: str) -> bool: ...
+
+    @abstractmethod
+    def hears_changes(self, name: str) -> bool: ...
 
     @abstractmethod
     def read(self, name: str) -> asyncio.Future[Reading | None]: ...
@@ -88,7 +108,15 @@ class ScriptedSession(ABC):
         return bool(await self._run(_RENEW, name, args, renewal=True))
 
     async def publish(
-        self, name: str, *, flight: str, grant: Granted, outcome: Outcome, body: bytes, policy: Policy
+        self,
+        name: str,
+        *,
+        flight: str,
+        grant: Granted,
+        outcome: Outcome,
+        body: bytes,
+        policy: Policy,
+        took_ms: int = 0,
     ) -> bool:
         total_ms = policy.total_ms
         if outcome == "failure":
@@ -96,7 +124,9 @@ class ScriptedSession(ABC):
         elif outcome == "pass":
             total_ms, body = round(policy.pass_ttl * 1000), b""
         else:
-            body = value_bytes(body, token=grant.token, total_ms=total_ms, stale_ms=policy.stale_ms)
+            body = value_bytes(
+                body, token=grant.token, total_ms=total_ms, stale_ms=policy.stale_ms, took_ms=took_ms
+            )
         args = [
             flight.encode(),
             b"%d" % grant.token,
@@ -108,28 +138,74 @@ class ScriptedSession(ABC):
             b"%d" % (policy.inline_bytes + HEADER),
             name_bytes(name),
             b"0" if grant.leased else b"1",
+            changes_channel(name),
         ]
         return bool(await self._run(_PUBLISH, name, args))
 
     async def invalidate(self, name: str, *, policy: Policy) -> int:
-        args = [uuid.uuid4().hex.encode(), b"%d" % policy.record_ms, name_bytes(name)]
+        args = [
+            uuid.uuid4().hex.encode(),
+            b"%d" % policy.record_ms,
+            name_bytes(name),
+            changes_channel(name),
+        ]
         return int(await self._run(_INVALIDATE, name, args))
 
     async def release(self, name: str, *, flight: str) -> bool:
         return bool(await self._run(_RELEASE, name, [flight.encode(), name_bytes(name)]))
 
-    async def fallback(self, name: str, *, flight: str, policy: Policy) -> Found | Granted | Denied:
+    async def fallback(
+        self, name: str, *, flight: str, policy: Policy, newer_than: int = 0
+    ) -> Found | Granted | Denied:
         args = [
             flight.encode(),
             uuid.uuid4().hex.encode(),
             b"%d" % policy.fallback_limit,
             _ms(policy.fallback_timeout + policy.lease_ttl),
             b"%d" % policy.record_ms,
+            b"%d" % newer_than,
         ]
         answer = parse_answer(await self._run(_FALLBACK, name, args))
         if isinstance(answer, Found | Granted | Denied):
             return answer
         raise StoreRefused("the fallback script gave an answer of the acquire script")
+
+    def read_tag(self, name: str) -> asyncio.Future[Reading | None]:
+        return self.read(name)
+
+    async def ensure_tag(self, name: str, *, policy: Policy) -> bytes:
+        version = uuid.uuid4().bytes
+        ms = policy.tag_ms
+        stored = await self._run(
+            _TAG, name, [value_bytes(version, token=1, total_ms=ms, stale_ms=0), b"%d" % ms]
+        )
+        reading = parse_value(stored, 0) if isinstance(stored, bytes) else None
+        found = version_of(reading.body) if reading is not None else None
+        if found is None:
+            raise StoreRefused("the tag script gave an answer of an unknown shape")
+        return found
+
+    async def drop_tag(self, name: str) -> None:
+        await self._run(_DROP_TAG, name, [name_bytes(name), changes_channel(name)])
+
+    async def switches(self, namespace: str) -> Mapping[str, Switch]:
+        name = modes_name(namespace)
+        # To be told of changes from now on.
+        await self._listen(name)
+        self._inbox_at(name)
+        return parse_switches(await self._run(_MODES, name, []))
+
+    async def switch(self, namespace: str, title: str, switch: Switch | None) -> int:
+        name = modes_name(namespace)
+        left = 0 if switch is None or switch.left is None else max(1, round(switch.left * 1000))
+        text = "" if switch is None else str(switch)
+        args = [name_bytes(title), text.encode(), b"%d" % left, b"%d" % MOST_SWITCHES, name_bytes(name)]
+        told = int(await self._run(_SWITCH, name, args))
+        if told < 0:
+            raise StoreRefused(
+                f"there are {MOST_SWITCHES} switches already: give some back with the mode default"
+            )
+        return told
 
     def forget(self, name: str, *, flight: str) -> None:
         if self._closing or len(self._forgotten) >= 1000:

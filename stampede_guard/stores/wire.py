@@ -1,7 +1,23 @@
 """The layout in Redis: key names, the value's header, replies and messages as bytes.
 
-All keys of an entry share the hash tag `{name}`, so they live in one slot of a cluster. The layout carries a version:
-`SG1` begins every value, and a reader that finds something else has found nothing.
+All keys of an entry share the hash tag `{name}`, so they live in one slot of a cluster.
+
+The value's layout has a version, `LAYOUT`, which begins every value (`SG2`). A process reads its own layout and the one
+before it, writes its own, and takes everything else for nothing. Scripts have no version: each is called by the SHA of
+its text, so old and new ones stand side by side on one server. What they share is layout 1's keys and fields.
+
+A rolling deploy, from N (writes SG1) to N+1 (writes SG2), costs at most one computation more per expiry while it lasts:
+
+* N computes first: its SG1 value is read by everybody.
+* N+1 computes first: its SG2 value is nothing to N, whose lease among themselves and with N+1 is the same as ever, so
+  one process of N computes once more and stores SG1 in its place (its token is larger: `last` is in the record, which
+  has no layout). Now everybody has a value; N+1 reads SG1, so nobody goes back.
+* An SG1 value has no `took_ms`, so N+1 refreshes none of these early.
+
+A value is stored and read whole by one command, so it is never half of one layout and half of another.
+
+Skipping a layout is not a rolling deploy: each side takes the other's values for nothing, and they compute in turns
+while both run.
 """
 
 from __future__ import annotations
@@ -21,22 +37,34 @@ from stampede_guard.core.scripts import (
     Message,
     Passing,
 )
+from stampede_guard.core.switch import Switch
 from stampede_guard.errors import StoreRefused
 
 __all__ = [
     "HEADER",
+    "LAYOUT",
+    "MOST_TOOK_MS",
+    "changes_channel",
     "entry_keys",
+    "modes_keys",
+    "modes_name",
     "name_bytes",
     "parse_answer",
     "parse_message",
+    "parse_switches",
     "parse_value",
     "value_bytes",
     "value_key",
 ]
 
-_MAGIC = b"SG1"
-HEADER = 43
-"""Bytes before the body: magic (3), token (16), total ms (12), stale ms (12), decimal so that people can read it."""
+LAYOUT = 2
+_MAGIC = b"SG%d" % LAYOUT
+HEADER = 51
+"""Bytes before the body: magic (3), token (16), total ms (12), stale ms (12), how long it took in ms (8). Decimal, so
+that people can read it."""
+_SIZES = {_MAGIC: HEADER, b"SG%d" % (LAYOUT - 1): HEADER - 8}
+"""Of the headers that are read; layout 1 does not say how long it took."""
+MOST_TOOK_MS = 99_999_999
 
 _KINDS: dict[bytes, Any] = {b"value": "value", b"failure": "failure", b"again": "again"}
 
@@ -44,6 +72,14 @@ _KINDS: dict[bytes, Any] = {b"value": "value", b"failure": "failure", b"again": 
 def name_bytes(name: str) -> bytes:
     """A name in UTF-8, whatever characters it has: one that cannot be sent would take the others of its tick along."""
     return name.encode("utf-8", "surrogatepass")
+
+
+def changes_channel(name: str) -> bytes:
+    """Where everybody who keeps copies hears of the changes of an entry: one channel per namespace.
+
+    A namespace with colons shares the channel of its first part; names tell whose a message is.
+    """
+    return b"stampede_guard:changes:" + name_bytes(name.partition(":")[0])
 
 
 def value_key(name: str) -> bytes:
@@ -56,8 +92,19 @@ def entry_keys(name: str) -> tuple[bytes, ...]:
     return (tag + b"v", tag + b"e", tag + b"r", tag + b"l", tag + b"w", tag + b"f")
 
 
-def value_bytes(body: bytes, *, token: int, total_ms: int, stale_ms: int) -> bytes:
-    return b"SG1%016d%012d%012d%b" % (token, total_ms, stale_ms, body)
+def modes_name(namespace: str) -> str:
+    """What messages about the namespace's switches are about. No entry has this name: theirs go on after a colon."""
+    return f"{namespace}:modes"
+
+
+def modes_keys(name: str) -> tuple[bytes, ...]:
+    """Of the switches with this `modes_name`: one hash. Without a part behind the brace, so it is no entry's either."""
+    return (b"{%b}" % name_bytes(name),)
+
+
+def value_bytes(body: bytes, *, token: int, total_ms: int, stale_ms: int, took_ms: int = 0) -> bytes:
+    took_ms = min(max(took_ms, 0), MOST_TOOK_MS)
+    return b"%b%016d%012d%012d%08d%b" % (_MAGIC, token, total_ms, stale_ms, took_ms, body)
 
 
 MOST_TOKEN = 2**53
@@ -66,21 +113,24 @@ MOST_TOKEN = 2**53
 
 def parse_value(stored: bytes | None, remaining_ms: int) -> Reading | None:
     """The reading of what was stored; None for nothing, or for something that is not ours."""
-    if stored is None or stored[:3] != _MAGIC or len(stored) < HEADER:
+    size = None if stored is None else _SIZES.get(stored[:3])
+    if stored is None or size is None:
         return None
-    token = stored[3:19]
-    lifetimes = _lifetimes(stored[19:HEADER])
-    if lifetimes is None or not token.isdigit():
+    digits = stored[3:size]
+    if len(digits) != size - 3 or not digits.isdigit():
         return None
-    number = int(token)
-    # Lua's numbers are exact up to here. A larger one is damage, and would leave no room for a larger token.
-    return Reading(stored[HEADER:], number, *lifetimes, remaining_ms) if number < MOST_TOKEN else None
+    number = int(digits[:16])
+    if number >= MOST_TOKEN:
+        # Lua's numbers are exact up to there. A larger one is damage, and would leave no room for a larger token.
+        return None
+    total_ms, stale_ms = _lifetimes(digits[16:40])
+    return Reading(stored[size:], number, total_ms, stale_ms, remaining_ms, int(digits[40:] or 0))
 
 
 @functools.lru_cache(maxsize=256)
-def _lifetimes(digits: bytes) -> tuple[int, int] | None:
+def _lifetimes(digits: bytes) -> tuple[int, int]:
     """Total and stale milliseconds. Most values of a process have one of a few pairs, and are read again and again."""
-    return (int(digits[:12]), int(digits[12:])) if digits.isdigit() else None
+    return int(digits[:12]), int(digits[12:])
 
 
 def parse_answer(reply: Any) -> Answer | Denied:
@@ -105,6 +155,20 @@ def parse_answer(reply: Any) -> Answer | Denied:
             case [b"denied"]:
                 return Denied()
     raise StoreRefused(f"the script gave an answer of an unknown shape ({type(reply).__name__})")
+
+
+def parse_switches(reply: Any) -> dict[str, Switch]:
+    """By title. What this version does not understand is left out. Raises `StoreRefused` for another shape."""
+    found: dict[str, Switch] = {}
+    try:
+        for title, text, left_ms in zip(reply[::3], reply[1::3], reply[2::3], strict=True):
+            left = None if left_ms < 0 else left_ms / 1000
+            switch = Switch.parse(text.decode("utf-8", "replace"), left=left)
+            if switch is not None:
+                found[title.decode("utf-8", "replace")] = switch
+    except (TypeError, ValueError, AttributeError):
+        raise StoreRefused("the fleet's modes have an unknown shape") from None
+    return found
 
 
 def parse_message(data: bytes) -> tuple[str, Message] | None:

@@ -96,9 +96,16 @@ async def ask_all(callers: Sequence[Caller], *, timeout: float) -> list[Outcome]
 
 async def _outcome(caller: Caller) -> Outcome:
     began = time.perf_counter()
-    value, error = None, None
+    value: Any = None
+    error: BaseException | None = None
     try:
         value = await caller()
+    except asyncio.CancelledError as raised:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        # Not the herd is cancelled: it is what this caller got.
+        error = raised
     except Exception as raised:
         error = raised
     return Outcome(value, error, time.perf_counter() - began)

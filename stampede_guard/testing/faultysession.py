@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextvars import Context
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,6 +12,7 @@ from stampede_guard.core import breaker
 from stampede_guard.core.breaker import PROBE_SECONDS, Breaker
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Answer, Denied, Found, Granted, Message
+from stampede_guard.core.switch import Switch
 from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
 from stampede_guard.stores.protocol import Listener
 
@@ -41,6 +42,9 @@ class FaultySession:
 
     def away_for(self, name: str) -> bool:
         return self.away
+
+    def hears_changes(self, name: str) -> bool:
+        return not self._store.failing and self._inner.hears_changes(name)
 
     # --- commands ----------------------------------------------------------------------------------
 
@@ -104,6 +108,29 @@ class FaultySession:
 
     async def fallback(self, name: str, **asked: Any) -> Found | Granted | Denied:
         return await self._ask(lambda: self._inner.fallback(name, **asked), writes=True)
+
+    def read_tag(self, name: str) -> asyncio.Future[Reading | None]:
+        return self.read(name)
+
+    async def ensure_tag(self, name: str, **asked: Any) -> bytes:
+        return await self._ask(lambda: self._inner.ensure_tag(name, **asked), writes=True)
+
+    async def drop_tag(self, name: str) -> None:
+        await self._ask(lambda: self._inner.drop_tag(name))
+
+    # Neither of these is a caller's command: they are not counted, and say nothing about the breaker.
+
+    async def switches(self, namespace: str) -> Mapping[str, Switch]:
+        self._reached()
+        return await self._inner.switches(namespace)
+
+    async def switch(self, namespace: str, title: str, switch: Switch | None) -> int:
+        self._reached()
+        return await self._inner.switch(namespace, title, switch)
+
+    def _reached(self) -> None:
+        if self._store.failing:
+            raise StoreUnavailable("the store cannot be reached")
 
     def forget(self, name: str, *, flight: str) -> None:
         self._to_release.append((name, flight))
@@ -195,6 +222,10 @@ class _WhileReached:
     def heard(self, name: str, message: Message) -> None:
         if not self._store.failing:
             self._listener.heard(name, message)
+
+    def changed(self, name: str, fence: int) -> None:
+        if not self._store.failing:
+            self._listener.changed(name, fence)
 
     def gap(self) -> None:
         self._listener.gap()

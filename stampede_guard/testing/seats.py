@@ -58,15 +58,24 @@ class Seat:
 
     async def aclose(self) -> None:
         """Computations that still run end first, as when a worker is stopped."""
-        here = asyncio.get_running_loop()
+        # More than once: what they call may be of other guards, for which a new part opens.
         while self._runtimes:
-            (_, loop), runtime = self._runtimes.popitem()
-            if loop is here:
-                await runtime.aclose()
-            elif loop is portal_loop():
-                await portal().elsewhere(runtime.aclose)
-            else:  # one that a caller has made for itself
-                runtime.abandon()
+            parts, self._runtimes = self._runtimes, {}
+            await asyncio.gather(*(_closed(loop, runtime) for (_, loop), runtime in parts.items()))
+
+    def hurry(self) -> None:
+        """What still runs is not to be waited for: those who asked for it have given up."""
+        for runtime in self._runtimes.values():
+            runtime._policy = runtime._policy.replace(drain_timeout=0.0)
+
+
+async def _closed(loop: asyncio.AbstractEventLoop, runtime: Runtime) -> None:
+    if loop is asyncio.get_running_loop():
+        await runtime.aclose()
+    elif loop is portal_loop():
+        await portal().elsewhere(runtime.aclose)
+    else:  # one that a caller has made for itself
+        runtime.abandon()
 
 
 def _opened(guard: StampedeGuard) -> Runtime:
@@ -133,5 +142,9 @@ async def seats(workers: int) -> AsyncIterator[list[Seat]]:
         made = [Seat() for _ in range(workers)]
         try:
             yield made
+        except BaseException:
+            for seat in made:
+                seat.hurry()
+            raise
         finally:
             await asyncio.gather(*(seat.aclose() for seat in made))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from stampede_guard.audit import all_rules
 from stampede_guard.audit.command import explain_main, main
-from stampede_guard.audit.explain import pages, table
+from stampede_guard.audit.explain import explain, pages, table
 from tests.audit.test_engine import FILL
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -177,3 +179,19 @@ def test_the_page_of_rules_is_what_the_rules_say() -> None:
     page = (ROOT / "docs" / "audit.md").read_text("utf-8")
     assert table() in page, "write it anew: python -m scripts.audit_docs"
     assert pages() in page, "write it anew: python -m scripts.audit_docs"
+
+
+def test_the_program_hands_over_to_the_audit(project: Path) -> None:
+    def run(*arguments: str) -> tuple[int, str]:
+        code = "from stampede_guard.cli import main; main()"
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        return done.returncode, done.stdout
+
+    assert run("audit", ".", "--output-format", "concise")[0] == 1
+    assert run("explain", "SG201") == (0, explain("SG201"))

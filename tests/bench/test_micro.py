@@ -20,6 +20,8 @@ from bench.micro.value import VALUE_AS_JSON
 
 HITS = ("sequential", "distinct_burst", "hot_steady", "hot_steady_floor", "hot_burst", "hot_burst_floor")
 
+NEAR = ("near_number", "near_dictionary", "near_floor")
+
 
 def row(figure: float, *, target: float | None, unit: str = "", better: str = "more") -> Row:
     return Row(
@@ -34,10 +36,11 @@ def test_the_whole_table_is_measured_and_written(tmp_path: Path) -> None:
     assert "Python" in written["setting"] and "on loopback" in written["setting"]
     assert list(written["rows"]) == [
         *(f"{name}_{loop}" for loop in ("asyncio", "uvloop") for name in HITS),
-        "wake_up_median", "wake_up_p99", "commands", "memory",
+        *NEAR, "away_hit", "away_miss", "wake_up_median", "wake_up_p99", "commands", "memory",
     ]  # fmt: skip
     for name, figures in written["rows"].items():
-        assert (figures["target"] is None) == name.rpartition("_")[0].endswith("floor"), name
+        compared = "floor" in name or name == "near_dictionary"
+        assert (figures["target"] is None) == compared, name
         assert (figures["met"] is None) == (figures["target"] is None)
 
 

@@ -141,16 +141,23 @@ class Fleet:
         return f"call{next(self._numbers)}"
 
     async def start(
-        self, count: int = 1, *, url: str = "", uvloop: bool = False, **policy: Any
+        self,
+        count: int = 1,
+        *,
+        url: str = "",
+        uvloop: bool = False,
+        program: str = "tests.chaos.worker",
+        **policy: Any,
     ) -> list[Worker]:
         """Start workers and wait until each is ready to be told something; none has used its guard yet."""
-        started = [self._spawn(url or self.url, uvloop, {**self._policy, **policy}) for _ in range(count)]
+        policy = {**self._policy, **policy}
+        started = [self._spawn(url or self.url, uvloop, program, policy) for _ in range(count)]
         workers = [await starting for starting in started]
         for worker in workers:
             await worker.next("ready")
         return workers
 
-    def _spawn(self, url: str, uvloop: bool, policy: dict[str, Any]) -> Awaitable[Worker]:
+    def _spawn(self, url: str, uvloop: bool, program: str, policy: dict[str, Any]) -> Awaitable[Worker]:
         name = f"w{len(self.workers)}"
         settings = {
             "name": name,
@@ -164,7 +171,7 @@ class Fleet:
         ours, theirs = socket.socketpair()
         with theirs:
             child = processes.start(
-                [sys.executable, "-m", "tests.chaos.worker", str(theirs.fileno()), json.dumps(settings)],
+                [sys.executable, "-m", program, str(theirs.fileno()), json.dumps(settings)],
                 log=self._directory / f"{name}.log",
                 cwd=ROOT,
                 pass_fds=[theirs.fileno()],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import redis.asyncio
 
 from bench.herd.valkey import ValkeyServer, free_port
 from tests.chaos.fleet import Fleet, Worker
+from tests.chaos.journal import Line
 
 QUICK = {"kind": "sleep", "seconds": 0.2}
 
@@ -47,6 +49,32 @@ async def test_nobody_listens_until_later_and_then_values_are_shared_again(
                 assert len(fleet.journal.computations(key)) == before + 1
             with server.client() as client:
                 assert client.exists(f"{{{namespace}:=k}}:v", f"{{{namespace}:=another}}:v") == 2
+
+
+async def test_without_a_store_no_more_is_computed_at_once_than_keys_and_the_cap_allow(
+    namespace: str, tmp_path: Path
+) -> None:
+    url = f"redis://127.0.0.1:{free_port()}/0"
+    async with Fleet(url, namespace, tmp_path, max_local_computations=2) as fleet:
+        await fleet.start(3)
+        keys = [f"k{number}" for number in range(5)]
+        calls = [await worker.call(key, QUICK, callers=20) for key in keys for worker in fleet.workers]
+        assert [
+            outcome.errors for outcome in [await call.outcome() for call in calls] if outcome.errors
+        ] == []
+        lines = [line for key in keys for line in fleet.journal.lines(key)]
+        for worker in fleet.workers:
+            mine = [line for line in lines if line.computation.startswith(f"{worker.name}#")]
+            assert peak(mine) == 2
+        assert peak(lines) <= 3 * 2
+        for key in keys:
+            assert fleet.journal.by_worker(key) == {"w0": 1, "w1": 1, "w2": 1}
+
+
+def peak(lines: list[Line]) -> int:
+    """The most computations at once."""
+    steps = [1 if line.what == "started" else -1 for line in sorted(lines, key=lambda line: line.at)]
+    return max(itertools.accumulate(steps))
 
 
 @pytest.mark.parametrize("refusal", ["wrong password", "no permission"])

@@ -1,8 +1,9 @@
 """A worker process of the chaos tests: a guard, and a control socket that says what to do with it.
 
 `python -m tests.chaos.worker FD SETTINGS`. Lines of JSON go both ways on the descriptor. What it is told: `call`,
-`open`, `cancel`, `invalidate`, `status`, `close`. What it reports: `ready`, a computation's `started` and end, each
-`answered` ask, each `gap` of the subscription, its `log`, and the results of what it was told.
+`open`, `cancel`, `invalidate`, `hammer`, `invalidate_tag`, `stop`, `status`, `close`. What it reports: `ready`, a
+computation's `started` and end, each `answered` ask, each `gap` of the subscription, its `log`, and the results of what
+it was told.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from stampede_guard.runtime import Runtime
 from stampede_guard.stores.redis import RedisStore
 from stampede_guard.stores.scripted import ScriptedSession
 from stampede_guard.urls import store_from_url
+from tests.chaos.hammer import Hammer
 from tests.chaos.journal import Journal
 from tests.chaos.tasks import Tasks
 
@@ -41,6 +43,7 @@ class Worker:
         self._namespace = settings["namespace"]
         policy = Policy(**settings["policy"])
         self.guard = StampedeGuard(client_or_store(settings), namespace=settings["namespace"], policy=policy)
+        self.hammer = Hammer(settings["name"], self.guard, Journal(Path(settings["journal"])))
         self._watch()
 
     def report(self, event: str, **details: Any) -> None:
@@ -72,6 +75,13 @@ class Worker:
                 self._calls[call][number].cancel()
             case {"do": "invalidate", "key": key}:
                 self.report("invalidated", key=key, result=await self.guard.invalidate(key))
+            case {"do": "hammer", "keys": keys, "callers": callers}:
+                await self.hammer.run(keys, callers)
+                self.report("hammered", served=self.hammer.served)
+            case {"do": "invalidate_tag", "times": times}:
+                self.report("tag invalidated", tries=await self.hammer.invalidate(times))
+            case {"do": "stop"}:
+                self.hammer.stop()
             case {"do": "status"}:
                 runtime = self.guard.runtime()
                 self.report(
@@ -79,6 +89,7 @@ class Worker:
                     away=runtime.away,
                     flights=len(runtime.flights),
                     abandoned=runtime.abandoned,
+                    near=len(runtime.near),
                 )
             case _:
                 self.report("misunderstood", told=told)

@@ -100,6 +100,8 @@ class Driver:
                 kept = tuple(what for what in flight.kept if what != GAP)
                 flight = flight._replace(pending=("ask", inbox), kept=kept, passengers=_mark(flight, 2))
             case Compute(grant):
+                if grant is None and flight.early and not flight.passengers:
+                    raise Violation("an early refresh computes without a lease")
                 if grant is not None and not grant.leased:
                     self._check_others_let_through(world, number)
                 elif grant is not None:
@@ -119,6 +121,8 @@ class Driver:
             case Deliver(outcome, to):
                 return self._hand_out(world, number, flight, outcome, to, exempt)
             case Wait():
+                if flight.early and not flight.passengers:
+                    raise Violation("an early refresh waits for a holder")
                 return self._wait(world, number, flight._replace(pending=("wait",)))
             case Keep():
                 if flight.pending == ("wait",):
@@ -190,12 +194,20 @@ class Driver:
             return self._put(world, number, flight=process.flight._replace(passengers=passengers))
         return self._begin(world, number, (4 * need,), 0)
 
-    def _begin(self, world: World, number: int, passengers: tuple[int, ...], newer_than: int) -> World:
+    def _begin(
+        self,
+        world: World,
+        number: int,
+        passengers: tuple[int, ...],
+        newer_than: int,
+        *,
+        early: bool = False,
+    ) -> World:
         process = world.processes[number]
         away = self.table[process.breaker].is_open
         state, command = self.core.begin(away=away)
         name = f"{number}.{process.flights}"
-        flight = Flight(name, newer_than, self.table.id(state), (), passengers)
+        flight = Flight(name, newer_than, self.table.id(state), (), passengers, early=early)
         world = self._put(world, number, flights=process.flights + 1, used=True)
         return self._carry_out(world, number, flight, command, False, 0)
 

@@ -100,7 +100,8 @@ class Faults(Driver):
         world = self._put(world, number, breaker=self.table.id(failed), flight=flight)
         if kind == "release":
             return self._released(world, number, flight)
-        return self._feed(world, number, StoreFailed(away=failed.is_open))
+        wanted = bool(flight.passengers) or not flight.early
+        return self._feed(world, number, StoreFailed(away=failed.is_open, wanted=wanted))
 
     def _probe(self, world: World, number: int) -> World:
         return self._answered_well(world, number)

@@ -57,6 +57,8 @@ class Model(Faults):
             slack=1,
             issued=0,
             stored=0,
+            draws=setup.draws,
+            drawn=0,
         )
 
     def moves(self, world: World) -> list[Move]:
@@ -102,6 +104,25 @@ class Model(Faults):
         token = self.store.stored_token(world)
         world = world._replace(refreshes=world.refreshes - 1, slack=world.slack + (1 if token else 0))
         return self._begin(world, number, (), token)
+
+    def _draw(self, world: World, number: int) -> World:
+        """A reader of a fresh value is due. However many are, of one value, one computation is meant."""
+        token = self.store.stored_token(world)
+        process = world.processes[number]
+        world = world._replace(
+            draws=world.draws - 1, slack=world.slack + (token > world.drawn), drawn=max(world.drawn, token)
+        )
+        return self._put(world, number, due=tuple(sorted((*process.due, token))), used=True)
+
+    def _refresh_early(self, world: World, number: int, place: int) -> World:
+        """It begins a flight that nobody waits for, unless there is one, or no store to ask."""
+        process = world.processes[number]
+        due = list(process.due)
+        token = due.pop(place)
+        world = self._put(world, number, due=tuple(due))
+        if process.flight is not None or self.table[process.breaker].is_open:
+            return world
+        return self._begin(world, number, (), token, early=True)
 
     # --- computations that end -------------------------------------------------------------------
 

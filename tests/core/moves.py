@@ -15,6 +15,7 @@ GAP = -1
 PROGRESS = frozenset(
     {
         "join_after_miss",
+        "refresh_early",
         "execute",
         "answer",
         "finish",
@@ -27,6 +28,13 @@ PROGRESS = frozenset(
         "step_fallback",
         "give_back",
         "probe",
+        "look_at_value",
+        "look_at_tag",
+        "look_at_own",
+        "check",
+        "believe",
+        "ensure",
+        "begin",
     }
 )
 """What happens by itself, sooner or later."""
@@ -46,7 +54,7 @@ def list_moves(world: World, setup: Setup, table: Table) -> list[Move]:
     if world.faults < setup.faults and _is_unowned(world, table):
         moves.append(("lapse_unowned",))
     _passing(moves, world, setup, table)
-    _arrivals(moves, world, setup)
+    _arrivals(moves, world, setup, table)
     if world.spare_invalidations:
         _invalidations(moves, world, table)
     if world.events:
@@ -79,6 +87,7 @@ def _own_moves(moves: list[Move], number: int, process: Process, setup: Setup, t
     if process.fallback is not None:
         moves.append(("step_fallback", number))
     moves += [("join_after_miss", number, place) for place in _different(process.missed)]
+    moves += [("refresh_early", number, place) for place in _different(process.due)]
     if process.link == OFF:
         moves.append(("subscribe", number))
     elif process.link == OPEN:
@@ -138,7 +147,7 @@ def unowned_slots(world: World, table: Table) -> set[str]:
     return {slot.owner for slot in table[world.entry].slots} - alive
 
 
-def _arrivals(moves: list[Move], world: World, setup: Setup) -> None:
+def _arrivals(moves: list[Move], world: World, setup: Setup, table: Table) -> None:
     if world.callers:
         if setup.placement is not None:
             numbers = [setup.placement[setup.callers - world.callers]]
@@ -150,6 +159,9 @@ def _arrivals(moves: list[Move], world: World, setup: Setup) -> None:
                 moves.append(("arrive", number))
                 if process.flight is not None:
                     moves.append(("board", number))
+    value = table[world.entry].value if world.draws else None
+    if value is not None and value.is_fresh(world.now):
+        moves += [("draw", number) for number in _interchangeable(world) if world.processes[number].alive]
     if world.refreshes:
         for number in _interchangeable(world):
             process = world.processes[number]

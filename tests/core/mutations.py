@@ -8,7 +8,17 @@ from typing import Any
 
 from stampede_guard.core import flight, scripts
 from stampede_guard.core.entry import Entry, Lease, Record
-from stampede_guard.core.flight import Ask, Deliver, Heard, Keep, LookAgain, PublishAnswered, Waiting
+from stampede_guard.core.flight import (
+    Answered,
+    Ask,
+    Deliver,
+    Heard,
+    Keep,
+    LookAgain,
+    PublishAnswered,
+    StoreFailed,
+    Waiting,
+)
 from stampede_guard.core.scripts import FailedRecently, Granted, Held, Publication, Renewal
 from tests.core.mutations_passing import PASSING
 from tests.core.steps import Core
@@ -180,6 +190,29 @@ def _acquire_with_any_failure(entry: Entry, ask: scripts.Ask, **given: Any) -> A
     return scripts.acquire(entry, ask, **given)
 
 
+# --- early refreshes ------------------------------------------------------------------------------
+
+
+def _decide_to_wait_unwanted(state: Any, event: Any, policy: Any) -> Any:
+    if isinstance(event, Answered) and isinstance(event.answer, Held):
+        event = replace(event, wanted=True)
+    return flight.decide(state, event, policy)
+
+
+def _decide_to_compute_unwanted(state: Any, event: Any, policy: Any) -> Any:
+    if isinstance(event, StoreFailed):
+        event = replace(event, wanted=True)
+    return flight.decide(state, event, policy)
+
+
+def _acquire_that_takes_nothing_for_newer(entry: Entry, ask: scripts.Ask, **given: Any) -> Any:
+    return scripts.acquire(entry, replace(ask, newer_than=ENDLESS if ask.newer_than else 0), **given)
+
+
+def _acquire_that_takes_any_value(entry: Entry, ask: scripts.Ask, **given: Any) -> Any:
+    return scripts.acquire(entry, replace(ask, newer_than=0), **given)
+
+
 def _only(*kinds: str) -> frozenset[str]:
     return frozenset(kinds)
 
@@ -283,6 +316,20 @@ MUTATIONS = {
         "was to replace",
         Setup(callers=3, placement=(0, 1, 1), refreshes=2),
         skips_what_it_replaces=False,
+    ),
+    "early refresh waits for the holder": _mutation(
+        "waits for a holder", Setup(draws=2), decide=_decide_to_wait_unwanted
+    ),
+    "early refresh ignores what it is to replace": _mutation(
+        "was to replace", Setup(draws=2), acquire=_acquire_that_takes_any_value
+    ),
+    "early refresh takes nothing that is there": _mutation(
+        "too many", Setup(draws=2), acquire=_acquire_that_takes_nothing_for_newer
+    ),
+    "early refresh computes without a lease": _mutation(
+        "without a lease",
+        Setup(callers=1, draws=1, faults=2, kinds=_only("lose")),
+        decide=_decide_to_compute_unwanted,
     ),
     "invalidation keeps the failure": _mutation(
         "was served version",

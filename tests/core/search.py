@@ -12,6 +12,7 @@ from array import array
 from collections import deque
 from dataclasses import dataclass
 
+from stampede_guard.core.tags import opened
 from tests.core.model import Model
 from tests.core.moves import PROGRESS, TIMERS, Move
 from tests.core.steps import Core
@@ -36,8 +37,15 @@ class Search:
     Only the hashes of worlds are kept (64 bits; the chance that two of ten million collide is below one in 300,000).
     """
 
-    def __init__(self, setup: Setup, core: Core | None = None, *, limit: int = 20_000_000) -> None:
-        self.model = Model(setup, core)
+    def __init__(
+        self,
+        setup: Setup,
+        core: Core | None = None,
+        *,
+        limit: int = 20_000_000,
+        model: Model | None = None,
+    ) -> None:
+        self.model = model if model is not None else Model(setup, core)
         self.setup = setup
         self.limit = limit
         self._numbers: dict[int, int] = {}
@@ -174,7 +182,7 @@ class Search:
         if entry.lease is not None:
             parts.append(f"lease={entry.lease.owner}/{entry.lease.token - 1_000_000}")
         if entry.value is not None:
-            parts.append(f"value={entry.value.body.decode()}/{entry.value.token - 1_000_000}")
+            parts.append(f"value={opened(entry.value.body).decode()}/{entry.value.token - 1_000_000}")
         for number, process in enumerate(world.processes):
             if process.flight is not None:
                 pending = process.flight.pending

@@ -23,6 +23,11 @@ QUICK = (
     Setup(events=1, invalidations=1, policy=Policy(ttl=1000.0, error_ttl=0.0, inline_bytes=0)),
     Setup(refreshes=1, invalidations=1),
     Setup(callers=3, placement=(0, 1, 1), refreshes=2),
+    Setup(draws=2),
+    Setup(callers=1, draws=3),
+    Setup(callers=1, draws=2, invalidations=1),
+    Setup(draws=1, faults=1, kinds=frozenset({"crash", "lapse", "evict_value", "lose"})),
+    Setup(draws=2, events=1, event_kinds=frozenset({"fail", "fail_private", "unstorable"})),
     Setup(stale_at_start=True, faults=1),
     Setup(stale_at_start=True, invalidations=1, refreshes=1),
     Setup(listening_known=False, faults=1),
@@ -49,6 +54,9 @@ NOT_CACHEABLE = (
 QUICK += NOT_CACHEABLE
 
 DEEP = (
+    Setup(draws=2, invalidations=1),
+    Setup(draws=2, faults=1),
+    Setup(processes=3, draws=3),
     Setup(callers=4, events=2, event_kinds=UNSTORABLE, policy=ONE_AT_A_TIME),
     Setup(callers=3, events=1, event_kinds=UNSTORABLE, faults=1, policy=ONE_AT_A_TIME),
     Setup(callers=3, events=2, event_kinds=UNSTORABLE, invalidations=1, policy=ONE_AT_A_TIME),

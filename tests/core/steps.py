@@ -21,6 +21,7 @@ from stampede_guard.core.scripts import (
     Publication,
     Renewal,
 )
+from stampede_guard.core.tags import opened
 from tests.core.world import ON, OPEN, Setup, Table, Violation, World
 
 
@@ -44,7 +45,7 @@ class Core:
 
 def version_of(body: bytes) -> int:
     """Which truth a value or failure of the model was computed from; a private failure's text is not known."""
-    return int(body[1:]) if body else 10**9
+    return int(opened(body)[1:]) if body else 10**9
 
 
 class Store:
@@ -146,7 +147,7 @@ class Store:
         ):
             raise Violation("acquire moved an existing fence")
         # A refresh may have to create a record beside a fresh value; its fence is then above that value's token.
-        if self.setup.refreshes or before.record is None:
+        if self.setup.refreshes or self.setup.draws or before.record is None:
             return
         if isinstance(answer, Found) and answer.reading.token < before.record.fence:
             raise Violation("acquire served a value older than the fence")

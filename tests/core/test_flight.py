@@ -69,6 +69,11 @@ def test_a_found_value_and_a_recent_failure_go_to_those_who_joined_before_the_qu
     assert failed == (Delivering(), Deliver(Outcome("failure", b"no"), "covered"))
 
 
+def test_an_early_refresh_that_nobody_waits_for_lands_when_the_store_does_not_answer() -> None:
+    for away in (True, False):
+        assert decide(Asking(), StoreFailed(away, wanted=False), POLICY) == (Landed(), Land())
+
+
 def test_a_grant_is_computed_also_when_nobody_waits() -> None:
     for wanted in (True, False):
         assert decide(Asking(), answered(GRANT, wanted=wanted), POLICY) == (Computing(GRANT), Compute(GRANT))

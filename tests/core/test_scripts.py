@@ -45,11 +45,13 @@ def test_the_first_to_ask_gets_the_lease_a_token_and_a_record_before_it_computes
     assert grant.token > entry.record.fence
 
 
-def test_the_same_flight_asking_again_gets_the_same_token_and_no_longer_lease() -> None:
+def test_the_same_flight_asking_again_gets_the_same_token_and_all_of_its_time() -> None:
     entry, grant = granted()
-    after, answer = acquire(entry, now_us=NOW + SECOND)
+    assert entry.lease is not None
+    missed = replace(entry, lease=replace(entry.lease, inbox="inbox-of-before", missing_since_us=NOW))
+    after, answer = acquire(missed, now_us=NOW + SECOND)
     assert answer == grant
-    assert after.lease == entry.lease
+    assert after.lease == replace(entry.lease, expires_us=NOW + 4 * SECOND), "as after a renewal"
 
 
 def test_the_same_flight_asking_after_an_invalidation_gets_a_token_above_the_fence() -> None:

@@ -51,6 +51,8 @@ class Setup:
     event_kinds: frozenset[str] = EVENTS
     invalidations: int = 0
     refreshes: int = 0
+    draws: int = 0
+    """Readers of a fresh value that are due to refresh it early."""
     subscribed: bool = True
     renewals: bool = False
     polls: bool = True
@@ -68,6 +70,7 @@ class Setup:
         parts += [f"{self.invalidations} invalidations"] if self.invalidations else []
         parts += [f"{self.events} of " + "/".join(sorted(self.event_kinds))] if self.events else []
         parts += [f"{self.refreshes} refreshes"] if self.refreshes else []
+        parts += [f"{self.draws} early refreshes"] if self.draws else []
         parts += ["not yet subscribed"] if not self.subscribed else []
         parts += ["renewals"] if self.renewals else []
         parts += ["a stale value at first"] if self.stale_at_start else []
@@ -93,6 +96,9 @@ class Flight(NamedTuple):
     kept: tuple[int, ...] = ()
     unsure: bool = False
     alone: bool = False
+    early: bool = False
+    version: int = 0
+    looked: int = -1
 
 
 class Fallback(NamedTuple):
@@ -105,6 +111,8 @@ class Fallback(NamedTuple):
 
 
 class Process(NamedTuple):
+    """`due`: tokens of fresh values whose reader is about to refresh them early."""
+
     alive: bool
     used: bool
     link: int
@@ -116,6 +124,8 @@ class Process(NamedTuple):
     fallback: Fallback | None
     renewal: int
     releases: tuple[str, ...]
+    due: tuple[int, ...] = ()
+    looks: tuple[tuple[int, int, int], ...] = ()
 
 
 class Ghost(NamedTuple):
@@ -127,7 +137,8 @@ class Ghost(NamedTuple):
 
 class World(NamedTuple):
     """`truth` is the version in the database, `settled` that of the newest invalidation that has returned;
-    `invalidations` are the versions of those on their way. `slack`: computations that may still be begun."""
+    `invalidations` are the versions of those on their way. `slack`: computations that may still be begun.
+    `draws`: early refreshes to come; `drawn`: the newest token that one was meant for."""
 
     entry: int
     now: int
@@ -145,6 +156,10 @@ class World(NamedTuple):
     slack: int
     issued: int
     stored: int
+    draws: int
+    drawn: int
+    tag: int = 0
+    tags_made: int = 0
 
     @property
     def quiet(self) -> bool:
@@ -152,8 +167,10 @@ class World(NamedTuple):
         return not self.invalidations and all(
             process.flight is None
             and not process.missed
+            and not process.looks
             and process.fallback is None
             and not process.releases
+            and not process.due
             and not process.inbox
             for process in self.processes
         )

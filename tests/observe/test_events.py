@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from stampede_guard import ComputeTimeout, Misuse, Policy, StampedeGuard, WaitTimeout
+from stampede_guard import ComputeTimeout, Misuse, Policy, ReentrantCall, StampedeGuard, WaitTimeout
+from stampede_guard.core.scripts import Granted
 from stampede_guard.events import (
     BreakerClosed,
     BreakerOpened,
@@ -149,6 +150,72 @@ async def test_a_caller_that_leaves_is_told_as_cancelled(guards: Guards) -> None
     assert told.outcomes() == {"computed": 1, "cancelled": 1}
 
 
+async def test_a_caller_that_leaves_after_its_time_was_over_is_told_as_cancelled(guards: Guards) -> None:
+    guard, told = watched(guards)
+    gate = Gate()
+
+    async def compute() -> str:
+        await gate.hold()
+        return "value"
+
+    call = asyncio.create_task(guard.get_or_compute(KEY, compute, wait_timeout=0.05))
+    await until(lambda: told.of(TimedOut))
+    call.cancel()
+    await asyncio.wait({call})
+    gate.open()
+    assert told.outcomes() == {"cancelled": 1}
+
+
+async def test_a_call_that_would_wait_for_itself_is_told_as_an_error(guards: Guards) -> None:
+    guard, told = watched(guards)
+
+    async def compute() -> str:
+        return await guard.get_or_compute(KEY, value)
+
+    with pytest.raises(ReentrantCall):
+        await soon(guard.get_or_compute(KEY, compute))
+    assert told.outcomes() == {"error": 2}
+
+
+async def test_a_value_that_a_last_look_found_is_told_as_another_callers(guards: Guards) -> None:
+    holder, _ = watched(guards)
+    guard, told = watched(guards)
+    gate, name = Gate(), guards.name(KEY)
+
+    async def compute() -> str:
+        await gate.hold()
+        return "late"
+
+    holding = asyncio.create_task(holder.get_or_compute(KEY, compute))
+    await gate.arrival()
+    session = holder.runtime().session
+    beside = await session.fallback(name, flight="beside", policy=Policy(), newer_than=0)
+    assert isinstance(beside, Granted)
+    stored = False
+    read = guard.runtime().session.read
+
+    def last_look(name: str) -> Any:
+        async def look() -> Any:
+            nonlocal stored
+            stored = await session.publish(
+                name, flight="beside", grant=beside, outcome="value", body=b"\xa5value", policy=Policy()
+            )
+            return await read(name)
+
+        return asyncio.ensure_future(look() if told.of(TimedOut) else read(name))
+
+    guard.runtime().session.read = last_look  # type: ignore[method-assign]
+    guard.runtime().read = last_look
+    deaf = guard.runtime().flights.concerned
+    guard.runtime().flights.concerned = lambda name, message: []  # type: ignore[method-assign]
+    call = guard.get_or_compute(KEY, value, wait_timeout=0.05, fallback_limit=0)
+    assert await soon(call) == "value"
+    assert stored and told.outcomes() == {"collapsed": 1}
+    guard.runtime().flights.concerned = deaf  # type: ignore[method-assign]
+    gate.open()
+    await soon(holding)
+
+
 async def test_times_that_are_over_are_told_by_their_field(guards: Guards) -> None:
     holder, _ = watched(guards)
     guard, told = watched(guards)
@@ -268,6 +335,46 @@ async def test_a_hook_that_fails_harms_nobody_and_is_reported_once(caplog: pytes
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     assert told.counts()["Hit"] == 2, "the next hook is told all the same"
     await guard.aclose()
+
+
+@pytest.mark.parametrize("kind", [Miss, Started, Computed, Waited, Collapsed])
+async def test_a_hook_that_raises_a_cancellation_cancels_nobody(kind: type) -> None:
+    def looks_at_a_cancelled_future(event: object) -> None:
+        if isinstance(event, kind):
+            raise asyncio.CancelledError
+
+    guard = StampedeGuard(MemoryStore(), hooks=(looks_at_a_cancelled_future,))
+    calls = [guard.get_or_compute(KEY, value) for _ in range(3)]
+    assert await soon(asyncio.gather(*calls, return_exceptions=True)) == ["value"] * 3
+    assert not guard.runtime().flights
+    await guard.aclose()
+
+
+async def test_a_hook_may_call_the_guard_and_add_a_hook() -> None:
+    calls: list[asyncio.Task[str]] = []
+    told = Recorder()
+
+    def hook(event: object) -> None:
+        if isinstance(event, Started) and not calls:
+            guard.add_hook(told)
+            calls.append(asyncio.get_running_loop().create_task(guard.get_or_compute("another", value)))
+
+    guard = StampedeGuard(MemoryStore(), hooks=(hook,))
+    assert await soon(guard.get_or_compute(KEY, value)) == "value"
+    assert await soon(calls[0]) == "value"
+    assert told.counts()["Computed"] == 2 and told.counts()["Started"] == 1
+    await guard.aclose()
+
+
+def test_a_hook_that_would_have_to_be_awaited_is_refused() -> None:
+    async def hook(event: object) -> None: ...
+
+    class Hook:
+        async def __call__(self, event: object) -> None: ...
+
+    for wrong in (hook, Hook()):
+        with pytest.raises(Misuse, match="called and not awaited"):
+            StampedeGuard(MemoryStore(), hooks=(wrong,))
 
 
 def test_what_cannot_be_called_is_no_hook() -> None:

@@ -27,6 +27,18 @@ class TestAcquiring:
         session, _ = backend.open()
         assert await grant(session, name) == await grant(session, name)
 
+    async def test_the_same_flight_asking_again_has_the_whole_lease_time_before_it(
+        self, backend: Backend, name: str
+    ) -> None:
+        (session, _), (other, _) = backend.open(), backend.open()
+        granted = await grant(session, name)
+        await backend.age(name, 7)
+        assert await grant(session, name) == granted
+        await backend.age(name, 7)
+        await held(other, name)
+        await backend.age(name, 3.1)
+        assert await grant(other, name, "other") != granted
+
     async def test_a_fenced_flight_asking_again_gets_a_new_token(self, backend: Backend, name: str) -> None:
         session, _ = backend.open()
         granted = await grant(session, name)

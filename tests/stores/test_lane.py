@@ -113,6 +113,7 @@ class Heard:
     def __init__(self, on_reply: Callable[[Any], None] | None = None) -> None:
         self.replies: list[Any] = []
         self.ends: list[Exception] = []
+        self.parts = 0
         self.transport = FakeTransport()
         self.pipe = Pipe(
             self.transport,
@@ -120,7 +121,11 @@ class Heard:
             on_reply=on_reply or self.replies.append,
             on_end=self._ended,
             on_ready=lambda: None,
+            progress=self,  # type: ignore[arg-type]
         )
+
+    def part_received(self) -> None:
+        self.parts += 1
 
     def _ended(self, error: Exception) -> None:
         self.ends.append(error)
@@ -141,6 +146,13 @@ class TestPipe:
         assert heard.replies[0:2] == [b"abc", [1, None, b"a\r\nb"]]
         assert isinstance(heard.replies[2], exceptions.NoScriptError)
         assert heard.replies[3:] == [7] and heard.ends == []
+
+    def test_parts_of_a_reply_are_progress_and_whole_replies_are_none(self) -> None:
+        heard = Heard()
+        heard.feed(b":1\r\n:2\r\n", cuts=[4])
+        assert heard.parts == 0
+        heard.feed(b":1\r\n$6\r\nabcdef\r\n:2\r\n", cuts=[10, 12])
+        assert heard.parts == 4, "after the first part, with the second and after it, with the third"
 
     @given(data=st.binary(), cuts=st.lists(st.integers(0, 200), max_size=5))
     def test_no_bytes_make_it_fail(self, data: bytes, cuts: list[int]) -> None:

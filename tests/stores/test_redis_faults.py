@@ -134,6 +134,17 @@ class TestSilence:
         assert not session.away
         assert await session.read(name) is not None
 
+    async def test_half_open_connections_cost_one_deadline_and_are_no_outage(
+        self, proxy: FaultProxy, sessions: Sessions, name: str
+    ) -> None:
+        session, listener = sessions.open(proxy.url, deadline=SHORT)
+        await warm(session, name)
+        assert proxy.half_open() == 3
+        await unavailable(session, name)
+        reading = await session.read(name)
+        assert reading is not None and reading.body == b"body"
+        assert listener.breaker == []
+
     async def test_a_late_answer_reaches_nobody(
         self, proxy: FaultProxy, sessions: Sessions, name: str
     ) -> None:
@@ -346,6 +357,7 @@ class TestRefusals:
                 assert proxy.accepted > before, "the name may lead elsewhere by now"
                 assert session.away
                 assert operator.ping()
+                assert await session.read(name) is not None and session.away, "it is asked by the probe only"
                 await until(lambda: proxy.accepted > before + 3)
                 assert session.away, "a PING would have been answered"
                 operator.execute_command("REPLICAOF", "NO", "ONE")

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from stampede_guard.stores.calls import Script
+from stampede_guard.stores.wire import changes_channel
 from tests.support.backends import PARTS
 from tests.support.twins import DEAD, INLINE, LIVE, SCRIPTS, Worlds
 
@@ -36,7 +37,9 @@ STEPS = st.one_of(
     st.tuples(st.just("publish_own"), FLIGHTS, st.just("value"), SIZES),
     st.tuples(st.just("invalidate")),
     st.tuples(st.just("release"), FLIGHTS),
-    st.tuples(st.just("fallback"), FLIGHTS, st.integers(0, 2)),
+    st.tuples(st.just("fallback"), FLIGHTS, st.integers(0, 2), st.none() | PICK),
+    st.tuples(st.just("tag"), st.sampled_from([500_000, 2_000_000])),
+    st.tuples(st.just("drop_tag")),
     st.tuples(st.just("age"), st.sampled_from([110, 350, 650, 1_000, 4_000])),
     st.tuples(st.sampled_from(["evict", "spoil"]), st.sampled_from(PARTS)),
     st.tuples(st.sampled_from(["stretch", "die", "revive", "step_back"])),
@@ -60,6 +63,8 @@ BEGINNINGS = st.sampled_from(
         [*_PASSED, ("acquire", "f2", "inbox-b", None), ("acquire", "f3", "", None)],
         [*_PASSED, ("evict", "record"), ("acquire", "f2", "inbox-b", None)],
         [*_HELD, ("publish_own", "f1", "failure", INLINE), ("evict", "record"), ("fallback", "f2", 2)],
+        [("tag", 500_000)],
+        [("tag", 500_000), ("stretch",)],
         _STORED,
         [*_STORED, ("stretch",)],
         [*_STORED, ("age", 1_000)],
@@ -74,12 +79,12 @@ BEGINNINGS = st.sampled_from(
 def worlds(valkey_url: str) -> Iterator[Any]:
     client = redis.Redis.from_url(valkey_url, protocol=2, socket_timeout=20)
     pubsub = client.pubsub()
-    pubsub.subscribe(*LIVE)
-    for _ in LIVE:
+    pubsub.subscribe(*LIVE, changes_channel("twins:"))
+    for _ in range(len(LIVE) + 1):
         pubsub.parse_response()
     texts = {name: client.register_script(Script(name, prelude=name != "read").text) for name in SCRIPTS}
     numbers = itertools.count()
-    yield lambda: Worlds(client, pubsub, texts, f"twin-{id(texts)}-{next(numbers)}")
+    yield lambda: Worlds(client, pubsub, texts, f"twins:{id(texts)}-{next(numbers)}")
     pubsub.close()
     client.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from redis.crc import key_slot
@@ -15,6 +16,7 @@ from stampede_guard.errors import StoreRefused
 from stampede_guard.stores.calls import Script, pack_command
 from stampede_guard.stores.wire import (
     HEADER,
+    MOST_TOOK_MS,
     entry_keys,
     parse_answer,
     parse_message,
@@ -22,11 +24,13 @@ from stampede_guard.stores.wire import (
     value_bytes,
     value_key,
 )
+from tests.stores import layout1
 from tests.support.resp import CommandCutter
 
 TOKENS = st.integers(0, 2**53 - 1)
 LIFETIMES = st.integers(0, 10**12 - 1)
 NAMES = st.text(st.characters())
+MAGICS = [b"SG1", b"SG2", b"SG3"]
 REPLIES: st.SearchStrategy[Any] = st.recursive(
     st.none()
     | st.integers()
@@ -44,23 +48,54 @@ def message_bytes(kind: bytes, token: int, name: str, payload: bytes) -> bytes:
 
 class TestValues:
     @given(
-        body=st.binary(), token=TOKENS, total_ms=LIFETIMES, stale_ms=LIFETIMES, remaining_ms=st.integers(-1)
+        body=st.binary(),
+        token=TOKENS,
+        total_ms=LIFETIMES,
+        stale_ms=LIFETIMES,
+        took_ms=st.integers(0, MOST_TOOK_MS),
+        remaining_ms=st.integers(-1),
     )
     def test_what_was_written_is_read_back(
-        self, body: bytes, token: int, total_ms: int, stale_ms: int, remaining_ms: int
+        self, body: bytes, token: int, total_ms: int, stale_ms: int, took_ms: int, remaining_ms: int
     ) -> None:
-        stored = value_bytes(body, token=token, total_ms=total_ms, stale_ms=stale_ms)
+        stored = value_bytes(body, token=token, total_ms=total_ms, stale_ms=stale_ms, took_ms=took_ms)
         assert len(stored) == HEADER + len(body)
-        assert parse_value(stored, remaining_ms) == Reading(body, token, total_ms, stale_ms, remaining_ms)
+        expected = Reading(body, token, total_ms, stale_ms, remaining_ms, took_ms)
+        assert parse_value(stored, remaining_ms) == expected
 
-    @given(stored=st.none() | st.binary() | st.binary().map(lambda rest: b"SG1" + rest))
+    @pytest.mark.parametrize("took_ms, kept", [(-1, 0), (10**8, MOST_TOOK_MS), (10**30, MOST_TOOK_MS)])
+    def test_a_time_taken_that_has_no_room_is_clamped(self, took_ms: int, kept: int) -> None:
+        stored = value_bytes(b"body", token=1, total_ms=2, stale_ms=3, took_ms=took_ms)
+        assert parse_value(stored, 5) == Reading(b"body", 1, 2, 3, 5, kept)
+
+    @given(body=st.binary(), token=TOKENS, total_ms=LIFETIMES, stale_ms=LIFETIMES)
+    def test_a_value_of_the_layout_before_is_read_and_took_nobody_knows_how_long(
+        self, body: bytes, token: int, total_ms: int, stale_ms: int
+    ) -> None:
+        stored = layout1.value_bytes(body, token=token, total_ms=total_ms, stale_ms=stale_ms)
+        assert parse_value(stored, 5) == Reading(body, token, total_ms, stale_ms, 5, 0)
+
+    @given(body=st.binary(), token=TOKENS, lifetime=LIFETIMES)
+    def test_to_the_layout_before_a_value_of_this_one_is_nothing(
+        self, body: bytes, token: int, lifetime: int
+    ) -> None:
+        stored = value_bytes(body, token=token, total_ms=lifetime, stale_ms=0)
+        assert layout1.parse_value(stored, 5) is None
+
+    @given(
+        stored=st.none() | st.binary() | st.builds(bytes.__add__, st.sampled_from(MAGICS), st.binary()),
+    )
     @example(b"SG1" + b"1" * 39)
+    @example(b"SG2" + b"1" * 47)
+    @example(b"SG2" + b"1" * 40 + b"       1" + b"body")
+    @example(b"SG3" + b"1" * 60)
     @example(b"SG1" + b"1" * 16 + b" " * 24 + b"body")
     @example(b"SG1" + b"_1" * 20)
     @example(b"SG1" + "٣".encode() * 20)
     def test_anything_else_is_nothing_and_never_an_error(self, stored: bytes | None) -> None:
         reading = parse_value(stored, 5)
-        assert reading is None or (stored is not None and stored[HEADER:] == reading.body)
+        assert reading is None or (stored is not None and stored[3:43].isdigit())
+        assert reading is None or (stored is not None and stored[43:].endswith(reading.body))
 
     def test_a_header_without_its_last_byte_is_nothing(self) -> None:
         whole = value_bytes(b"", token=1, total_ms=2, stale_ms=3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import redis.asyncio
@@ -11,6 +12,7 @@ from stampede_guard import Policy, StampedeGuard
 from stampede_guard.codec import codec_for
 from stampede_guard.core.scripts import Granted
 from stampede_guard.stores.memory import MemoryStore
+from stampede_guard.stores.wire import entry_keys
 from tests.support.clock import Clock
 from tests.support.gate import until
 
@@ -74,6 +76,14 @@ class Guards:
                 left = await client.pttl(key)
                 if left > 0:
                     await client.pexpire(key, max(0, left - round(seconds * 1000)))
+
+    async def evict_record(self, name: str) -> None:
+        """As a full server may."""
+        if self.memory is not None:
+            self.memory._entries[name] = replace(self.memory.look(name), record=None)
+            return
+        async with redis.asyncio.Redis.from_url(self.url) as client:
+            await client.delete(entry_keys(name)[2])
 
     async def lease_holder(self, name: str) -> str:
         """The flight that holds the lease, or an empty text."""

@@ -19,11 +19,16 @@ class RecordingListener:
     def __init__(self) -> None:
         self.messages: list[tuple[str, Message]] = []
         self.gaps = 0
+        self.changes: list[tuple[str, int]] = []
         self.breaker: list[bool] = []
         self._changed = asyncio.Event()
 
     def heard(self, name: str, message: Message) -> None:
         self.messages.append((name, message))
+        self._changed.set()
+
+    def changed(self, name: str, fence: int) -> None:
+        self.changes.append((name, fence))
         self._changed.set()
 
     def gap(self) -> None:

@@ -16,7 +16,7 @@ import contextlib
 import socket
 import ssl
 import struct
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Literal, Self
 
@@ -62,6 +62,9 @@ class FaultProxy:
         self.links: list[Link] = []
         self.accepted = 0
         self._latency = 0.0
+        self._piece = _CHUNK
+        self._pause = 0.0
+        self._frozen: set[Link] = set()
         self._open = asyncio.Event()
         self._open.set()
         self._lose: list[tuple[bytes, Fate]] = []
@@ -95,6 +98,16 @@ class FaultProxy:
         """Every reply comes so much later."""
         self._latency = seconds
 
+    def bandwidth(self, piece: int, pause: float) -> None:
+        """In either direction `piece` bytes go through at once, then nothing for `pause` seconds."""
+        self._piece, self._pause = piece, pause
+
+    def half_open(self) -> int:
+        """The connections that stand go nowhere from now on, and nobody is told; new ones are as good as ever. Returns
+        how many. What a firewall does that forgets its connections."""
+        self._frozen |= set(self.links)
+        return len(self.links)
+
     def black_hole(self) -> None:
         """Connections stand and are accepted, and nothing goes through in either direction until `heal()`."""
         self._open.clear()
@@ -102,6 +115,7 @@ class FaultProxy:
     def heal(self) -> None:
         """Everything goes through again, also what was held up."""
         self._latency = 0.0
+        self._piece, self._pause = _CHUNK, 0.0
         self._lose.clear()
         self._answers.clear()
         self._open.set()
@@ -131,8 +145,11 @@ class FaultProxy:
 
     async def listen(self) -> None:
         """Listen (again, on the same port)."""
-        self._server = await asyncio.start_server(self._accept, self.host, self.port, ssl=self._tls)
-        self.port = self._server.sockets[0].getsockname()[1]
+        listening = socket.create_server((self.host, self.port))
+        # What has left a client is as good as at the server, as on a real line: not in a large buffer of ours.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _CHUNK)
+        self._server = await asyncio.start_server(self._accept, sock=listening, ssl=self._tls)
+        self.port = listening.getsockname()[1]
 
     # --- forwarding -------------------------------------------------------------------------------
 
@@ -162,10 +179,21 @@ class FaultProxy:
             writer.transport.abort()
             to_server.transport.abort()
 
+    async def _pieces(self, link: Link, reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+        """What comes, when and in the pieces in which it may pass."""
+        while data := await reader.read(_CHUNK):
+            while data:
+                if self._pause:
+                    await asyncio.sleep(self._pause)
+                if link in self._frozen:
+                    await asyncio.get_running_loop().create_future()
+                await self._open.wait()
+                piece, data = data[: self._piece], data[self._piece :]
+                yield piece
+
     async def _requests(self, link: Link, reader: asyncio.StreamReader) -> None:
         cutter = CommandCutter()
-        while data := await reader.read(_CHUNK):
-            await self._open.wait()
+        async for data in self._pieces(link, reader):
             for command in cutter.feed(data):
                 link.commands.append(command)
                 reply = self._answers.get(command.name)
@@ -182,8 +210,7 @@ class FaultProxy:
         raise _Ended
 
     async def _replies(self, link: Link, reader: asyncio.StreamReader) -> None:
-        while data := await reader.read(_CHUNK):
-            await self._open.wait()
+        async for data in self._pieces(link, reader):
             if link.losing == "lose":
                 continue
             if link.losing == "lose_and_reset":

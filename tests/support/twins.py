@@ -12,7 +12,7 @@ from typing import Any
 
 import redis
 
-from stampede_guard.core import scripts
+from stampede_guard.core import scripts, tags
 from stampede_guard.core.entry import EMPTY, Entry, Reading, prune
 from stampede_guard.core.scripts import (
     Ask,
@@ -30,6 +30,7 @@ from stampede_guard.core.scripts import (
 )
 from stampede_guard.stores.wire import (
     HEADER,
+    changes_channel,
     entry_keys,
     parse_answer,
     parse_message,
@@ -40,7 +41,7 @@ from tests.support.backends import PARTS
 
 __all__ = ["DEAD", "INLINE", "LIVE", "SCRIPTS", "Token", "Worlds"]
 
-SCRIPTS = ("read", "acquire", "renew", "publish", "invalidate", "release", "fallback")
+SCRIPTS = ("read", "acquire", "renew", "publish", "invalidate", "release", "fallback", "tag", "drop_tag")
 LIVE = ("inbox-a", "inbox-b")
 DEAD = "inbox-dead"
 LEASE, RECORD, TAKEOVER, SLOT, INLINE = 600_000, 3_600_000, 100_000, 900_000, 8
@@ -64,6 +65,8 @@ class Worlds:
     def __init__(self, client: redis.Redis, pubsub: Any, texts: dict[str, Any], name: str) -> None:
         self.client, self.pubsub, self.texts, self.name = client, pubsub, texts, name
         self.keys = entry_keys(name)
+        self.channel = changes_channel(name)
+        self.changes: list[int] = []
         self.entry: Entry = EMPTY
         self.now_us = 1_000_000_000_000_000
         self.tokens: list[Token] = [Token(1, 1, "no such epoch")]
@@ -109,6 +112,7 @@ class Worlds:
             return
         self.same_token(pure.token, real.token)
         assert (pure.body, pure.total_ms, pure.stale_ms) == (real.body, real.total_ms, real.stale_ms)
+        assert pure.took_ms == real.took_ms
         assert abs(pure.remaining_ms - real.remaining_ms) < SLACK_MS
 
     def same_answer(self, pure: Any, raw: Any, flight: str) -> None:
@@ -142,13 +146,18 @@ class Worlds:
     def heard(self) -> list[tuple[str, Message]]:
         """What the live inboxes have been sent by now: a PING behind the step brings it all."""
         heard = []
+        self.changes = []
         self.pubsub.connection.send_command("PING")
         while (reply := self.pubsub.parse_response())[0] != b"pong":
             if reply[0] != b"message":
                 continue
             parsed = parse_message(reply[2])
             assert parsed is not None and parsed[0] == self.name
-            heard.append((reply[1].decode(), parsed[1]))
+            if reply[1] == self.channel:
+                self.changes.append(parsed[1].token)
+            else:
+                assert not self.changes, "those who wait are told first"
+                heard.append((reply[1].decode(), parsed[1]))
         return heard
 
     # --- the steps --------------------------------------------------------------------------------
@@ -189,7 +198,7 @@ class Worlds:
     def _publish(self, flight: str, token: Token, outcome: str, size: int) -> None:
         body = b"x" * size if outcome != "pass" else b""
         total, stale = (500_000, 0) if outcome != "value" else (1_500_000, 700_000)
-        through = flight in self.through
+        through, took = flight in self.through, 1 + 17 * size
         publication = Publication(
             flight,
             token.pure,
@@ -201,36 +210,58 @@ class Worlds:
             RECORD,
             INLINE,  # type: ignore[arg-type]
             let_through=through,
+            took_ms=took,
         )
+        outdates = scripts.replaces_fresh(self.entry, publication, now_us=self.now_us)
         self.entry, pure, messages = scripts.publish(self.entry, publication, now_us=self.now_us)
         if outcome == "value":
-            body = value_bytes(body, token=token.real, total_ms=total, stale_ms=stale)
+            body = value_bytes(body, token=token.real, total_ms=total, stale_ms=stale, took_ms=took)
         inline = INLINE + HEADER
         args = (flight, token.real, token.epoch, outcome, body, total, RECORD, inline, self.name)
-        raw = self.script("publish", *args, int(through))
+        raw = self.script("publish", *args, int(through), self.channel)
         assert pure == bool(raw)
         self.same_messages(messages)
+        assert self.changes == ([token.real] if pure and outdates else [])
 
     def invalidate(self) -> None:
         epoch = f"epoch-{next(self.epochs)}"
         self.entry, pure, messages = scripts.invalidate(
             self.entry, now_us=self.now_us, epoch=epoch, record_ms=RECORD
         )
-        real = int(self.script("invalidate", epoch, RECORD, self.name))
+        real = int(self.script("invalidate", epoch, RECORD, self.name, self.channel))
         self.same_token(pure, real)
         self.tokens.append(Token(pure, real, epoch))
         self.same_messages(messages)
+        assert self.changes == [real]
 
     def release(self, flight: str) -> None:
         self.entry, pure, messages = scripts.release(self.entry, flight, now_us=self.now_us)
         assert pure == bool(self.script("release", flight, self.name))
         self.same_messages(messages)
 
-    def fallback(self, flight: str, limit: int) -> None:
+    def fallback(self, flight: str, limit: int, newer: int | None = None) -> None:
+        than = Token(0, 0) if newer is None else self._pick(newer)
         epoch = f"epoch-{next(self.epochs)}"
-        ask = FallbackAsk(flight, epoch, limit, SLOT, RECORD)
+        ask = FallbackAsk(flight, epoch, limit, SLOT, RECORD, than.pure)
         self.entry, pure = scripts.fallback(self.entry, ask, now_us=self.now_us)
-        self.same_answer(pure, self.script("fallback", flight, epoch, limit, SLOT, RECORD), flight)
+        raw = self.script("fallback", flight, epoch, limit, SLOT, RECORD, than.real)
+        self.same_answer(pure, raw, flight)
+
+    def tag(self, ms: int) -> None:
+        """The entry's name taken for that of a tag."""
+        version = b"version %08d" % next(self.epochs)
+        self.entry, pure = tags.ensure(self.entry, version, now_us=self.now_us, ms=ms)
+        stored = self.script("tag", value_bytes(version, token=1, total_ms=ms, stale_ms=0), ms)
+        reading = parse_value(stored, 0)
+        assert reading is not None and reading.body == pure
+        assert self.entry.value is not None
+        self.same_time(self.keys[0], self.entry.value.expires_us)
+
+    def drop_tag(self) -> None:
+        self.entry = tags.drop(self.entry)
+        self.script("drop_tag", self.name, self.channel)
+        self.same_messages(())
+        assert len(self.changes) == 1
 
     # --- what happens to both ---------------------------------------------------------------------
 
@@ -283,7 +314,7 @@ class Worlds:
         if entry.value is not None and (stored := self._string(self.keys[0])):
             changes["value"] = replace(entry.value, token=entry.value.token + days)
             self.client.set(
-                self.keys[0], b"SG1%016d" % (int(stored[3:19]) + days) + stored[19:], keepttl=True
+                self.keys[0], stored[:3] + b"%016d" % (int(stored[3:19]) + days) + stored[19:], keepttl=True
             )
         if entry.failure is not None and (stored := self._string(self.keys[1])):
             changes["failure"] = replace(entry.failure, token=entry.failure.token + days)

@@ -16,6 +16,8 @@ from stampede_guard import Misuse, StampedeGuard, cached_many, configure, defaul
 from stampede_guard.computation import CURRENT
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.testing import FakeClock, herd
+from tests.support.gate import Gate, soon
+from tests.support.guards import ours
 
 
 @pytest.fixture
@@ -273,6 +275,40 @@ async def test_callers_that_are_never_answered_end_the_herd_and_are_counted(guar
     guard.policy = guard.policy.replace(drain_timeout=0)
     with pytest.raises(TimeoutError, match=r"4 of 4 callers have no answer after 0\.1 s"):
         await herd(quality, callers=4, workers=2, timeout=0.1)
+
+
+async def test_a_herd_that_has_no_time_left_does_not_wait_for_what_still_runs(guard: StampedeGuard) -> None:
+    @guard.locked_cache(ttl=300)
+    async def quality() -> None:
+        await asyncio.Event().wait()
+
+    guard.policy = guard.policy.replace(drain_timeout=600)
+    with pytest.raises(TimeoutError, match="4 of 4 callers"):
+        await soon(herd(quality, callers=4, workers=2, timeout=0.1))
+
+
+async def test_a_caller_that_ends_with_a_cancellation_is_one_error_and_not_the_end_of_the_herd() -> None:
+    async def cancelled_from_within() -> None:
+        raise asyncio.CancelledError
+
+    result = await herd(cancelled_from_within, callers=2, workers=1, computes=lambda: 0)
+    assert [type(error) for error in result.errors] == [asyncio.CancelledError] * 2
+
+
+async def test_a_herd_that_is_cancelled_leaves_nothing_behind(guard: StampedeGuard) -> None:
+    gate = Gate()
+
+    @guard.locked_cache(ttl=300)
+    async def quality() -> None:
+        await gate.hold()
+
+    guard.policy = guard.policy.replace(drain_timeout=600)
+    asking = asyncio.create_task(herd(quality, callers=4, workers=2))
+    await gate.arrival()
+    asking.cancel()
+    await soon(asyncio.wait({asking}))
+    assert asking.cancelled() and ours() == set()
+    assert StampedeGuard.on.__name__ == "on"
 
 
 async def plain() -> int:

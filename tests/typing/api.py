@@ -253,4 +253,4 @@ def errors() -> None:
 
 def positional_fields_are_refused() -> None:
     Policy(300)  # pyright: ignore[reportCallIssue]
-    locked_cache(300)  # pyright: ignore[reportCallIssue]
+    locked_cache(300)  # pyright: ignore[reportArgumentType]

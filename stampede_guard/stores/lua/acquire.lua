@@ -35,6 +35,7 @@ live_longer(KEYS[RECORD], record_ms)
 
 local held = lease[1] and lease[1] ~= flight
 if lease[1] == flight and lease[3] == epoch and lease_token >= fence then
+  renew_lease(lease_ms, inbox)
   return {'granted', text(lease_token), epoch}
 end
 local token = largest(last + 1, value_token + 1, failure_token + 1, lease_token + 1, now)

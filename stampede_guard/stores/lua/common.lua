@@ -22,10 +22,16 @@ local function fields(key, ...)
   return found
 end
 
--- Token, total and stale milliseconds of the stored value, and its PTTL; nothing if there is none of ours.
+-- Token, total and stale milliseconds of the stored value, and its PTTL; nothing if there is none of ours. What SG2 has
+-- more than SG1 stands behind what they share, and no script needs it.
 local function value_header()
-  local head = redis.pcall('GETRANGE', KEYS[VALUE], 0, 42)
-  if type(head) ~= 'string' or #head ~= 43 or not string.find(head, '^SG1%d+$') then
+  local head = redis.pcall('GETRANGE', KEYS[VALUE], 0, 50)
+  if type(head) ~= 'string' then
+    return nil
+  end
+  local layout = string.sub(head, 1, 3)
+  local size = layout == 'SG2' and 51 or layout == 'SG1' and 43
+  if not size or #head < size or not string.find(string.sub(head, 4, size), '^%d+$') then
     return nil
   end
   -- 2^53: above it, one more is the same number, and the next token would not fit the header.
@@ -85,6 +91,14 @@ local function confirmed(inbox)
   return inbox
 end
 
+-- A sign of life of the lease's owner.
+local function renew_lease(ms, inbox)
+  -- The deadline first: after a write that takes no memory, HSET is allowed also when there is none left.
+  redis.call('PEXPIRE', KEYS[LEASE], ms)
+  redis.call('HSET', KEYS[LEASE], 'inbox', confirmed(inbox))
+  redis.call('HDEL', KEYS[LEASE], 'missing')
+end
+
 local function largest(...)
   local most = 0
   for _, number in ipairs({...}) do
@@ -109,6 +123,11 @@ end
 
 local function give_slot_back(flight)
   return redis.pcall('ZREM', KEYS[SLOTS], flight) == 1
+end
+
+-- Tells every process that keeps copies of its own. Nothing may be written after this.
+local function outdate_copies(channel, name, token)
+  redis.pcall('PUBLISH', channel, 'again\n' .. text(token) .. '\n' .. #name .. '\n' .. name)
 end
 
 -- Takes the waiters and tells them. Nothing may be written after this.

@@ -1,9 +1,9 @@
--- ARGV: flight, epoch for a new record, limit, slot ms, record ms.
+-- ARGV: flight, epoch for a new record, limit, slot ms, record ms, newer than this token.
 local flight, limit = ARGV[1], tonumber(ARGV[3])
 local slot_ms, record_ms = tonumber(ARGV[4]), tonumber(ARGV[5])
 local now = now_us()
 local value_token, total_ms, stale_ms, pttl = value_header()
-if value_token and is_fresh(total_ms, stale_ms, pttl) then
+if value_token and value_token > tonumber(ARGV[6]) and is_fresh(total_ms, stale_ms, pttl) then
   return {'found', redis.call('GET', KEYS[VALUE]), pttl}
 end
 

@@ -1,4 +1,4 @@
--- ARGV: epoch for a new record, record ms, name of the entry.
+-- ARGV: epoch for a new record, record ms, name of the entry, channel of changes.
 local now = now_us()
 local value_token = value_header() or 0
 local failure_token = failure() or 0
@@ -16,4 +16,5 @@ else
   live_longer(KEYS[RECORD], tonumber(ARGV[2]))
 end
 announce('again', ARGV[3], fence, '')
+outdate_copies(ARGV[4], ARGV[3], fence)
 return text(fence)

@@ -1,10 +1,22 @@
 -- ARGV: flight, token, epoch, 'value', 'failure' or 'pass', body, total ms, record ms, inline bytes, name of the entry,
--- 1 for a flight that was let through.
+-- 1 for a flight that was let through, channel of changes.
 local flight, token, epoch, outcome, body = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
 local total_ms, record_ms, inline_bytes, name = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9]
 
+-- Out of memory denies the script's first write, not those that follow a DEL, which takes no memory. Then a value may
+-- take the place of an older one; and a small one is stored in any case, because without it computations of the key
+-- would follow one another for as long as the server is full. What is large is told to the waiters and not kept.
+local function store(key, stored, ms, most)
+  local set = redis.pcall('SET', key, stored, 'PX', ms)
+  if set.err and (redis.call('DEL', key) == 1 or #stored <= most) then
+    redis.pcall('SET', key, stored, 'PX', ms)
+  end
+end
+
 local record = fields(KEYS[RECORD], 'epoch', 'fence')
-local value_token = value_header() or 0
+local value_token, old_total_ms, old_stale_ms, pttl = value_header()
+local replaces_fresh = outcome == 'value' and value_token and is_fresh(old_total_ms, old_stale_ms, pttl)
+value_token = value_token or 0
 local stored = record[1] == epoch and token >= tonumber(record[2] or 0) and token >= value_token
 local kind, payload = 'again', ''
 if stored then
@@ -18,16 +30,13 @@ if stored then
     kind = outcome
     payload = body
     if total_ms > 0 then
-      redis.pcall('SET', KEYS[FAILURE], string.format('%016.0f', token) .. body, 'PX', total_ms)
+      -- In any case: a full server must know of a failure more than any other, or every stale hit would ask the failing
+      -- source again.
+      store(KEYS[FAILURE], string.format('%016.0f', token) .. body, total_ms, math.huge)
     end
   else
     kind = outcome
-    -- Out of memory denies the script's first write, not those that follow: a value may take the place of an older one,
-    -- and a new one may not be stored. Waiters get it all the same.
-    local set = redis.pcall('SET', KEYS[VALUE], body, 'PX', total_ms)
-    if set.err and redis.call('DEL', KEYS[VALUE]) == 1 then
-      redis.pcall('SET', KEYS[VALUE], body, 'PX', total_ms)
-    end
+    store(KEYS[VALUE], body, total_ms, inline_bytes)
     redis.call('DEL', KEYS[FAILURE])
     redis.call('HSET', KEYS[RECORD], 'fence', text(token))
     if #body <= inline_bytes then
@@ -44,4 +53,7 @@ if ARGV[10] == '1' or (stored and outcome ~= 'failure') then
   give_slot_back(flight)
 end
 announce(kind, name, token, payload)
+if stored and replaces_fresh then
+  outdate_copies(ARGV[11], name, token)
+end
 return stored and 1 or 0

@@ -1,0 +1,1 @@
+"""The library beside its peers: one harness, one server, eight processes of fifty callers."""

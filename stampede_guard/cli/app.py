@@ -1,0 +1,57 @@
+"""The program: a group of commands that loads each of them when it is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Annotated, Any
+
+import typer
+import typer.core
+import typer.main
+
+from stampede_guard.cli.commands import COMMANDS
+
+__all__ = ["app"]
+
+
+class Lazy(typer.core.TyperGroup):
+    """Its commands are those of the table."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        made = typer.Typer(rich_markup_mode=None)
+        importlib.import_module(COMMANDS[cmd_name]).register(made)
+        command = typer.main.get_command(made)
+        command.name = cmd_name
+        return command
+
+
+# No traceback shows local variables: they hold URLs, and those hold passwords.
+app = typer.Typer(
+    cls=Lazy,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from stampede_guard import __version__
+
+        typer.echo(f"stampede_guard {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")
+    ] = False,
+) -> None:
+    """Look at a stampede_guard cache and steer it. Every command takes --help."""

@@ -1,0 +1,121 @@
+"""`stampede-guard invalidate`: drop entries, by the same step as `function.invalidate()`, never by DEL."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stampede_guard.cli.names import complete
+from stampede_guard.cli.options import Json, Namespace, Url
+from stampede_guard.cli.running import FAILED, answer, console_at, run, session_at
+from stampede_guard.errors import Misuse, StoreError
+
+if TYPE_CHECKING:
+    from stampede_guard.stores.protocol import Session
+
+__all__ = ["register"]
+
+MOST = 100_000
+AT_ONCE = 100
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(invalidate)
+
+
+def invalidate(
+    names: Annotated[list[str] | None, typer.Argument(help="Complete names, as `keys` shows them.")] = None,
+    match: Annotated[
+        str | None,
+        typer.Option("--match", help="All entries that this glob over what follows the namespace fits."),
+    ] = None,
+    url: Url = None,
+    namespace: Namespace = "default",
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=MOST, help="Refuse to drop more than these.")
+    ] = 1000,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Drop entries. Computations under way cannot store their values any more, and waiters are told at once."""
+
+    async def work() -> int:
+        found = await _found(url, namespace, names or [], match, limit)
+        if match is not None and not yes and not _agreed(len(found), match, namespace, as_json):
+            return FAILED
+        done, failed = await _drop(url, found, show=not as_json)
+        if as_json:
+            answer({"invalidated": done, "failed": failed})
+        else:
+            typer.echo(
+                f"{done} invalidated" + (f", {failed} failed: run the command again" if failed else "")
+            )
+        return FAILED if failed else 0
+
+    run(work, url=url, as_json=as_json)
+
+
+async def _found(
+    url: str | None, namespace: str, names: list[str], match: str | None, limit: int
+) -> list[str]:
+    if bool(names) == (match is not None):
+        raise Misuse("write the names of entries, or --match PATTERN, and not both")
+    if match is None:
+        found = [complete(name, namespace) for name in names]
+    else:
+        found = []
+        async with console_at(url) as console:
+            async for name in console.names(namespace, match):
+                found.append(name)
+                if len(found) > limit:
+                    break
+    if len(found) > limit:
+        raise Misuse(
+            f"more than {limit} entries are meant: narrow the pattern, or give a larger --limit (at most {MOST})"
+        )
+    return sorted(set(found))
+
+
+def _agreed(count: int, match: str, namespace: str, as_json: bool) -> bool:
+    if count == 0:
+        return True
+    if as_json or not sys.stdin.isatty():
+        raise Misuse(
+            f"{count} entries of {namespace!r} fit {match!r}: add --yes to drop them without being asked"
+        )
+    return typer.confirm(f"Drop {count} entries of {namespace!r} that fit {match!r}?", err=True)
+
+
+async def _drop(url: str | None, names: list[str], *, show: bool) -> tuple[int, int]:
+    from rich.console import Console as Screen
+    from rich.progress import Progress
+
+    done = failed = 0
+    quiet = not show or not sys.stderr.isatty()
+    async with session_at(url) as session:
+        with Progress(console=Screen(stderr=True), disable=quiet, transient=True) as progress:
+            task = progress.add_task("invalidating", total=len(names))
+            for begin in range(0, len(names), AT_ONCE):
+                part = names[begin : begin + AT_ONCE]
+                dropped = await _drop_part(session, part)
+                done, failed = done + dropped, failed + len(part) - dropped
+                progress.update(task, advance=len(part))
+    return done, failed
+
+
+async def _drop_part(session: Session, names: list[str]) -> int:
+    """How many of these are dropped. Raises the first error where none is."""
+    import asyncio
+
+    from stampede_guard.policy import Policy
+
+    # Its lifetimes only say how long the fence is remembered at least; a record that lives longer stays so.
+    answers = await asyncio.gather(
+        *(session.invalidate(name, policy=Policy()) for name in names), return_exceptions=True
+    )
+    errors = [answer for answer in answers if isinstance(answer, BaseException)]
+    if len(errors) == len(names) or any(not isinstance(error, StoreError) for error in errors):
+        raise errors[0]
+    return len(names) - len(errors)

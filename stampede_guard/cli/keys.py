@@ -1,0 +1,124 @@
+"""`stampede-guard keys`: the entries of a namespace, and how each of them is."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stampede_guard.cli.options import Json, Namespace, Url
+from stampede_guard.cli.running import answer, console_at, run, screen
+from stampede_guard.cli.words import bytes_text, seconds_text
+
+if TYPE_CHECKING:
+    from stampede_guard.core.view import EntryView
+
+__all__ = ["register"]
+
+MOST = 10_000
+AT_ONCE = 200
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(keys)
+
+
+def keys(
+    pattern: Annotated[
+        str, typer.Argument(help="A glob over what follows the namespace, for example '*reports*'.")
+    ] = "*",
+    url: Url = None,
+    namespace: Namespace = "default",
+    limit: Annotated[int, typer.Option("--limit", min=1, max=MOST, help="At most so many entries.")] = 100,
+    as_json: Json = False,
+) -> None:
+    """List entries: fresh or stale, remaining time, token, size, lease, waiters. By SCAN, so it holds up nobody."""
+
+    async def work() -> int:
+        views: list[EntryView] = []
+        more = False
+        async with console_at(url) as console:
+            names: list[str] = []
+            async for name in console.names(namespace, pattern):
+                if len(names) == limit:
+                    more = True
+                    break
+                names.append(name)
+            rest = iter(sorted(names))
+            while part := list(islice(rest, AT_ONCE)):
+                views += [view for view in await console.look(part) if view.exists]
+        if as_json:
+            answer({"entries": [_as_json(view) for view in views], "more": more})
+        else:
+            _show(views, namespace)
+            if more:
+                typer.echo(f"There are more than {limit}: give a pattern, or a larger --limit.")
+        return 0
+
+    run(work, url=url, as_json=as_json)
+
+
+def _as_json(view: EntryView) -> dict[str, Any]:
+    return {"state": view.state, **{name: getattr(view, name) for name in view.__dataclass_fields__}}
+
+
+def _show(views: list[EntryView], namespace: str) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    if not views:
+        typer.echo(f"No entries in namespace {namespace!r}.")
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("entry", overflow="fold")
+    table.add_column("state", no_wrap=True)
+    for column in ("left", "token", "bytes"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("lease", no_wrap=True)
+    table.add_column("waiting", justify="right", no_wrap=True)
+    before = ""
+    for view in views:
+        function, part = _apart(view.name, namespace)
+        if function != before:
+            table.add_row(Text(function, style="bold"))
+            before = function
+        table.add_row(Text(f"  {part}"), *_cells(view))
+    screen().print(table)
+    screen().print(_summary(views))
+
+
+def _apart(name: str, namespace: str) -> tuple[str, str]:
+    from stampede_guard.errors import Misuse
+    from stampede_guard.keys.explained import explain_name
+
+    try:
+        explained = explain_name(name, namespace=namespace)
+    except Misuse:
+        return name, ""
+    if explained.kind == "key":
+        return explained.title, name[len(explained.namespace) + 1 :]
+    head, _, parts = name.partition(f":{explained.digest}:")
+    return f"{head}:{explained.digest}", parts or "()"
+
+
+def _cells(view: EntryView) -> list[str]:
+    value, lease, failure = view.value, view.lease, view.failure
+    left = seconds_text(value.left) if value is not None else seconds_text(failure.left) if failure else ""
+    token = value.token if value is not None else failure.token if failure else ""
+    held = ""
+    if lease is not None:
+        gone = ", owner gone" if lease.alive is False else ""
+        held = f"{seconds_text(lease.since)}, {seconds_text(lease.left)} left{gone}"
+    size = bytes_text(value.size) if value is not None else ""
+    return [view.state, left, str(token), size, held, str(view.waiters or "")]
+
+
+def _summary(views: list[EntryView]) -> str:
+    counts = {
+        state: sum(view.state == state for view in views)
+        for state in ("fresh", "stale", "failed", "computing")
+    }
+    told = [f"{count} {state}" for state, count in counts.items() if count]
+    total = sum(view.value.size for view in views if view.value is not None)
+    return f"{len(views)} entries: {', '.join(told) or 'none with a value'}; {bytes_text(total)} of values"

@@ -1,0 +1,109 @@
+"""`stampede-guard mode`: switch a function, or everything, for a whole fleet, while it runs."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from stampede_guard.cli.options import Json, Namespace, Url
+from stampede_guard.cli.running import answer, run, session_at
+from stampede_guard.cli.words import parse_seconds, seconds_text
+from stampede_guard.core.switch import EVERYTHING, LONGEST_TITLE, Switch
+from stampede_guard.errors import Misuse
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["register"]
+
+
+class To(StrEnum):
+    """`default` takes the switch back."""
+
+    on = "on"
+    shadow = "shadow"
+    bypass = "bypass"
+    off = "off"
+    default = "default"
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(mode)
+
+
+def mode(
+    name: Annotated[
+        str | None, typer.Argument(help="A function's name (module.function, or its name=), or '*'.")
+    ] = None,
+    to: Annotated[To | None, typer.Argument(help="The mode; default takes the switch back.")] = None,
+    sample: Annotated[
+        float | None,
+        typer.Option("--sample", min=0.0, max=1.0, help="For on and shadow: a share of the keys."),
+    ] = None,
+    lasting: Annotated[
+        str | None, typer.Option("--for", help="90s, 30m, 2h, 1d; without it, until changed.")
+    ] = None,
+    url: Url = None,
+    namespace: Namespace = "default",
+    as_json: Json = False,
+) -> None:
+    """Switch modes for all processes, above what their code and environment say; without arguments, list switches."""
+
+    async def work() -> int:
+        switch = None if name is None else _switch(name, to, sample, lasting)
+        async with session_at(url) as session:
+            if name is not None:
+                told = await session.switch(namespace, name, switch)
+                if not as_json:
+                    typer.echo(
+                        f"{_said(name, switch)}: {told} processes were told; every other one reads it within seconds"
+                    )
+            switches = await session.switches(namespace)
+        if as_json:
+            answer({title: _as_json(switch) for title, switch in sorted(switches.items())})
+        elif name is None:
+            _show(switches, namespace)
+        return 0
+
+    run(work, url=url, as_json=as_json)
+
+
+def _switch(name: str, to: To | None, sample: float | None, lasting: str | None) -> Switch | None:
+    if not 0 < len(name) <= LONGEST_TITLE:
+        raise Misuse(f"a function's name has 1 to {LONGEST_TITLE} characters, not {len(name)}")
+    if to is None:
+        raise Misuse(
+            f"write the mode behind {name!r}: on, shadow, bypass, off, or default to take the switch back"
+        )
+    if to is To.default:
+        if sample is not None or lasting is not None:
+            raise Misuse("--sample and --for do not go with default, which takes the switch back")
+        return None
+    if sample is not None and to not in (To.on, To.shadow):
+        raise Misuse(f"--sample goes with on and shadow, not with {to}")
+    mode: Any = to.value
+    return Switch(mode, sample, None if lasting is None else parse_seconds(lasting))
+
+
+def _said(name: str, switch: Switch | None) -> str:
+    whose = "everything" if name == EVERYTHING else name
+    if switch is None:
+        return f"{whose} has its own mode again"
+    ends = "" if switch.left is None else f" for {seconds_text(switch.left)}"
+    return f"{whose} is in mode {switch}{ends}"
+
+
+def _as_json(switch: Switch) -> dict[str, object]:
+    return {"mode": switch.mode, "sample": switch.sample, "left": switch.left}
+
+
+def _show(switches: Mapping[str, Switch], namespace: str) -> None:
+    if not switches:
+        typer.echo(
+            f"No switches in namespace {namespace!r}: every function is in the mode that its process gives it."
+        )
+    for title, switch in sorted(switches.items()):
+        ends = "until it is changed" if switch.left is None else f"for {seconds_text(switch.left)} more"
+        typer.echo(f"{title}  {switch}  {ends}")

@@ -1,0 +1,113 @@
+"""How a command runs and ends: errors as one sentence, exit codes 0, 1 and 2."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console as Screen
+
+from stampede_guard.cli.options import given
+from stampede_guard.cli.secrets import without_secrets
+from stampede_guard.errors import Misuse, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from stampede_guard.stores.console import Console
+    from stampede_guard.stores.protocol import Session
+
+__all__ = ["FAILED", "WRONG", "answer", "console_at", "run", "screen", "session_at"]
+
+FAILED = 1
+WRONG = 2
+NARROW = 160
+"""Columns of a table that goes to a file or a pipe."""
+
+
+def run(
+    work: Callable[[], Coroutine[Any, Any, int]], *, url: str | None = None, as_json: bool = False
+) -> None:
+    """Run a command and leave with its exit code."""
+    try:
+        code = asyncio.run(work())
+    except Misuse as error:
+        code = _fail(str(error), WRONG, url, as_json)
+    except StoreError as error:
+        code = _fail(str(error), FAILED, url, as_json)
+    raise typer.Exit(code)
+
+
+def _fail(text: str, code: int, url: str | None, as_json: bool) -> int:
+    text = without_secrets(text, url)
+    if as_json:
+        typer.echo(json.dumps({"error": text}))
+    else:
+        typer.echo(f"stampede-guard: {text}", err=True)
+    return code
+
+
+def answer(found: Any) -> None:
+    """In JSON: dataclasses as objects, bytes never."""
+    typer.echo(json.dumps(found, default=_plain, ensure_ascii=False, indent=2))
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: getattr(value, field.name)
+            for field in dataclasses.fields(value)
+            if field.name != "body"
+        }
+    return str(value)
+
+
+def screen() -> Screen:
+    return Screen(width=None if sys.stdout.isatty() else NARROW, highlight=False, soft_wrap=False)
+
+
+def console_at(url: str | None) -> AbstractAsyncContextManager[Console]:
+    """The servers of the store at this URL."""
+    return _console_at(given(url))
+
+
+@asynccontextmanager
+async def _console_at(url: str) -> AsyncIterator[Console]:
+    from stampede_guard.stores.console import Console
+    from stampede_guard.urls import store_from_url
+
+    async with await Console.open(store_from_url(url)) as console:
+        yield console
+
+
+@asynccontextmanager
+async def session_at(url: str | None) -> AsyncIterator[Session]:
+    """A session as a guard's, for the steps of the protocol."""
+    from stampede_guard.urls import store_from_url
+
+    store = store_from_url(given(url))
+    if not store.shared:
+        raise Misuse("memory:// is within each process, out of reach from here: give the URL of a server")
+    session = store.open_session(_Nobody())
+    try:
+        yield session
+    finally:
+        await session.aclose()
+
+
+class _Nobody:
+    """A listener that waits for nothing."""
+
+    def heard(self, name: str, message: Any) -> None: ...
+
+    def changed(self, name: str, fence: int) -> None: ...
+
+    def gap(self) -> None: ...
+
+    def breaker_changed(self, *, away: bool, part: str = "") -> None: ...

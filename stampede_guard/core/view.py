@@ -1,0 +1,81 @@
+"""One entry as an operator sees it: plain data, in seconds and bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["EntryView", "FailureView", "LeaseView", "RecordView", "SlotView", "State", "ValueView"]
+
+State = Literal["fresh", "stale", "failed", "computing", "empty"]
+
+
+@dataclass(frozen=True, slots=True)
+class ValueView:
+    """`left`: seconds until it is gone, of which the last `stale_ttl` it is stale; None = an operator made it stay.
+
+    `size`: bytes of the body without its header. `body` is the beginning of it that was asked for.
+    """
+
+    token: int
+    fresh: bool
+    ttl: float
+    stale_ttl: float
+    left: float | None
+    size: int
+    body: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class FailureView:
+    token: int
+    left: float
+    body: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordView:
+    epoch: str
+    last: int
+    fence: int
+    left: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseView:
+    """`since`: seconds that it has been held, by the token. `alive`: whether its owner listens, None = unknown."""
+
+    owner: str
+    token: int
+    since: float
+    left: float
+    alive: bool | None
+
+
+@dataclass(frozen=True, slots=True)
+class SlotView:
+    owner: str
+    left: float
+
+
+@dataclass(frozen=True, slots=True)
+class EntryView:
+    name: str
+    value: ValueView | None = None
+    failure: FailureView | None = None
+    record: RecordView | None = None
+    lease: LeaseView | None = None
+    waiters: int = 0
+    slots: tuple[SlotView, ...] = ()
+
+    @property
+    def state(self) -> State:
+        if self.value is not None:
+            return "fresh" if self.value.fresh else "stale"
+        if self.failure is not None:
+            return "failed"
+        return "computing" if self.lease is not None else "empty"
+
+    @property
+    def exists(self) -> bool:
+        return any((self.value, self.failure, self.record, self.lease, self.waiters, self.slots))

@@ -1,0 +1,71 @@
+"""Early refresh: a fresh value is computed anew in the background shortly before it expires, once fleet-wide.
+
+Every reader draws (`core.early.due`). Whoever is due is served the fresh value like everybody else, and begins a flight
+that nobody waits for. It asks for a value newer than the one that was read, so a reading from before somebody else's
+refresh is answered with that and computes nothing. Its lease is not waited for: held elsewhere, or with a store that
+does not answer, the flight lands, and this process does not ask again for a `poll_interval`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from stampede_guard.core.early import due
+from stampede_guard.core.entry import Reading
+from stampede_guard.errors import PolicyError
+from stampede_guard.tagged import tags_of
+
+if TYPE_CHECKING:
+    from stampede_guard.plan import Plan, Run
+    from stampede_guard.runtime import Runtime
+
+__all__ = ["refresh_early", "refuse_where_it_cannot_be"]
+
+
+def refresh_early(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Reading) -> None:
+    """Begin a refresh in the background if this reader of a fresh value is the one to do so."""
+    ttl_ms = reading.total_ms - reading.stale_ms
+    fresh_ms_left = reading.remaining_ms - reading.stale_ms
+    if not due(
+        took_ms=reading.took_ms,
+        ttl_ms=ttl_ms,
+        beta=plan.policy.early_beta,
+        fresh_ms_left=fresh_ms_left,
+        draw=runtime.draw(),
+    ):
+        return
+    if name in runtime.flights or name in runtime.asked_early or name in runtime.failing or runtime.closing:
+        return
+    # Without the store, or its leases, every process would compute, and nobody needs it yet.
+    if (
+        runtime.away_for(name, tags_of(run))
+        or runtime.refused
+        or len(runtime.flights) >= plan.policy.max_flights
+    ):
+        return
+    flight = runtime.take_off(name, plan, run, plan.capture(), refreshing=True, newer_than=reading.token)
+    flight.early = True
+    flight.know(reading)
+
+    def landed(_: asyncio.Future[None]) -> None:
+        if not flight.computation.has_begun:
+            runtime.asked_early.begin(name, plan.policy.poll_interval)
+
+    flight.landed.add_done_callback(landed)
+
+
+def refuse_where_it_cannot_be(fields: Mapping[str, Any], *, request_bound: bool) -> None:
+    """Raises `PolicyError` when a computation bound to its caller's request is given an `early_beta` of its own.
+
+    One that a guard's policy gives to all functions is not heeded there.
+    """
+    beta = fields.get("early_beta")
+    if beta and request_bound:
+        raise PolicyError(
+            "early_beta",
+            beta,
+            "a computation bound to its caller's request cannot go on in the background; open what it needs with "
+            "resources= instead of taking it from the request",
+        )

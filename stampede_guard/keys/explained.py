@@ -1,0 +1,112 @@
+"""What an entry's name says by itself, for an operator: namespace, function, version's digest, parts.
+
+The other way round, from a call to its parts with everything that was hashed, is `function.explain(...)`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from stampede_guard.errors import Misuse
+
+__all__ = ["LONGEST_NAME", "Explanation", "Part", "bare", "explain_name"]
+
+LONGEST_NAME = 8192
+"""Characters: a key of 512, each of them escaped as four bytes, is longer than any other."""
+
+_FUNCTION = re.compile(r"(?P<function>.*?):(?P<digest>[0-9a-f]{12}):(?P<parts>.*)", re.DOTALL)
+_SHAPE = re.compile(r"(?P<key>.*?)(?:#(?P<shape>[0-9a-f]{6,64}))?", re.DOTALL)
+_HASHED = re.compile(r"(?P<begin>.*)~(?P<digest>[0-9a-f]{32})", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """`label`: a parameter, `@` and a context variable, or `key=`. `text` is as in the key, unescaped."""
+
+    label: str
+    text: str
+    hashed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """`kind`: "function" for a decorated one, "key" for `get_or_compute` and `single`.
+
+    `digest` is of the function's whole name, its `version=` and the shape of its result; of a key, of the type.
+    `complete`: False where the name ends in a digest of all that did not fit.
+    """
+
+    name: str
+    namespace: str
+    kind: str
+    title: str
+    digest: str
+    parts: tuple[Part, ...]
+    complete: bool = True
+
+
+def explain_name(name: str, *, namespace: str | None = None) -> Explanation:
+    """Raises `Misuse` for what is no complete name of an entry. `namespace` helps where it has colons itself."""
+    if not 0 < len(name) <= LONGEST_NAME:
+        raise Misuse(f"the name of an entry has 1 to {LONGEST_NAME} characters, not {len(name)}")
+    name = bare(name)
+    space, rest = _split(name, namespace)
+    if rest.startswith("="):
+        found = _SHAPE.fullmatch(rest[1:])
+        assert found is not None
+        key = unquote(found["key"])
+        title = f"{space}:{key.partition(':')[0][:40]}" if ":" in key else f"{space}:get_or_compute"
+        return Explanation(name, space, "key", title, found["shape"] or "", (Part("key", key),))
+    found = _FUNCTION.fullmatch(rest)
+    if found is None:
+        raise Misuse(
+            f"{name!r} is no complete name of an entry: write what `stampede-guard keys` shows, such as "
+            "shop:shop.reports.quality:0123456789ab:project=7, or shop:=report:7"
+        )
+    parts, complete = _parts(found["parts"])
+    title = unquote(found["function"])
+    return Explanation(name, space, "function", title, found["digest"], parts, complete)
+
+
+def bare(name: str) -> str:
+    """Also as it stands in Redis, as {name}:v."""
+    found = re.fullmatch(r"\{(.+)\}(?::[verlwf])?", name, re.DOTALL)
+    return found[1] if found is not None else name
+
+
+def _split(name: str, namespace: str | None) -> tuple[str, str]:
+    if namespace is not None and name.startswith(f"{namespace}:"):
+        return namespace, name[len(namespace) + 1 :]
+    own = re.match(r"([A-Za-z0-9._:-]{1,64}?):(?==)", name)
+    space, _, rest = name.partition(":") if own is None else (own[1], ":", name[own.end() :])
+    return space, rest
+
+
+def _parts(text: str) -> tuple[tuple[Part, ...], bool]:
+    hashed = _HASHED.fullmatch(text)
+    complete = True
+    if hashed is not None and not hashed["begin"].endswith("="):
+        # The whole was too long: what is left of the last part is its beginning.
+        text, complete = hashed["begin"], False
+    parts = [_part(part) for part in _at_commas(text) if part]
+    return tuple(parts), complete
+
+
+def _part(text: str) -> Part:
+    label, equals, value = text.partition("=")
+    if not equals:
+        label, value = "", text
+    return Part(unquote(label), unquote(value), hashed=value.startswith("~"))
+
+
+def _at_commas(text: str) -> list[str]:
+    """Apart where a comma is in no brackets. Those of values are escaped."""
+    parts, depth, begin = [], 0, 0
+    for index, mark in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(mark, 0)
+        if mark == "," and depth == 0:
+            parts.append(text[begin:index])
+            begin = index + 1
+    return [*parts, text[begin:]]

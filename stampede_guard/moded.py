@@ -1,0 +1,87 @@
+"""What a guard has to do with modes: it hears who says what, and tells which mode a call is in."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from stampede_guard.core.sample import sampled
+from stampede_guard.core.switch import Switch
+from stampede_guard.modes import modes_from_environment
+from stampede_guard.plan import Plan, Standing
+from stampede_guard.policy import Mode
+
+if TYPE_CHECKING:
+    from stampede_guard.runtime import Runtime
+    from stampede_guard.shadow import ShadowCounts
+
+__all__ = ["Moded"]
+
+
+class Moded:
+    """The part of a guard that `guard.call` asks first."""
+
+    prefix: str
+
+    def __init__(self) -> None:
+        self._modes = modes_from_environment()
+        self._asks_store = False
+        """Whether a function of this guard has been in a mode that asks the store."""
+        self._runtimes: dict[asyncio.AbstractEventLoop, Runtime] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def mode(self) -> Mode | None:
+        """The mode of all functions of this guard that do not set their own; None = as the policy says.
+
+        Can be changed at any time, but an operator is heard first: what `stampede-guard mode` and
+        `$STAMPEDE_GUARD_MODE` say stands above what is set here. See `stampede_guard.modes`.
+        """
+        return self._modes.of_all
+
+    @mode.setter
+    def mode(self, mode: Mode | None) -> None:
+        with self._lock:
+            self._modes = self._modes.with_program(mode)
+
+    def shadow_report(self) -> dict[str, ShadowCounts]:
+        """By function, what mode `shadow` has found in this process: see `stampede_guard.shadow.ShadowCounts`."""
+        found: dict[str, ShadowCounts] = {}
+        for runtime in list(self._runtimes.values()):
+            for title, counts in list(runtime.shadow.counts.items()):
+                found[title] = found[title] + counts if title in found else counts
+        return found
+
+    def mode_of(self, plan: Plan, key: str | None = None) -> Mode:
+        """But for `bypassed()`, which is the caller's and not the function's. With a key: for that key."""
+        standing = plan.standing
+        if standing.said is not self._modes:
+            standing = self._settle(plan)
+        if key is None or standing.sample >= 1.0 or standing.mode not in ("on", "shadow"):
+            return standing.mode
+        return standing.mode if sampled(self.prefix + key, standing.sample) else "off"
+
+    def samples(self, plan: Plan) -> bool:
+        """Whether the mode of a call depends on its key."""
+        mode = self.mode_of(plan)
+        return plan.standing.sample < 1.0 and mode in ("on", "shadow")
+
+    def _settle(self, plan: Plan) -> Standing:
+        standing = self._modes.settle(plan)
+        if standing.mode in ("on", "shadow") and not self._asks_store:
+            self._asks_store = True
+            for loop, runtime in list(self._runtimes.items()):
+                with contextlib.suppress(RuntimeError):  # the loop has been closed
+                    loop.call_soon_threadsafe(runtime.watch_switches)
+        return standing
+
+    def _switched(self, fleet: Mapping[str, Switch]) -> None:
+        with self._lock:
+            self._modes = self._modes.with_fleet(fleet)
+
+    def part_of(self, loop: asyncio.AbstractEventLoop | None) -> Runtime | None:
+        """This event loop's part of this guard, if there is one; asked from any thread."""
+        return None if loop is None else self._runtimes.get(loop)

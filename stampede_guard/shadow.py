@@ -1,0 +1,331 @@
+"""Mode `shadow`: every caller computes for itself, and beside it is found out what the guard would have served.
+
+The caller gets what the plain function returns, when it returns it; no error of the store is his. A look reads what is
+stored when the call begins, and compares it with what the call computed. So that later looks find something, values are
+stored, too. By the protocol a token comes before the computation whose value it lets in, or a value read before an
+invalidation could be stored after it. Nobody waits for tokens here: a look that finds nothing gets one for the next
+call of the same entry. A key's first stored value is therefore that of its second call in a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from contextvars import Context
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stampede_guard.core.entry import Reading, freshness
+from stampede_guard.core.scripts import Granted, Passing
+from stampede_guard.core.tags import Versions, is_current, sealed
+from stampede_guard.errors import StampedeError, StoreError, Undecodable
+from stampede_guard.events import Compared, Comparison
+from stampede_guard.tagged import VersionsAsked, ensure, tags_of
+from stampede_guard.verdict import Verdict, judge
+
+if TYPE_CHECKING:
+    from stampede_guard.plan import Plan, Run
+    from stampede_guard.policy import Policy
+    from stampede_guard.runtime import Runtime
+
+__all__ = ["Look", "Shadow", "ShadowCounts", "on_its_loop"]
+
+log = logging.getLogger("stampede_guard")
+
+MOST_LOOKS = 64
+"""At once, per event loop. A call beyond them is not looked at."""
+MOST_TOKENS = 1024
+"""Kept for the next call of an entry; the oldest goes first."""
+MOST_TITLES = 256
+"""Functions that are counted each on its own; all others are counted together as `OTHERS`."""
+OTHERS = "(others)"
+CLOSE_SECONDS = 1.0
+LOG_SECONDS = 60.0
+"""Between two lines of the log about differences of one function."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowCounts:
+    """Calls of one function by what they would have been served.
+
+    `same`, `different`: a fresh value, compared with the computed one. `stale_same`, `stale_different`: a stale one.
+    `missing`: nothing; it would have been computed. `unseen`: not looked at, because the store was away or too many
+    looks were under way. `unsupported`: the result cannot be stored, or is not to be. `stored`: results that were.
+    """
+
+    same: int = 0
+    different: int = 0
+    stale_same: int = 0
+    stale_different: int = 0
+    missing: int = 0
+    unseen: int = 0
+    unsupported: int = 0
+    stored: int = 0
+
+    def __add__(self, other: ShadowCounts) -> ShadowCounts:
+        names = [field.name for field in fields(self)]
+        return ShadowCounts(**{name: getattr(self, name) + getattr(other, name) for name in names})
+
+
+class _Token(NamedTuple):
+    """What a value may be stored with, if its computation begins after this was got, and before `until`."""
+
+    grant: Granted
+    flight: str
+    versions: Versions
+    until: float
+
+
+class Look:
+    """At one call. Made before its computation begins, in any thread; everything else happens on the guard's loop."""
+
+    def __init__(self, shadow: Shadow, plan: Plan, name: str, tags: tuple[str, ...] = ()) -> None:
+        self.plan = plan
+        self.name = name
+        self.tags = tags
+        self.token = shadow.take_token(name)
+        self.verdict: asyncio.Future[Verdict | None] | None = None
+        """What the call computed, encoded; None if it cannot be."""
+        self._shadow = shadow
+
+    def start(self) -> None:
+        self.verdict = self._shadow.admit(self)
+
+    def judged(self, value: Any) -> Verdict | None:
+        """At once, in the caller's turn: his value may be changed when he has it."""
+        try:
+            return judge(self.plan, value, None)
+        except StampedeError as error:
+            self._shadow.warn_unsupported(self.plan, str(error))
+        except Exception as error:  # of a function of the user's, about his value: so not its text
+            self._shadow.warn_unsupported(self.plan, type(error).__name__)
+        return None
+
+    def computed(self, verdict: Verdict | None) -> None:
+        if self.verdict is not None and not self.verdict.done():
+            self.verdict.set_result(verdict)
+
+    def failed(self) -> None:
+        if self.verdict is not None:
+            self.verdict.cancel()
+
+
+class Shadow:
+    """Of one event loop's runtime."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.counts: dict[str, ShadowCounts] = {}
+        self._runtime = runtime
+        self._looks: set[asyncio.Task[None]] = set()
+        self._tokens: dict[str, _Token] = {}
+        self._asking: set[str] = set()
+        self._logged: dict[str, float] = {}
+
+    async def call(self, plan: Plan, name: str, run: Run) -> Any:
+        """What the plain function returns or raises."""
+        look = Look(self, plan, name, tags_of(run))
+        look.start()
+        try:
+            value = await run()
+        except BaseException:
+            look.failed()
+            raise
+        if look.verdict is not None:
+            look.computed(look.judged(value))
+        return value
+
+    async def call_many(
+        self,
+        plan: Plan,
+        entries: Mapping[Any, tuple[str, tuple[str, ...]]],
+        run: Run,
+        absent: Any,
+    ) -> Any:
+        """The same for a function of many ids; `entries`: names and tags of those that are looked at."""
+        looks = {id: Look(self, plan, name, tags) for id, (name, tags) in entries.items()}
+        for look in looks.values():
+            look.start()
+        try:
+            values = await run()
+        except BaseException:
+            for look in looks.values():
+                look.failed()
+            raise
+        known = isinstance(values, Mapping)
+        for id, look in looks.items():
+            if look.verdict is not None:
+                look.computed(look.judged(values.get(id, absent)) if known else None)
+        return values
+
+    # --- looks ---------------------------------------------------------------------------------
+
+    def admit(self, look: Look) -> asyncio.Future[Verdict | None] | None:
+        """Begin to look; None if that is too much now."""
+        runtime = self._runtime
+        if len(self._looks) >= MOST_LOOKS or runtime.closing or runtime.away_for(look.name, look.tags):
+            self._report(look, "unseen")
+            return None
+        verdict: asyncio.Future[Verdict | None] = runtime.loop.create_future()
+        # Nothing of the caller's context: the look outlives him.
+        task = runtime.loop.create_task(
+            self._look(look, verdict), name="stampede_guard shadow", context=Context()
+        )
+        self._looks.add(task)
+        task.add_done_callback(self._looks.discard)
+        return verdict
+
+    async def _look(self, look: Look, computed: asyncio.Future[Verdict | None]) -> None:
+        plan, seen, outdated = look.plan, True, 0
+        reading: Reading | None = None
+        try:
+            reading, outdated = await self._find(look)
+        except StoreError:
+            seen = False
+        fresh = reading is not None and _state(reading) == "fresh"
+        if seen and not fresh and look.token is None:
+            await self._get_token(look, newer_than=outdated)
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait({computed})
+            if computed.cancelled():
+                return
+            verdict = computed.result()
+            if verdict is None or verdict.policy is None:
+                self._report(look, "unsupported")
+                return
+            self._report(look, _compared(plan, reading, verdict.body) if seen else "unseen", reading)
+            if seen and not fresh and look.token is not None:
+                await self._store(look, look.token, verdict.body, verdict.policy)
+
+    async def _find(self, look: Look) -> tuple[Reading | None, int]:
+        """What mode `on` would have found, and the token of what it would not because its tags have changed."""
+        versions = VersionsAsked(self._runtime, look.tags) if look.tags else None
+        reading = await self._runtime.session.read(look.name)
+        if versions is None or reading is None or is_current(reading.body, await versions.answer()):
+            return reading, 0
+        return None, reading.token
+
+    def take_token(self, name: str) -> _Token | None:
+        """One that was got before now, so that a computation that begins now may be stored with it."""
+        token = self._tokens.pop(name, None)
+        return token if token is not None and self._runtime.loop.time() < token.until else None
+
+    async def _get_token(self, look: Look, *, newer_than: int) -> None:
+        """A lease, given back at once: nobody shall wait for a computation that may never be."""
+        name = look.name
+        if name in self._asking or name in self._tokens:
+            return
+        runtime, flight, policy = self._runtime, self._runtime.new_id(), _lasting(look.plan.policy)
+        session = runtime.session
+        self._asking.add(name)
+        try:
+            answer = await session.acquire(name, flight=flight, policy=policy, newer_than=newer_than)
+            if isinstance(answer, Granted | Passing):
+                # A slot, too: it would be taken for as long as the record lasts, and they are few in the whole fleet.
+                await session.release(name, flight=flight)
+            if isinstance(answer, Granted):
+                versions = await ensure(runtime, look.tags, policy) if look.tags else ()
+                # `take_token` is called in other threads.
+                if len(self._tokens) >= MOST_TOKENS:
+                    self._tokens.pop(next(iter(list(self._tokens)), ""), None)
+                until = runtime.loop.time() + policy.compute_timeout
+                self._tokens[name] = _Token(answer, flight, versions, until)
+        except StoreError:
+            session.forget(name, flight=flight)
+        except asyncio.CancelledError:
+            # The guard closes, and nothing that is begun now would end.
+            with contextlib.suppress(StoreError, TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS / 2):
+                    await session.release(name, flight=flight)
+            raise
+        finally:
+            self._asking.discard(name)
+
+    async def _store(self, look: Look, token: _Token, body: bytes, policy: Policy) -> None:
+        if look.tags:
+            body = sealed(body, token.versions)
+        with contextlib.suppress(StoreError):
+            stored = await self._runtime.session.publish(
+                look.name, flight=token.flight, grant=token.grant, outcome="value", body=body, policy=policy
+            )
+            if stored:
+                title = self._title(look.plan)
+                self.counts[title] = self.counts.get(title, ShadowCounts()) + ShadowCounts(stored=1)
+
+    # --- what is found ---------------------------------------------------------------------------
+
+    def _report(self, look: Look, found: Comparison, reading: Reading | None = None) -> None:
+        """The one place where what a look has found becomes known."""
+        plan = look.plan
+        if self._runtime.hooks:
+            self._runtime.hooks.tell(Compared(plan.title, look.name, found))
+        title = self._title(plan)
+        counts = self.counts.get(title, ShadowCounts()) + ShadowCounts(**{found: 1})
+        self.counts[title] = counts
+        if reading is None or found not in ("different", "stale_different"):
+            return
+        now = self._runtime.loop.time()
+        if now < self._logged.get(title, now):
+            return
+        self._logged[title] = now + LOG_SECONDS
+        # Neither the key nor the values: they may be somebody's.
+        log.warning(
+            "%s: mode shadow would have served a %s value, stored %.1f s ago, that differs from the computed one "
+            "(until now %d of %d found values differ)",
+            plan.title,
+            _state(reading),
+            max(0, reading.total_ms - reading.remaining_ms) / 1000,
+            counts.different + counts.stale_different,
+            counts.different + counts.stale_different + counts.same + counts.stale_same,
+        )
+
+    def _title(self, plan: Plan) -> str:
+        return plan.title if plan.title in self.counts or len(self.counts) < MOST_TITLES else OTHERS
+
+    def warn_unsupported(self, plan: Plan, why: str) -> None:
+        self._runtime.warn_once(plan, "shadow", f"{plan.title}: could not be cached in mode on: {why}")
+
+    async def aclose(self) -> None:
+        looks = list(self._looks)
+        for look in looks:
+            look.cancel()
+        if looks:
+            await asyncio.wait(looks, timeout=CLOSE_SECONDS)
+
+
+def on_its_loop(runtime: Runtime, look: Look, compute: Callable[[], Any]) -> Any:
+    """`Shadow.call` for a plain function, in its caller's thread."""
+    tell = runtime.loop.call_soon_threadsafe
+    tell(look.start)
+    try:
+        value = compute()
+    except BaseException:
+        tell(look.failed)
+        raise
+    tell(look.computed, look.judged(value))
+    return value
+
+
+def _state(reading: Reading) -> str:
+    return freshness(reading.remaining_ms, reading.total_ms, reading.stale_ms)
+
+
+def _compared(plan: Plan, reading: Reading | None, body: bytes) -> Comparison:
+    if reading is None:
+        return "missing"
+    try:
+        same = reading.body == body or bool(plan.decode(reading.body) == plan.decode(body))
+    except Undecodable:
+        return "missing"
+    except Exception:  # what == of somebody's class raises
+        same = False
+    if _state(reading) == "fresh":
+        return "same" if same else "different"
+    return "stale_same" if same else "stale_different"
+
+
+def _lasting(policy: Policy) -> Policy:
+    """With a record that lives until the value could have been served: the next call may be as late as that."""
+    seconds = min(max(policy.compute_timeout, policy.ttl + policy.stale_ttl), 366 * 86_400.0)
+    return policy.replace(compute_timeout=max(policy.compute_timeout, seconds))

@@ -1,0 +1,86 @@
+"""The answer of the look script as a view of an entry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stampede_guard.core.entry import freshness
+from stampede_guard.core.view import (
+    EntryView,
+    FailureView,
+    LeaseView,
+    RecordView,
+    SlotView,
+    ValueView,
+)
+from stampede_guard.errors import StoreRefused
+from stampede_guard.stores.wire import parse_value
+
+__all__ = ["HEAD", "parse_look"]
+
+HEAD = 64
+"""Bytes of a value that hold its header, whatever its layout."""
+_TOKEN = 16
+
+
+def parse_look(name: str, reply: Any) -> EntryView:
+    """Raises `StoreRefused` for an answer of another shape. What is not ours counts as not there."""
+    try:
+        now, value, failure, record, record_ms, lease, lease_ms, listening, waiters, slots = reply
+        return EntryView(
+            name,
+            value=_value(*value),
+            failure=_failure(*failure),
+            record=_record(record, record_ms),
+            lease=_lease(int(now), lease, lease_ms, listening),
+            waiters=max(0, waiters),
+            slots=tuple(
+                SlotView(_text(owner), (int(float(ends)) - int(now)) / 1e6)
+                for owner, ends in zip(slots[::2], slots[1::2], strict=True)
+                if int(float(ends)) > int(now)
+            ),
+        )
+    except (TypeError, ValueError, IndexError):
+        raise StoreRefused("the look script gave an answer of an unknown shape") from None
+
+
+def _value(size: int, head: bytes, remaining_ms: int) -> ValueView | None:
+    reading = parse_value(head, remaining_ms)
+    if reading is None or remaining_ms == -2:
+        return None
+    return ValueView(
+        token=reading.token,
+        fresh=freshness(remaining_ms, reading.total_ms, reading.stale_ms) == "fresh",
+        ttl=(reading.total_ms - reading.stale_ms) / 1000,
+        stale_ttl=reading.stale_ms / 1000,
+        left=None if remaining_ms < 0 else remaining_ms / 1000,
+        size=size - (len(head) - len(reading.body)),
+        body=reading.body,
+    )
+
+
+def _failure(size: int, head: bytes, remaining_ms: int) -> FailureView | None:
+    if size < _TOKEN or not head[:_TOKEN].isdigit():
+        return None
+    return FailureView(int(head[:_TOKEN]), max(0, remaining_ms) / 1000, head[_TOKEN:])
+
+
+def _record(found: list[bytes | None], left_ms: int) -> RecordView | None:
+    epoch, last, fence = found or (None, None, None)
+    return (
+        None if epoch is None else RecordView(_text(epoch), int(last or 0), int(fence or 0), left_ms / 1000)
+    )
+
+
+def _lease(now_us: int, found: list[bytes | None], left_ms: int, listening: int) -> LeaseView | None:
+    owner, token, *_ = found or (None, None)
+    if owner is None:
+        return None
+    # A token is the server's time at which it was granted, or a little more.
+    since = max(0.0, (now_us - int(token or 0)) / 1e6)
+    alive = None if listening < 0 else bool(listening)
+    return LeaseView(_text(owner), int(token or 0), since, max(0, left_ms) / 1000, alive)
+
+
+def _text(stored: bytes) -> str:
+    return stored.decode("utf-8", "replace")

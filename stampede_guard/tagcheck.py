@@ -1,0 +1,64 @@
+"""What a flight asks, hears and computes, held against the tags of its entry. The rules are in `core.tags`."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from stampede_guard.core.scripts import Answer, Found, Granted, Message
+from stampede_guard.core.tags import Versions, is_current
+from stampede_guard.errors import StoreError
+from stampede_guard.tagged import VersionsAsked, ensure, is_valid
+
+if TYPE_CHECKING:
+    from stampede_guard.flight import Flight
+    from stampede_guard.runtime import Runtime
+
+__all__ = ["acquire", "ask_again", "believed", "versions_before"]
+
+
+async def acquire(runtime: Runtime, flight: Flight) -> Answer:
+    """The store's answer; a value whose tags have changed is none. Raises `StoreError`."""
+    while True:
+        answer = await runtime.session.acquire(
+            flight.name, flight=flight.id, policy=flight.plan.policy, newer_than=flight.newer_than
+        )
+        if not isinstance(answer, Found) or await is_valid(runtime, flight.tags, answer.reading):
+            return answer
+        flight.newer_than = max(flight.newer_than, answer.reading.token)
+
+
+async def believed(runtime: Runtime, flight: Flight, message: Message) -> Message:
+    """The message; only that there is something new, if its value's tags have changed or cannot be read."""
+    if not flight.tags or message.reading is None:
+        return message
+    with contextlib.suppress(StoreError):
+        if await is_valid(runtime, flight.tags, message.reading):
+            return message
+        flight.newer_than = max(flight.newer_than, message.token)
+    return Message("again", message.token)
+
+
+def ask_again(runtime: Runtime, flight: Flight) -> VersionsAsked | None:
+    """The tags once more, for a value that is about to be published."""
+    if not flight.tags:
+        return None
+    # A `ttl` function may give it a longer life than the one that the tags were made ready for.
+    longer = flight.lifetimes is not None and flight.lifetimes.tag_ms > flight.plan.policy.tag_ms
+    return VersionsAsked(runtime, flight.tags, flight.lifetimes if longer else None)
+
+
+async def versions_before(runtime: Runtime, flight: Flight, grant: Granted | None) -> Versions:
+    """Those of the tags, before the computation begins. None where they are unknown: such a value is nobody's."""
+    if not flight.tags:
+        return ()
+    known: Versions = ()
+    if grant is None:
+        known = runtime.tags.versions(flight.tags)
+    else:
+        with contextlib.suppress(StoreError):
+            known = await ensure(runtime, flight.tags, flight.plan.policy)
+    # "Unchanged" would give the old value the new versions.
+    if flight.old is not None and not is_current(flight.old.body, known):
+        flight.old = None
+    return known

@@ -1,0 +1,132 @@
+"""One of several server processes is told to end while it computes for all: nobody notices, nothing is computed twice.
+
+That is promised for SIGTERM, which is what deploys, autoscalers and supervisors send. The process finishes the requests
+that it has, its lifespan drains the computations under way, and their values are stored for the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from bench.herd import processes
+from bench.herd.valkey import free_port
+from tests.chaos.fleet import ROOT
+from tests.chaos.journal import Journal
+from tests.chaos.visitors import Visitor, Visitors
+from tests.support.listener import PATIENCE
+
+TTL = 0.5
+CLOCKS = 0.005
+"""Seconds that the journal's clock and the server's may differ in rounding."""
+
+
+def command(server: str, port: int) -> tuple[list[str], int]:
+    """How it is started, and how many processes it makes of the app."""
+    app = "tests.chaos.served:app"
+    uvicorn = ["uvicorn", app, "--port", f"{port}", "--workers", "8", "--log-level", "warning"]
+    gunicorn = ["gunicorn", app, "--preload", "--workers", "4", "--bind", f"127.0.0.1:{port}"]
+    gunicorn += ["--worker-class", "uvicorn.workers.UvicornWorker"]
+    granian = ["granian", app, "--interface", "asgi", "--port", f"{port}", "--workers", "4"]
+    # Without it, one process that ends is the end of all of them.
+    granian += ["--respawn-failed-workers", "--log-level", "warning"]
+    return {"uvicorn": (uvicorn, 8), "gunicorn": (gunicorn, 4), "granian": (granian, 4)}[server]
+
+
+@pytest.mark.parametrize("server", ["uvicorn", "gunicorn", "granian"])
+async def test_sigterm_to_the_process_that_computes_costs_no_answer_and_no_computation(
+    server: str, valkey_url: str, namespace: str, tmp_path: Path
+) -> None:
+    journal, port = Journal(tmp_path / "journal"), free_port()
+    arguments, workers = command(server, port)
+    child = processes.start(
+        [sys.executable, "-m", *arguments],
+        log=tmp_path / "log",
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "HOME": str(tmp_path),  # some versions of gunicorn put a control socket there
+            "CHAOS_URL": valkey_url,
+            "CHAOS_NAMESPACE": namespace,
+            "CHAOS_JOURNAL": str(journal.path),
+            "CHAOS_TTL": f"{TTL}",
+        },
+    )
+    try:
+        await seen(lambda: len(journal.lines("process", "up")) >= workers or not child.running)
+        assert child.running, child.last_words()
+        first = {line.computation for line in journal.lines("process", "up")}
+        load = Visitors(port, ["/hot", "/stale"], count=12)
+        await end_the_one_that_a_herd_waits_for(port, journal, first)
+        for key in ("hot", "stale"):
+            await end_the_one_that_computes(key, journal, first)
+            await one_more(key, journal)
+        await load.stop()
+        assert set(load.statuses) == {200} and load.statuses[200] > 50
+        for key in ("hot", "stale"):
+            one_computation_per_expiry(key, journal)
+        assert child.running, child.last_words()
+    except BaseException:
+        print(child.last_words(lines=100))
+        raise
+    finally:
+        child.kill()
+
+
+async def end_the_one_that_a_herd_waits_for(port: int, journal: Journal, first: set[str]) -> None:
+    """In all processes."""
+    herd = [asyncio.create_task(Visitor(port, persistent=False).get("/cold")) for _ in range(40)]
+    await end_the_one_that_computes("cold", journal, first)
+    answers = await asyncio.gather(*herd)
+    assert {status for status, _ in answers} == {200}
+    assert [body["computation"] for _, body in answers] == journal.computations("cold") * 40
+    assert len(journal.computations("cold")) == 1
+
+
+async def end_the_one_that_computes(key: str, journal: Journal, first: set[str]) -> None:
+    """One of the `first` processes, because granian ends altogether when one ends that is new."""
+    known = len(journal.computations(key))
+
+    def victims() -> list[str]:
+        begun = [name.split("#")[0] for name in journal.computations(key)[known:]]
+        return [process for process in begun[-1:] if process in first and process not in ended(journal)]
+
+    await seen(victims)
+    victim = victims()[0]
+    os.kill(int(victim), signal.SIGTERM)
+    # Its lifespan has ended, with the guard in it: it was not cut off.
+    await seen(lambda: victim in ended(journal))
+
+
+async def seen(condition: Callable[[], object]) -> None:
+    """Wait for what stands in the journal, at a pace that leaves the machine to the servers."""
+    async with asyncio.timeout(2 * PATIENCE):
+        while not condition():  # noqa: ASYNC110 - no event tells that another process has written a line
+            await asyncio.sleep(0.02)
+
+
+async def one_more(key: str, journal: Journal) -> None:
+    known = len(journal.lines(key, "ended"))
+    await seen(lambda: len(journal.lines(key, "ended")) > known)
+
+
+def ended(journal: Journal) -> list[str]:
+    return [line.computation for line in journal.lines("process", "down")]
+
+
+def one_computation_per_expiry(key: str, journal: Journal) -> None:
+    """Each begins when the value of the one before is no longer fresh, and none is cut off."""
+    # The last one may be under way when nobody asks any more.
+    ends = journal.lines(key, "ended")
+    starts = journal.lines(key, "started")[: len(ends)]
+    assert [line.computation for line in starts] == [line.computation for line in ends]
+    assert len(starts) > 2, "the value has never expired, so nothing is shown"
+    for before, after in itertools.pairwise(zip(starts, ends, strict=True)):
+        assert after[0].at >= before[1].at + TTL - CLOCKS

@@ -1,0 +1,136 @@
+"""The mistakes of a first hour: each error says what was given, what is allowed and what to write instead."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+from stampede_guard import Policy, PolicyError, StampedeGuard, cached_many, locked_cache
+from stampede_guard.errors import Misuse, UrlError
+from stampede_guard.stores.cluster import ClusterStore
+from stampede_guard.stores.redis import RedisStore
+from stampede_guard.stores.sentinel import SentinelStore
+from stampede_guard.urls import store_from_url
+
+guard = StampedeGuard.from_url("memory://")
+untyped: Any = locked_cache
+of_guard: Any = guard.locked_cache
+many: Any = cached_many
+many_of_guard: Any = guard.cached_many
+
+
+async def quality(project: int) -> int:
+    return project
+
+
+class TestDecorators:
+    @pytest.mark.parametrize("decorate", [untyped, of_guard])
+    def test_seconds_without_their_name_are_told_their_name(self, decorate: Any) -> None:
+        with pytest.raises(Misuse, match=r"takes its options by name: write locked_cache\(ttl=300\)"):
+            decorate(300)
+
+    @pytest.mark.parametrize(
+        ("decorate", "name"),
+        [
+            (untyped, "locked_cache"),
+            (of_guard, "locked_cache"),
+            (many, "cached_many"),
+            (many_of_guard, "cached_many"),
+        ],
+    )
+    def test_a_decorator_without_parentheses_asks_for_them(self, decorate: Any, name: str) -> None:
+        with pytest.raises(Misuse, match=rf"write @{name}\(ttl=300\) above quality\(\), with parentheses"):
+            decorate(quality)
+
+    def test_that_holds_for_methods_of_a_class(self) -> None:
+        with pytest.raises(Misuse, match=r"above quality\(\), with parentheses"):
+            untyped(staticmethod(quality))
+
+    def test_a_guard_in_the_first_place_is_told_where_it_goes(self) -> None:
+        with pytest.raises(Misuse, match=r"@guard.locked_cache\(ttl=300\), or locked_cache\(guard=guard"):
+            untyped(guard)
+
+    def test_anything_else_is_told_that_options_have_names(self) -> None:
+        with pytest.raises(Misuse, match="by name"):
+            untyped("key")
+
+
+class TestUrls:
+    @pytest.mark.parametrize(
+        ("url", "words"),
+        [
+            ("localhost:6379", r"'localhost:6379' has no scheme: write redis://localhost:6379"),
+            ("cache.internal", r"'cache.internal' has no scheme: write redis://cache.internal"),
+            ("//h:1", r"has no scheme: write redis://h:1"),
+            ("", r"'' has no scheme: write for example redis://localhost:6379/0"),
+            ("redis://localhost:port", r"a port of 1 to 65535, as in .*: 'localhost:port' is none"),
+            ("redis://localhost:70000/0", r"'localhost:70000' is none"),
+            ("redis://localhost:0", r"'localhost:0' is none"),
+            ("redis://[::1", r"'\[::1' is none"),
+            ("redis://h1:1,h2:2", r"one host.*'h1:1,h2:2' is none .several hosts: redis\+cluster://"),
+            ("redis://h/shop", r"database in the store URL must be a number, as in .*: 'shop' is none"),
+            ("valkey+ring://h", r"unknown scheme 'valkey\+ring' .*memory://, redis://"),
+        ],
+    )
+    def test_what_was_given_and_what_is_allowed_is_said(self, url: str, words: str) -> None:
+        with pytest.raises(UrlError, match=words):
+            StampedeGuard.from_url(url)
+
+    @pytest.mark.parametrize("given", [None, b"redis://h", 6379])
+    def test_what_is_no_text_is_told_so(self, given: Any) -> None:
+        with pytest.raises(UrlError, match=f"not a {type(given).__name__}"):
+            StampedeGuard.from_url(given)
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "user:secret@host:6379",
+            "redis://:secret@h:port",
+            "redis://:sec/secret@h:1",
+            "redis://:sec#secret@h:1",
+            "redis://:secret@h/shop",
+            "redis://:secret@h1,h2",
+        ],
+    )
+    def test_a_password_is_not_shown(self, url: str) -> None:
+        with pytest.raises(UrlError) as caught:
+            StampedeGuard.from_url(url)
+        assert "sec" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("url", "kind"),
+        [
+            ("valkey://u:p@h:7/3", RedisStore),
+            ("valkeys://u:p@h:7/3", RedisStore),
+            ("valkey+cluster://h1,h2", ClusterStore),
+            ("valkeys+sentinel://h1/m", SentinelStore),
+            ("REDIS://h", RedisStore),
+            (" redis://h\n", RedisStore),
+        ],
+    )
+    def test_valkey_is_redis_by_another_name(self, url: str, kind: type) -> None:
+        assert type(store_from_url(url)) is kind
+
+    async def test_with_an_s_it_is_tls(self) -> None:
+        found: list[Any] = [store_from_url(f"{scheme}://u:p@h:7/3") for scheme in ("valkeys", "rediss")]
+        one, other = (store.connect() for store in found)
+        assert type(one) is type(other)
+        assert (one.host, one.port, one.db, one.username) == ("h", 7, 3, "u")
+
+
+class TestPolicies:
+    def test_no_time_at_all_is_told_how_to_do_without_a_cache(self) -> None:
+        with pytest.raises(PolicyError) as caught:
+            Policy(ttl=0)
+        text = str(caught.value)
+        assert text.startswith(
+            "ttl=0 is not allowed: it must be a number of seconds between 0.001 and 316224000"
+        )
+        assert 'mode="off"' in text
+
+    def test_a_timedelta_is_told_to_be_seconds(self) -> None:
+        given: Any = datetime.timedelta(minutes=5)
+        with pytest.raises(PolicyError, match=r"total_seconds\(\)"):
+            Policy(stale_ttl=given)
