@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from stampede_guard.audit import locks
 from stampede_guard.audit.keys import same_key
-from stampede_guard.audit.model import Function, Module, inside, position
+from stampede_guard.audit.model import Function, Module, inside, owner_class, position
 from stampede_guard.audit.words import is_cachy, last, names_in, path
+
+_ONE_RUN = re.compile(
+    r"Import(?:er)?|Export(?:er)?|Migrat|Job|Run(?:ner)?$|Request|Context|Session|Transaction|DataLoader|Parser"
+)
 
 
 def dict_fills(module: Module) -> Iterator[tuple[Function, ast.AST]]:
@@ -48,9 +53,12 @@ def _fill(module: Module, function: Function, store: ast.Subscript) -> ast.AST |
 
 
 def _is_made_here(function: Function, holder: str) -> bool:
-    """A dict of this call alone is no cache."""
-    bound = {name for scope in (function,) for _n, names, _v in scope.bindings for name in names}
-    return holder in bound or holder in function.parameters
+    """A dict of this call, or of an object that lives for one run, is no cache that callers share."""
+    if "." in holder:
+        cls = owner_class(function)
+        return cls is not None and _ONE_RUN.search(cls.name) is not None
+    bound = {name for scope in function.chain() for _n, names, _v in scope.bindings for name in names}
+    return holder in bound or any(holder in scope.parameters for scope in function.chain())
 
 
 def _looks(function: Function, holder: str, key: ast.expr) -> list[ast.expr]:

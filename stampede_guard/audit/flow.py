@@ -163,26 +163,26 @@ class Flow:
         if depth == 0:
             return False
         for name in names_in(value):
-            bound = self._last_binding(name, at)
-            if bound is None:
-                if self._grown(name, at):
-                    return True
-                continue
-            node, source = bound
-            if node in seen:
-                continue
-            if self.since is not None and _end(node, source) <= self.since:
-                continue  # known before anybody asked the cache
-            if isinstance(node, ast.For | ast.AsyncFor):
-                if isinstance(node, ast.AsyncFor) or self.computed(source, node, depth - 1, seen | {node}):
-                    return True
-            elif (
-                isinstance(node, ast.With | ast.AsyncWith)
-                or self._grown(name, at)
-                or self.computed(source, node, depth - 1, seen | {node})
-            ):
+            if self._grown(name, at):
                 return True
+            for node, source in self._bindings_before(name, at):
+                if node in seen:
+                    continue
+                waits = isinstance(node, ast.AsyncFor | ast.With | ast.AsyncWith)
+                if waits or self.computed(source, node, depth - 1, seen | {node}):
+                    return True
         return False
+
+    def _bindings_before(self, name: str, at: ast.AST) -> list[tuple[ast.AST, ast.expr]]:
+        """What a name may hold at a place, in any branch; what was known before anybody asked the cache is left out."""
+        return [
+            (node, value)
+            for node, targets, value in self.bindings
+            if name in targets
+            and position(node) < position(at)
+            and (self.since is None or _end(node, value) > self.since)
+            and not self._other_branch(node, at)
+        ]
 
     def _grown(self, name: str, at: ast.AST) -> bool:
         """An empty list or dict that is filled before it is stored."""
@@ -194,7 +194,12 @@ class Flow:
             if isinstance(call.func, ast.Attribute) and call.func.attr in _GROWS
         ]
         grown += [store.value for store in self.function.stores]
-        return any(path(target) == name and position(target) < position(at) for target in grown)
+        return any(
+            path(target) == name
+            and position(target) < position(at)
+            and (self.since is None or position(target) > self.since)
+            for target in grown
+        )
 
     def _last_binding(self, name: str, at: ast.AST) -> tuple[ast.AST, ast.expr] | None:
         found: tuple[ast.AST, ast.expr] | None = None

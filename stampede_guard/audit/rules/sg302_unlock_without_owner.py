@@ -15,7 +15,9 @@ from stampede_guard.audit.rules.sg201_get_compute_set import STORES
 from stampede_guard.audit.words import words
 
 _RELEASES = frozenset("release unlock free unlocked unlocks releases aexit exit".split())
-_FORCES = re.compile(r"force|admin|clear|reset|flush|clean|purge|stale|test", re.IGNORECASE)
+_FORCES = re.compile(
+    r"force|admin|init|setup|startup|clear|reset|flush|clean|purge|stale|test", re.IGNORECASE
+)
 _SCRIPTS = frozenset(("eval", "evalsha", "register_script", "fcall", "execute_command"))
 
 
