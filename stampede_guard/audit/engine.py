@@ -123,7 +123,9 @@ def audit_source(path: str, data: bytes, options: Options | None = None) -> Outc
     rules = [rule for rule in options.rules() if rule.may_apply(data, asked)]
     try:
         source = decode(data)
-        suppressions = Suppressions.of(source) if b"noqa" in data else Suppressions()
+        suppressions = (
+            Suppressions.of(source) if b"noqa" in data and (rules or b"noqa: SG" in data) else Suppressions()
+        )
         found: list[Finding] = []
         if rules or options.parse_all:
             module = build(path, source)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import re
+import tokenize
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,8 +29,8 @@ class Suppressions:
     @classmethod
     def of(cls, source: str) -> Suppressions:
         lines: dict[int, set[str]] = {}
-        for number, line in enumerate(source.split("\n"), 1):
-            if "noqa" in line and (found := _NOQA.search(line)):
+        for number, line in _comments(source):
+            if found := _NOQA.search(line):
                 if found["some"] is None and line[found.end() :].lstrip().startswith(":"):
                     continue  # a colon and a reason: no code is named, so none is meant
                 lines[number] = {code.upper() for code in _CODE.findall((found["codes"] or "").upper())}
@@ -48,6 +51,16 @@ class Suppressions:
             for code in sorted(codes)
             if code.startswith("SG") and code != UNUSED and (line, code) not in self.used
         ]
+
+
+def _comments(source: str) -> Iterator[tuple[int, str]]:
+    """Comments with "noqa" in them, by line: a text that only speaks of it suppresses nothing."""
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.COMMENT and "noqa" in token.string:
+                yield token.start[0], token.string
+    except (tokenize.TokenError, SyntaxError):
+        return
 
 
 def add(findings: list[Finding]) -> int:
