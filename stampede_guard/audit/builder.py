@@ -18,6 +18,45 @@ def build(path: str, source: str) -> Module:
     return module
 
 
+# What no rule asks for by itself: most nodes of a tree.
+_LEAVES = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.Constant)
+_RECORDED = frozenset(
+    (
+        ast.Call,
+        ast.Name,
+        ast.Attribute,
+        ast.Import,
+        ast.ImportFrom,
+        ast.Assign,
+        ast.AnnAssign,
+        ast.NamedExpr,
+        ast.With,
+        ast.AsyncWith,
+        ast.Await,
+        ast.Compare,
+        ast.Subscript,
+        ast.For,
+        ast.AsyncFor,
+        *_TESTS,
+    )
+)
+
+
+def _children(node: ast.AST) -> list[ast.AST]:
+    """The nodes below, the last first, without those that nothing is below and nobody looks for."""
+    found: list[ast.AST] = []
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if isinstance(value, list):
+            found.extend(
+                item for item in value if isinstance(item, ast.AST) and not isinstance(item, _LEAVES)
+            )
+        elif isinstance(value, ast.AST) and not isinstance(value, _LEAVES):
+            found.append(value)
+    found.reverse()
+    return found
+
+
 class _Walker:
     def __init__(self, module: Module) -> None:
         self.module = module
@@ -40,10 +79,9 @@ class _Walker:
             if isinstance(node, ast.ClassDef):
                 self.module.classes.append(node)
                 cls = node
-            else:
+            elif type(node) in _RECORDED:
                 record(node, function, cls)
-            children = list(ast.iter_child_nodes(node))
-            for inner in reversed(children):
+            for inner in _children(node):
                 parents[inner] = node
                 stack.append((inner, function, cls))
 
