@@ -22,22 +22,17 @@ def build(path: str, source: str) -> Module:
 _LEAVES = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.Constant)
 _RECORDED = frozenset(
     (
-        ast.Call,
-        ast.Name,
-        ast.Attribute,
-        ast.Import,
-        ast.ImportFrom,
-        ast.Assign,
-        ast.AnnAssign,
-        ast.NamedExpr,
-        ast.With,
-        ast.AsyncWith,
-        ast.Await,
-        ast.Compare,
-        ast.Subscript,
-        ast.For,
-        ast.AsyncFor,
-        *_TESTS,
+        *(
+            ast.Call,
+            ast.Name,
+            ast.Attribute,
+            ast.Import,
+            ast.ImportFrom,
+            ast.Assign,
+            ast.AnnAssign,
+            ast.NamedExpr,
+        ),
+        *(ast.With, ast.AsyncWith, ast.Await, ast.Compare, ast.Subscript, ast.For, ast.AsyncFor, *_TESTS),
     )
 )
 

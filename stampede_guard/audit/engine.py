@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ _CHUNK = 48  # files handed to a process at once
 _PARALLEL_FROM = 150  # files: below, starting processes costs more than it saves
 # A handful of files is always parsed, so that a broken one is never passed over in silence.
 _FEW = 100
+_NAMES_US = re.compile(rb"noqa\s*:[^\n]*SG\d", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,14 +125,13 @@ def audit_source(path: str, data: bytes, options: Options | None = None) -> Outc
     rules = [rule for rule in options.rules() if rule.may_apply(data, asked)]
     try:
         source = decode(data)
-        suppressions = (
-            Suppressions.of(source) if b"noqa" in data and (rules or b"noqa: SG" in data) else Suppressions()
-        )
         found: list[Finding] = []
         if rules or options.parse_all:
             module = build(path, source)
             outcome.parsed = 1
             found = [finding for rule in rules for finding in rule.findings(module) if options.shows(finding)]
+        wanted = b"noqa" in data and (bool(found) or _NAMES_US.search(data) is not None)
+        suppressions = Suppressions.of(source) if wanted else Suppressions()
     except Unreadable as reason:
         outcome.skipped.append(Skipped(path=path, reason=str(reason)))
         return outcome
