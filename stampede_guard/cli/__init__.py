@@ -1,4 +1,4 @@
-"""The command line: `stampede-guard keys | show | invalidate | explain | mode | doctor`.
+"""The command line: `stampede-guard audit | keys | show | invalidate | explain | mode | doctor`.
 
 One command a file, each loaded when it is called: see `stampede_guard.cli.commands`.
 """
@@ -6,6 +6,7 @@ One command a file, each loaded when it is called: see `stampede_guard.cli.comma
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 
 __all__ = ["main"]
@@ -13,6 +14,11 @@ __all__ = ["main"]
 
 def main() -> None:
     """The entry point. Exit codes: 0 done, 1 something is wrong with the store, 2 the command was not right."""
+    if _is_for_the_audit(sys.argv[1:]):
+        from stampede_guard.audit.command import main as audit
+
+        arguments = sys.argv[1:] if sys.argv[1] == "explain" else sys.argv[2:]
+        raise SystemExit(audit(arguments))
     if any(importlib.util.find_spec(needed) is None for needed in ("typer", "rich")):
         sys.stderr.write(
             "The command line needs two more packages: pip install 'stampede_guard[cli]' (in a clone '.[cli]')\n"
@@ -21,3 +27,12 @@ def main() -> None:
     from stampede_guard.cli.app import app
 
     app(prog_name="stampede-guard")
+
+
+def _is_for_the_audit(arguments: list[str]) -> bool:
+    """The audit needs none of the packages of the other commands; `explain SG201` means a rule, not a key."""
+    if arguments[:1] == ["audit"]:
+        return True
+    return (
+        arguments[:1] == ["explain"] and re.fullmatch(r"SG\d{3}", "".join(arguments[1:2]).upper()) is not None
+    )

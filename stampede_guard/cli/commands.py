@@ -15,4 +15,5 @@ COMMANDS: dict[str, str] = {
     "explain": "stampede_guard.cli.explain",
     "invalidate": "stampede_guard.cli.invalidate",
     "mode": "stampede_guard.cli.mode",
+    "audit": "stampede_guard.cli.audit",
 }

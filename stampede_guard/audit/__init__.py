@@ -1,0 +1,13 @@
+"""The audit: finds caches that stampede, in code that need not be importable.
+
+It knows nothing of the rest of the library and needs neither Redis nor the program it reads:
+`python -m stampede_guard.audit PATH`.
+"""
+
+from __future__ import annotations
+
+from stampede_guard.audit.engine import Outcome, audit, audit_source
+from stampede_guard.audit.finding import Finding, Skipped
+from stampede_guard.audit.rule import Rule, all_rules, rule_named
+
+__all__ = ["Finding", "Outcome", "Rule", "Skipped", "all_rules", "audit", "audit_source", "rule_named"]

@@ -1,0 +1,50 @@
+"""Which lines changed since a revision, as git tells."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+
+from stampede_guard.audit.finding import Finding
+
+_HUNK = re.compile(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@")
+
+
+class NoSuchRevision(ValueError):
+    """git could not compare."""
+
+
+def changed_lines(revision: str) -> dict[str, list[tuple[int, int]]]:
+    """First and last lines by real path. Raises NoSuchRevision."""
+    top = _git("rev-parse", "--show-toplevel").strip()
+    found: dict[str, list[tuple[int, int]]] = {}
+    path = ""
+    for line in _git(
+        "diff", "--unified=0", "--no-color", "--no-ext-diff", revision, "--", ":/*.py"
+    ).splitlines():
+        if line.startswith("+++ "):
+            path = os.path.realpath(os.path.join(top, line[6:])) if line[4:6] == "b/" else ""
+        elif path and (hunk := _HUNK.match(line)):
+            first, count = int(hunk[1]), int(hunk[2] or 1)
+            if count:
+                found.setdefault(path, []).append((first, first + count - 1))
+    for name in _git("ls-files", "--others", "--exclude-standard", "--full-name", ":/").splitlines():
+        if name.endswith(".py"):
+            found[os.path.realpath(os.path.join(top, name))] = [(1, 10**9)]
+    return found
+
+
+def touches(finding: Finding, lines: dict[str, list[tuple[int, int]]]) -> bool:
+    ranges = lines.get(os.path.realpath(finding.path), [])
+    return any(first <= finding.end_line and finding.line <= last for first, last in ranges)
+
+
+def _git(*arguments: str) -> str:
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NoSuchRevision(f"git cannot be run: {error}") from error
+    if done.returncode != 0:
+        raise NoSuchRevision(done.stderr.strip() or "git failed")
+    return done.stdout

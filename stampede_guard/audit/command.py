@@ -1,0 +1,191 @@
+"""The command line: `stampede-guard audit ...` and `stampede-guard explain CODE`.
+
+Both are plain functions of arguments, so that any command line can offer them: `main(arguments)` and
+`explain_main(arguments)` return the exit code (0 clean, 1 findings, 2 misuse or, with --strict, skipped files).
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from stampede_guard.audit import baseline, changes, suppressions
+from stampede_guard.audit.config import Config, Misconfigured, load, selected
+from stampede_guard.audit.discovery import Discovery
+from stampede_guard.audit.engine import Options, Outcome, audit, audit_source, relative
+from stampede_guard.audit.explain import explain, listing
+from stampede_guard.audit.finding import CONFIDENCES
+from stampede_guard.audit.reports import FORMATS
+from stampede_guard.audit.reports.text import has_rich, rich_text
+from stampede_guard.audit.uses import counted
+
+CLEAN, FOUND, MISUSED = 0, 1, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """`audit`: the exit code; reports go to stdout, complaints to stderr."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["explain"]:
+        return explain_main(given[1:])
+    try:
+        options = _parser().parse_args(given)
+    except SystemExit as end:
+        return int(end.code or 0)
+    try:
+        return _run(options)
+    except (Misconfigured, changes.NoSuchRevision, FileNotFoundError, ValueError, OSError) as error:
+        said = (
+            f"no such file or folder: {error}"
+            if type(error) is FileNotFoundError and not error.errno
+            else str(error)
+        )
+        sys.stderr.write(f"audit: {said}\n")
+        return MISUSED
+    except KeyboardInterrupt:
+        return 130
+
+
+def explain_main(arguments: Sequence[str]) -> int:
+    """`explain`: a rule's documentation, or the list of rules."""
+    if not arguments:
+        sys.stdout.write(listing())
+        return CLEAN
+    for code in arguments:
+        try:
+            sys.stdout.write(explain(code))
+        except KeyError:
+            sys.stderr.write(f"audit: {code!r} is no rule; without an argument all are listed\n")
+            return MISUSED
+    return CLEAN
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="stampede-guard audit", description="Finds every unlocked cache, and the traps beside them."
+    )
+    add = parser.add_argument
+    add("paths", nargs="*", default=["."], help="files and folders; - reads standard input")
+    add("--output-format", choices=sorted(FORMATS), default="text")
+    add("--output-file", metavar="FILE", help="write the report there instead of to standard output")
+    add(
+        "--select",
+        action="append",
+        default=[],
+        metavar="CODES",
+        help="only these codes, beginnings of codes, or names",
+    )
+    add("--ignore", action="append", default=[], metavar="CODES")
+    add("--min-confidence", choices=CONFIDENCES, help="default: medium")
+    add("--exclude", action="append", default=[], metavar="PATTERN")
+    add("--include-tests", action="store_true", help="judge tests too")
+    add("--baseline", metavar="FILE", help="report only what is not in it")
+    add("--write-baseline", metavar="FILE", help="remember the present findings")
+    add("--changed-since", metavar="REV", help="report only lines changed since a revision")
+    add("--add-noqa", action="store_true", help="write a suppression behind every finding")
+    add("--stdin-filename", metavar="PATH", default="stdin.py")
+    add("--exit-zero", action="store_true", help="exit 0 also with findings")
+    add("--strict", action="store_true", help="exit 2 when files were skipped")
+    add("--jobs", type=_positive, metavar="N", help="processes; default: one per CPU")
+    add("--config", metavar="FILE", help="a pyproject.toml; default: the nearest above")
+    add("--no-config", action="store_true")
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return number
+
+
+def _run(given: argparse.Namespace) -> int:
+    config = _config(given)
+    codes, named = selected(_listed(given.select) or config.select, _listed(given.ignore) or config.ignore)
+    options = Options(codes=codes, named=named, least=given.min_confidence or config.min_confidence)
+    outcome = _judge(given, config, options)
+    outcome.findings = [finding for finding in outcome.findings if not config.ignores(finding)]
+    if given.changed_since is not None:
+        lines = changes.changed_lines(given.changed_since)
+        outcome.findings = [finding for finding in outcome.findings if changes.touches(finding, lines)]
+    if given.write_baseline is not None:
+        baseline.write(given.write_baseline, outcome.findings)
+        sys.stderr.write(f"audit: {len(outcome.findings)} findings remembered in {given.write_baseline}\n")
+        return CLEAN
+    known = given.baseline or config.baseline
+    if known is not None:
+        outcome.findings = baseline.new(outcome.findings, baseline.read(known))
+    if given.add_noqa:
+        sys.stderr.write(f"audit: {suppressions.add(outcome.findings)} lines suppressed\n")
+        return CLEAN
+    _write(given, outcome)
+    if given.strict and outcome.skipped:
+        return MISUSED
+    return FOUND if outcome.findings and not given.exit_zero else CLEAN
+
+
+def _config(given: argparse.Namespace) -> Config:
+    if given.no_config:
+        return Config()
+    if given.config is not None:
+        path = Path(given.config)
+        if not path.is_file():
+            raise Misconfigured(f"{given.config} is no file")
+        return load(path.resolve().parent)
+    return load(Path.cwd())
+
+
+def _listed(values: list[str]) -> tuple[str, ...]:
+    return tuple(code.strip() for value in values for code in value.split(",") if code.strip())
+
+
+def _judge(given: argparse.Namespace, config: Config, options: Options) -> Outcome:
+    if given.paths == ["-"]:
+        data = sys.stdin.buffer.read()
+        return audit_source(
+            relative(given.stdin_filename),
+            data,
+            Options(codes=options.codes, named=options.named, least=options.least, parse_all=True),
+        )
+    discovery = Discovery(
+        exclude=(*config.exclude, *_listed(given.exclude)),
+        include_tests=given.include_tests or config.include_tests,
+    )
+    files = list(discovery.files(given.paths))
+    with _Progress(len(files), shown=sys.stderr.isatty() and given.output_format == "text") as progress:
+        outcome = audit(files, options, jobs=given.jobs, progress=progress.advance)
+    outcome.findings = counted(outcome.findings, files)
+    outcome.skipped = sorted([*outcome.skipped, *discovery.skipped])
+    return outcome
+
+
+def _write(given: argparse.Namespace, outcome: Outcome) -> None:
+    if given.output_file is not None:
+        Path(given.output_file).write_text(FORMATS[given.output_format](outcome), "utf-8")
+    elif given.output_format == "text" and sys.stdout.isatty() and has_rich():
+        sys.stdout.write(rich_text(outcome, width=shutil.get_terminal_size().columns))
+    else:
+        sys.stdout.write(FORMATS[given.output_format](outcome))
+
+
+class _Progress:
+    """A counter on the terminal's error stream, gone when the report comes."""
+
+    def __init__(self, total: int, *, shown: bool) -> None:
+        self._total, self._done, self._shown = total, 0, shown
+        self.advance: Callable[[int], None] = self._advance
+
+    def __enter__(self) -> _Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+
+    def _advance(self, files: int) -> None:
+        self._done += files
+        if self._shown:
+            sys.stderr.write(f"\r{self._done}/{self._total} files")
+            sys.stderr.flush()

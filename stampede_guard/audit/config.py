@@ -1,0 +1,107 @@
+"""`[tool.stampede-guard.audit]` in pyproject.toml, and which codes a selection means."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from stampede_guard.audit.discovery import matches
+from stampede_guard.audit.finding import CONFIDENCES, Confidence, Finding
+from stampede_guard.audit.rule import all_rules
+
+
+class Misconfigured(ValueError):
+    """What was asked for cannot be meant."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """The table's fields, with dashes in the file. Command line options replace them."""
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    per_file_ignores: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    min_confidence: Confidence = "medium"
+    include_tests: bool = False
+    baseline: str | None = None
+
+    def ignores(self, finding: Finding) -> bool:
+        return any(
+            matches(finding.path, pattern) and any(_means(code, finding.code) for code in codes)
+            for pattern, codes in self.per_file_ignores.items()
+        )
+
+
+def load(start: Path) -> Config:
+    """The nearest pyproject.toml with such a table, at or above a folder. Raises Misconfigured."""
+    for folder in (start, *start.parents):
+        path = folder / "pyproject.toml"
+        if not path.is_file():
+            continue
+        try:
+            stated = tomllib.loads(path.read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise Misconfigured(f"{path} cannot be read: {error}") from error
+        table = stated.get("tool", {}).get("stampede-guard", {}).get("audit")
+        if table is not None:
+            return parse(table, str(path))
+        if (folder / ".git").exists():
+            break
+    return Config()
+
+
+def parse(table: dict[str, Any], where: str) -> Config:
+    known = {entry.name.replace("_", "-"): entry.name for entry in fields(Config)}
+    unknown = sorted(set(table) - set(known))
+    if unknown:
+        raise Misconfigured(
+            f"{where}: {unknown[0]!r} is no setting of the audit; there are {', '.join(sorted(known))}"
+        )
+    values: dict[str, Any] = {}
+    for name, value in table.items():
+        values[known[name]] = _checked(name, value, where)
+    return Config(**values)
+
+
+def _checked(name: str, value: Any, where: str) -> Any:
+    if name in ("select", "ignore", "exclude"):
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise Misconfigured(f"{where}: {name} is a list of strings, not {value!r}")
+        return tuple(value)
+    if name == "per-file-ignores":
+        if not isinstance(value, dict):
+            raise Misconfigured(f"{where}: {name} is a table of patterns and lists of codes, not {value!r}")
+        return {pattern: _checked("ignore", codes, where) for pattern, codes in value.items()}
+    if name == "min-confidence" and value not in CONFIDENCES:
+        raise Misconfigured(f"{where}: {name} is one of {', '.join(CONFIDENCES)}, not {value!r}")
+    if name == "include-tests" and not isinstance(value, bool):
+        raise Misconfigured(f"{where}: {name} is true or false, not {value!r}")
+    return value
+
+
+def selected(select: Iterable[str], ignore: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """The codes meant, and those of them named in full. Raises Misconfigured for what means none."""
+    codes = {rule.code: rule.name for rule in all_rules()}
+    wanted = list(select)
+    chosen = {code for code in codes if not wanted or any(_means(text, code) for text in wanted)}
+    named = {
+        code
+        for code, name in codes.items()
+        if any(text.upper() == code or text.lower() == name for text in wanted)
+    }
+    for text in (*wanted, *ignore):
+        if not any(_means(text, code) for code in codes):
+            raise Misconfigured(f"{text!r} means no rule; `explain` lists them all")
+    return frozenset(c for c in chosen if not any(_means(text, c) for text in ignore)), frozenset(named)
+
+
+def _means(text: str, code: str) -> bool:
+    """A code, the beginning of one, a name, or ALL."""
+    if text.upper() == "ALL":
+        return True
+    rule = next((rule for rule in all_rules() if rule.code == code), None)
+    return bool(text) and (code.startswith(text.upper()) or (rule is not None and rule.name == text.lower()))

@@ -1,0 +1,101 @@
+"""Which files are judged: folders walked, git-ignored files and tests left out, loops noticed."""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stampede_guard.audit.finding import Skipped
+from stampede_guard.audit.gitignore import Ignores, above
+
+# Never the project's own code, however deep; a folder named on the command line is walked all the same.
+FOREIGN = frozenset(
+    ".git .hg .svn .venv venv .env env .tox .nox .eggs .mypy_cache .ruff_cache .pytest_cache "
+    "__pycache__ node_modules "
+    "__pypackages__ site-packages .direnv buck-out .ipynb_checkpoints".split()
+)
+_TEST_FOLDERS = frozenset(("test", "tests", "testing", "__tests__", "unittests", "e2e"))
+_TEST_FILE = re.compile(r"(?:test_.*|.*_tests?|tests?|conftest)\.py")
+
+
+@dataclass
+class Discovery:
+    """What to look for, and what was come across on the way."""
+
+    exclude: tuple[str, ...] = ()
+    include_tests: bool = False
+    skipped: list[Skipped] = field(default_factory=list)
+    _seen: set[tuple[int, int]] = field(default_factory=set)
+
+    def files(self, paths: list[str]) -> Iterator[str]:
+        """Raises FileNotFoundError for a path that is not there."""
+        given: set[str] = set()
+        for path in paths:
+            if os.path.isdir(path):
+                found: Iterator[str] = self._walk(path, above(Path(path).resolve()), ())
+            elif os.path.lexists(path):
+                found = iter((path,))
+            else:
+                raise FileNotFoundError(path)
+            for name in found:
+                if name not in given:
+                    given.add(name)
+                    yield name
+
+    def _walk(self, folder: str, ignores: Ignores, inside: tuple[tuple[int, int], ...]) -> Iterator[str]:
+        try:
+            info = os.stat(folder)
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError as error:
+            self.skipped.append(Skipped(path=folder, reason=f"unreadable: {error.strerror or error}"))
+            return
+        identity = (info.st_dev, info.st_ino)
+        if identity in inside:
+            self.skipped.append(
+                Skipped(path=folder, reason="a symbolic link that leads back to a folder around it")
+            )
+            return
+        if identity in self._seen:
+            return
+        self._seen.add(identity)
+        ignores = ignores.entering(os.path.realpath(folder))
+        real = os.path.realpath(folder)
+        for entry in entries:
+            yield from self._entry(entry, f"{real}/{entry.name}", ignores, (*inside, identity))
+
+    def _entry(
+        self, entry: os.DirEntry[str], real: str, ignores: Ignores, inside: tuple[tuple[int, int], ...]
+    ) -> Iterator[str]:
+        try:
+            is_folder = entry.is_dir()
+        except OSError:
+            is_folder = False
+        if is_folder:
+            if entry.name in FOREIGN or (not self.include_tests and entry.name in _TEST_FOLDERS):
+                return
+        elif not entry.name.endswith(".py") or (not self.include_tests and _TEST_FILE.fullmatch(entry.name)):
+            return
+        if ignores.matches(real, is_folder=is_folder) or self._excluded(entry.path):
+            return
+        if is_folder:
+            yield from self._walk(entry.path, ignores, inside)
+        else:
+            yield entry.path
+
+    def _excluded(self, path: str) -> bool:
+        relative = os.path.relpath(path).replace(os.sep, "/")
+        return any(matches(relative, pattern) for pattern in self.exclude)
+
+
+def matches(path: str, pattern: str) -> bool:
+    """`tests/*`, `app/legacy`, `*.py`: a glob on the path, on its last name, or a folder above it."""
+    pattern = pattern.rstrip("/")
+    return (
+        fnmatch.fnmatchcase(path, pattern)
+        or fnmatch.fnmatchcase(path, f"{pattern}/*")
+        or fnmatch.fnmatchcase(path.rpartition("/")[2], pattern)
+    )

@@ -1,0 +1,214 @@
+"""Get, miss, compute, set: finds cache fills in a function, and asks of each whether a second caller computes too.
+
+Three questions decide (the rules SG201 to SG203 only phrase the answer): does the miss test depend on what was
+got, is it the same key, and is the stored value computed rather than made of the one got? Counters, TTL refreshes
+and read-modify-write fall out by the third, flags and markers because nothing was computed.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+
+from stampede_guard.audit import locks
+from stampede_guard.audit.accesses import Access, accesses
+from stampede_guard.audit.flow import Flow
+from stampede_guard.audit.keys import same_key
+from stampede_guard.audit.model import Function, Module, inside, owner_class, position
+from stampede_guard.audit.words import is_cachy, last, names_in, path, words
+
+
+@dataclass(frozen=True, eq=False)
+class Fill:
+    """An unlocked cache fill."""
+
+    function: Function
+    read: Access
+    write: Access
+    # The function that is cached, when this is the wrapper of a decorator.
+    decorator: Function | None
+    sure: bool
+
+
+def fills(module: Module) -> list[Fill]:
+    """The unlocked fills of a file, at most one for each read; computed once, asked for by several rules."""
+    known: list[Fill] | None = module.memo.get("fills")
+    if known is None:
+        known = [fill for function in module.functions for fill in _of_function(module, function)]
+        module.memo["fills"] = known
+    return known
+
+
+def accesses_of(module: Module, function: Function) -> list[Access]:
+    memo: dict[Function, list[Access]] = module.memo.setdefault("accesses", {})
+    if function not in memo:
+        memo[function] = accesses(module, function)
+    return memo[function]
+
+
+def _of_function(module: Module, function: Function) -> list[Fill]:
+    seen = accesses_of(module, function)
+    reads = [access for access in seen if access.what in ("read", "read-many", "exists")]
+    if not reads:
+        return []
+    writes = [
+        access for access in seen if access.what in ("write", "write-many") and access.value is not None
+    ]
+    found: list[Fill] = []
+    taken: set[str] = set()
+    for read in reads:
+        spot = f"{read.receiver}.{read.helper}:{ast.dump(read.key[0]) if read.key else ''}"
+        if spot in taken:
+            continue
+        write = next((write for write in writes if _fills(module, function, read, write, reads)), None)
+        if write is None:
+            continue
+        taken.add(spot)
+        if _protected(module, function, read, write, reads):
+            continue
+        found.append(Fill(function, read, write, decorator_around(function), read.sure and write.sure))
+    return found
+
+
+def _fills(module: Module, function: Function, read: Access, write: Access, reads: list[Access]) -> bool:
+    if read.call is write.call or position(write.call) <= position(read.call):
+        return False
+    write = _wider(read, write)
+    if write.value is None:
+        return False
+    if not (read.sure or write.sure) or not _belong_together(function, read, write):
+        return False
+    flow = Flow(module, function, read, reads)
+    return (
+        flow.tested
+        and not flow.on_hit_side(write.call)
+        and not flow.derived(write.value, write.call)
+        and flow.computed(write.value, write.call)
+        and (flow.used(write.call) or _read_again(function, read, reads))
+    )
+
+
+def _wider(read: Access, write: Access) -> Access:
+    """`cache.get(region, key)`, `cache.set(region, key, value)`: two arguments are the key."""
+    if (
+        not isinstance(read.call, ast.Call)
+        or not isinstance(write.call, ast.Call)
+        or read.helper
+        or write.helper
+    ):
+        return write
+    asked, told = read.call.args, write.call.args
+    if len(asked) < 2 or len(told) <= len(asked):
+        return write
+    if all(ast.dump(a) == ast.dump(b) for a, b in zip(asked, told, strict=False)):
+        return replace(write, value=told[len(asked)])
+    return write
+
+
+def _belong_together(function: Function, read: Access, write: Access) -> bool:
+    if read.what == "read-many" or write.what == "write-many":
+        return read.receiver == write.receiver and read.what != "read" and write.what != "write"
+    if bool(read.helper) != bool(write.helper):
+        return same_key(function, read.key, write.key) and is_cachy(last(read.receiver) or read.helper)
+    if read.helper:
+        if read.receiver != write.receiver and read.receiver and write.receiver:
+            return False
+        if read.topic and write.topic and not (read.topic & write.topic):
+            return False
+        if not read.key:
+            return bool(read.topic & write.topic) or not (read.topic or write.topic)
+        return same_key(function, read.key[:1], write.key[:1]) or _same_subject(read.key[0], write.key[0])
+    return _same_receiver(read.receiver, write.receiver) and same_key(function, read.key, write.key)
+
+
+def _same_subject(one: ast.expr, other: ast.expr) -> bool:
+    """`get_metadata_cache(doc.pk)` and `set_metadata_cache(doc, ...)`."""
+    first, second = path(one), path(other)
+    return bool(first and second) and (first.startswith(f"{second}.") or second.startswith(f"{first}."))
+
+
+def _same_receiver(one: str, other: str) -> bool:
+    if one == other:
+        return True
+    # A pipeline, or a second client of the same store: the key has the last word.
+    related = {last(one).strip("_"), last(other).strip("_")}
+    return "pipe" in " ".join(related) or all(is_cachy(name) for name in related)
+
+
+def _read_again(function: Function, read: Access, reads: list[Access]) -> bool:
+    """`if cache.exists(key): return cache.get(key)`: the value is used, by way of a second read."""
+    return any(
+        other is not read and other.what == "read" and same_key(function, read.key, other.key)
+        for other in reads
+    )
+
+
+def _protected(module: Module, function: Function, read: Access, write: Access, reads: list[Access]) -> bool:
+    """Whether concurrent misses of one process share one computation."""
+    again = [
+        r for r in reads if r is read or (r.helper == read.helper and same_key(function, read.key, r.key))
+    ]
+    for scope in function.chain():
+        for node in locks.locks_of(module, scope):
+            if inside(write.call, node) and any(inside(r.call, node) for r in again):
+                return True
+    for claim in locks.claims(module, function):
+        if claim is not write.call and position(claim) < position(write.call):
+            return True
+    if locks.joins_a_flight(module, function) or locks.called_under_lock(module, function):
+        return True
+    return _computed_under_lock(module, function, write, again)
+
+
+def _computed_under_lock(module: Module, function: Function, write: Access, again: list[Access]) -> bool:
+    """The value is re-read and computed inside the lock, and stored after it."""
+    stored = names_in(write.value)
+    for node in locks.locks_of(module, function):
+        if not any(inside(read.call, node) for read in again):
+            continue
+        for where, names, value in function.bindings:
+            asked = any(inside(read.call, value) for read in again)
+            if inside(where, node) and set(names) & stored and not asked:
+                return True
+    return False
+
+
+def decorator_around(function: Function) -> Function | None:
+    """The decorator whose wrapper this is: it defines the function and returns it, and calls what it was given."""
+    given: set[str] = set()
+    for outer in function.chain():
+        if outer is function:
+            continue
+        given |= outer.parameters
+    called = {call.func.id for call in function.calls if isinstance(call.func, ast.Name)}
+    passed = {name for call in function.calls for arg in call.args for name in names_in(arg)}
+    if not given & (called | passed):
+        return None
+    outermost: Function | None = None
+    for outer in function.chain():
+        if outer is not function and _returns_own(outer):
+            outermost = outer
+    return outermost
+
+
+def _returns_own(function: Function) -> bool:
+    own = {
+        node.name
+        for node in ast.walk(function.node)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    own.discard(function.name)
+    return any(
+        isinstance(node, ast.Return) and names_in(node.value) & own for node in ast.walk(function.node)
+    )
+
+
+def what_is_cached(function: Function) -> str:
+    """How a message names the place: `Prices.latest()`."""
+    cls = owner_class(function)
+    return f"{cls.name}.{function.name}()" if cls is not None else f"{function.name}()"
+
+
+def is_helper_class(function: Function) -> bool:
+    cls = owner_class(function)
+    return cls is not None and any(word in ("cache", "store", "backend") for word in words(cls.name))

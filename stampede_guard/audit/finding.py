@@ -1,0 +1,51 @@
+"""What a rule reports: one finding, and what a file could not be read for."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+Confidence = Literal["low", "medium", "high"]
+Scope = Literal["process", "fleet"]
+
+CONFIDENCES: tuple[Confidence, ...] = ("low", "medium", "high")
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Finding:
+    """One place in the code. Lines and columns count from 1."""
+
+    path: str
+    line: int
+    column: int
+    code: str
+    name: str
+    message: str
+    end_line: int
+    confidence: Confidence
+    # Where the herd forms: among the callers of one process, or only among the workers of the fleet.
+    scope: Scope
+    fixable: bool = False
+    function: str = ""
+    # What a miss pays for ("SQL", "HTTP", "model"), as far as the names of the calls tell.
+    cost: tuple[str, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "cost": list(self.cost)}
+
+    @property
+    def fingerprint(self) -> str:
+        """The same before and after lines are added above: what a baseline remembers."""
+        return f"{self.path}:{self.code}:{self.function}"
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Skipped:
+    """A file nobody judged, and why."""
+
+    path: str
+    reason: str
+
+
+def confident(finding: Finding, least: Confidence) -> bool:
+    return CONFIDENCES.index(finding.confidence) >= CONFIDENCES.index(least)

@@ -1,0 +1,339 @@
+"""Where a got value goes inside one function: is it tested, is it used, is what is stored made of it?
+
+Bindings are taken in source order: the last one before a place counts, but not one in another branch of the
+same `if`. That is less than data flow analysis and enough for code that people write.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Collection, Iterable
+
+from stampede_guard.audit.accesses import Access
+from stampede_guard.audit.model import Function, Module, inside, position
+from stampede_guard.audit.words import last, names_in, path
+
+# Calls that only turn a value into another shape of itself, or cost nothing worth a lock.
+_SHAPES = frozenset(
+    "str int float bool bytes len repr tuple list dict set frozenset sorted min max abs round "
+    "sum any all zip range "
+    "dumps loads dump json encode decode hexdigest isoformat strftime timestamp time now utcnow today monotonic "
+    "uuid4 uuid1 uuid token_hex token_urlsafe randint random choice format join strip lower upper split replace "
+    "getattr isinstance hasattr cast copy deepcopy timedelta total_seconds astuple asdict model_dump "
+    "model_dump_json to_json serialize encodebytes b64encode b64decode compress jsonable_encoder "
+    "items values keys "
+    "get pop Decimal datetime date get_current_time perf_counter hex packb pack to_dict timezone fromtimestamp "
+    "from_timestamp generate_code token_bytes randbelow randrange get_random_string generate_otp getrandbits "
+    "choices Binary smart_str force_str safe_str".split()
+)
+# ... unless asked of a database or another machine: `requests.get`, `Model.objects.get`.
+_ASKS = re.compile(
+    r"requests\.|httpx\.|http|network|urllib|\.objects\b|\.query\b|session\.|client\.|api\.|repo\w*\.|crud\.|service\.",
+    re.I,
+)
+_GROWS = frozenset("append extend update add insert setdefault".split())
+_EMPTY_DEPTH = 6
+
+
+class Flow:
+    """What happens to the value of one read, in one function."""
+
+    def __init__(
+        self, module: Module, function: Function, read: Access, reads: Iterable[Access] = ()
+    ) -> None:
+        self.module, self.function, self.read = module, function, read
+        self.bindings = sorted(function.bindings, key=lambda bound: _end(bound[0], bound[2]))
+        # Every name that ever held the value or something made of it.
+        self.names = self._spread()
+        # Asking another cache is no computation: a local copy filled from the shared one is no fill.
+        self.since: tuple[int, int] | None = position(read.call)
+        self.free = {other.call for other in reads} | {read.call}
+        self.tested = self._tested()
+
+    # ------------------------------------------------------------------------------------------- the value
+
+    def _spread(self) -> set[str]:
+        names: set[str] = set()
+        for node, targets, value in self.bindings:
+            if inside(self.read.call, value) or (
+                names & names_in(value) and position(node) > position(self.read.call)
+            ):
+                if not isinstance(node, ast.With | ast.AsyncWith):
+                    names.update(targets)
+        return names
+
+    def _mentions(self, node: ast.AST) -> bool:
+        return inside(self.read.call, node) or bool(self.names & names_in(node))
+
+    def _tested(self) -> bool:
+        for test in self.function.tests:
+            condition = test.subject if isinstance(test, ast.Match) else test.test
+            if self._mentions(condition) and _end(condition) >= position(self.read.call):
+                return True
+        if self.read.what == "read-many":
+            return bool(self.names)
+        return self._or_compute() is not None or self._misses_by_exception()
+
+    def _or_compute(self) -> ast.BoolOp | None:
+        """`cache.get(key) or compute()`."""
+        for node in self.module.up(self.read.call):
+            if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+                return node if any(_calls_work(value) for value in node.values[1:]) else None
+            if isinstance(node, ast.stmt):
+                return None
+        return None
+
+    def _misses_by_exception(self) -> bool:
+        """`try: return cache.get(key) / except KeyError: compute`."""
+        for node in self.module.up(self.read.call):
+            if isinstance(node, ast.Try) and any(
+                inside(self.read.call, statement) for statement in node.body
+            ):
+                caught = " ".join(path(h.type) for h in node.handlers if h.type is not None)
+                return any(word in caught for word in ("KeyError", "Miss", "NotFound", "DoesNotExist"))
+        return False
+
+    # ------------------------------------------------------------------------------------------ what is stored
+
+    def derived(self, value: ast.expr, at: ast.AST) -> bool:
+        """Whether the stored value is made of the one got: a counter, a refresh of the TTL, an edit in place."""
+        return self._derived(value, at, set())
+
+    def _derived(self, value: ast.expr, at: ast.AST, seen: set[ast.AST]) -> bool:
+        if inside(self.read.call, value):
+            return not self._falls_back(value)
+        for name in names_in(value) & self.names:
+            bound = self._last_binding(name, at)
+            if bound is None:
+                continue
+            node, source = bound
+            if node in seen:
+                continue
+            if self._edited(name, node, at):
+                return True
+            if inside(self.read.call, source):
+                if not self._falls_back(source):
+                    return True
+            elif position(node) > position(self.read.call) and self._derived(source, node, seen | {node}):
+                return not self._falls_back(source)
+        return False
+
+    def _edited(self, name: str, fresh: ast.AST, at: ast.AST) -> bool:
+        """Whether a hit comes to the write too, with the got value changed in place: a log, a "
+        "counter in a dict."""
+        before = self._last_binding(name, fresh)
+        if before is None or not self._is_got(before[1], name):
+            return False
+        branch = next((a for a in self.module.up(fresh) if isinstance(a, ast.If)), None)
+        if branch is None or inside(at, branch):
+            return False
+        changed = [
+            call.func.value
+            for call in self.function.calls
+            if isinstance(call.func, ast.Attribute) and call.func.attr in _GROWS
+        ]
+        changed += [store.value for store in self.function.stores]
+        return any(
+            names_in(target) & {name} and position(before[0]) < position(target) < position(at)
+            for target in changed
+        )
+
+    def _is_got(self, value: ast.expr, name: str) -> bool:
+        return inside(self.read.call, value) or bool(names_in(value) & (self.names - {name}))
+
+    def _falls_back(self, value: ast.expr) -> bool:
+        """`got or compute()`, `got if got else compute()`: made of the one got only when there is one."""
+        match value:
+            case ast.BoolOp(op=ast.Or(), values=values):
+                return any(_calls_work(other) for other in values[1:])
+            case ast.IfExp(body=body, orelse=orelse):
+                return _calls_work(body) or _calls_work(orelse)
+            case ast.Await(value=inner):
+                return self._falls_back(inner)
+            case _:
+                return False
+
+    def computed(
+        self, value: ast.expr, at: ast.AST, depth: int = _EMPTY_DEPTH, seen: frozenset[ast.AST] = frozenset()
+    ) -> bool:
+        """Whether something was worked out for the stored value: markers and given values are no cache fills."""
+        if _calls_work(value, self.free):
+            return True
+        if depth == 0:
+            return False
+        for name in names_in(value):
+            if self._grown(name, at):
+                return True
+            for node, source in self._bindings_before(name, at):
+                if node in seen:
+                    continue
+                waits = isinstance(node, ast.AsyncFor | ast.With | ast.AsyncWith)
+                if waits or self.computed(source, node, depth - 1, seen | {node}):
+                    return True
+        return False
+
+    def _bindings_before(self, name: str, at: ast.AST) -> list[tuple[ast.AST, ast.expr]]:
+        """What a name may hold at a place, in any branch; what was known before anybody asked the cache is left out."""
+        return [
+            (node, value)
+            for node, targets, value in self.bindings
+            if name in targets
+            and position(node) < position(at)
+            and (self.since is None or _end(node, value) > self.since)
+            and not self._other_branch(node, at)
+        ]
+
+    def _grown(self, name: str, at: ast.AST) -> bool:
+        """An empty list or dict that is filled before it is stored."""
+        if name in ("self", "cls") or name in self.module.imports:
+            return False
+        grown = [
+            call.func.value
+            for call in self.function.calls
+            if isinstance(call.func, ast.Attribute) and call.func.attr in _GROWS
+        ]
+        grown += [store.value for store in self.function.stores]
+        return any(
+            path(target) == name
+            and position(target) < position(at)
+            and (self.since is None or position(target) > self.since)
+            for target in grown
+        )
+
+    def _last_binding(self, name: str, at: ast.AST) -> tuple[ast.AST, ast.expr] | None:
+        found: tuple[ast.AST, ast.expr] | None = None
+        for node, targets, value in self.bindings:
+            if name in targets and position(node) < position(at) and not self._other_branch(node, at):
+                found = node, value
+        return found
+
+    def _other_branch(self, node: ast.AST, at: ast.AST) -> bool:
+        """Whether a binding can never be followed by the place asked about: it ends in a "
+        "return, or is in `else`."""
+        for around in self.module.up(node):
+            if around is self.function.node:
+                return False
+            if isinstance(around, ast.If):
+                in_body = any(inside(node, s) for s in around.body)
+                branch, sibling = (around.body, around.orelse) if in_body else (around.orelse, around.body)
+                if not any(inside(node, s) for s in branch):
+                    continue
+                if any(inside(at, s) for s in sibling):
+                    return True
+                if not any(inside(at, s) for s in branch) and _leaves(branch[-1]):
+                    return True
+        return False
+
+    # ------------------------------------------------------------------------------------------- the paths
+
+    def on_hit_side(self, write: ast.AST) -> bool:
+        """`if cached: ... cache.set(...)`: that is no miss."""
+        for test in self.function.tests:
+            if isinstance(test, ast.If) and any(inside(write, statement) for statement in test.body):
+                if self._says_hit(test.test) and position(test) > position(self.read.call):
+                    return True
+        return False
+
+    def _says_hit(self, test: ast.expr) -> bool:
+        match test:
+            case ast.BoolOp(op=ast.And(), values=values):
+                return any(self._says_hit(value) for value in values)
+            case ast.Name(id=name):
+                return name in self.names and self._still_got(name, test)
+            case ast.Compare(
+                left=ast.Name(id=name), ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]
+            ):
+                return name in self.names and self._still_got(name, test)
+            case _:
+                return False
+
+    def _still_got(self, name: str, at: ast.AST) -> bool:
+        """Whether the name can still hold what was got: `if data is None: data = f()` may lie between."""
+        bound = self._last_binding(name, at)
+        if bound is None:
+            return False
+        return inside(self.read.call, bound[1]) or self._derived(bound[1], bound[0], set())
+
+    def used(self, write: ast.AST) -> bool:
+        """Whether a hit serves the value, rather than only knowing that there is one."""
+        if self._or_compute() is not None or self.read.what == "read-many":
+            return True
+        for node in self.module.up(self.read.call):
+            if isinstance(node, ast.Return) and self.read.what != "exists":
+                return True
+            if isinstance(node, ast.stmt):
+                break
+        if self._told_apart():
+            return True
+        tests = [test.subject if isinstance(test, ast.Match) else test.test for test in self.function.tests]
+        for name, load in self.function.loads:
+            if name in self.names and not inside(load, write) and not any(inside(load, t) for t in tests):
+                if position(load) > position(self.read.call) and not self._in_raise_or_log(load):
+                    return True
+        return False
+
+    def _told_apart(self) -> bool:
+        """`if cached is not None: if cached == "none": ...`: the value itself decides what is served."""
+        asked = [
+            test for test in self.function.tests if isinstance(test, ast.If) and self._mentions(test.test)
+        ]
+        return any(
+            any(inside(inner, statement) for statement in outer.body)
+            and isinstance(inner.test, ast.Compare)
+            and isinstance(inner.test.ops[0], ast.Eq)
+            for outer in asked
+            for inner in asked
+            if inner is not outer
+        )
+
+    def _in_raise_or_log(self, node: ast.AST) -> bool:
+        for around in self.module.up(node):
+            if isinstance(around, ast.Raise):
+                return True
+            if isinstance(around, ast.Call) and path(around.func).partition(".")[0] in (
+                "logger",
+                "log",
+                "logging",
+                "print",
+            ):
+                return True
+            if isinstance(around, ast.stmt):
+                return False
+        return False
+
+
+def _end(node: ast.AST, value: ast.AST | None = None) -> tuple[int, int]:
+    """Where an expression's value is there; a loop's or a with's header ends before its body."""
+    if isinstance(node, ast.For | ast.AsyncFor | ast.With | ast.AsyncWith) and value is not None:
+        node = value
+    return getattr(node, "end_lineno", None) or 0, getattr(node, "end_col_offset", None) or 0
+
+
+def _leaves(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Return | ast.Raise | ast.Continue | ast.Break)
+
+
+def _calls_work(node: ast.AST, free: Collection[ast.AST] = ()) -> bool:
+    """Whether an expression calls anything that may cost something."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Await) and inner.value not in free:
+            return True
+        if isinstance(inner, ast.Call) and inner not in free and _is_work(inner):
+            return True
+    return False
+
+
+def _is_work(call: ast.Call) -> bool:
+    dotted = path(call.func)
+    name = last(dotted)
+    if name in _SHAPES:
+        return bool(_ASKS.search(dotted)) or (
+            name == "get" and (len(call.keywords) > 0 or len(call.args) > 2)
+        )
+    return not name[:1].isupper() or _args_matter(call)
+
+
+def _args_matter(call: ast.Call) -> bool:
+    """A constructor without arguments may well load something: `Settings()`, `Catalog()`."""
+    return not call.args and not call.keywords

@@ -1,0 +1,93 @@
+"""Fills spread over two methods: one asks the cache and calls another, which computes and stores."""
+
+from __future__ import annotations
+
+import ast
+
+from stampede_guard.audit import locks
+from stampede_guard.audit.accesses import Access
+from stampede_guard.audit.fills import Fill, accesses_of, decorator_around
+from stampede_guard.audit.flow import Flow
+from stampede_guard.audit.model import Function, Module, position
+from stampede_guard.audit.words import text_of
+
+
+def split_fills(module: Module) -> list[Fill]:
+    known: list[Fill] | None = module.memo.get("split-fills")
+    if known is None:
+        known = [fill for function in module.functions if (fill := _split(module, function))]
+        module.memo["split-fills"] = known
+    return known
+
+
+def _split(module: Module, function: Function) -> Fill | None:
+    seen = accesses_of(module, function)
+    if any(access.what in ("write", "write-many") for access in seen):
+        return None
+    reads = [access for access in seen if access.what in ("read", "exists")]
+    for read in reads:
+        for call in function.calls:
+            if position(call) <= position(read.call) or call is read.call:
+                continue
+            write = _stores(module, function, call, read)
+            if write is not None and _unlocked(module, function, read, call, write):
+                return Fill(function, read, write, decorator_around(function), True)
+    return None
+
+
+def _stores(module: Module, function: Function, call: ast.Call, read: Access) -> Access | None:
+    """The write inside the called function, when it computes what it stores and speaks of the same thing."""
+    callee = module.callee(call, function)
+    if callee is None or callee is function:
+        return None
+    inner = accesses_of(module, callee)
+    if any(access.what != "write" for access in inner):
+        return None
+    for write in inner:
+        if write.value is None:
+            continue
+        flow = Flow(module, callee, write)
+        flow.since = None
+        if flow.computed(write.value, write.call) and _about_the_same(module, function, read, callee, write):
+            return Access(
+                write.call, "write", write.receiver, write.key, write.value, callee.name, write.topic, True
+            )
+    return None
+
+
+def _about_the_same(
+    module: Module, function: Function, read: Access, callee: Function, write: Access
+) -> bool:
+    if read.receiver and read.receiver == write.receiver and not read.helper and not write.helper:
+        return _skeleton(function, read) == _skeleton(callee, write) != ""
+    if read.helper and write.helper:
+        return bool(read.topic & write.topic) or not (read.topic or write.topic)
+    return False
+
+
+def _skeleton(function: Function, access: Access) -> str:
+    """A key without its variable parts: the constants of an f-string, the function or the name that makes it."""
+    key = access.key[0] if access.key else None
+    if isinstance(key, ast.Name):
+        bound = [value for _node, names, value in function.bindings if names == [key.id]]
+        key = bound[-1] if bound else key
+    match key:
+        case ast.JoinedStr(values=values):
+            return " ".join(str(part.value) for part in values if isinstance(part, ast.Constant))
+        case ast.Call(func=func):
+            return text_of(func)
+        case None:
+            return ""
+        case _:
+            return text_of(key)
+
+
+def _unlocked(module: Module, function: Function, read: Access, call: ast.Call, write: Access) -> bool:
+    flow = Flow(module, function, read)
+    if not flow.tested or flow.on_hit_side(call) or not flow.used(call):
+        return False
+    if locks.joins_a_flight(module, function) or any(
+        position(claim) < position(call) for claim in locks.claims(module, function)
+    ):
+        return False
+    return not locks.locks_of(module, function) and not locks.called_under_lock(module, function)

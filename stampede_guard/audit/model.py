@@ -1,0 +1,168 @@
+"""One file as the rules see it: its functions with what happens in each of them, in source order."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from stampede_guard.audit.words import path
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+With = ast.With | ast.AsyncWith
+Tested = ast.If | ast.While | ast.IfExp | ast.Assert | ast.Match
+
+
+@dataclass(eq=False)
+class Function:
+    """A function and what is in its own body: not in the functions defined inside it."""
+
+    node: FunctionNode
+    outer: Function | None
+    cls: ast.ClassDef | None
+    calls: list[ast.Call] = field(default_factory=list)
+    bindings: list[tuple[ast.AST, list[str], ast.expr]] = field(default_factory=list)
+    withs: list[With] = field(default_factory=list)
+    tests: list[Tested] = field(default_factory=list)
+    awaits: list[ast.AST] = field(default_factory=list)
+    loops: list[ast.stmt] = field(default_factory=list)
+    loads: list[tuple[str, ast.expr]] = field(default_factory=list)
+    compares: list[ast.Compare] = field(default_factory=list)
+    stores: list[ast.Subscript] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def is_async(self) -> bool:
+        return isinstance(self.node, ast.AsyncFunctionDef)
+
+    @property
+    def arguments(self) -> list[ast.arg]:
+        spec = self.node.args
+        extra = [arg for arg in (spec.vararg, spec.kwarg) if arg]
+        return [*spec.posonlyargs, *spec.args, *spec.kwonlyargs, *extra]
+
+    @property
+    def parameters(self) -> set[str]:
+        return {argument.arg for argument in self.arguments}
+
+    def chain(self) -> Iterator[Function]:
+        """This function, then those around it."""
+        here: Function | None = self
+        while here:
+            yield here
+            here = here.outer
+
+
+@dataclass(eq=False)
+class Module:
+    """A parsed file. `path` is what is reported; `memo` keeps what several rules want to know."""
+
+    path: str
+    source: str
+    tree: ast.Module
+    imports: dict[str, str] = field(default_factory=dict)
+    functions: list[Function] = field(default_factory=list)
+    classes: list[ast.ClassDef] = field(default_factory=list)
+    calls: list[ast.Call] = field(default_factory=list)
+    values: dict[str, ast.expr] = field(default_factory=dict)
+    attributes: dict[tuple[str, str], list[tuple[ast.expr, Function | None]]] = field(default_factory=dict)
+    parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
+    owners: dict[ast.AST, Function] = field(default_factory=dict)
+    top: Function | None = None
+    memo: dict[str, Any] = field(default_factory=dict)
+
+    def up(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes around a node, the nearest first."""
+        parents = self.parents
+        here = parents.get(node)
+        while here is not None:
+            yield here
+            here = parents.get(here)
+
+    def statement(self, node: ast.AST) -> ast.AST:
+        while not isinstance(node, ast.stmt):
+            node = self.parents[node]
+        return node
+
+    def resolve(self, node: ast.expr | None) -> str:
+        """The qualified name an expression is imported as: `aioredis.from_url` -> redis.asyncio.from_url."""
+        dotted = path(node)
+        head, dot, rest = dotted.partition(".")
+        bare = head.rstrip("()[]")
+        known = self.imports.get(bare)
+        return f"{known}{head[len(bare) :]}{dot}{rest}" if known else dotted
+
+    def functions_named(self, name: str) -> list[Function]:
+        index: dict[str, list[Function]] | None = self.memo.get("by-name")
+        if index is None:
+            index = {}
+            for function in self.functions:
+                index.setdefault(function.name, []).append(function)
+            self.memo["by-name"] = index
+        return index.get(name, [])
+
+    def callee(self, call: ast.Call, function: Function | None) -> Function | None:
+        """The function of this file that a call runs: by name, or a method of the same class by `self.`."""
+        match call.func:
+            case ast.Name(id=name) if name not in self.imports:
+                found = [f for f in self.functions_named(name) if f.cls is None or f.outer]
+            case ast.Attribute(value=ast.Name(id="self" | "cls"), attr=name):
+                cls = owner_class(function)
+                found = [f for f in self.functions_named(name) if f.cls is not None and f.cls is cls]
+            case ast.Attribute(value=ast.Name(id=owner), attr=name):
+                found = [f for f in self.functions_named(name) if f.cls is not None and f.cls.name == owner]
+            case _:
+                found = []
+        return found[0] if len(found) == 1 else None
+
+    def uses(self, function: Function) -> list[ast.Call]:
+        """Where this file calls one of its own functions."""
+        index: dict[str, list[ast.Call]] | None = self.memo.get("calls-by-name")
+        if index is None:
+            index = {}
+            for call in self.calls:
+                match call.func:
+                    case ast.Name(id=name) | ast.Attribute(attr=name):
+                        index.setdefault(name, []).append(call)
+                    case _:
+                        pass
+            self.memo["calls-by-name"] = index
+        named = index.get(function.name, [])
+        return [call for call in named if self.callee(call, self.owners.get(call)) is function]
+
+
+def owner_class(function: Function | None) -> ast.ClassDef | None:
+    if function is None:
+        return None
+    return next((f.cls for f in function.chain() if f.cls is not None), None)
+
+
+def position(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def inside(node: ast.AST, around: ast.AST) -> bool:
+    """Whether a node lies in another, judged by place: both are of one file."""
+    return (
+        (around.lineno, around.col_offset) <= position(node)  # type: ignore[attr-defined]
+        and (getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", 0))
+        <= (around.end_lineno, around.end_col_offset)  # type: ignore[attr-defined]
+    )
+
+
+def argument(call: ast.Call, index: int, *names: str) -> ast.expr | None:
+    """An argument by its place or by one of its names."""
+    for keyword in call.keywords:
+        if keyword.arg in names:
+            return keyword.value
+    if index < len(call.args) and not any(isinstance(arg, ast.Starred) for arg in call.args[: index + 1]):
+        return call.args[index]
+    return None
+
+
+def keyword_names(call: ast.Call) -> set[str]:
+    return {keyword.arg for keyword in call.keywords if keyword.arg}

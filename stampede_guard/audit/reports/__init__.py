@@ -1,0 +1,20 @@
+"""How findings are written down: one module for people, others for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stampede_guard.audit.engine import Outcome
+from stampede_guard.audit.reports.machine import concise, github, json_report
+from stampede_guard.audit.reports.markdown import markdown
+from stampede_guard.audit.reports.sarif import sarif
+from stampede_guard.audit.reports.text import text
+
+FORMATS: dict[str, Callable[[Outcome], str]] = {
+    "text": text,
+    "concise": concise,
+    "json": json_report,
+    "github": github,
+    "sarif": sarif,
+    "markdown": markdown,
+}

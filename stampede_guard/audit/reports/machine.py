@@ -1,0 +1,71 @@
+"""Formats that other programs read."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+from stampede_guard.audit.engine import Outcome
+from stampede_guard.audit.finding import Finding
+
+
+def concise(outcome: Outcome) -> str:
+    """path:line:column: CODE message, a line each."""
+    lines = [f"{f.path}:{f.line}:{f.column}: {f.code} {f.message}" for f in outcome.findings]
+    lines += [f"{skipped.path}: skipped: {skipped.reason}" for skipped in outcome.skipped]
+    return "\n".join([*lines, total(outcome)]) + "\n"
+
+
+def json_report(outcome: Outcome) -> str:
+    """Also what an editor wants: everything about a finding, one object each."""
+    return (
+        json.dumps(
+            {
+                "findings": [finding.as_json() for finding in outcome.findings],
+                "skipped": [{"path": skipped.path, "reason": skipped.reason} for skipped in outcome.skipped],
+                "summary": {
+                    "files": outcome.files,
+                    "suppressed": outcome.suppressed,
+                    "codes": dict(sorted(Counter(f.code for f in outcome.findings).items())),
+                },
+            },
+            indent=2,
+        )
+        + "\n"
+    )
+
+
+def github(outcome: Outcome) -> str:
+    """Annotations of a workflow run."""
+    lines = [_annotation(finding) for finding in outcome.findings]
+    lines += [f"::notice file={_property(s.path)}::skipped: {_data(s.reason)}" for s in outcome.skipped]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _annotation(finding: Finding) -> str:
+    level = "error" if finding.confidence == "high" else "warning"
+    return (
+        f"::{level} title={_property(f'{finding.code} {finding.name}')},file={_property(finding.path)},"
+        f"line={finding.line},endLine={finding.end_line},col={finding.column}::"
+        f"{_data(f'{finding.code} {finding.message}')}"
+    )
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def total(outcome: Outcome) -> str:
+    count = len(outcome.findings)
+    parts = [
+        f"{count} finding{'' if count == 1 else 's'} in {outcome.files} file{'' if outcome.files == 1 else 's'}"
+    ]
+    if outcome.suppressed:
+        parts.append(f"{outcome.suppressed} suppressed")
+    if outcome.skipped:
+        parts.append(f"{len(outcome.skipped)} file{'' if len(outcome.skipped) == 1 else 's'} skipped")
+    return ", ".join(parts)

@@ -1,0 +1,77 @@
+"""SARIF 2.1.0 (OASIS), as code scanning services take it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import quote
+
+from stampede_guard.audit.engine import Outcome
+from stampede_guard.audit.finding import Finding
+from stampede_guard.audit.rule import Rule, all_rules
+from stampede_guard.audit.suppressions import NAME_OF_UNUSED, UNUSED
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_LEVELS = {"high": "error", "medium": "warning", "low": "note"}
+
+
+def sarif(outcome: Outcome) -> str:
+    run = {
+        "tool": {"driver": {"name": "stampede-guard audit", "rules": [*map(_rule, all_rules()), _unused()]}},
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(finding) for finding in outcome.findings],
+        "invocations": [
+            {
+                "executionSuccessful": True,
+                "toolExecutionNotifications": [
+                    {
+                        "level": "note",
+                        "message": {"text": f"skipped: {skipped.reason}"},
+                        "locations": [
+                            {"physicalLocation": {"artifactLocation": {"uri": quote(skipped.path)}}}
+                        ],
+                    }
+                    for skipped in outcome.skipped
+                ],
+            }
+        ],
+    }
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    said = rule.documentation
+    return {
+        "id": rule.code,
+        "name": rule.name,
+        "shortDescription": {"text": rule.summary},
+        "fullDescription": {"text": f"{said.what} {said.why}"},
+        "help": {"text": f"{said.why}\n\nInstead:\n{said.instead}\n\nUnless: {said.unless}"},
+        "defaultConfiguration": {"level": _LEVELS[rule.confidence]},
+    }
+
+
+def _unused() -> dict[str, Any]:
+    return {"id": UNUSED, "name": NAME_OF_UNUSED, "shortDescription": {"text": "a suppression nothing needs"}}
+
+
+def _result(finding: Finding) -> dict[str, Any]:
+    return {
+        "ruleId": finding.code,
+        "level": _LEVELS[finding.confidence],
+        "message": {"text": finding.message},
+        "locations": [
+            {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": quote(finding.path)},
+                    "region": {
+                        "startLine": finding.line,
+                        "startColumn": finding.column,
+                        "endLine": finding.end_line,
+                    },
+                }
+            }
+        ],
+        "partialFingerprints": {"function/v1": finding.fingerprint},
+        "properties": {"confidence": finding.confidence, "scope": finding.scope},
+    }

@@ -1,0 +1,46 @@
+"""Findings put together by pattern, the dearest first: what to cure before the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stampede_guard.audit.finding import Finding
+from stampede_guard.audit.rule import rule_named
+from stampede_guard.audit.suppressions import UNUSED
+
+_WEIGHTS = {"model": 8, "SQL": 4, "HTTP": 4, "render": 1}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pattern:
+    """All findings of one code, ranked by what a miss seems to cost."""
+
+    code: str
+    name: str
+    summary: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def headline(self) -> str:
+        places = {finding.function for finding in self.findings if finding.function}
+        count = max(len(places), 1)
+        return f"{count} function{' shares' if count == 1 else 's share'} this pattern"
+
+
+def price(finding: Finding) -> int:
+    return sum(_WEIGHTS.get(kind, 0) for kind in finding.cost)
+
+
+def patterns(findings: list[Finding]) -> Iterator[Pattern]:
+    by_code: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_code.setdefault(finding.code, []).append(finding)
+    for code, group in sorted(
+        by_code.items(), key=lambda item: (-sum(map(price, item[1])), -len(item[1]), item[0])
+    ):
+        rule = rule_named(code)
+        if code == UNUSED or rule is None:
+            continue
+        ranked = tuple(sorted(group, key=lambda finding: (-price(finding), finding)))
+        yield Pattern(code=code, name=rule.name, summary=rule.summary, findings=ranked)

@@ -1,0 +1,107 @@
+"""What a rule is, and how rules are found: a file in `rules/` with a `RULE` in it is a rule."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from stampede_guard.audit.finding import Confidence, Finding, Scope
+from stampede_guard.audit.model import Module
+
+# One of these must occur. Patterns begin with literal text, which keeps them as quick as a search for it.
+Hint = tuple[bytes | re.Pattern[bytes], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Documentation:
+    """What `explain` prints and the docs page shows."""
+
+    what: str
+    why: str
+    example: str
+    instead: str
+    unless: str
+    sure: str
+    fix: str = "There is no automatic fix."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hit:
+    """What a rule's check yields: a node, and what to say of it."""
+
+    node: ast.AST
+    message: str
+    confidence: Confidence | None = None
+    scope: Scope | None = None
+    function: str = ""
+    cost: tuple[str, ...] = ()
+    fixable: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """One code. `hints` are what a file's text cannot do without: one of each group."""
+
+    code: str
+    name: str
+    summary: str
+    confidence: Confidence
+    scope: Scope
+    documentation: Documentation
+    hints: tuple[Hint, ...]
+    check: Callable[[Module], Iterator[Hit]]
+
+    def may_apply(self, data: bytes, known: dict[Hint, bool] | None = None) -> bool:
+        """`known` spares asking again what another rule asked of the same text."""
+        known = {} if known is None else known
+        for hint in self.hints:
+            if hint not in known:
+                known[hint] = _occurs(hint, data)
+            if not known[hint]:
+                return False
+        return True
+
+    def findings(self, module: Module) -> Iterator[Finding]:
+        for hit in self.check(module):
+            line = getattr(hit.node, "lineno", 1)
+            yield Finding(
+                path=module.path,
+                line=line,
+                column=getattr(hit.node, "col_offset", 0) + 1,
+                end_line=getattr(hit.node, "end_lineno", None) or line,
+                code=self.code,
+                name=self.name,
+                message=hit.message,
+                confidence=hit.confidence or self.confidence,
+                scope=hit.scope or self.scope,
+                fixable=hit.fixable,
+                function=hit.function,
+                cost=hit.cost,
+            )
+
+
+def _occurs(hint: Hint, data: bytes) -> bool:
+    return any(text in data if isinstance(text, bytes) else text.search(data) is not None for text in hint)
+
+
+@cache
+def all_rules() -> tuple[Rule, ...]:
+    """Every rule, by code."""
+    package = importlib.import_module("stampede_guard.audit.rules")
+    found = []
+    for entry in pkgutil.iter_modules(package.__path__):
+        rule = getattr(importlib.import_module(f"{package.__name__}.{entry.name}"), "RULE", None)
+        if isinstance(rule, Rule):
+            found.append(rule)
+    return tuple(sorted(found, key=lambda rule: rule.code))
+
+
+def rule_named(code: str) -> Rule | None:
+    """By code or by name, in any case."""
+    wanted = code.lower()
+    return next((rule for rule in all_rules() if wanted in (rule.code.lower(), rule.name)), None)

@@ -1,0 +1,44 @@
+"""SG101: `fastapi_cache.decorator.cache`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stampede_guard.audit.cost import cost
+from stampede_guard.audit.decorations import decorations
+from stampede_guard.audit.model import Module
+from stampede_guard.audit.rule import Documentation, Hit, Rule
+
+
+def check(module: Module) -> Iterator[Hit]:
+    for decoration in decorations(module):
+        if decoration.name in ("fastapi_cache.decorator.cache", "fastapi_cache.cache"):
+            yield Hit(
+                node=decoration.node,
+                message=f"fastapi-cache has no lock: each expiry of {decoration.function.name}() "
+                "is computed by every "
+                "request that arrives meanwhile",
+                function=decoration.function.name,
+                cost=cost(decoration.function.node),
+            )
+
+
+RULE = Rule(
+    code="SG101",
+    name="fastapi-cache-unlocked",
+    summary="`fastapi_cache.decorator.cache`: no lock at all",
+    confidence="high",
+    scope="process",
+    hints=((b"fastapi_cache",),),
+    check=check,
+    documentation=Documentation(
+        what="An endpoint is cached with fastapi-cache's decorator.",
+        why="It gets, calls and sets. Nothing joins the callers of one process, nothing joins "
+        "the workers: a burst at an "
+        "expiry reaches the database whole.",
+        example='@app.get("/quality")\n@cache(expire=300)\nasync def quality(project: int) -> Quality: ...',
+        instead='@app.get("/quality")\n@locked_cache(ttl=300)\nasync def quality(project: int) -> Quality: ...',
+        unless="The endpoint costs about as little as a round trip to the cache.",
+        sure="High: the import says which decorator it is.",
+    ),
+)

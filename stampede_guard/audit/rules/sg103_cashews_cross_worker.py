@@ -1,0 +1,71 @@
+"""SG103: cashews' decorators, which coalesce in one process or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stampede_guard.audit.cost import cost
+from stampede_guard.audit.decorations import Decoration, decorations, is_false, is_true
+from stampede_guard.audit.finding import Confidence, Scope
+from stampede_guard.audit.model import Module
+from stampede_guard.audit.rule import Documentation, Hit, Rule
+
+_STRATEGIES = frozenset(("cache", "early", "soft", "hit", "failover", "dynamic"))
+
+
+def check(module: Module) -> Iterator[Hit]:
+    for decoration in decorations(module):
+        if not _of_cashews(decoration) or is_true(decoration.keyword("lock")):
+            continue
+        confidence, scope, why = _judge(decoration)
+        yield Hit(
+            node=decoration.node,
+            message=f"cashews: {why} for {decoration.function.name}()",
+            confidence=confidence,
+            scope=scope,
+            function=decoration.function.name,
+            cost=cost(decoration.function.node),
+        )
+
+
+def _of_cashews(decoration: Decoration) -> bool:
+    if decoration.call is None:
+        return False
+    if decoration.name.startswith("cashews."):
+        return decoration.tail in _STRATEGIES
+    return (decoration.owner.startswith("cashews.") and decoration.tail in _STRATEGIES) or (
+        decoration.name in ("cashews.Cache()", "cashews.cache")
+    )
+
+
+def _judge(decoration: Decoration) -> tuple[Confidence, Scope, str]:
+    if is_false(decoration.keyword("protected")):
+        return "high", "process", "protected=False lets every concurrent miss compute"
+    if decoration.tail in ("hit", "dynamic"):
+        return "medium", "process", f"`{decoration.tail}` protects nothing on a miss"
+    return "low", "fleet", "concurrent misses share one computation in a process, but each worker has its own"
+
+
+RULE = Rule(
+    code="SG103",
+    name="cashews-cross-worker",
+    summary="cashews' `cache(ttl)` coalesces in one process only (`lock=True` is fine); `hit` "
+    "and `protected=False` "
+    "protect nothing",
+    confidence="low",
+    scope="fleet",
+    hints=((b"cashews",),),
+    check=check,
+    documentation=Documentation(
+        what="A function is cached with cashews and without `lock=True`.",
+        why="Eight workers are eight computations per expiry: cashews joins callers of one "
+        "process only. `hit` and "
+        "`protected=False` do not even do that.",
+        example='@cache(ttl="10m")\nasync def rates(): ...',
+        instead='@cache(ttl="10m", lock=True)   # or @locked_cache(ttl=600)',
+        unless="One process serves everything.",
+        sure="Low, and so shown only on request (`--min-confidence low`, or `--select SG103`), "
+        "where only the workers are "
+        "apart; medium for `hit`, high for `protected=False`.",
+    ),
+)

@@ -1,0 +1,80 @@
+"""SG104: Flask-Caching's `cached` and `memoize`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stampede_guard.audit.cost import cost
+from stampede_guard.audit.decorations import Decoration, decorations, receiver_text
+from stampede_guard.audit.finding import Confidence
+from stampede_guard.audit.model import Module
+from stampede_guard.audit.rule import Documentation, Hit, Rule
+from stampede_guard.audit.words import is_cachy, last
+
+_FLASK = ("flask_caching.", "flask_cache.", "flask_caching_extensions.", "cachelib.")
+# Made by somebody else, who has a rule or a lock of his own.
+_OTHERS = (
+    "diskcache",
+    "walrus",
+    "aiocache",
+    "cashews",
+    "joblib",
+    "ring",
+    "dogpile",
+    "cachetools",
+    "beaker",
+    "functools",
+    "async_lru",
+    "cachebox",
+    "py_cachify",
+    "streamlit",
+    "fastapi_cache",
+    "cacheout",
+    "asyncache",
+    "huey",
+    "lnbits",
+)
+
+
+def check(module: Module) -> Iterator[Hit]:
+    for decoration in decorations(module):
+        confidence = _confidence(decoration)
+        if confidence:
+            yield Hit(
+                node=decoration.node,
+                message=f"Flask-Caching's {decoration.tail} has no lock: concurrent misses of "
+                f"{decoration.function.name}() all compute",
+                confidence=confidence,
+                function=decoration.function.name,
+                cost=cost(decoration.function.node),
+            )
+
+
+def _confidence(decoration: Decoration) -> Confidence | None:
+    if decoration.tail not in ("cached", "memoize") or not receiver_text(decoration):
+        return None
+    made = decoration.owner or decoration.name
+    if made.startswith(_FLASK):
+        return "high"
+    if any(other in made for other in _OTHERS) or decoration.function.is_async:
+        return None
+    return "medium" if is_cachy(last(receiver_text(decoration))) else None
+
+
+RULE = Rule(
+    code="SG104",
+    name="flask-caching-unlocked",
+    summary="Flask-Caching's `cached`, `memoize`",
+    confidence="high",
+    scope="process",
+    hints=((b".cached", b".memoize"),),
+    check=check,
+    documentation=Documentation(
+        what="A view or function is cached with Flask-Caching.",
+        why="It gets, calls and sets: threads and workers that miss together compute together.",
+        example='@app.route("/report")\n@cache.cached(timeout=300)\ndef report(): ...',
+        instead='@app.route("/report")\n@locked_cache(ttl=300)\ndef report(): ...',
+        unless="The view is cheap, or one thread of one process serves it.",
+        sure="High where the cache is made in the same file, medium where it is imported from the project.",
+    ),
+)

@@ -1,0 +1,110 @@
+"""SG105: Django's `cache_page`, and `get_or_set` with a computed default."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from stampede_guard.audit.cost import cost
+from stampede_guard.audit.decorations import decorations
+from stampede_guard.audit.model import Function, Module, argument
+from stampede_guard.audit.origins import origin
+from stampede_guard.audit.rule import Documentation, Hit, Rule
+from stampede_guard.audit.words import is_cachy, last, path
+
+_PAGES = frozenset(("cache_page", "aget_or_set", "cache_page_for_anonymous"))
+_LOCKING = ("cashews", "dogpile", "aiocache", "diskcache", "cachebox", "stampede_guard", "werkzeug")
+
+
+def check(module: Module) -> Iterator[Hit]:
+    decorated: set[ast.AST] = set()
+    for decoration in decorations(module):
+        if decoration.tail == "cache_page":
+            decorated.update(ast.walk(decoration.node))
+            yield _hit(
+                decoration.node,
+                f"cache_page has no lock: concurrent misses of {decoration.function.name}() all render",
+                decoration.function,
+            )
+    for call in module.calls:
+        name = last(path(call.func))
+        function = module.owners.get(call)
+        if name == "cache_page" and call not in decorated and "django" in module.resolve(call.func):
+            yield _hit(call, "cache_page has no lock: concurrent misses of this view all render", function)
+        elif (
+            name in ("get_or_set", "aget_or_set")
+            and _is_django(module, call, function)
+            and _computes(module, call)
+        ):
+            yield _hit(
+                call, f"{name} has no lock: callers that miss together all compute the default", function
+            )
+
+
+def _hit(node: ast.AST, message: str, function: Function | None) -> Hit:
+    return Hit(
+        node=node,
+        message=message,
+        function=function.name if function else "",
+        cost=cost(function.node) if function else (),
+    )
+
+
+def _is_django(module: Module, call: ast.Call, function: Function | None) -> bool:
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    receiver = call.func.value
+    made = origin(module, receiver, function) or module.resolve(receiver)
+    if any(other in made for other in _LOCKING):
+        return False
+    return made.startswith("django.core.cache") or (
+        is_cachy(last(path(receiver))) and ("django" in module.source or "caches[" in made)
+    )
+
+
+def _computes(module: Module, call: ast.Call) -> bool:
+    default = argument(call, 1, "default")
+    match default:
+        case None | ast.Constant():
+            return False
+        case ast.List(elts=[]) | ast.Tuple(elts=[]) | ast.Dict(keys=[]):
+            return False
+        case ast.Name(id=name):
+            return not isinstance(module.values.get(name), ast.Constant) and not name.isupper()
+        case ast.Lambda(body=ast.Constant()):
+            return False
+        case ast.Call(func=func):
+            return last(path(func)) not in (
+                "now",
+                "time",
+                "uuid4",
+                "int",
+                "str",
+                "dict",
+                "list",
+                "set",
+                "utcnow",
+            )
+        case _:
+            return True
+
+
+RULE = Rule(
+    code="SG105",
+    name="django-cache-unlocked",
+    summary="Django's `cache_page`, `get_or_set` with a computed default (a constant default is fine)",
+    confidence="high",
+    scope="process",
+    hints=((b"cache_page", b"get_or_set"),),
+    check=check,
+    documentation=Documentation(
+        what="A view is cached by `cache_page`, or a value by `cache.get_or_set(key, compute)`.",
+        why="`get_or_set` settles which value is stored, not who computes it: all that miss "
+        "together compute. A default "
+        "that is called on the spot is computed even on a hit.",
+        example='stats = cache.get_or_set("stats", compute_stats, 300)',
+        instead='stats = await guard.get_or_compute("stats", compute_stats, ttl=300)',
+        unless="The default is a constant (not reported), or cheap.",
+        sure="High: Django's cache has no lock in any back end.",
+    ),
+)

@@ -1,0 +1,47 @@
+"""SG107: a synchronous memo on a coroutine function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stampede_guard.audit.decorations import decorations
+from stampede_guard.audit.model import Module
+from stampede_guard.audit.rule import Documentation, Hit, Rule
+
+_NAMES = frozenset(
+    "functools.lru_cache functools.cache cachetools.cached cachetools.cachedmethod cachetools.func.ttl_cache "
+    "cachetools.func.lru_cache cachetools.func.lfu_cache django.utils.functional.cached_property "
+    "functools.cached_property werkzeug.utils.cached_property".split()
+)
+
+
+def check(module: Module) -> Iterator[Hit]:
+    for decoration in decorations(module):
+        if decoration.function.is_async and decoration.name in _NAMES:
+            yield Hit(
+                node=decoration.node,
+                message=f"{decoration.tail} keeps the coroutine of {decoration.function.name}(), "
+                "not its result: the "
+                "second caller awaits a used-up coroutine",
+                function=decoration.function.name,
+            )
+
+
+RULE = Rule(
+    code="SG107",
+    name="sync-cache-on-async",
+    summary="`lru_cache`, `cache`, cachetools on `async def`: the second caller gets a used-up coroutine",
+    confidence="high",
+    scope="process",
+    hints=((b"async def",), (b"lru_cache", b"functools", b"cachetools", b"cached_property")),
+    check=check,
+    documentation=Documentation(
+        what="A memo made for plain functions decorates an `async def`.",
+        why="It stores what the call returns: a coroutine, which can be awaited once. The second caller gets "
+        "`RuntimeError: cannot reuse already awaited coroutine`.",
+        example="@lru_cache\nasync def settings(): ...",
+        instead="@locked_cache(ttl=300)\nasync def settings() -> Settings: ...",
+        unless="The function is called once per key, in which case the memo is not needed.",
+        sure="High.",
+    ),
+)

@@ -1,0 +1,79 @@
+"""SG109: a cache decorator above the route's."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from stampede_guard.audit.model import Module
+from stampede_guard.audit.rule import Documentation, Hit, Rule
+from stampede_guard.audit.words import is_cachy, last, path
+
+_VERBS = frozenset(
+    ("get", "post", "put", "delete", "patch", "head", "options", "route", "api_route", "websocket")
+)
+_APPS = frozenset(("app", "router", "api", "bp", "blueprint", "application"))
+
+
+def check(module: Module) -> Iterator[Hit]:
+    for function in module.functions:
+        above: ast.expr | None = None
+        for decorator in function.node.decorator_list:
+            if above is not None and _is_route(decorator):
+                yield Hit(
+                    node=above,
+                    message=f"the cache decorator stands above the route's, so the route serves {function.name}() "
+                    "uncached: put it below",
+                    function=function.name,
+                )
+                break
+            if _is_cache(decorator):
+                above = decorator
+
+
+def _is_route(decorator: ast.expr) -> bool:
+    if not isinstance(decorator, ast.Call) or not isinstance(decorator.func, ast.Attribute):
+        return False
+    owner = last(path(decorator.func.value)).lower()
+    return decorator.func.attr in _VERBS and (
+        owner in _APPS or owner.endswith(("router", "_app", "_bp", "_api"))
+    )
+
+
+def _is_cache(decorator: ast.expr) -> bool:
+    target = decorator.func if isinstance(decorator, ast.Call) else decorator
+    dotted = path(target)
+    name = last(dotted)
+    if name in ("cache", "cached", "memoize", "cache_page", "locked_cache", "cache_response", "lru_cache"):
+        return True
+    return (
+        is_cachy(name)
+        and not name.startswith(("invalidate", "clear", "no", "never", "vary"))
+        and "control" not in name
+    )
+
+
+RULE = Rule(
+    code="SG109",
+    name="decorator-above-route",
+    summary="a cache decorator above `@app.get`: it caches nothing",
+    confidence="high",
+    scope="process",
+    hints=(
+        (b"cache", b"Cache", b"memoize"),
+        (re.compile(rb"@[\w.]*[cC]ache"), re.compile(rb"@[\w.]*memoize")),
+        (re.compile(rb"@\w+\.(?:get|post|put|delete|patch|route|api_route|head|options|websocket)\("),),
+    ),
+    check=check,
+    documentation=Documentation(
+        what="A cache decorator is written above `@app.get(...)`.",
+        why="Decorators apply from the bottom up: the route registers the bare function, and "
+        "what the cache wraps is never "
+        "called by a request.",
+        example='@cache(expire=60)\n@app.get("/rates")\nasync def rates(): ...',
+        instead='@app.get("/rates")\n@locked_cache(ttl=60)\nasync def rates() -> Rates: ...',
+        unless="The decorator only marks the function for a middleware.",
+        sure="High for FastAPI, Starlette and Flask routes.",
+    ),
+)

@@ -1,0 +1,78 @@
+"""SG201: get, miss, compute, set by hand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from stampede_guard.audit.cost import cost
+from stampede_guard.audit.fills import fills, what_is_cached
+from stampede_guard.audit.model import Module
+from stampede_guard.audit.rule import Documentation, Hint, Hit, Rule
+
+STORES = (b"cache", b"Cache", b"CACHE", b"redis", b"Redis", b"REDIS", b"valkey", b"memc", b".setex(")
+_VERBS = (b"set", b"save", b"store", b"put", b"write", b"add", b"update", b"push", b"populate", b"remember")
+# A write to such a store, or a helper that is called after one.
+WRITES: Hint = (
+    *(b".set(", b".setex(", b".aset(", b".async_set(", b".put(", b".set_", b".hset", b".mset(", b".hmset("),
+    *(
+        b"cache.add(",
+        b"cache.aadd(",
+        b"mc.add(",
+        b".cache_",
+        b"cache_set",
+        b"redis_set",
+        b"mc_set",
+        b"store.save(",
+    ),
+    *(re.compile(rb"%s_\w*(?:[cC]ache|redis|memo)" % verb) for verb in _VERBS),
+    *(re.compile(rb"%s_(?:to|in|into)_\w*cache" % verb) for verb in _VERBS),
+    re.compile(rb" _?cache_\w+\("),
+    re.compile(rb"cache\w*\.(?:save|store|write|insert|set|put)\w*\("),
+)
+READS = (b".get", b"get_", b"_get", b"load", b"exists", b"fetch", b"read", b" in ")
+HINTS: tuple[Hint, ...] = (STORES, READS, WRITES)
+
+
+def check(module: Module) -> Iterator[Hit]:
+    for fill in fills(module):
+        if fill.decorator is not None or fill.read.helper or fill.write.helper:
+            continue
+        yield Hit(
+            node=fill.read.call,
+            message=f"{what_is_cached(fill.function)} reads the cache, computes on a miss and stores the result "
+            "with no lock: every caller that misses at the same time computes too",
+            confidence="high" if fill.sure else "medium",
+            function=what_is_cached(fill.function),
+            cost=cost(fill.function.node),
+            fixable=False,
+        )
+
+
+RULE = Rule(
+    code="SG201",
+    name="get-compute-set",
+    summary="get, miss, compute, set by hand on one key with no lock around or re-check inside",
+    confidence="high",
+    scope="process",
+    hints=HINTS,
+    check=check,
+    documentation=Documentation(
+        what="A function reads a key, tests for a miss, computes, and stores under the same key, "
+        "and nothing makes "
+        "a second caller wait for the first one's result.",
+        why="When the entry expires under load, every request that arrives during the "
+        "computation misses as well and "
+        "computes as well: the database gets the whole burst at once.",
+        example='data = await redis.get(f"report:{id}")\nif data is None:\n    data = await load(id)\n'
+        '    await redis.set(f"report:{id}", data, ex=300)',
+        instead='data = await guard.get_or_compute(f"report:{id}", lambda: load(id), ttl=300)',
+        unless="The computation is cheaper than a round trip to the cache, or one caller exists "
+        "at any time (a job that "
+        "is scheduled once).",
+        sure="High where the object is known to be a cache; medium where only the key or a TTL "
+        "speaks for it. Counters, "
+        "flags, read-modify-write and values that were passed in are left out.",
+        fix="No fix is offered yet: what the function takes and returns must fit the cached value.",
+    ),
+)

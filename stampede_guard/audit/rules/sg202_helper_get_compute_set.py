@@ -1,0 +1,52 @@
+"""SG202: get, miss, compute, set through the project's own helpers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stampede_guard.audit.cost import cost
+from stampede_guard.audit.fills import fills, what_is_cached
+from stampede_guard.audit.hops import split_fills
+from stampede_guard.audit.model import Module
+from stampede_guard.audit.rule import Documentation, Hit, Rule
+from stampede_guard.audit.rules.sg201_get_compute_set import HINTS
+
+
+def check(module: Module) -> Iterator[Hit]:
+    for fill in [*fills(module), *split_fills(module)]:
+        if fill.decorator is not None or not (fill.read.helper or fill.write.helper):
+            continue
+        through = " and ".join(sorted({name for name in (fill.read.helper, fill.write.helper) if name}))
+        yield Hit(
+            node=fill.read.call,
+            message=f"{what_is_cached(fill.function)} gets, computes on a miss and sets through {through} with no "
+            "lock: every caller that misses at the same time computes too",
+            confidence="medium",
+            function=what_is_cached(fill.function),
+            cost=cost(fill.function.node),
+        )
+
+
+RULE = Rule(
+    code="SG202",
+    name="helper-get-compute-set",
+    summary="the same through the project's own get/set helpers, one hop away",
+    confidence="medium",
+    scope="process",
+    hints=HINTS,
+    check=check,
+    documentation=Documentation(
+        what="A function asks a helper of the project for the cached value, computes on a miss, "
+        "and hands the result "
+        "to another helper that stores it.",
+        why="It is SG201 in two hops: the helpers hide the cache, not the herd.",
+        example="user = await get_cached_user(id)\nif user is None:\n    user = await load_user(id)\n"
+        "    await cache_user(id, user)",
+        instead="@locked_cache(ttl=300)\nasync def user(id: int) -> User:\n    return await load_user(id)",
+        unless="The helpers themselves let one caller through (a lock taken in the getter): "
+        "rename them so that it shows, "
+        "or silence the line.",
+        sure="Medium: the helpers are judged by their names and, where they are in the same "
+        "file, by what they do.",
+    ),
+)

@@ -1,0 +1,49 @@
+"""SG203: the project's own cache decorator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stampede_guard.audit.fills import fills
+from stampede_guard.audit.model import Module
+from stampede_guard.audit.rule import Documentation, Hit, Rule
+from stampede_guard.audit.rules.sg201_get_compute_set import HINTS
+
+
+def check(module: Module) -> Iterator[Hit]:
+    reported: set[object] = set()
+    for fill in fills(module):
+        if fill.decorator is None or fill.function in reported:
+            continue
+        reported.add(fill.function)
+        yield Hit(
+            node=fill.read.call,
+            message=f"the decorator {fill.decorator.name} gets, computes and sets with no lock: "
+            "at each expiry every "
+            "caller of what it decorates computes",
+            confidence="high" if fill.sure else "medium",
+            function=fill.decorator.name,
+        )
+
+
+RULE = Rule(
+    code="SG203",
+    name="unlocked-cache-decorator",
+    summary="the project's own decorator does it: the definition is reported once, with its number of uses",
+    confidence="high",
+    scope="process",
+    hints=HINTS,
+    check=check,
+    documentation=Documentation(
+        what="A decorator of the project wraps functions in get, compute, set, without a lock.",
+        why="One definition, many endpoints: all of them stampede, and curing the definition cures them all.",
+        example="def cached(ttl):\n    def decorate(function):\n        async def wrapper(*args):\n"
+        "            hit = await redis.get(key(args))\n            if hit is not None:\n         "
+        "       return loads(hit)\n"
+        "            value = await function(*args)\n            await redis.setex(key(args), ttl, dumps(value))\n"
+        "            return value\n        return wrapper\n    return decorate",
+        instead="from stampede_guard import locked_cache   # @locked_cache(ttl=300) in its place",
+        unless="What it decorates is cheap everywhere.",
+        sure="High where the object is known to be a cache, else medium.",
+    ),
+)

@@ -1,0 +1,51 @@
+"""SG204: an await between a dict cache's get and its store."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from stampede_guard.audit.cost import cost
+from stampede_guard.audit.dictcaches import dict_fills
+from stampede_guard.audit.fills import what_is_cached
+from stampede_guard.audit.model import Module
+from stampede_guard.audit.rule import Documentation, Hit, Rule
+
+
+def check(module: Module) -> Iterator[Hit]:
+    for function, node in dict_fills(module):
+        assert isinstance(node, ast.expr)
+        yield Hit(
+            node=node,
+            message=f"{what_is_cached(function)} awaits between looking into its dict and "
+            "storing: coroutines that miss "
+            "meanwhile compute too",
+            function=what_is_cached(function),
+            cost=cost(function.node),
+        )
+
+
+RULE = Rule(
+    code="SG204",
+    name="async-dict-cache",
+    summary="an await between a dict cache's get and its store (information)",
+    confidence="medium",
+    scope="process",
+    hints=(
+        (b"async def",),
+        tuple(re.compile(rb"%s\w*\[" % word) for word in (b"cache", b"Cache", b"CACHE", b"memo")),
+    ),
+    check=check,
+    documentation=Documentation(
+        what="A coroutine looks into a dict, awaits the computation, and stores into the dict.",
+        why="At the await other coroutines run, miss as well, and compute as well. A dict in a "
+        "process needs one line of "
+        "single flight.",
+        example="if key not in cache:\n    cache[key] = await load(key)\nreturn cache[key]",
+        instead="task = flights.get(key) or flights.setdefault(key, "
+        "create_task(load(key)))\nreturn await shield(task)",
+        unless="Two computations now and then do no harm: it is information more than a warning.",
+        sure="Medium: the dict is one by its name.",
+    ),
+)

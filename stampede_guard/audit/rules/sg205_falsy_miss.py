@@ -1,0 +1,100 @@
+"""SG205: a falsy value taken for a miss."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from stampede_guard.audit.fills import fills, what_is_cached
+from stampede_guard.audit.flow import Flow
+from stampede_guard.audit.model import Module, inside, position
+from stampede_guard.audit.rule import Documentation, Hit, Rule
+from stampede_guard.audit.rules.sg201_get_compute_set import HINTS
+from stampede_guard.audit.words import path
+
+
+def check(module: Module) -> Iterator[Hit]:
+    for fill in fills(module):
+        flow = Flow(module, fill.function, fill.read)
+        if fill.read.what != "read" or _stores_text(fill.write.value, flow, fill.write.call):
+            continue
+        test = _truth_test(flow)
+        if test is not None:
+            yield Hit(
+                node=test,
+                message=f"{what_is_cached(fill.function)} takes 0, '' or an empty list for a miss "
+                "and computes it for ever: "
+                "ask `is None`",
+                function=what_is_cached(fill.function),
+            )
+
+
+def _truth_test(flow: Flow) -> ast.expr | None:
+    direct = {
+        name
+        for node, names, value in flow.bindings
+        if len(names) == 1 and _bare(value) is flow.read.call
+        for name in names
+    }
+    for test in flow.function.tests:
+        if not isinstance(test, ast.If) or (
+            position(test) < position(flow.read.call) and not inside(flow.read.call, test.test)
+        ):
+            continue
+        condition = test.test
+        if isinstance(condition, ast.UnaryOp) and isinstance(condition.op, ast.Not):
+            condition = condition.operand
+        if isinstance(condition, ast.NamedExpr) and _bare(condition.value) is flow.read.call:
+            return test.test
+        if isinstance(condition, ast.Name) and condition.id in direct:
+            return test.test
+    return None
+
+
+def _bare(value: ast.expr) -> ast.expr:
+    return value.value if isinstance(value, ast.Await) else value
+
+
+def _stores_text(value: ast.expr | None, flow: Flow, at: ast.AST) -> bool:
+    """json.dumps([]) is "[]", which is true: only bare values can be falsy."""
+    sources = [value]
+    for name in (value.id,) if isinstance(value, ast.Name) else ():
+        sources += [source for _n, names, source in flow.bindings if names == [name]]
+    return any(
+        isinstance(source, ast.Call)
+        and path(source.func).rpartition(".")[2]
+        in (
+            "dumps",
+            "model_dump_json",
+            "json",
+            "packb",
+            "encode",
+            "serialize",
+            "dict",
+            "model_dump",
+            "jsonable_encoder",
+        )
+        for source in sources
+    )
+
+
+RULE = Rule(
+    code="SG205",
+    name="falsy-miss",
+    summary='`if cached:` takes 0, "" or an empty list for a miss: recomputed for ever',
+    confidence="medium",
+    scope="process",
+    hints=HINTS,
+    check=check,
+    documentation=Documentation(
+        what="The miss test is the value's truth instead of `is None`.",
+        why="A count of 0, an empty result list, an empty text: true answers, cached, and never "
+        "believed. They are computed at "
+        "every call, often at the price of the slowest query.",
+        example="count = cache.get(key)\nif not count:\n    count = orders.count()\n    "
+        "cache.set(key, count, 300)",
+        instead="if count is None: ...",
+        unless="A falsy value never occurs.",
+        sure="Medium: what is stored as serialised text is never falsy and is not reported.",
+    ),
+)

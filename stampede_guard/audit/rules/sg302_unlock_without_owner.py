@@ -1,0 +1,114 @@
+"""SG302: a lock freed by whoever comes along."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from stampede_guard.audit import lockuse
+from stampede_guard.audit.locks import is_claim
+from stampede_guard.audit.model import Function, Module, argument
+from stampede_guard.audit.receivers import kind
+from stampede_guard.audit.rule import Documentation, Hit, Rule
+from stampede_guard.audit.rules.sg201_get_compute_set import STORES
+from stampede_guard.audit.words import words
+
+_RELEASES = frozenset("release unlock free unlocked unlocks releases aexit exit".split())
+_FORCES = re.compile(
+    r"force|admin|init|setup|startup|clear|reset|flush|clean|purge|stale|test", re.IGNORECASE
+)
+_SCRIPTS = frozenset(("eval", "evalsha", "register_script", "fcall", "execute_command"))
+
+
+def check(module: Module) -> Iterator[Hit]:
+    for function in module.functions:
+        if _FORCES.search(function.name) or _compares_an_owner(function):
+            continue
+        for call in lockuse.deletes(function):
+            assert isinstance(call.func, ast.Attribute)
+            if (
+                "expire" in call.func.attr
+                or len(call.args) != 1
+                or kind(module, call.func.value, function) == "no"
+            ):
+                continue
+            if _frees_a_lock(module, function, call.args[0]):
+                yield Hit(
+                    node=call,
+                    message="this deletes a lock without comparing its token: a holder that is "
+                    "late frees another's lock",
+                    function=function.name,
+                )
+
+
+def _compares_an_owner(function: Function) -> bool:
+    for call in function.calls:
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _SCRIPTS:
+            return True
+        if isinstance(call.func, ast.Name | ast.Attribute) and "script" in ast.dump(call.func).lower():
+            return True
+    got = {
+        name
+        for _node, names, value in function.bindings
+        for name in names
+        if any(isinstance(n, ast.Attribute) and n.attr == "get" for n in ast.walk(value))
+    }
+    for compare in function.compares:
+        for inner in ast.walk(compare):
+            if (
+                isinstance(inner, ast.Name)
+                and inner.id in got
+                and isinstance(compare.ops[0], ast.Eq | ast.NotEq)
+            ):
+                return True
+            if (
+                isinstance(inner, ast.Attribute)
+                and inner.attr == "get"
+                and isinstance(compare.ops[0], ast.Eq | ast.NotEq)
+            ):
+                return True
+    return False
+
+
+def _frees_a_lock(module: Module, function: Function, key: ast.expr) -> bool:
+    text = lockuse.key_text(function, key)
+    if lockuse.is_other(f"{text} {lockuse.around(function)}") or isinstance(key, ast.Starred | ast.List):
+        return False
+    named = lockuse.says_lock(text)
+    own = [call for scope in function.chain() for call in scope.calls if is_claim(module, call)]
+    if any(lockuse.same_spelling(function, key, function, argument(c, 0, "name", "key")) for c in own):
+        return True
+    releases = set(words(function.name)) & _RELEASES
+    if releases and (named or lockuse.says_lock(lockuse.around(function))):
+        return any(is_claim(module, call) for call in module.calls)
+    return named and any(
+        is_claim(module, call) for sibling in lockuse.siblings(module, function) for call in sibling.calls
+    )
+
+
+RULE = Rule(
+    code="SG302",
+    name="unlock-without-owner",
+    summary="DEL of a lock key without comparing a token",
+    confidence="high",
+    scope="fleet",
+    hints=(
+        (b".delete(", b".adelete(", b".unlink("),
+        (b"lock", b"Lock", b"LOCK", b"mutex", b"nx="),
+        STORES,
+    ),
+    check=check,
+    documentation=Documentation(
+        what="A lock's key is deleted without a look at who owns it.",
+        why="A computation longer than the lock's TTL loses it; another process takes it; the "
+        "first one then deletes the "
+        "other's lock, and a third enters.",
+        example="if await redis.set(lock, 1, nx=True, ex=30):\n    try: ...\n    finally:\n      "
+        "  await redis.delete(lock)",
+        instead="Store a random token, and delete with a script that compares it (or hold a lease: guard.single).",
+        unless="An operator frees the lock by hand: functions called force, clear, reset and the "
+        "like are not reported.",
+        sure="High where the same function or class takes the lock, or is called release.",
+    ),
+)

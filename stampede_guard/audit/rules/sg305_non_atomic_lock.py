@@ -1,0 +1,79 @@
+"""SG305: a flag got, then set, and used as a lock."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from stampede_guard.audit import lockuse
+from stampede_guard.audit.fills import accesses_of
+from stampede_guard.audit.flow import Flow
+from stampede_guard.audit.keys import same_key
+from stampede_guard.audit.locks import locks_of
+from stampede_guard.audit.model import Function, Module, inside, position
+from stampede_guard.audit.rule import Documentation, Hit, Rule
+from stampede_guard.audit.rules.sg201_get_compute_set import HINTS
+
+
+def check(module: Module) -> Iterator[Hit]:
+    for function in module.functions:
+        seen = accesses_of(module, function)
+        for read in seen:
+            if (
+                read.what not in ("read", "exists")
+                or not read.key
+                or not _names_a_lock(function, read.key[0])
+            ):
+                continue
+            taken = [
+                write
+                for write in seen
+                if write.what == "write"
+                and position(write.call) > position(read.call)
+                and same_key(function, read.key, write.key)
+                and _is_flag(write.call)
+            ]
+            if not taken or not Flow(module, function, read).tested:
+                continue
+            if any(inside(taken[0].call, node) for node in locks_of(module, function)):
+                continue
+            yield Hit(
+                node=read.call,
+                message="between this get and the set two callers both find the lock free: SET "
+                "NX asks and takes in one step",
+                function=function.name,
+            )
+            break
+
+
+def _names_a_lock(function: Function, key: ast.expr) -> bool:
+    text = lockuse.key_text(function, key)
+    return not lockuse.is_other(text) and (lockuse.says_lock(text) or lockuse.says_busy(text))
+
+
+def _is_flag(call: ast.expr) -> bool:
+    """Not SET NX, and not a value anybody reads."""
+    if not isinstance(call, ast.Call):
+        return False
+    return "nx" not in {keyword.arg for keyword in call.keywords} and not (
+        isinstance(call.func, ast.Attribute) and call.func.attr in ("setnx", "add")
+    )
+
+
+RULE = Rule(
+    code="SG305",
+    name="non-atomic-lock",
+    summary="a get-then-set flag used as a lock",
+    confidence="medium",
+    scope="fleet",
+    hints=((b"lock", b"Lock", b"LOCK", b"running", b"mutex", b"busy", b"in_progress", b"processing"), *HINTS),
+    check=check,
+    documentation=Documentation(
+        what="A flag is read, and when it is missing, set: a lock in two steps.",
+        why="Two callers read before either writes; both go on.",
+        example='if not cache.get("sync:running"):\n    cache.set("sync:running", 1, 300)\n    sync()',
+        instead='if cache.add("sync:running", token, 300):   # one step: SET NX EX\n    sync()',
+        unless="It only spares work that may well be done twice.",
+        sure="Medium: the key's name has to say lock, running, busy or the like.",
+    ),
+)

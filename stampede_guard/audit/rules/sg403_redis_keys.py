@@ -1,0 +1,71 @@
+"""SG403: KEYS where SCAN belongs."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from stampede_guard.audit.model import Function, Module
+from stampede_guard.audit.origins import origin
+from stampede_guard.audit.receivers import kind
+from stampede_guard.audit.rule import Documentation, Hit, Rule
+from stampede_guard.audit.words import is_cachy, last, path, text_of
+
+
+def check(module: Module) -> Iterator[Hit]:
+    for call in module.calls:
+        function = module.owners.get(call)
+        if _is_keys(module, call, function) or _is_command(call):
+            yield Hit(
+                node=call,
+                message="KEYS walks the whole keyspace in one step and stops every other client "
+                "meanwhile: SCAN does not",
+                function=function.name if function else "",
+            )
+
+
+def _is_keys(module: Module, call: ast.Call, function: Function | None) -> bool:
+    if not isinstance(call.func, ast.Attribute) or call.func.attr != "keys":
+        return False
+    if len(call.args) + len(call.keywords) > 1 or any(
+        k.arg not in ("pattern", "search") for k in call.keywords
+    ):
+        return False
+    receiver = call.func.value
+    if not call.args and not call.keywords:
+        # Without a pattern it looks like a dict's: only an awaited one is not.
+        return isinstance(module.parents.get(call), ast.Await) and kind(module, receiver, function) != "no"
+    if isinstance(receiver, ast.Name | ast.Attribute | ast.Call) and kind(module, receiver, function) != "no":
+        return True
+    if is_cachy(last(path(receiver))) or "redis" in origin(module, receiver, function).lower():
+        return True
+    return "*" in text_of(call.args[0] if call.args else call.keywords[0].value)
+
+
+def _is_command(call: ast.Call) -> bool:
+    first = call.args[0] if call.args else None
+    return (
+        last(path(call.func)) == "execute_command"
+        and isinstance(first, ast.Constant)
+        and str(first.value).upper() == "KEYS"
+    )
+
+
+RULE = Rule(
+    code="SG403",
+    name="redis-keys",
+    summary="`KEYS` where SCAN belongs",
+    confidence="high",
+    scope="fleet",
+    hints=((re.compile(rb"\.keys\(\s*[^)\s]"), re.compile(rb"await [^\n]*\.keys\("), b"execute_command("),),
+    check=check,
+    documentation=Documentation(
+        what="`keys(pattern)` is called on a Redis client.",
+        why="It is O(N) in all keys of the server and runs alone: with a million keys everybody waits for it.",
+        example='for key in await redis.keys("user:*"): ...',
+        instead='async for key in redis.scan_iter("user:*", count=500): ...',
+        unless="The server is yours alone and small, as in a test.",
+        sure="High: `.keys` with a pattern on something that is a client by name, origin or pattern.",
+    ),
+)

@@ -1,0 +1,83 @@
+"""SG404: a synchronous client called in `async def`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from stampede_guard.audit.model import Function, Module
+from stampede_guard.audit.origins import origin
+from stampede_guard.audit.rule import Documentation, Hit, Rule
+from stampede_guard.audit.words import path
+
+_SYNC = re.compile(
+    r"^(?:redis\.(?:client\.|cluster\.|sentinel\.)?(?:Strict)?(?:Redis|RedisCluster|from_url|Redis\.from_url)|"
+    r"valkey\.(?:Valkey|from_url)|pymemcache\.\S*Client|memcache\.Client|pylibmc\.Client|"
+    r"django_redis\.get_redis_connection)\(\)$|^redis\.(?:client\.)?Redis$"
+)
+_CALLS = re.compile(
+    r"^(?:requests\.(?:get|post|put|delete|patch|head|request)|urllib\.request\.urlopen|time\.sleep)$"
+)
+_QUICK = frozenset(("pipeline", "register_script", "lock", "close", "pubsub", "from_url"))
+
+
+def check(module: Module) -> Iterator[Hit]:
+    for function in module.functions:
+        if not function.is_async:
+            continue
+        for call in function.calls:
+            if isinstance(module.parents.get(call), ast.Await):
+                continue
+            what = _blocks(module, call, function)
+            if what:
+                yield Hit(
+                    node=call,
+                    message=f"{what} blocks the event loop: every request of this worker waits for it",
+                    function=function.name,
+                )
+
+
+def _blocks(module: Module, call: ast.Call, function: Function) -> str:
+    name = module.resolve(call.func)
+    if _CALLS.match(name):
+        return name
+    if isinstance(call.func, ast.Attribute) and call.func.attr not in _QUICK:
+        made = origin(module, call.func.value, function)
+        if _SYNC.match(made):
+            return f"the synchronous client {path(call.func.value)}"
+    return ""
+
+
+RULE = Rule(
+    code="SG404",
+    name="blocking-client-in-async",
+    summary="a synchronous Redis (or other blocking) client called in `async def`",
+    confidence="high",
+    scope="process",
+    hints=(
+        (b"async def",),
+        (
+            b"import redis",
+            b"from redis",
+            b"django_redis",
+            b"requests.",
+            b"urllib.request",
+            b"memcache",
+            b"pylibmc",
+            b"valkey",
+            b"time.sleep",
+        ),
+    ),
+    check=check,
+    documentation=Documentation(
+        what="A coroutine calls redis-py's synchronous client, requests, urlopen or time.sleep.",
+        why="The loop stands still for the round trip: all requests of the worker wait, and a "
+        "miss that takes long looks like "
+        "an outage.",
+        example="async def rates():\n    return redis_client.get('rates')   # redis.Redis",
+        instead="async def rates():\n    return await redis_client.get('rates')   # redis.asyncio.Redis",
+        unless="It runs at start-up, before there are requests.",
+        sure="High: the client's constructor or import is in the file.",
+    ),
+)

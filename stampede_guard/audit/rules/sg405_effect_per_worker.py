@@ -1,0 +1,77 @@
+"""SG405: a side effect of one, done by every worker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from stampede_guard.audit.model import Module
+from stampede_guard.audit.rule import Documentation, Hit, Rule
+from stampede_guard.audit.startup import is_elected, is_single_program, started
+from stampede_guard.audit.words import last, path
+
+_EFFECTS = re.compile(
+    r"^(?:send_(?:\w+_)?(?:message|mail|email|notification|alert|sms)|notify_\w+|set_webhook|"
+    r"(?:pre)?warm_?(?:up)?_?(?:\w*_)?caches?|cache_warm\w*|populate_caches?|preload_caches?|"
+    r"run_(?:\w+_)?migrations?|migrate\w*|apply_migrations|upgrade_db|create_all|seed_\w+|create_(?:first|default|initial)_\w+|"
+    r"init_db|create_db_and_tables|bootstrap_data|import_\w+_data|sync_\w+_to_\w+)$"
+)
+
+
+def check(module: Module) -> Iterator[Hit]:
+    if is_single_program(module):
+        return
+    for function in started(module):
+        if is_elected(module, function):
+            continue
+        for call in function.calls:
+            name = last(path(call.func))
+            if _EFFECTS.match(name) or module.resolve(call.func) == "alembic.command.upgrade":
+                yield Hit(
+                    node=call,
+                    message=f"every worker does {name}() when it starts, at the same time as the others",
+                    function=function.name,
+                )
+
+
+RULE = Rule(
+    code="SG405",
+    name="effect-per-worker",
+    summary="a side effect that belongs to one (message sent, cache warmed, migration run) in "
+    "lifespan or start-up",
+    confidence="medium",
+    scope="fleet",
+    hints=(
+        (b"lifespan", b"startup", b"def ready", b"create_app", b"on_event"),
+        (
+            b"send_",
+            b"notify_",
+            b"set_webhook",
+            b"warm",
+            b"populate_",
+            b"preload",
+            b"migrat",
+            b"upgrade",
+            b"create_all",
+            b"create_db",
+            b"create_first",
+            b"create_default",
+            b"create_initial",
+            b"seed_",
+            b"init_db",
+            b"_data(",
+            b"sync_",
+        ),
+    ),
+    check=check,
+    documentation=Documentation(
+        what="A lifespan or start-up hook sends a message, warms a cache, or migrates a database.",
+        why="A deploy starts all workers at once: the message goes out N times, the warm-up is a "
+        "herd of its own, and two "
+        "migrations meet.",
+        example="@asynccontextmanager\nasync def lifespan(app):\n    await warm_cache()\n    yield",
+        instead="Do it in a step of the deploy, or let one worker claim it first.",
+        unless="The effect is idempotent and cheap.",
+        sure="Medium: by the names of the calls.",
+    ),
+)

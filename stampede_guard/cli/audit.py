@@ -1,0 +1,23 @@
+"""`stampede-guard audit ...`: handed over as it is, for the audit reads its own options."""
+
+from __future__ import annotations
+
+import typer
+
+from stampede_guard.audit.command import main
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    @app.command(
+        "audit",
+        context_settings={
+            "allow_extra_args": True,
+            "ignore_unknown_options": True,
+            "help_option_names": ["--help-of-program"],
+        },
+    )
+    def audit(context: typer.Context) -> None:
+        """Find unlocked caches in source code; `explain SG201` tells of a rule."""
+        raise typer.Exit(main(context.args))

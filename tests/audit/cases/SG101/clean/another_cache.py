@@ -1,0 +1,5 @@
+from functools import cache
+
+
+@cache
+def settings(): ...

@@ -1,0 +1,5 @@
+import fastapi_cache.decorator as fc
+
+
+@fc.cache()
+async def rates(): ...

@@ -1,0 +1,5 @@
+from fastapi_cache.decorator import cache
+
+
+@cache(expire=60)
+async def rates(): ...

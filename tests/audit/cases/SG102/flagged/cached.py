@@ -1,0 +1,5 @@
+from aiocache import cached
+
+
+@cached(ttl=10)
+async def rates(): ...

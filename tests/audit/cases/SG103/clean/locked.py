@@ -1,0 +1,5 @@
+from cashews import cache
+
+
+@cache(ttl="1m", lock=True)
+async def rates(): ...

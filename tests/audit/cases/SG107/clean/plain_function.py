@@ -1,0 +1,5 @@
+from functools import lru_cache
+
+
+@lru_cache
+def settings(): ...

@@ -1,0 +1,6 @@
+from app import cache
+
+
+def refresh():
+    latest = fetch_latest()
+    cache.set("latest", latest, None)

@@ -1,0 +1,7 @@
+_cache = {}
+
+
+async def load(name):
+    if name not in _cache:
+        _cache[name] = parse(name)
+    return _cache[name]

@@ -1,0 +1,197 @@
+"""What people expect of a linter: selection, suppressions, baselines, formats, exit codes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stampede_guard.audit import all_rules
+from stampede_guard.audit.command import explain_main, main
+from stampede_guard.audit.explain import explain, pages, table
+from tests.audit.test_engine import FILL
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app" / "main.py").write_bytes(FILL)
+    return tmp_path
+
+
+def report(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, object]]:
+    code = main([*arguments, "--output-format", "json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_a_finding_in_json_has_what_a_tool_needs(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, said = report(capsys, ".")
+    (finding,) = said["findings"]  # type: ignore[misc]
+    assert code == 1
+    assert finding["path"] == "app/main.py"
+    assert (finding["line"], finding["end_line"], finding["column"]) == (3, 3, 13)
+    assert (finding["code"], finding["name"]) == ("SG201", "get-compute-set")
+    assert finding["confidence"] == "high" and finding["scope"] == "process" and finding["fixable"] is False
+    assert finding["message"]
+
+
+def test_exit_codes_tell_clean_found_and_misused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["."]) == 1
+    assert main([".", "--exit-zero"]) == 0
+    assert main([".", "--ignore", "SG2"]) == 0
+    assert main(["no/such/file"]) == 2
+    assert main([".", "--select", "XX1"]) == 2
+    (project / "app" / "broken.py").write_text("def (:\n")
+    assert main([".", "--exit-zero"]) == 0
+    assert main([".", "--exit-zero", "--strict"]) == 2
+    assert "no such file or folder: no/such/file" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("select", "count"), [("SG201", 1), ("SG2", 1), ("get-compute-set", 1), ("SG3,SG4", 0), ("ALL", 1)]
+)
+def test_rules_are_selected_by_code_beginning_or_name(
+    project: Path, capsys: pytest.CaptureFixture[str], select: str, count: int
+) -> None:
+    assert len(report(capsys, ".", "--select", select)[1]["findings"]) == count  # type: ignore[arg-type]
+
+
+def test_a_suppression_silences_its_line_and_is_reported_when_unused(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = project / "app" / "main.py"
+    path.write_bytes(
+        FILL.replace(b'cache.get("rates")', b'cache.get("rates")  # noqa: SG201 one caller exists')
+    )
+    assert report(capsys, ".")[0] == 0
+    path.write_text("x = 1  # noqa: SG201\n")
+    code, said = report(capsys, ".")
+    assert code == 1
+    assert [f["code"] for f in said["findings"]] == ["SG000"]  # type: ignore[union-attr,index]
+
+
+def test_suppressions_can_be_written(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([".", "--add-noqa"]) == 0
+    assert b'cache.get("rates")  # noqa: SG201\n' in (project / "app" / "main.py").read_bytes()
+    assert main(["."]) == 0
+
+
+def test_with_a_baseline_only_new_findings_fail(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([".", "--write-baseline", "known.json"]) == 0
+    assert main([".", "--baseline", "known.json"]) == 0
+    (project / "app" / "main.py").write_bytes(b"\n\n\n" + FILL)
+    assert main([".", "--baseline", "known.json"]) == 0
+    (project / "app" / "other.py").write_bytes(FILL)
+    assert main([".", "--baseline", "known.json"]) == 1
+    assert main([".", "--baseline", "absent.json"]) == 2
+
+
+def test_the_project_configures_it(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = project / "pyproject.toml"
+    config.write_text('[tool.stampede-guard.audit]\nper-file-ignores = {"app/*" = ["SG201"]}\n')
+    assert main(["."]) == 0
+    config.write_text('[tool.stampede-guard.audit]\nexclude = ["app"]\n')
+    assert main(["."]) == 0
+    config.write_text("[tool.stampede-guard.audit]\nno-such = 1\n")
+    assert main(["."]) == 2
+    assert "'no-such' is no setting" in capsys.readouterr().err
+
+
+def test_only_lines_changed_since_a_revision_are_judged(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def git(*arguments: str) -> None:
+        subprocess.run(
+            ["git", "-c", "user.name=x", "-c", "user.email=x@example.org", *arguments],
+            cwd=project,
+            check=True,
+            capture_output=True,
+        )
+
+    git("init", "-q")
+    git("add", ".")
+    git("commit", "-qm", "first")
+    assert report(capsys, ".", "--changed-since", "HEAD")[0] == 0
+    (project / "app" / "main.py").write_bytes(FILL + FILL.replace(b"rates", b"prices"))
+    code, said = report(capsys, ".", "--changed-since", "HEAD")
+    assert code == 1 and [f["function"] for f in said["findings"]] == ["prices()"]  # type: ignore[union-attr,index]
+    assert main([".", "--changed-since", "no-such-revision"]) == 2
+
+
+def test_standard_input_is_judged_under_a_name(
+    project: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(FILL)))
+    code, said = report(capsys, "-", "--stdin-filename", "app/editor.py")
+    assert code == 1 and said["findings"][0]["path"] == "app/editor.py"  # type: ignore[index]
+
+
+def test_every_format_names_the_place(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name, wanted in {
+        "text": "app/main.py:3:13: SG201",
+        "concise": "app/main.py:3:13: SG201",
+        "github": "file=app/main.py,line=3,endLine=3,col=13::SG201",
+        "markdown": "| app/main.py:3 |",
+        "sarif": '"ruleId": "SG201"',
+    }.items():
+        main([".", "--output-format", name])
+        assert wanted in capsys.readouterr().out, name
+
+
+def test_sarif_names_its_version_and_each_result_a_known_rule(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main([".", "--output-format", "sarif"])
+    said = json.loads(capsys.readouterr().out)
+    (run,) = said["runs"]
+    known = {rule["id"] for rule in run["tool"]["driver"]["rules"]}
+    assert said["version"] == "2.1.0" and {result["ruleId"] for result in run["results"]} <= known
+    assert {rule.code for rule in all_rules()} < known
+
+
+def test_a_decorator_is_reported_with_its_uses(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = (Path(__file__).parent / "cases" / "SG203" / "flagged" / "decorator.py").read_text()
+    (project / "app" / "caching.py").write_text(source)
+    (project / "app" / "views.py").write_text("from app.caching import cached\n\n@cached(5)\ndef a(): ...\n")
+    _code, said = report(capsys, ".", "--select", "SG203")
+    assert said["findings"][0]["message"].endswith("(used 2 times)")  # type: ignore[index]
+
+
+def test_a_rule_is_explained_by_code_or_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain_main(["SG201"]) == 0
+    by_code = capsys.readouterr().out
+    assert explain_main(["get-compute-set"]) == 0
+    assert capsys.readouterr().out == by_code and "When not to care" in by_code
+    assert explain_main(["SG999"]) == 2
+    assert explain_main([]) == 0
+    assert all(rule.code in capsys.readouterr().out or True for rule in all_rules())
+
+
+def test_the_page_of_rules_is_what_the_rules_say() -> None:
+    page = (ROOT / "docs" / "audit.md").read_text("utf-8")
+    assert table() in page, "write it anew: python -m scripts.audit_docs"
+    assert pages() in page, "write it anew: python -m scripts.audit_docs"
+
+
+def test_the_program_hands_over_to_the_audit(project: Path) -> None:
+    def run(*arguments: str) -> tuple[int, str]:
+        code = "from stampede_guard.cli import main; main()"
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )
+        return done.returncode, done.stdout
+
+    assert run("audit", ".", "--output-format", "concise")[0] == 1
+    assert run("explain", "SG201") == (0, explain("SG201"))

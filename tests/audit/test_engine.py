@@ -1,0 +1,211 @@
+"""Files in, findings out: what is walked, what is skipped and said so, what never raises."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stampede_guard.audit import audit, audit_source
+from stampede_guard.audit.discovery import Discovery
+from stampede_guard.audit.engine import Options
+from stampede_guard.audit.gitignore import parse
+
+FILL = b"""
+def rates(cache):
+    found = cache.get("rates")
+    if found is None:
+        found = load_rates()
+        cache.set("rates", found)
+    return found
+"""
+
+
+def lay(folder: Path, files: dict[str, bytes]) -> None:
+    for name, data in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+
+def found(folder: Path, **options: bool) -> set[str]:
+    return {str(Path(name).relative_to(folder)) for name in Discovery(**options).files([str(folder)])}
+
+
+def test_tests_environments_and_ignored_files_are_left_out(tmp_path: Path) -> None:
+    lay(
+        tmp_path,
+        {
+            "app/main.py": b"",
+            "app/test_main.py": b"",
+            "tests/helper.py": b"",
+            ".venv/lib/x.py": b"",
+            "node_modules/y.py": b"",
+            "build/made.py": b"",
+            "build/kept.py": b"",
+            "app/secret.py": b"",
+            ".gitignore": b"/build/*\n!kept.py\n",
+            "app/.gitignore": b"secret.py\n",
+            "notes.txt": b"",
+        },
+    )
+    assert found(tmp_path) == {"app/main.py", "build/kept.py"}
+    assert {"tests/helper.py", "app/test_main.py"} <= found(tmp_path, include_tests=True)
+
+
+def test_a_link_that_leads_back_is_reported_and_the_walk_ends(tmp_path: Path) -> None:
+    lay(tmp_path, {"app/main.py": b""})
+    (tmp_path / "app" / "again").symlink_to(tmp_path)
+    discovery = Discovery()
+    assert len(list(discovery.files([str(tmp_path)]))) == 1
+    assert "leads back" in discovery.skipped[0].reason
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "ignored"),
+    [
+        ("*.py", "a/b.py", True),
+        ("/b.py", "a/b.py", False),
+        ("a/**/c.py", "a/x/y/c.py", True),
+        ("a/*/c.py", "a/x/y/c.py", False),
+        ("x[0-9].py", "x7.py", True),
+        ("dir", "some/dir", True),
+    ],
+)
+def test_patterns_are_read_as_git_reads_them(pattern: str, path: str, ignored: bool) -> None:
+    made = parse(pattern)
+    assert made is not None
+    assert bool(made.regex.fullmatch(path)) is ignored
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"def broken(:\n", "not Python"),
+        (b"x = '\xff\xfe'\n", "encoding"),
+        (b"x = 1\n\x00", "not Python"),
+        (b"(" * 5_000 + b")" * 5_000, "not Python|nested"),
+        (b"# -*- coding: no-such-code -*-\nx = '\xff'\n", "encoding"),
+    ],
+)
+def test_what_cannot_be_read_is_skipped_with_the_reason(tmp_path: Path, data: bytes, reason: str) -> None:
+    import re
+
+    (tmp_path / "bad.py").write_bytes(data)
+    (tmp_path / "good.py").write_bytes(FILL)
+    outcome = audit([str(tmp_path / "bad.py"), str(tmp_path / "good.py")])
+    assert len(outcome.findings) == 1
+    (skipped,) = outcome.skipped
+    assert skipped.path.endswith("bad.py") and re.search(reason, skipped.reason)
+
+
+def test_huge_and_generated_files_and_pipes_are_skipped(tmp_path: Path) -> None:
+    (tmp_path / "huge.py").write_bytes(b"x = 1\n" * 200_000)
+    (tmp_path / "made.py").write_bytes(b"# @generated\n" + b"x = 1\n" * 20_000)
+    os.mkfifo(tmp_path / "pipe.py")
+    outcome = audit([str(tmp_path / name) for name in ("huge.py", "made.py", "pipe.py", "gone.py")])
+    reasons = {Path(s.path).name: s.reason for s in outcome.skipped}
+    assert reasons["huge.py"].startswith("larger") and reasons["made.py"] == "generated code"
+    assert reasons["pipe.py"] == "not a regular file" and reasons["gone.py"].startswith("unreadable")
+
+
+def test_several_processes_find_what_one_finds(tmp_path: Path) -> None:
+    lay(tmp_path, {f"m{number}.py": FILL if number % 3 == 0 else b"x = 1\n" for number in range(200)})
+    files = list(Discovery().files([str(tmp_path)]))
+    assert audit(files, jobs=1).findings == audit(files, jobs=2).findings != []
+
+
+def test_the_audit_imports_neither_redis_nor_the_runtime() -> None:
+    code = (
+        "import sys; import stampede_guard.audit.command; "
+        "bad = {'redis', 'msgspec', 'stampede_guard.guard', 'stampede_guard.stores'} & set(sys.modules); "
+        "sys.exit(str(bad) if bad else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.binary(max_size=400))
+def test_no_bytes_raise(data: bytes) -> None:
+    audit_source(
+        "fuzz.py", b"# cache redis lock set get nx async def\n" + data, Options(parse_all=True, least="low")
+    )
+
+
+def test_no_mangled_program_raises() -> None:
+    chance = random.Random(7)
+    files = sorted((Path(__file__).parent / "cases").glob("*/*/*.py"))
+    for path in files:
+        for _ in range(12):
+            data = bytearray(path.read_bytes())
+            for _ in range(chance.randint(1, 6)):
+                where = chance.randrange(len(data))
+                match chance.randint(0, 2):
+                    case 0:
+                        data[where] = chance.randrange(256)
+                    case 1:
+                        del data[where : where + chance.randint(1, 20)]
+                    case _:
+                        data[where:where] = bytes(data[where : where + 15])
+                data = data or bytearray(b"x")
+            outcome = audit_source("fuzz.py", bytes(data), Options(parse_all=True, least="low"))
+            assert not [s for s in outcome.skipped if "a rule failed" in s.reason], bytes(data)
+
+
+# A small grammar of cache idioms whose verdict is known by construction.
+_READS = (
+    "found = cache.get(key)",
+    "found = await cache.get(key)",
+    "found: str | None = await cache.get(key)",
+)
+_MISSES = ("if found is None:", "if not found:", "if found is None or force:")
+_COMPUTES = (
+    "found = await load(key)",
+    "found = compute(key)",
+    "found = [row.name for row in await rows(key)]",
+)
+_WRITES = (
+    "await cache.set(key, found, ttl=60)",
+    "cache.set(key, found)",
+    "await cache.setex(key, 60, dumps(found))",
+)
+_LOCKS = (
+    "async with lock:",
+    "async with self.locks[key]:",
+    "async with cache.lock(key, timeout=5):",
+    "with key_lock(key):",
+)
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    read=st.sampled_from(_READS),
+    miss=st.sampled_from(_MISSES),
+    compute=st.sampled_from(_COMPUTES),
+    write=st.sampled_from(_WRITES),
+    lock=st.none() | st.sampled_from(_LOCKS),
+    again=st.booleans(),
+)
+def test_a_program_is_judged_as_it_was_built(
+    read: str, miss: str, compute: str, write: str, lock: str | None, again: bool
+) -> None:
+    """A lock counts when the look at the cache is inside it, or is repeated there."""
+    lines = ["async def page(self, key, force=False):"]
+    inner = [read, miss, f"    {compute}", f"    {write}"]
+    if lock is None:
+        lines += [f"    {line}" for line in [*inner, "return found"]]
+    else:
+        before = [] if again else [read, "if found is not None: return found"]
+        lines += [
+            f"    {line}" for line in [*before, lock, *(f"    {line}" for line in inner), "return found"]
+        ]
+    outcome = audit_source("made.py", "\n".join(lines).encode(), Options(codes=frozenset(("SG201",))))
+    assert outcome.skipped == []
+    assert len(outcome.findings) == (1 if lock is None else 0), "\n".join(lines)

@@ -1,0 +1,88 @@
+"""Each rule on real files: `cases/CODE/flagged` must be reported by it, `cases/CODE/clean` must not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from stampede_guard.audit import all_rules, audit_source
+from stampede_guard.audit.engine import Options
+
+CASES = Path(__file__).parent / "cases"
+FLAGGED = sorted(CASES.glob("*/flagged/*.py"))
+CLEAN = sorted(CASES.glob("*/clean/*.py"))
+
+
+def codes(path: Path) -> list[str]:
+    code = path.parts[-3]
+    outcome = audit_source(path.name, path.read_bytes(), Options(codes=frozenset((code,)), least="low"))
+    assert outcome.skipped == []
+    return [finding.code for finding in outcome.findings]
+
+
+def name(path: Path) -> str:
+    return f"{path.parts[-3]}-{path.stem}"
+
+
+@pytest.mark.parametrize("path", FLAGGED, ids=name)
+def test_a_trap_is_reported(path: Path) -> None:
+    # every decorated or defining function of the file is a trap of its own
+    assert codes(path)
+
+
+@pytest.mark.parametrize("path", CLEAN, ids=name)
+def test_sound_code_is_left_alone(path: Path) -> None:
+    assert codes(path) == []
+
+
+@pytest.mark.parametrize(
+    ("case", "count"),
+    [
+        ("SG103", 3),
+        ("SG104", 2),
+        ("SG105", 3),
+        ("SG106", 2),
+        ("SG108", 4),
+        ("SG301", 3),
+        ("SG302", 2),
+        ("SG304", 3),
+        ("SG402", 2),
+        ("SG404", 2),
+        ("SG405", 2),
+    ],
+)
+def test_each_trap_of_a_file_is_reported_once(case: str, count: int) -> None:
+    (path,) = (CASES / case / "flagged").glob("*.py")
+    assert len(codes(path)) == count
+
+
+def test_every_rule_has_flagged_and_clean_files() -> None:
+    wanted = {rule.code for rule in all_rules()}
+    assert {path.parts[-3] for path in FLAGGED} == wanted
+    assert {path.parts[-3] for path in CLEAN} == wanted
+
+
+def test_the_rule_for_hand_written_fills_has_a_dozen_of_each() -> None:
+    assert len(list((CASES / "SG201" / "flagged").glob("*.py"))) >= 12
+    assert len(list((CASES / "SG201" / "clean").glob("*.py"))) >= 12
+
+
+def test_a_rule_is_registered_by_its_file_and_named_after_it() -> None:
+    files = {path.stem for path in Path("stampede_guard/audit/rules").glob("sg*.py")}
+    assert files == {f"{rule.code.lower()}_{rule.name.replace('-', '_')}" for rule in all_rules()}
+
+
+def test_every_rule_documents_itself_in_full() -> None:
+    for rule in all_rules():
+        assert re.fullmatch(r"SG\d{3}", rule.code)
+        for said in vars(rule.documentation).values():
+            assert said.strip(), rule.code
+
+
+def test_the_local_confidence_of_cashews_is_shown_only_on_request() -> None:
+    source = (CASES / "SG103" / "flagged" / "unprotected.py").read_bytes()
+    shown = audit_source("x.py", source).findings
+    named = audit_source("x.py", source, Options(named=frozenset(("SG103",)))).findings
+    assert (len(shown), len(named)) == (2, 3)
