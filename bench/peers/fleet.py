@@ -21,6 +21,7 @@ from bench.peers.outcome import Answer, Outcome
 __all__ = ["Fleet", "PeerFailed", "Worker"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+WORKER = "bench.peers.worker"
 RUN_UP: Final = 0.25
 """Seconds from the word to the start of a herd, so that every process has heard it."""
 STARTING: Final = 60.0
@@ -103,7 +104,7 @@ class Fleet:
         ours, theirs = socket.socketpair()
         with theirs:
             child = processes.start(
-                [sys.executable, "-m", "bench.peers.worker", str(theirs.fileno()), json.dumps(settings)],
+                [sys.executable, "-m", WORKER, str(theirs.fileno()), json.dumps(settings)],
                 log=self._directory / f"{number}.log",
                 cwd=ROOT,
                 pass_fds=[theirs.fileno()],

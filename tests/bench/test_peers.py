@@ -297,9 +297,7 @@ async def test_without_redis_each_process_computes_once_and_serves_all_its_calle
 async def test_a_peer_that_cannot_be_opened_has_no_figures_and_ends_no_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("bench.peers.fleet.ROOT", Path("/"))  # no worker finds its module from there
-    monkeypatch.setenv("PYTHONPATH", "")
-    monkeypatch.setenv("PYTHONSAFEPATH", "1")
+    monkeypatch.setattr("bench.peers.fleet.WORKER", "bench.peers.there_is_no_such_module")
     (row,) = await measure(["ours"], ["hot"], TINY, step=lambda name, scenario: None)
     assert "has died" in row.failed["hot"] and row.figures == {}
 
