@@ -198,23 +198,25 @@ async def _has_none_since(runtime: Runtime, name: str, token: int) -> bool:
 def _miss(
     runtime: Runtime, plan: Plan, name: str, run: Run, *, newer_than: int = 0
 ) -> Coroutine[Any, Any, Any]:
-    if runtime.hooks:
-        runtime.hooks.tell(Miss(plan.title, name))
-    flight = runtime.take_off(name, plan, run, plan.capture(), newer_than=newer_than)
-    flight.newer_than = max(flight.newer_than, newer_than)
-    return _ride(runtime, plan, name, run, flight, None)
+    return _ride(runtime, plan, name, run, _to_take_off(runtime, plan, name, run, newer_than), None)
 
 
 async def fly(runtime: Runtime, plan: Plan, name: str, run: Run, old: Reading | None) -> Any:
     """A value newer than `old`, for a caller that has looked into the store itself and cannot use what is there."""
-    if runtime.hooks:
-        runtime.hooks.tell(Miss(plan.title, name))
     token = old.token if old is not None else 0
-    flight = runtime.take_off(name, plan, run, plan.capture(), newer_than=token)
-    flight.newer_than = max(flight.newer_than, token)
+    flight = _to_take_off(runtime, plan, name, run, token)
     if old is not None and (flight.old is None or flight.old.token < token):
         flight.know(old)
     return await _ride(runtime, plan, name, run, flight, None)
+
+
+def _to_take_off(runtime: Runtime, plan: Plan, name: str, run: Run, newer_than: int) -> Flight:
+    """The flight for a caller that has no value to go on with."""
+    if runtime.hooks:
+        runtime.hooks.tell(Miss(plan.title, name))
+    flight = runtime.take_off(name, plan, run, plan.capture(), newer_than=newer_than)
+    flight.newer_than = max(flight.newer_than, newer_than)
+    return flight
 
 
 async def _stale(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Reading, value: Any) -> Any:

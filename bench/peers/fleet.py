@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.herd import processes
-from bench.peers.journal import Journal
+from bench.journal import Journal
 from bench.peers.outcome import Answer, Outcome
 
 __all__ = ["Fleet", "PeerFailed", "Worker"]
@@ -161,7 +161,7 @@ class Fleet:
         while time.monotonic() < deadline:
             started = self.journal.lines(key, "started")
             if started:
-                return self.workers[started[0].worker]
+                return self.workers[int(started[0].by)]
             await asyncio.sleep(0.01)
         raise PeerFailed(f"nobody computed within {patience:g} s")
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from bench.peers.journal import Line
+from bench.journal import Line
 
 __all__ = ["NOBODY", "Answer", "Outcome"]
 
@@ -74,7 +74,7 @@ class Outcome:
         if not self.ended:
             return []
         made = self.ended[0].at
-        computing = {line.worker for line in self.started}
+        computing = {line.by for line in self.started}
         return [
             answer.at - made
             for answer in self.answers
@@ -83,14 +83,12 @@ class Outcome:
 
     def takeover(self, killed_at: float, killed: int) -> float | None:
         """Seconds from the kill to the next computation in a surviving process; None if there was none."""
-        after = [
-            line.at - killed_at for line in self.started if line.worker != killed and line.at > killed_at
-        ]
+        after = [line.at - killed_at for line in self.started if line.by != killed and line.at > killed_at]
         return min(after, default=NOBODY)
 
     def already_computing(self, killed_at: float, killed: int) -> int:
         """Computations that survivors had begun before the kill: where there are some, no takeover is needed."""
-        return sum(line.worker != killed and line.at <= killed_at for line in self.started)
+        return sum(line.by != killed and line.at <= killed_at for line in self.started)
 
 
 def median(values: Sequence[float]) -> float | None:

@@ -17,10 +17,10 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+from bench.journal import Journal
 from bench.micro.value import VALUE
 from bench.peers.adapters import ADAPTERS
 from bench.peers.hits import measure_hits
-from bench.peers.journal import Journal
 
 __all__ = ["QueryFailed", "Worker"]
 

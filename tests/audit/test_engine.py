@@ -134,9 +134,11 @@ def test_the_audit_imports_neither_redis_nor_the_runtime() -> None:
 @settings(max_examples=150, deadline=None)
 @given(st.binary(max_size=400))
 def test_no_bytes_raise(data: bytes) -> None:
-    audit_source(
+    outcome = audit_source(
         "fuzz.py", b"# cache redis lock set get nx async def\n" + data, Options(parse_all=True, least="low")
     )
+    assert outcome.files == 1 and outcome.parsed + len(outcome.skipped) >= 1
+    assert not [skipped for skipped in outcome.skipped if "a rule failed" in skipped.reason]
 
 
 def test_no_mangled_program_raises() -> None:

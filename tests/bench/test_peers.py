@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from bench.herd.valkey import ValkeyServer
+from bench.journal import Journal, Line
 from bench.peers.__main__ import parse
 from bench.peers.adapter import About, Compute
 from bench.peers.adapters import ADAPTERS, TABLE
 from bench.peers.commands import CommandCount
-from bench.peers.journal import Journal, Line
 from bench.peers.outcome import Answer, Outcome
 from bench.peers.plan import Sizes
 from bench.peers.report import into_readme, markdown, memory_ratios, scenario_cells
@@ -91,8 +91,8 @@ def test_the_journal_keeps_what_several_have_written_in_order(tmp_path: Path) ->
     journals[1].write("b", 1, "started")
     journals[1].write("a", 1, "started")
     journals[0].write("a", 0, "ended")
-    assert [found.worker for found in journals[1].lines("a", "started")] == [0, 1]
-    assert [found.worker for found in journals[1].lines("a", "ended")] == [0]
+    assert [found.by for found in journals[1].lines("a", "started")] == [0, 1]
+    assert [found.by for found in journals[1].lines("a", "ended")] == [0]
 
 
 def test_a_script_counts_as_one_command_and_what_comes_after_the_block_not_at_all(

@@ -64,7 +64,7 @@ async def test_without_a_store_no_more_is_computed_at_once_than_keys_and_the_cap
         ] == []
         lines = [line for key in keys for line in fleet.journal.lines(key)]
         for worker in fleet.workers:
-            mine = [line for line in lines if line.computation.startswith(f"{worker.name}#")]
+            mine = [line for line in lines if str(line.by).startswith(f"{worker.name}#")]
             assert peak(mine) == 2
         assert peak(lines) <= 3 * 2
         for key in keys:

@@ -62,7 +62,7 @@ async def test_sigterm_to_the_process_that_computes_costs_no_answer_and_no_compu
     try:
         await seen(lambda: len(journal.lines("process", "up")) >= workers or not child.running)
         assert child.running, child.last_words()
-        first = {line.computation for line in journal.lines("process", "up")}
+        first = {line.by for line in journal.lines("process", "up")}
         load = Visitors(port, ["/hot", "/stale"], count=12)
         await end_the_one_that_a_herd_waits_for(port, journal, first)
         for key in ("hot", "stale"):
@@ -118,7 +118,7 @@ async def one_more(key: str, journal: Journal) -> None:
 
 
 def ended(journal: Journal) -> list[str]:
-    return [line.computation for line in journal.lines("process", "down")]
+    return [line.by for line in journal.lines("process", "down")]
 
 
 def one_computation_per_expiry(key: str, journal: Journal) -> None:
@@ -126,7 +126,7 @@ def one_computation_per_expiry(key: str, journal: Journal) -> None:
     # The last one may be under way when nobody asks any more.
     ends = journal.lines(key, "ended")
     starts = journal.lines(key, "started")[: len(ends)]
-    assert [line.computation for line in starts] == [line.computation for line in ends]
+    assert [line.by for line in starts] == [line.by for line in ends]
     assert len(starts) > 2, "the value has never expired, so nothing is shown"
     for before, after in itertools.pairwise(zip(starts, ends, strict=True)):
         assert after[0].at >= before[1].at + TTL - CLOCKS

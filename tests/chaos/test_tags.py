@@ -40,7 +40,7 @@ async def test_nobody_who_begins_after_an_invalidation_is_served_what_was_comput
     assert all(served)
     calls = [line for key in KEYS for line in hammered.journal.lines(key, "served")]
     assert len(calls) == sum(served) >= TIMES
-    pairs = [(int(need), int(value)) for need, value in (line.computation.split() for line in calls)]
+    pairs = [(int(need), int(value)) for need, value in (str(line.by).split() for line in calls)]
     assert [(need, value) for need, value in pairs if value < need] == []
     assert max(value for _, value in pairs) == TIMES
     for key in KEYS:

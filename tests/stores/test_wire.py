@@ -120,7 +120,8 @@ class TestMessages:
     @example(b"again\n1\n1\n\xff")
     @example(b"again\n" + b"9" * 5_000 + b"\n0\n")
     def test_anything_else_is_nothing_and_never_an_error(self, data: bytes) -> None:
-        parse_message(data)
+        found = parse_message(data)
+        assert found is None or isinstance(found[1], Message)
 
 
 class TestAnswers:

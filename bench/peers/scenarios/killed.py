@@ -2,46 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 
-from bench.peers.fleet import PeerFailed
+from bench.peers.fleet import Worker
+from bench.peers.interrupted import interrupted
 from bench.peers.scenario import NEVER, Column, Figures, Scenario, or_never, unserved
 from bench.peers.stage import Stage
 
 __all__ = ["KILLED"]
 
-_UNTIL_ALL_WAIT = 0.2
 
-
-_ATTEMPTS = 5
+async def _kill(computing: Worker) -> float:
+    at = time.monotonic()
+    computing.kill()
+    return at
 
 
 async def play(stage: Stage) -> Figures:
-    """On a crowded machine the computation may be over before the kill: then it is played again."""
-    for _ in range(_ATTEMPTS):
-        figures = await _play(stage)
-        if figures is not None:
-            return figures
-    raise PeerFailed("the computation was always over before its process was killed")
-
-
-async def _play(stage: Stage) -> Figures | None:
-    fleet = await stage.fleet()
-    key = stage.key()
-    herd = fleet.stampede(
-        key,
-        seconds=stage.sizes.interrupted_seconds,
-        callers=stage.sizes.callers,
-        patience=stage.sizes.patience_after_kill,
+    outcome, computing, killed_at = await interrupted(
+        stage, _kill, patience=stage.sizes.patience_after_kill, what="its process was killed"
     )
-    computing = await fleet.first_computation(key, patience=stage.sizes.patience)
-    await asyncio.sleep(min(_UNTIL_ALL_WAIT, stage.sizes.interrupted_seconds / 2))
-    killed_at = time.monotonic()
-    computing.kill()
-    outcome = await herd
-    if any(line.at < killed_at and line.worker == computing.number for line in outcome.ended):
-        return None
     takeover = outcome.takeover(killed_at, computing.number)
     if takeover is None:
         needless = outcome.already_computing(killed_at, computing.number) > 0
