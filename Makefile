@@ -26,7 +26,7 @@ export MPLCONFIGDIR = $(CURDIR)/.cache/matplotlib
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | while IFS='	' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
 
-demo: $(READY) ## the production herd, reproduced and cured (HERD_ARGS=--full for all five modes)
+demo: $(READY) ## the production herd, reproduced and cured (HERD_ARGS=--full for all six modes)
 	$(BIN)/python -m bench.herd $(HERD_ARGS)
 
 test: $(READY) ## every test, on a real Valkey from its wheel (PYTEST_ARGS="-k takeover" for some)

@@ -32,8 +32,8 @@ _WITHOUT_US = frozenset(
 
 
 class CacheRequest(msgspec.Struct, frozen=True):
-    """`plain`: a GET without conditions and range, so what is stored answers it as it is. `asked`: what the client says of
-    caching; None = nothing."""
+    """`plain`: a GET without conditions and range, so what is stored answers it as it is. `asked`: what the client says
+    of caching; None = nothing."""
 
     scope: Scope
     method: str
