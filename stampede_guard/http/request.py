@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from stampede_guard.http.entries import Target, target_of
-from stampede_guard.http.exchange import as_fields, content_length
+from stampede_guard.http.exchange import as_fields
 from stampede_guard.http.routes import CacheRoute, Scope
 from stampede_guard.http.spec.fields import has, lines, without
 from stampede_guard.http.spec.message import Fields, Request
 from stampede_guard.http.spec.ranges import Wanted, requested_range
 from stampede_guard.http.spec.reuse import request_directives
 from stampede_guard.http.spec.validation import CONDITIONS
+from stampede_guard.keys.parts import digest
 
 __all__ = ["CacheRequest"]
 
@@ -31,7 +32,8 @@ _WITHOUT_US = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CacheRequest:
-    """`plain`: a GET without conditions and range, so what is stored answers it as it is."""
+    """`plain`: without conditions and range, so what is stored answers it as it is. `body`: of a POST that a route
+    answers from what is stored; None for all others, which have none."""
 
     scope: Scope
     method: str
@@ -41,12 +43,13 @@ class CacheRequest:
     route: CacheRoute | None
     plain: bool
     wanted: Wanted | None
+    body: bytes | None = None
 
     @classmethod
     def of(cls, scope: Scope, route: CacheRoute | None, fields: Fields, target: Target) -> CacheRequest:
         # A copy: the leader's own context, as without a cache. What is stored depends on the leader's request anyway.
         names = {name for name, _ in fields}
-        plain = scope["method"] == "GET" and not names & _NOT_PLAIN
+        plain = scope["method"] in ("GET", "POST") and not names & _NOT_PLAIN
         wanted = requested_range(fields) if b"range" in names else None
         return cls(scope, scope["method"], fields, target, contextvars.copy_context(), route, plain, wanted)
 
@@ -56,7 +59,22 @@ class CacheRequest:
 
     @property
     def has_body(self) -> bool:
-        return has(self.fields, b"transfer-encoding") or content_length(self.fields) not in (None, 0)
+        lengths = lines(self.fields, b"content-length")
+        return has(self.fields, b"transfer-encoding") or any(length != b"0" for length in lengths)
+
+    @property
+    def own_part(self) -> str | None:
+        """What belongs to its name beside the URL, on a route: its body, and what the route's key function says. None
+        where that function says that it is not for this route."""
+        scope, route, part = self.scope, self.route, ""
+        if self.body is not None:
+            scope = {**scope, "body": self.body}
+            kind = [lines(self.fields, name) for name in (b"content-type", b"content-encoding")]
+            part = f"POST {kind!r} {digest(self.body.decode('latin-1'))} "
+        if route is None or route.key is None:
+            return part
+        own = route.key(scope)
+        return None if own is None else part + str(own)
 
     def without_range(self) -> Fields:
         return without(self.fields, (*CONDITIONS, b"range"))

@@ -17,7 +17,7 @@ Scope = MutableMapping[str, Any]
 
 _PATTERN = re.compile(r"/[\x21-\x7e]*")
 _TRICKS = re.compile(rb"//|/\.{1,2}(?:/|$)|\\|;|%(?:2e|2f|5c|00)", re.IGNORECASE)
-_METHODS = frozenset({"GET", "HEAD"})
+_METHODS = frozenset({"GET", "HEAD", "POST"})
 _LONGEST = 366 * 86_400.0
 
 
@@ -30,7 +30,10 @@ class CacheRoute:
     that the answer depends on, beside those that its Vary names. `query`: "sorted" by name (the order means nothing),
     "verbatim", "ignore", or a tuple of the names that count. `cookies="ignore"`: requests with a Cookie are served like
     all others; by default they, like those with credentials, go by what the answer says itself. `key` gives one more
-    part of the key, from the ASGI scope. Only answers of status 200, 203, 204, 300, 301 and 308 are stored.
+    part of the key, from the ASGI scope; None = this request goes past the route. With "POST" in `methods`, a POST is a
+    question like a GET: its body and Content-Type are part of the key, and `key` finds the body in `scope["body"]`. It
+    invalidates nothing, and nothing but time invalidates it. Only answers of status 200, 203, 204, 300, 301 and 308 are
+    stored.
 
     Raises `Misuse` for a pattern or a combination that cannot work.
     """
@@ -39,7 +42,7 @@ class CacheRoute:
     ttl: float
     stale_ttl: float = 0.0
     vary: tuple[str, ...] = ()
-    key: Callable[[Scope], str] | None = None
+    key: Callable[[Scope], str | None] | None = None
     methods: tuple[str, ...] = ("GET", "HEAD")
     cookies: Literal["ignore", "bypass"] = "bypass"
     query: Literal["sorted", "verbatim", "ignore"] | tuple[str, ...] = "sorted"
@@ -76,7 +79,7 @@ class CacheRoute:
         if self.cookies == "ignore" and "cookie" in map(str.lower, self.vary):
             raise self._wrong("vary", 'cookies="ignore" says the opposite')
         if isinstance(methods, str) or not methods or not set(methods) <= _METHODS:
-            raise self._wrong("methods", "GET and HEAD are what can be cached, in a tuple of text")
+            raise self._wrong("methods", "GET, HEAD and POST are what can be cached, in a tuple of text")
         if self.key is not None and not callable(self.key):
             raise self._wrong("key", "it must be a function of the ASGI scope that returns a text")
         if isinstance(query, str):
