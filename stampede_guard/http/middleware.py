@@ -35,10 +35,11 @@ class StampedeMiddleware:
     `guard`: None = the default one. `name`: of this cache in Cache-Status. `targets`: fields that are obeyed before
     Cache-Control (RFC 9213), in this order. `max_body_bytes`: a larger response passes through. `max_request_bytes`: a
     POST with a larger body goes past its route. `variants`: at most so many responses per URL are stored for different
-    values of the fields in Vary. `keep`: for so many seconds a stale response with a validator is kept to be validated. `stale_if_error`: for so many seconds a stale response is served
-    in place of an error where neither side says how long. `credential_headers`: requests with one of these, or a
-    Cookie, go past `routes`. `x_cache` adds X-Cache: HIT or MISS, `expose_key` the entry's name to Cache-Status,
-    `add_etag` an ETag to stored responses that have none.
+    values of the fields in Vary. `keep`: for so many seconds a stale response with a validator is kept to be
+    validated. `stale_if_error`: for so many seconds a stale response is served in place of an error where neither side
+    says how long. `credential_headers`: requests with one of these, or a Cookie, go past `routes`. `x_cache` adds
+    X-Cache: HIT or MISS, `expose_key` the entry's name to Cache-Status, `add_etag` an ETag to stored responses that
+    have none.
 
     Requests are collapsed by what they ask for; one that a client wants answered by the origin (`no-cache`) joins
     others that want the same. A flight runs with a copy of the context of the request that it runs for.
