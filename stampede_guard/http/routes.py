@@ -16,7 +16,7 @@ __all__ = ["CacheRoute", "Scope"]
 Scope = MutableMapping[str, Any]
 
 _PATTERN = re.compile(r"/[\x21-\x7e]*")
-_TRICKS = re.compile(rb"//|/\.{1,2}(?:/|$)|\\|;|%(?:2e|2f|5c|00)", re.IGNORECASE)
+_TRICKS = re.compile(rb"//|/\.{1,2}(?:/|$)|\\|;|%(?:2e|2f|5c|00|23|3f)", re.IGNORECASE)
 _METHODS = frozenset({"GET", "HEAD", "POST"})
 _LONGEST = 366 * 86_400.0
 
