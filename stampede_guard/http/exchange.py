@@ -106,6 +106,9 @@ class Exchange:
             self.length = content_length(self.fields)
             self.status = int(message["status"])
             self._tell()
+            # Whoever waits for this decides now. An application that does not let go of the loop would else have sent
+            # all of a body that belongs to one client before anybody could hold it back.
+            await asyncio.sleep(0)
         elif kind == "http.response.body":
             await self._take(bytes(message.get("body", b"")), more=bool(message.get("more_body", False)))
 
