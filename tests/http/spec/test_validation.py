@@ -38,6 +38,12 @@ def date(offset: float) -> bytes:
         (b"a", b"a", True),
         (b'"a"', b"a", False),
         (b"", b'"a"', False),
+        (b'"a" "b"', b'"a"', False),
+        (b'"x", "a', b'"a"', False),
+        (b'"a\\", "b"', b'"b"', True),
+        (b'"a\\", "b"', b'"a\\"', True),
+        (b'\t"b" ,, W/"a"\t,', b'"a"', True),
+        (b'"\xe4"', b'"\xe4"', True),
     ],
 )
 def test_if_none_match(asked: bytes, etag: bytes, expected: bool) -> None:
