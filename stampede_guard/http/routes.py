@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
@@ -58,8 +59,8 @@ class CacheRoute:
         pattern, vary, methods, query = given.values()
         if not isinstance(pattern, str) or not _PATTERN.fullmatch(pattern):
             raise self._wrong("pattern", "write a path that begins with a slash, such as '/reports/*'")
-        if "**" in pattern or "?" in pattern or "#" in pattern:
-            raise self._wrong("pattern", "a path has no query, and one `*` is enough")
+        if "?" in pattern or "#" in pattern or any(part.count("*") > 1 for part in pattern.split("/")):
+            raise self._wrong("pattern", "a path has no query, and in one segment one `*` is enough")
         for name, least in (("ttl", 0.001), ("stale_ttl", 0.0)):
             value = getattr(self, name)
             if (
@@ -69,7 +70,7 @@ class CacheRoute:
             ):
                 raise self._wrong(name, f"it must be a number of seconds between {least:g} and a year")
         if isinstance(vary, str) or not all(
-            isinstance(name, str) and token(name.encode("ascii", "replace")) for name in vary
+            isinstance(name, str) and name != "*" and token(name.encode("ascii", "replace")) for name in vary
         ):
             raise self._wrong(
                 "vary", "write a tuple of names of request fields, such as ('accept-language',)"
@@ -80,8 +81,8 @@ class CacheRoute:
             raise self._wrong("vary", 'cookies="ignore" says the opposite')
         if isinstance(methods, str) or not methods or not set(methods) <= _METHODS:
             raise self._wrong("methods", "GET, HEAD and POST are what can be cached, in a tuple of text")
-        if self.key is not None and not callable(self.key):
-            raise self._wrong("key", "it must be a function of the ASGI scope that returns a text")
+        if self.key is not None and (not callable(self.key) or inspect.iscoroutinefunction(self.key)):
+            raise self._wrong("key", "it must be a plain function of the ASGI scope that returns a text")
         if isinstance(query, str):
             if query not in ("sorted", "verbatim", "ignore"):
                 raise self._wrong("query", 'it must be "sorted", "verbatim", "ignore" or a tuple of names')

@@ -39,6 +39,18 @@ class Settings:
         for route in self.routes:
             if not isinstance(route, CacheRoute):
                 raise Misuse(f"routes= takes CacheRoute objects, not a {type(route).__name__}")
+        seen: set[tuple[str, str]] = set()
+        for route in self.routes:
+            for method in route.methods:
+                if (route.pattern, method) in seen:
+                    raise Misuse(
+                        f"routes: there are two for {method} {route.pattern!r}, and the first would always be taken"
+                    )
+                seen.add((route.pattern, method))
+        if b"cache-control" in self.targets:
+            raise Misuse(
+                "targets: Cache-Control is what they go before; name fields such as 'cdn-cache-control'"
+            )
         if not _NAME.fullmatch(self.name):
             raise Misuse(
                 f"name={self.name!r}: Cache-Status takes a token of 1 to 64 characters, such as 'edge'"

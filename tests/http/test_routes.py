@@ -10,6 +10,10 @@ from stampede_guard import CacheRoute, Misuse, StampedeMiddleware, cache_control
 from tests.http.fleet import App, Fleet, status_of
 
 
+async def _asynchronous(scope: Any) -> str:
+    return ""
+
+
 @pytest.mark.parametrize(
     ("pattern", "path", "expected"),
     [
@@ -44,6 +48,7 @@ def test_a_route_matches_paths_that_nobody_reads_otherwise(pattern: str, path: b
         {"pattern": ""},
         {"pattern": "/a?b=1"},
         {"pattern": "/a/**"},
+        {"pattern": "/*-*"},
         {"pattern": 7},
         {"ttl": 0},
         {"ttl": "60"},
@@ -60,6 +65,8 @@ def test_a_route_matches_paths_that_nobody_reads_otherwise(pattern: str, path: b
         {"methods": "GET"},
         {"query": "random"},
         {"query": (1,)},
+        {"vary": ("*",)},
+        {"key": _asynchronous},
         {"key": "path"},
     ],
 )
@@ -82,6 +89,8 @@ def test_a_route_that_cannot_work_is_refused_at_once_and_named(wrong: dict[str, 
         {"stale_if_error": "1"},
         {"targets": "cdn-cache-control"},
         {"targets": ("a b",)},
+        {"targets": ("Cache-Control",)},
+        {"routes": [CacheRoute("/a", ttl=1), CacheRoute("/a", ttl=2, methods=("GET",))]},
         {"credential_headers": (1,)},
         {"guard": "redis://"},
     ],
