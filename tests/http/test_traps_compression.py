@@ -1,4 +1,4 @@
-"""Compression inside of the cache and outside of it: each client gets what it can read, from as few entries as can be."""
+"""Compression inside of the cache and outside of it: each gets what he can read, from as few entries as can be."""
 
 from __future__ import annotations
 
