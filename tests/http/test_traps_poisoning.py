@@ -158,6 +158,8 @@ async def test_where_a_server_tells_only_the_decoded_path_a_question_mark_in_it_
     ("one", "other"),
     [
         ("page=1", "%70age=2"),
+        ("", "%70age=2"),
+        ("page=1&%70age=2", "%70age=2&page=1"),
         ("page=1&page=2", "%70age=2&page=1"),
         ("page=1&page=2", "page=2&%70age=1"),
         ("", "page=7"),

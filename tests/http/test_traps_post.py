@@ -142,3 +142,20 @@ async def test_a_stale_post_is_renewed_with_its_own_body() -> None:
         assert (await post(fleet)).body[:2] == b"1:"
         await fleet.settled()
         assert (await post(fleet)).body == b"2:" + QUESTION
+
+
+async def test_a_post_is_never_made_conditional_and_never_carried_out_twice() -> None:
+    app = App()
+
+    async def handler(scope: Any, receive: Any, send: Any, number: int) -> None:
+        assert b"if-none-match" not in dict(scope["headers"])
+        await start(send, {"cache-control": "max-age=10", "etag": '"a"'}, 200 if number == 1 else 304)
+        await send({"type": "http.response.body", "body": b"whole" if number == 1 else b""})
+
+    app.handler = handler
+    async with Fleet(app, routes=[ROUTE]) as fleet:
+        assert (await post(fleet)).body == b"whole"
+        fleet.clock.advance(20)
+        for number in (2, 3):
+            assert (await post(fleet)).status == 304
+            assert app.calls == number
