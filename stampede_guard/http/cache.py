@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
@@ -30,6 +31,8 @@ from stampede_guard.runtime import Runtime
 from stampede_guard.serving import fly, serve_bypassed
 
 __all__ = ["Cache", "Found"]
+
+log = logging.getLogger("stampede_guard")
 
 VERSION = "http1"
 _HEADERS = 256 * 1024
@@ -191,10 +194,16 @@ class Cache:
                 keys[base_name(self.prefix, target, route=route, part=part)] = None
         for key in keys:
             self.marks.drop(key)
-        await asyncio.gather(*(self.guard.invalidate_entry(key, self.plan.policy) for key in keys))
+        await asyncio.gather(*(self.invalidate_key(key) for key in keys))
 
     async def invalidate_key(self, key: str) -> None:
-        await self.guard.invalidate_entry(key, self.plan.policy)
+        """A client that the store does not let in is told so in the log: what its request has done is done."""
+        try:
+            await self.guard.invalidate_entry(key, self.plan.policy)
+        except StoreError as error:
+            if isinstance(error, StoreRefused):
+                self.guard.runtime().note_refusal(error)
+            log.warning("what a request has changed could not be invalidated: %s", error)
 
     async def put(self, key: str, stored: StoredResponse) -> None:
         """Store what came unasked for, after the invalidation that it brought. If somebody computes, his is newer."""
