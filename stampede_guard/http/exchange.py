@@ -202,7 +202,7 @@ class Exchange:
 
 def as_fields(headers: Any) -> Fields:
     """As bytes with lower-case names, whatever the application wrote."""
-    return tuple((bytes(name).lower(), bytes(value)) for name, value in headers)
+    return tuple([(bytes(name).lower(), bytes(value)) for name, value in headers])
 
 
 def content_length(fields: Fields) -> int | None:

@@ -54,9 +54,9 @@ class CacheRoute:
     def __post_init__(self) -> None:
         # As they came: a caller without a type checker may have given anything.
         given: dict[str, Any] = {
-            name: getattr(self, name) for name in ("pattern", "vary", "methods", "query")
+            name: getattr(self, name) for name in ("pattern", "vary", "methods", "query", "key")
         }
-        pattern, vary, methods, query = given.values()
+        pattern, vary, methods, query, key = given.values()
         if not isinstance(pattern, str) or not _PATTERN.fullmatch(pattern):
             raise self._wrong("pattern", "write a path that begins with a slash, such as '/reports/*'")
         if "?" in pattern or "#" in pattern or any(part.count("*") > 1 for part in pattern.split("/")):
@@ -81,7 +81,7 @@ class CacheRoute:
             raise self._wrong("vary", 'cookies="ignore" says the opposite')
         if isinstance(methods, str) or not methods or not set(methods) <= _METHODS:
             raise self._wrong("methods", "GET, HEAD and POST are what can be cached, in a tuple of text")
-        if self.key is not None and (not callable(self.key) or inspect.iscoroutinefunction(self.key)):
+        if key is not None and (not callable(key) or inspect.iscoroutinefunction(key)):
             raise self._wrong("key", "it must be a plain function of the ASGI scope that returns a text")
         if isinstance(query, str):
             if query not in ("sorted", "verbatim", "ignore"):

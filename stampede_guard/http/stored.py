@@ -61,6 +61,10 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def situation(self, age: float) -> Situation:
         return Situation(age, self.lifetime, Directives(dict(self.directives), self.targeted))
 
+    def serves_all(self, age: float) -> bool:
+        """Fresh for every request that says nothing of caching: what the verdict would be, at the price of a hit."""
+        return age < self.lifetime and not any(name == b"no-cache" for name, _ in self.directives)
+
     def is_for(self, request_fields: Fields) -> bool:
         """RFC 9111, 4.1."""
         return not self.vary or nominated(request_fields, self.vary) == self.nominated

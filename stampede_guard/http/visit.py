@@ -20,7 +20,7 @@ from stampede_guard.http.exchange import Exchange, Receive, Send
 from stampede_guard.http.fetch import SERVER_ERRORS, Fetch, OriginFailed
 from stampede_guard.http.request import CacheRequest
 from stampede_guard.http.spec.fields import without_hops
-from stampede_guard.http.spec.reuse import may_serve_on_error, request_directives, verdict
+from stampede_guard.http.spec.reuse import Verdict, may_serve_on_error, request_directives, verdict
 from stampede_guard.http.spec.status import CacheStatus, Forwarded
 from stampede_guard.http.stored import StoredResponse
 
@@ -69,8 +69,12 @@ class Visit:
 
     async def _from_store(self, found: Found) -> bool:
         stored = found.stored
-        situation = stored.situation(found.age) if stored is not None else None
-        decision = verdict(situation, self._request.fields)
+        if stored is not None and self._request.asked is None and stored.serves_all(found.age):
+            # The verdict that is nearly always the one, without looking at everything it might depend on.
+            decision: Verdict = "fresh"
+        else:
+            situation = stored.situation(found.age) if stored is not None else None
+            decision = verdict(situation, self._request.fields)
         if decision == "gateway-timeout":
             await self._only_if_cached()
             return True
