@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
@@ -31,6 +32,8 @@ from stampede_guard.serving import fly, serve_bypassed
 
 __all__ = ["Cache", "Found"]
 
+log = logging.getLogger("stampede_guard")
+
 VERSION = "http1"
 _HEADERS = 256 * 1024
 """Bytes that the fields of a response may take beside its body."""
@@ -54,7 +57,7 @@ class Cache:
         self.settings = settings
         self.guard = guard
         self.now: Callable[[], float] = settings.clock
-        own = "" if settings.name == "stampede_guard" else f"{settings.name}:"
+        own = "" if settings.name == "stampede_guard" else f"@{settings.name}:"
         self.prefix = f"{VERSION}:{own}"
         policy = guard.policy.replace(
             max_value_bytes=max(guard.policy.inline_bytes, settings.max_body_bytes + _HEADERS),
@@ -95,9 +98,8 @@ class Cache:
         return other._replace(varies=other.stored is None)
 
     def key_of(self, request: CacheRequest) -> str:
-        route = request.route
-        part = str(route.key(request.scope)) if route is not None and route.key is not None else ""
-        return base_name(self.prefix, request.target, route=route, part=part)
+        part = request.own_part if request.route is not None else None
+        return base_name(self.prefix, request.target, route=request.route, part=part or "")
 
     async def _read(self, runtime: Runtime, key: str) -> Found:
         name = self.guard.prefix + key
@@ -156,8 +158,11 @@ class Cache:
             )
             flight.know(found.reading)
 
-    def begin(self, scope: Scope, context: contextvars.Context, *, ours: Fields) -> Exchange:
-        exchange = Exchange(self._app, scope, context, max_body_bytes=self.settings.max_body_bytes, ours=ours)
+    def begin(
+        self, scope: Scope, context: contextvars.Context, *, ours: Fields, body: bytes = b""
+    ) -> Exchange:
+        most = self.settings.max_body_bytes
+        exchange = Exchange(self._app, scope, context, max_body_bytes=most, ours=ours, body=body)
         self._exchanges.add(exchange.task)
         exchange.task.add_done_callback(self._exchanges.discard)
         return exchange
@@ -182,17 +187,23 @@ class Cache:
         for number, target in enumerate(targets):
             keys[base_name(self.prefix, target)] = None
             for route in self.settings.routes:
-                if not route.matches(target.path.encode("latin-1")):
+                if route.methods == ("POST",) or not route.matches(target.path.encode("latin-1")):
                     continue
                 own = route.key is not None and scope is not None and number == 0
                 part = str(route.key(scope)) if own and route.key is not None and scope is not None else ""
                 keys[base_name(self.prefix, target, route=route, part=part)] = None
         for key in keys:
             self.marks.drop(key)
-        await asyncio.gather(*(self.guard.invalidate_entry(key, self.plan.policy) for key in keys))
+        await asyncio.gather(*(self.invalidate_key(key) for key in keys))
 
     async def invalidate_key(self, key: str) -> None:
-        await self.guard.invalidate_entry(key, self.plan.policy)
+        """A client that the store does not let in is told so in the log: what its request has done is done."""
+        try:
+            await self.guard.invalidate_entry(key, self.plan.policy)
+        except StoreError as error:
+            if isinstance(error, StoreRefused):
+                self.guard.runtime().note_refusal(error)
+            log.warning("what a request has changed could not be invalidated: %s", error)
 
     async def put(self, key: str, stored: StoredResponse) -> None:
         """Store what came unasked for, after the invalidation that it brought. If somebody computes, his is newer."""
@@ -226,7 +237,9 @@ def route_for(scope: Scope, fields: Fields, target: Target, settings: Settings) 
         if scope["method"] in route.methods and route.matches(path):
             if names & set(settings.credential_headers) or (route.cookies == "bypass" and b"cookie" in names):
                 return None
-            return route
+            # A POST is looked at when its body is known.
+            posted = scope["method"] == "POST"
+            return route if posted or route.key is None or route.key(scope) is not None else None
     return None
 
 

@@ -94,6 +94,9 @@ class Fetch:
         whole = (request.without_range(), ())
         if request.method == "HEAD":
             return [(unconditional(request.without_range()), ())]
+        if request.method == "POST":
+            # Once: asked again, it might do again what it should not do.
+            return [(request.without_range(), ())]
         if old is None:
             mine = request.fields
             if request.wanted is None or first(mine, b"if-range") is not None:
@@ -120,7 +123,7 @@ class Fetch:
         # A computation that waits for itself is found out, also across the application.
         context.run(CURRENT.set, CURRENT.get())
         scope = self.request.forwarded(fields, method=self.request.method)
-        return self._cache.begin(scope, context, ours=ours)
+        return self._cache.begin(scope, context, ours=ours, body=self.request.body or b"")
 
     async def _brought(
         self, exchange: Exchange, old: StoredResponse | None, requested_at: float, readers: list[Fetch]
@@ -185,7 +188,7 @@ class Fetch:
             self.live.set_result(exchange)
         if self.gone or self.live.result() is not exchange:
             exchange.cancel()
-        if why != "authorization" and self.request.method == "GET":
+        if why != "authorization" and self.request.method != "HEAD":
             self._cache.marks.note(self._name)
         return REFUSED
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from stampede_guard.http.entries import Target, target_of
-from stampede_guard.http.exchange import as_fields, content_length
+from stampede_guard.http.exchange import as_fields
 from stampede_guard.http.routes import CacheRoute, Scope
 from stampede_guard.http.spec.directives import Directives
 from stampede_guard.http.spec.fields import lines, without
@@ -16,6 +16,7 @@ from stampede_guard.http.spec.message import Fields, Request
 from stampede_guard.http.spec.ranges import Wanted, requested_range
 from stampede_guard.http.spec.reuse import request_directives
 from stampede_guard.http.spec.validation import CONDITIONS
+from stampede_guard.keys.parts import digest
 
 __all__ = ["CacheRequest"]
 
@@ -32,8 +33,9 @@ _WITHOUT_US = frozenset(
 
 
 class CacheRequest(msgspec.Struct, frozen=True):
-    """`plain`: a GET without conditions and range, so what is stored answers it as it is. `asked`: what the client says
-    of caching; None = nothing."""
+    """`plain`: without conditions and range, so what is stored answers it as it is. `asked`: what the client says of
+    caching; None = nothing. `body`: of a POST that a route answers from what is stored; None for all others, which have
+    none."""
 
     scope: Scope
     method: str
@@ -45,16 +47,18 @@ class CacheRequest(msgspec.Struct, frozen=True):
     wanted: Wanted | None
     asked: Directives | None
     has_body: bool
+    body: bytes | None = None
 
     @classmethod
     def of(cls, scope: Scope, route: CacheRoute | None, fields: Fields, target: Target) -> CacheRequest:
         # A copy: the leader's own context, as without a cache. What is stored depends on the leader's request anyway.
         names = {name for name, _ in fields}
-        plain = scope["method"] == "GET" and not names & _NOT_PLAIN
+        plain = scope["method"] in ("GET", "POST") and not names & _NOT_PLAIN
         wanted = requested_range(fields) if b"range" in names else None
         asked = request_directives(fields) if names & _OF_CACHING else None
         has_body = bool(names & _OF_BODIES) and (
-            b"transfer-encoding" in names or content_length(fields) not in (None, 0)
+            b"transfer-encoding" in names
+            or any(length != b"0" for length in lines(fields, b"content-length"))
         )
         context = contextvars.copy_context()
         return cls(scope, scope["method"], fields, target, context, route, plain, wanted, asked, has_body)
@@ -62,6 +66,20 @@ class CacheRequest(msgspec.Struct, frozen=True):
     @property
     def request(self) -> Request:
         return Request(self.method, self.target.url, self.fields)
+
+    @property
+    def own_part(self) -> str | None:
+        """What belongs to its name beside the URL, on a route: its body, and what the route's key function says. None
+        where that function says that it is not for this route."""
+        scope, route, part = self.scope, self.route, ""
+        if self.body is not None:
+            scope = {**scope, "body": self.body}
+            kind = [lines(self.fields, name) for name in (b"content-type", b"content-encoding")]
+            part = f"POST {kind!r} {digest(self.body.decode('latin-1'))} "
+        if route is None or route.key is None:
+            return part
+        own = route.key(scope)
+        return None if own is None else part + str(own)
 
     def without_range(self) -> Fields:
         return without(self.fields, (*CONDITIONS, b"range"))

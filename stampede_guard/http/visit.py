@@ -247,10 +247,10 @@ class Visit:
         )
         # What is one client's comes as without a cache; what is for all has nothing of one connection (RFC 9111, 3.1).
         fields = exchange.fields if exchange.live else without_hops(exchange.fields)
-        fields = tuple(marked(fields, status, self._cache.settings))
+        headers = marked(fields, status, self._cache.settings)
         watch = asyncio.ensure_future(self._watch(exchange)) if exchange.live else None
         try:
-            await self._send({"type": "http.response.start", "status": exchange.status, "headers": fields})
+            await self._send({"type": "http.response.start", "status": exchange.status, "headers": headers})
             self._started = True
             more = True
             async for chunk, sent in exchange.chunks():
