@@ -24,6 +24,7 @@ from stampede_guard.http.request import CacheRequest
 from stampede_guard.http.routes import CacheRoute, Scope
 from stampede_guard.http.settings import Settings
 from stampede_guard.http.spec.message import Fields
+from stampede_guard.http.spec.reuse import verdict
 from stampede_guard.http.spec.vary import nominated
 from stampede_guard.http.stored import HttpCodec, Refused, StoredResponse
 from stampede_guard.plan import Plan
@@ -43,13 +44,14 @@ _AT_ONCE = 1_000_000
 class Found(NamedTuple):
     """What was read for a request. `key` is the entry's name without the guard's prefix. `stored` is None where there
     is nothing for this request; `reading` may then be of something else in its place. `varies`: there was a response
-    for other requests."""
+    for other requests. `replaces`: nothing was read, since a flight is under way that replaces a stale one."""
 
     key: str
     stored: StoredResponse | None = None
     reading: Reading | None = None
     age: float = 0.0
     varies: bool = False
+    replaces: bool = False
 
 
 class Cache:
@@ -80,6 +82,29 @@ class Cache:
         return None if isinstance(value, Refused) else lifetimes(value, self.plan.policy)
 
     # --- reading -------------------------------------------------------------------------------
+
+    def joined(self, request: CacheRequest) -> Found | None:
+        """For a request that joins the flight under way here without having looked into the store; None: it must look.
+
+        What the flight replaces only tells that this request could not use it either, and is not served. 1. The flight
+        is told of it. 2. Another process invalidates it. 3. A request comes.
+        """
+        if not request.plain or request.asked is not None:
+            return None
+        key = self.key_of(request)
+        flight = self.guard.runtime().flights.get(self.guard.prefix + key)
+        if flight is None or not flight.open_to_all:
+            return None
+        if flight.old is None:
+            return Found(key)
+        try:
+            stored = flight.old.value
+        except Undecodable:
+            return None
+        if not isinstance(stored, StoredResponse) or not stored.is_for(request.fields):
+            return None
+        situation = stored.situation(stored.age + flight.old.age)
+        return Found(key, replaces=True) if verdict(situation, request.fields) == "validate" else None
 
     async def look_up(self, request: CacheRequest) -> Found:
         """One round trip; two for a variant that is not the one in the base entry."""

@@ -43,8 +43,11 @@ class Visit:
         cache, request = self._cache, self._request
         why: Forwarded = "uri-miss"
         detail: str | None = None
-        for _ in range(ROUNDS):
-            found = Found(cache.key_of(request)) if bypassed else await cache.look_up(request)
+        for number in range(ROUNDS):
+            if bypassed:
+                found = Found(cache.key_of(request))
+            else:
+                found = (cache.joined(request) if not number else None) or await cache.look_up(request)
             if await self._from_store(found):
                 return
             why, detail = self._why(found), None
@@ -59,6 +62,8 @@ class Visit:
         await direct(self._app, request, self._receive, self._send, status, cache)
 
     def _why(self, found: Found) -> Forwarded:
+        if found.replaces:
+            return "stale"
         if found.stored is None:
             return "vary-miss" if found.varies else "uri-miss"
         if not covers(found.stored, self._request):
