@@ -89,10 +89,11 @@ class Cache:
         What the flight replaces only tells that this request could not use it either, and is not served. 1. The flight
         is told of it. 2. Another process invalidates it. 3. A request comes.
         """
-        if not request.plain or request.asked is not None:
+        flights = self.guard.runtime().flights
+        if not flights or not request.plain or request.asked is not None:
             return None
         key = self.key_of(request)
-        flight = self.guard.runtime().flights.get(self.guard.prefix + key)
+        flight = flights.get(self.guard.prefix + key)
         if flight is None or not flight.open_to_all:
             return None
         if flight.old is None:
