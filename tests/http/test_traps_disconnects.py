@@ -167,6 +167,44 @@ async def test_a_request_that_is_cancelled_takes_an_endless_answer_of_its_own_wi
         assert not fleet.middlewares[0].cache._exchanges
 
 
+async def test_an_endless_answer_that_was_asked_for_by_one_who_has_left_is_ended_when_that_is_known() -> None:
+    app = App()
+
+    async def handler(scope: Any, receive: Any, send: Any, number: int) -> None:
+        await app.go.wait()
+        await start(send, {"cache-control": "no-store"})
+        await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+        await asyncio.Event().wait()
+
+    app.handler = handler
+    app.go.clear()
+    async with Fleet(app) as fleet:
+        leader, waiter = fleet.herd(2)
+        await joined(fleet, 2)
+        leader.cancel()
+        await asyncio.wait({leader})
+        app.go.set()
+        await until(lambda: app.calls == 2)
+        await until(lambda: app.open == 1)
+        waiter.cancel()
+        await asyncio.wait({waiter})
+        await until(lambda: app.open == 0)
+
+
+async def test_nothing_goes_on_after_the_last_answer() -> None:
+    app = App({"cache-control": "no-store"})
+    async with Fleet(app, processes=2) as fleet:
+        await asyncio.gather(*fleet.herd(4))
+        await fleet.settled()
+        before = asyncio.all_tasks()
+        for _ in range(3):
+            await asyncio.gather(*fleet.herd(10))
+        app.headers = cached()
+        await asyncio.gather(*fleet.herd(10, "/other"))
+        await fleet.settled()
+        await until(lambda: len(asyncio.all_tasks()) <= len(before))
+
+
 async def test_a_renewal_in_the_background_goes_on_when_the_request_that_began_it_is_over() -> None:
     app = App({"cache-control": "max-age=10, stale-while-revalidate=60"})
     async with Fleet(app) as fleet:
