@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.http.asgi import scope_of
+from tests.http.asgi import request, scope_of
 from tests.http.fleet import App, Fleet, cached, start, status_of
 from tests.http.test_herd import joined
 from tests.support.gate import until
@@ -193,16 +193,16 @@ async def test_an_endless_answer_that_was_asked_for_by_one_who_has_left_is_ended
 
 async def test_nothing_goes_on_after_the_last_answer() -> None:
     app = App({"cache-control": "no-store"})
-    async with Fleet(app, processes=2) as fleet:
-        await asyncio.gather(*fleet.herd(4))
-        await fleet.settled()
-        before = asyncio.all_tasks()
-        for _ in range(3):
-            await asyncio.gather(*fleet.herd(10))
-        app.headers = cached()
-        await asyncio.gather(*fleet.herd(10, "/other"))
-        await fleet.settled()
-        await until(lambda: len(asyncio.all_tasks()) <= len(before))
+    gone = asyncio.Event()
+    async with Fleet(app) as fleet:
+        for path in ("/", "/other"):
+            herd = [request(fleet.middlewares[0], "GET", path, gone=gone) for _ in range(10)]
+            await asyncio.gather(*herd)
+            await fleet.settled()
+            await asyncio.sleep(0)
+            assert not gone._waiters, "somebody still waits for a client to leave that has its answer"
+            assert not fleet.middlewares[0].cache._exchanges
+            app.headers = cached()
 
 
 async def test_a_renewal_in_the_background_goes_on_when_the_request_that_began_it_is_over() -> None:
