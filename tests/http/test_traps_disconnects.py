@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from stampede_guard import StampedeGuard, StampedeMiddleware
 from tests.http.asgi import request, scope_of
 from tests.http.fleet import App, Fleet, cached, start, status_of
 from tests.http.test_herd import joined
+from tests.http.test_traps_fields import GET, listening, raw
 from tests.support.gate import until
 
 
@@ -219,3 +221,22 @@ async def test_a_renewal_in_the_background_goes_on_when_the_request_that_began_i
         await fleet.settled()
         assert (await fleet.get()).body == b"answer 2"
         assert app.calls == 2
+
+
+async def test_a_client_that_hangs_up_on_a_real_server_harms_nobody() -> None:
+    app = App()
+    middle = asyncio.Event()
+    halves(app, cached(content_length="8"), middle)
+    guard = StampedeGuard.from_url("memory://")
+    async with guard, listening(StampedeMiddleware(app, guard=guard), date_header=False) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(GET)
+        async with asyncio.timeout(20):
+            await reader.readuntil(b"half")
+        others = [asyncio.ensure_future(raw(port, GET)) for _ in range(5)]
+        writer.close()
+        await writer.wait_closed()
+        middle.set()
+        async with asyncio.timeout(20):
+            assert {body for _, body in await asyncio.gather(*others)} == {b"halfmore"}
+        assert app.calls == 1
