@@ -26,7 +26,7 @@ from stampede_guard.http.settings import Settings
 from stampede_guard.http.spec.message import Fields
 from stampede_guard.http.spec.reuse import verdict
 from stampede_guard.http.spec.vary import nominated
-from stampede_guard.http.stored import HttpCodec, Refused, StoredResponse
+from stampede_guard.http.stored import AGAIN, HttpCodec, Refused, StoredResponse
 from stampede_guard.plan import Plan
 from stampede_guard.runtime import Runtime
 from stampede_guard.serving import fly, serve_bypassed
@@ -79,7 +79,10 @@ class Cache:
         self._waiting: defaultdict[str, set[Fetch]] = defaultdict(set)
 
     def _policy_for(self, value: Any) -> Any:
-        return None if isinstance(value, Refused) else lifetimes(value, self.plan.policy)
+        if isinstance(value, Refused):
+            # For those who wait now, and for nobody after them.
+            return self.plan.policy.replace(ttl=0.001, stale_ttl=0.0) if value is AGAIN else None
+        return lifetimes(value, self.plan.policy)
 
     # --- reading -------------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from stampede_guard.http.spec.vary import names_in_vary, nominated
 from stampede_guard.http.stored import StoredResponse
 from stampede_guard.policy import Policy
 
-__all__ = ["judge", "lifetimes", "with_body"]
+__all__ = ["judge", "lifetimes", "names_somebody", "with_body"]
 
 _OF_ROUTES = frozenset({200, 203, 204, 300, 301, 308})
 """An error status, or a redirection for now, is stored only if the application itself says so."""
@@ -54,7 +54,7 @@ def judge(
     refusal = may_store(replace(request.request, method=method), response, directives, life)
     if refusal is not None:
         return refusal
-    if not life.explicit and _is_somebodys(request, directives, settings):
+    if not life.explicit and names_somebody(request, settings) and not _is_for_all(directives):
         return "credentials"
     held = content_range(response) if response.status == 206 else None
     if response.status == 206 and held is None:
@@ -103,12 +103,16 @@ def _told(
     return Directives({**own.values, **route.directives.values}), Lifetime(float(route.ttl), "route")
 
 
-def _is_somebodys(request: CacheRequest, directives: Directives, settings: Settings) -> bool:
+def names_somebody(request: CacheRequest, settings: Settings) -> bool:
+    """Whether the request says who is asking."""
+    known = (b"cookie", b"authorization", *settings.credential_headers)
+    return any(name in known for name, _ in request.fields)
+
+
+def _is_for_all(directives: Directives) -> bool:
     """Stricter than RFC 9111: what an application said nothing about is not guessed to be for all, where the request
     says who is asking. What is validated each time may be: the application sees who asks then."""
-    named = {name for name, _ in request.fields}
-    known = named & {b"cookie", *settings.credential_headers}
-    return bool(known) and b"public" not in directives and b"no-cache" not in directives
+    return b"public" in directives or b"no-cache" in directives
 
 
 def _on_the_way(life: Lifetime) -> float:

@@ -95,7 +95,7 @@ says = st.builds(
     chunks=st.integers(0, 3),
     s_maxage=st.sampled_from([None, None, None, 10, 30]),
     modified=st.sampled_from([False, False, True]),
-    fails=st.sampled_from(["", "", "", "", "", "before", "middle"]),
+    fails=st.sampled_from(["", "", "", "", "before", "middle", "middle"]),
 )
 gets = st.tuples(
     st.just("get"),
@@ -109,6 +109,7 @@ steps = st.one_of(
     gets,
     gets,
     gets,
+    st.tuples(st.just("say"), says),
     st.tuples(st.just("say"), says),
     st.tuples(st.just("clock"), st.sampled_from([1, 5, 5, 15, 30])),
     st.tuples(st.just("put"), PATHS),
@@ -257,7 +258,7 @@ class Model:
                 await fleet.settled()
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(steps, min_size=8, max_size=24))
 def test_no_answer_is_private_expired_torn_or_of_before_an_invalidation(played: list[Any]) -> None:
     async def bounded() -> None:

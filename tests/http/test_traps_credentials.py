@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stampede_guard import CacheRoute
-from tests.http.fleet import App, Fleet, cached, status_of
+from tests.http.fleet import App, Fleet, cached, start, status_of
 from tests.http.test_herd import joined
 
 CREDENTIALS = ["cookie", "authorization", "x_api_key"]
@@ -107,3 +107,71 @@ async def test_a_cookie_does_not_keep_what_is_explicitly_for_all_from_being_stor
     async with Fleet(app) as fleet:
         await fleet.get(cookie="me")
         assert "hit" in status_of(await fleet.get(cookie="you"))
+
+
+GUESSED = {"last-modified": "Wed, 01 Jan 2020 00:00:00 GMT"}
+
+
+@pytest.mark.parametrize(("field", "said"), [("authorization", cached()), ("cookie", GUESSED)])
+@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("known", [1, 3])
+async def test_who_is_known_comes_first_and_does_not_let_the_herd_through(
+    field: str, said: dict[str, str], processes: int, known: int
+) -> None:
+    app = App(said)
+    app.go.clear()
+    async with Fleet(app, processes=processes) as fleet:
+        first = [asyncio.ensure_future(fleet.get(process=0, **{field: f"{n}"})) for n in range(known)]
+        await joined(fleet, known)
+        await app.called.wait()
+        herd = fleet.herd(21)
+        await joined(fleet, known + 21)
+        app.go.set()
+        async with asyncio.timeout(20):
+            answers, of_the_known = await asyncio.gather(*herd), await asyncio.gather(*first)
+        assert len({answer.body for answer in answers}) == 1
+        assert app.calls <= known + 1
+        own = {answer.body for answer in of_the_known} - {answers[0].body}
+        assert len(own) >= 1
+        assert not own & {answer.body for answer in answers}
+        await fleet.settled()
+        assert "hit" in status_of(await fleet.get())
+
+
+@pytest.mark.parametrize("field", ["authorization", "cookie"])
+async def test_where_only_other_processes_wait_one_of_them_asks_next(field: str) -> None:
+    app = App(cached() if field == "authorization" else GUESSED)
+    app.go.clear()
+    async with Fleet(app, processes=3) as fleet:
+        first = asyncio.ensure_future(fleet.get(process=0, **{field: "me"}))
+        await app.called.wait()
+        herd = [asyncio.ensure_future(fleet.get(process=1 + n % 2)) for n in range(20)]
+        await joined(fleet, 21)
+        app.go.set()
+        async with asyncio.timeout(20):
+            answers = await asyncio.gather(*herd)
+        assert (await first).body == b"answer 1"
+        assert {answer.body for answer in answers} == {b"answer 2"}
+        assert app.calls == 2
+
+
+async def test_who_asks_for_the_others_is_answered_once_where_his_answer_is_not_storable_either() -> None:
+    app = App(cached())
+
+    async def handler(scope: Any, receive: Any, send: Any, number: int) -> None:
+        await app.go.wait()
+        await start(send, cached() if number == 1 else {"cache-control": "no-store"})
+        await send({"type": "http.response.body", "body": b"answer %d" % number})
+
+    app.handler = handler
+    app.go.clear()
+    async with Fleet(app) as fleet:
+        first = asyncio.ensure_future(fleet.get(authorization="me"))
+        await joined(fleet, 1)
+        herd = fleet.herd(10)
+        await joined(fleet, 11)
+        app.go.set()
+        answers = await asyncio.gather(first, *herd)
+        await fleet.settled()
+        assert {answer.body for answer in answers} == {b"answer %d" % number for number in range(1, 12)}
+        assert app.calls == 11

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.http.asgi import scope_of
+from stampede_guard import StampedeGuard, StampedeMiddleware
+from tests.http.asgi import request, scope_of
 from tests.http.fleet import App, Fleet, cached, start, status_of
 from tests.http.test_herd import joined
+from tests.http.test_traps_fields import GET, listening, raw
 from tests.support.gate import until
 
 
@@ -167,6 +169,44 @@ async def test_a_request_that_is_cancelled_takes_an_endless_answer_of_its_own_wi
         assert not fleet.middlewares[0].cache._exchanges
 
 
+async def test_an_endless_answer_that_was_asked_for_by_one_who_has_left_is_ended_when_that_is_known() -> None:
+    app = App()
+
+    async def handler(scope: Any, receive: Any, send: Any, number: int) -> None:
+        await app.go.wait()
+        await start(send, {"cache-control": "no-store"})
+        await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+        await asyncio.Event().wait()
+
+    app.handler = handler
+    app.go.clear()
+    async with Fleet(app) as fleet:
+        leader, waiter = fleet.herd(2)
+        await joined(fleet, 2)
+        leader.cancel()
+        await asyncio.wait({leader})
+        app.go.set()
+        await until(lambda: app.calls == 2)
+        await until(lambda: app.open == 1)
+        waiter.cancel()
+        await asyncio.wait({waiter})
+        await until(lambda: app.open == 0)
+
+
+async def test_nothing_goes_on_after_the_last_answer() -> None:
+    app = App({"cache-control": "no-store"})
+    gone = asyncio.Event()
+    async with Fleet(app) as fleet:
+        for path in ("/", "/other"):
+            herd = [request(fleet.middlewares[0], "GET", path, gone=gone) for _ in range(10)]
+            await asyncio.gather(*herd)
+            await fleet.settled()
+            await asyncio.sleep(0)
+            assert not gone._waiters, "somebody still waits for a client to leave that has its answer"
+            assert not fleet.middlewares[0].cache._exchanges
+            app.headers = cached()
+
+
 async def test_a_renewal_in_the_background_goes_on_when_the_request_that_began_it_is_over() -> None:
     app = App({"cache-control": "max-age=10, stale-while-revalidate=60"})
     async with Fleet(app) as fleet:
@@ -181,3 +221,22 @@ async def test_a_renewal_in_the_background_goes_on_when_the_request_that_began_i
         await fleet.settled()
         assert (await fleet.get()).body == b"answer 2"
         assert app.calls == 2
+
+
+async def test_a_client_that_hangs_up_on_a_real_server_harms_nobody() -> None:
+    app = App()
+    middle = asyncio.Event()
+    halves(app, cached(content_length="8"), middle)
+    guard = StampedeGuard.from_url("memory://")
+    async with guard, listening(StampedeMiddleware(app, guard=guard), date_header=False) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(GET)
+        async with asyncio.timeout(20):
+            await reader.readuntil(b"half")
+        others = [asyncio.ensure_future(raw(port, GET)) for _ in range(5)]
+        writer.close()
+        await writer.wait_closed()
+        middle.set()
+        async with asyncio.timeout(20):
+            assert {body for _, body in await asyncio.gather(*others)} == {b"halfmore"}
+        assert app.calls == 1

@@ -69,11 +69,14 @@ async def test_an_exception_is_its_requests_and_the_next_computes(processes: int
         assert all(error is not None for error in ended)
 
 
-async def test_an_exception_in_mid_body_breaks_off_for_those_who_read_it_and_is_not_stored() -> None:
+@pytest.mark.parametrize("length", [{}, {"content_length": "8"}], ids=["chunked", "with its length"])
+async def test_an_exception_in_mid_body_breaks_off_for_those_who_read_it_and_is_not_stored(
+    length: dict[str, str],
+) -> None:
     app = App()
 
     async def handler(scope: Any, receive: Any, send: Any, number: int) -> None:
-        await start(send, cached(content_length="8"))
+        await start(send, cached(**length))
         await send({"type": "http.response.body", "body": b"half", "more_body": True})
         await app.go.wait()
         if number == 1:

@@ -21,7 +21,9 @@ async def test_it_is_remembered_in_all_processes_so_the_next_herd_runs_beside_ea
     app = App(PRIVATE)
     async with Fleet(app, processes=2) as fleet:
         for _ in range(2):
-            await fleet.get()
+            assert "detail=private" in status_of(await fleet.get())
+        # In its own process without a question to the store.
+        assert "detail=uncacheable" in status_of(await fleet.get())
         app.go.clear()
         herd = [asyncio.ensure_future(fleet.get(process=process)) for _ in range(20)]
         await until(lambda: app.open == 20)
