@@ -166,7 +166,7 @@ class Runtime:
         collapsed = flight.joined - 1
         if self.hooks and flight.passengers.collapsed:
             self.hooks.tell(Collapsed(flight.plan.title, flight.name, flight.passengers.collapsed))
-        if collapsed > 0 and log.isEnabledFor(logging.INFO):
+        if collapsed > 0 and not self.hooks.logs_herds and log.isEnabledFor(logging.INFO):
             log.info(
                 "%s: %d callers were served by one flight",
                 flight.plan.title,
