@@ -24,6 +24,7 @@ from stampede_guard.policy import Mode, Policy, checked_policy
 from stampede_guard.portal import portal_loop
 from stampede_guard.serving import refresh, serve, serve_bypassed
 from stampede_guard.single import Single
+from stampede_guard.sync import SyncGuard
 from stampede_guard.tagged import tagged, tags_of
 from stampede_guard.tags import checked_tags, tag_key, tag_names
 from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl, given
@@ -188,7 +189,8 @@ class StampedeGuard(Parted):
 
         After `"done"` no caller is served an older value, also not by a computation that was under way. Without `type`,
         the entries go of all types that this guard has used for such keys. It knows of no others: a process that does
-        nothing but invalidate must name the type. Raises `StoreRefused` when the store does not let this client.
+        nothing but invalidate must name the type. Code without an event loop writes `guard.sync.invalidate(key)`.
+        Raises `StoreRefused` when the store does not let this client.
         """
         entries = self._plans.entries(key, type)
         answers = await asyncio.gather(*(self.invalidate_entry(entry, self.policy) for entry in entries))
@@ -197,6 +199,11 @@ class StampedeGuard(Parted):
     async def invalidate_tag(self, tag: str) -> Invalidation:
         """Outdate all entries with this tag in this namespace, however many: see docs/tags.md. Raises `Misuse`."""
         return await outdate_tag(self._runtimes, self.runtime(), self._hooks, self.prefix + tag_key(tag))
+
+    @property
+    def sync(self) -> SyncGuard:
+        """`guard.sync.invalidate(key)` and `guard.sync.invalidate_tag(tag)`: for code without an event loop."""
+        return SyncGuard(self)
 
     @contextlib.contextmanager
     def bypassed(self) -> Iterator[None]:
