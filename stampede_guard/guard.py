@@ -19,7 +19,7 @@ from stampede_guard.near import Near
 from stampede_guard.outdating import outdate_entry, outdate_tag
 from stampede_guard.parted import Parted
 from stampede_guard.plan import Plan, Run
-from stampede_guard.plans import Plans, entry_key
+from stampede_guard.plans import Plans, computation_of, entry_key
 from stampede_guard.policy import Mode, Policy, checked_policy
 from stampede_guard.portal import portal_loop
 from stampede_guard.serving import refresh, serve, serve_bypassed
@@ -155,14 +155,10 @@ class StampedeGuard(Parted):
         back exactly as they went in. Give `request_bound=True` when `compute` uses things that end with the caller's
         request, such as its database session. `tags`: the same in all calls of one key.
         """
-        if not callable(compute):
-            raise Misuse(
-                f"get_or_compute({key!r}, compute) calls compute() when there is no value: give it the async function "
-                f"itself, without parentheses, not a {compute.__class__.__name__}"
-            )
+        run = computation_of(key, compute)
         names, fields = tag_names(self.prefix, sorted(checked_tags(tags))), fields | given(ttl, should_cache)
         plan = self._plans.plan(key, type, request_bound, fields, tagged=bool(names))
-        value: T = await self.call(plan, entry_key(key, type, plan), tagged(compute, names))
+        value: T = await self.call(plan, entry_key(key, type, plan), tagged(run, names))
         return value
 
     def single(
