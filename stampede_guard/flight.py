@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from contextvars import Context
 from typing import TYPE_CHECKING, assert_never
 
@@ -21,6 +20,7 @@ from stampede_guard.ending import ended
 from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable, WaitTimeout
 from stampede_guard.events import TakenOver
 from stampede_guard.failures import encode_failure
+from stampede_guard.hearing import Hearing
 from stampede_guard.oldvalue import Previous
 from stampede_guard.passengers import Passengers
 from stampede_guard.tagcheck import acquire, ask_again, believed, versions_before
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["Flight"]
 
 log = logging.getLogger("stampede_guard")
-
-MESSAGES = 64
-"""Messages kept for a flight that is not waiting yet. One is enough to make it look."""
 
 
 class Flight:
@@ -85,10 +82,7 @@ class Flight:
         self._runtime = runtime
         self.passengers = Passengers(plan, runtime.loop)
         self._delivery = Delivery(runtime, self)
-        self._heard: deque[Message] = deque(maxlen=MESSAGES)
-        self._signal: asyncio.Future[None] | None = None
-        self._gap = False
-        self._look_at = 0.0
+        self._hearing = Hearing(runtime.loop)
         self._trusted_until = 0.0
         self._unanswered = False
         self._failed = False
@@ -168,13 +162,10 @@ class Flight:
     # --- what others tell ----------------------------------------------------------------------
 
     def hear(self, message: Message) -> None:
-        """Kept until the flight waits: the message may overtake the answer of the ask that registered for it."""
-        self._heard.append(message)
-        self._wake()
+        self._hearing.hear(message)
 
     def notice_gap(self) -> None:
-        self._gap = True
-        self._wake()
+        self._hearing.notice_gap()
         self.computation.renew_now()
 
     def invalidated(self) -> None:
@@ -183,10 +174,6 @@ class Flight:
         self._delivery.outdated = True
         if not isinstance(self._state, core.Landed):
             self._state, _ = core.decide(self._state, core.Invalidated(), self.plan.policy)
-
-    def _wake(self) -> None:
-        if self._signal is not None and not self._signal.done():
-            self._signal.set_result(None)
 
     # --- the flight ----------------------------------------------------------------------------
 
@@ -219,7 +206,7 @@ class Flight:
             case core.Ask():
                 return await self._ask()
             case core.Wait(seconds):
-                self._look_at = self._runtime.loop.time() + seconds
+                self._hearing.look_after(seconds)
                 if self.plan.on_wait is not None:
                     self.plan.on_wait(self._runtime, self.name)
                 return await self._wait()
@@ -268,8 +255,7 @@ class Flight:
 
     async def _ask_once(self) -> core.Event:
         self._delivery.covered = self.passengers.joined
-        # From here on a gap is news again; messages heard earlier stay: the fence of the answer decides on them.
-        self._gap = False
+        self._hearing.begin_to_ask()
         if self._cut_off:
             return core.StoreFailed(away=True, wanted=self._needed)
         try:
@@ -308,27 +294,17 @@ class Flight:
         return core.StoreFailed(away=True, wanted=self._needed)
 
     async def _wait(self) -> core.Event:
-        loop = self._runtime.loop
-        while True:
-            while self._heard:
-                message = self._heard.popleft()
-                # A refresh must not be answered with the value that it is to replace, announced late.
-                if message.kind == "again" or message.token > self.newer_than:
-                    return core.Heard(await believed(self._runtime, self, message), self._still_wanted)
-            remaining = self._look_at - loop.time()
-            if self._gap or remaining <= 0:
-                self._gap = False
-                return core.LookAgain(self._still_wanted)
-            self._signal = loop.create_future()
-            timer = loop.call_later(remaining, self._wake)
-            try:
-                await self._signal
-            finally:
-                timer.cancel()
-                self._signal = None
+        message = await self._hearing.listen(self._is_news)
+        if message is None:
+            return core.LookAgain(self._still_wanted)
+        return core.Heard(await believed(self._runtime, self, message), self._still_wanted)
+
+    def _is_news(self, message: Message) -> bool:
+        """A refresh must not be answered with the value that it is to replace, announced late."""
+        return message.kind == "again" or message.token > self.newer_than
 
     async def _compute(self, grant: Granted | None) -> core.Event:
-        self._heard.clear()
+        self._hearing.forget()
         self._delivery.alone = grant is None and not self.bypassed
         self._delivery.outdated = False
         if self.lets_nobody_wait:
