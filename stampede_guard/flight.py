@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, assert_never
 from stampede_guard.computation import Computation, Result
 from stampede_guard.core import flight as core
 from stampede_guard.core.entry import Reading
-from stampede_guard.core.scripts import Found, Granted, Held, Message, Passing
+from stampede_guard.core.scripts import FailedRecently, Found, Granted, Held, Message, Passing
 from stampede_guard.core.tags import sealed
 from stampede_guard.delivery import Delivery
 from stampede_guard.ending import ended
@@ -193,7 +193,7 @@ class Flight:
             self._state = core.Landed()
             self._runtime.landed(self)
             if self._failed:
-                # A failure that the store does not know of: private, or the store was away. So it is kept here.
+                # So that stale hits do not ask meanwhile; and the store may not know of it (private, or it was away).
                 self._runtime.failing.begin(self.name, self.plan.policy.error_ttl)
             self.passengers.dismiss(crash)
             if self._unanswered and not self._runtime.closing:
@@ -255,6 +255,7 @@ class Flight:
 
     async def _ask_once(self) -> core.Event:
         self._delivery.covered = self.passengers.joined
+        self._failed = False
         self._hearing.begin_to_ask()
         if self._cut_off:
             return core.StoreFailed(away=True, wanted=self._needed)
@@ -276,6 +277,8 @@ class Flight:
             # What is being computed elsewhere began before the refresh was asked for.
             self.outdates_holder = False
             self.newer_than = max(self.newer_than, answer.last)
+        if isinstance(answer, FailedRecently):
+            self._runtime.failing.begin(self.name, answer.remaining_ms / 1000)
         # Nobody is let through for nobody; and not every stale hit is to ask whether it would be.
         alone = not self.passengers and isinstance(answer, Passing)
         if alone:
@@ -297,6 +300,7 @@ class Flight:
         message = await self._hearing.listen(self._is_news)
         if message is None:
             return core.LookAgain(self._still_wanted)
+        self._failed = message.kind == "failure"
         return core.Heard(await believed(self._runtime, self, message), self._still_wanted)
 
     def _is_news(self, message: Message) -> bool:
@@ -351,8 +355,6 @@ class Flight:
                 self._runtime.note_refusal(error)
             self._unanswered = True
             return core.StoreFailed(away=session.away_for(self.name))
-        if stored:
-            self._failed = False
         self.stored = outcome.kind != "pass" and (stored or None)
         if tags is not None and outcome.kind != "failure" and not await tags.confirm(outcome.body):
             # Somebody may have joined after an invalidation that no fence tells of: see `core.tags`.

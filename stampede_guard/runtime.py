@@ -73,15 +73,15 @@ class Runtime:
         """The reading remembered last. One reading serves all callers of its tick; to remember it once is enough."""
         self.last = LastValues(policy.last_value_bytes)
         self.now: Callable[[], float] = getattr(store, "clock", self.loop.time)
-        """By which last values grow old: the store's own clock if it is one of this process."""
+        """By which last values and pauses grow old: the store's own clock if it is one of this process."""
         self.threads = Threads(policy.max_threads)
         """For plain functions. None is started before the first of them computes."""
         self.slots = Slots()
         self.asked_early = Pauses(self.loop)
         """Entries whose early refresh was somebody else's a moment ago."""
-        self.failing = Pauses(self.loop)
-        """Entries whose computation failed here a moment ago, of which the store knows nothing; or whose refresh would
-        be in vain, because nothing may be stored."""
+        self.failing = Pauses(self.loop, self.now)
+        """Entries whose computation failed a moment ago; or whose refresh would be in vain, because nothing may be
+        stored. Their stale hits do not ask the store."""
         self._policy = policy
         self._id = uuid.uuid4().hex
         self._numbers = itertools.count(1)
