@@ -22,7 +22,8 @@ from stampede_guard.plan import Plan, Run
 from stampede_guard.plans import Plans, computation_of, entry_key
 from stampede_guard.policy import Mode, Policy, checked_policy
 from stampede_guard.portal import portal_loop
-from stampede_guard.serving import refresh, serve, serve_bypassed
+from stampede_guard.refreshing import refresh
+from stampede_guard.serving import serve, serve_bypassed
 from stampede_guard.single import Single
 from stampede_guard.sync import SyncGuard
 from stampede_guard.tagged import tagged, tags_of

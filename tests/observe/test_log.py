@@ -19,6 +19,7 @@ PER_REQUEST = [
     events.Stale("f", ENTRY),
     events.Miss("f", ENTRY),
     events.Waited("f", ENTRY, 0.1, "collapsed", "1"),
+    events.Refreshed("f", ENTRY, 0.1, "computed", "1"),
     events.Started("f", ENTRY, "1"),
     events.Invalidated(ENTRY, True),
     events.TimedOut("f", ENTRY, "soft_timeout"),
