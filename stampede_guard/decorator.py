@@ -22,7 +22,7 @@ from stampede_guard.modes import checked_mode
 from stampede_guard.options import Options, refuse_positions
 from stampede_guard.plan import UNSETTLED, Plan, Run
 from stampede_guard.policy import Mode, Policy
-from stampede_guard.serving import after_read
+from stampede_guard.serving import after_read, read_failed
 from stampede_guard.tagged import TaggedCodec, tagged
 from stampede_guard.tags import TagTemplates, tag_names
 from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl, split
@@ -228,6 +228,7 @@ class Face(Generic[P, R]):
             try:
                 reading = await runtime.read(name)
             except StoreError:
+                read_failed(runtime, name)
                 reading = None
             if reading is not None:
                 body, _, total_ms, stale_ms, remaining_ms, _ = reading

@@ -30,7 +30,17 @@ if TYPE_CHECKING:
     from stampede_guard.plan import Plan, Run
     from stampede_guard.runtime import Runtime
 
-__all__ = ["after_read", "bypassed_name", "fly", "hit", "keep_near", "ride", "serve", "serve_bypassed"]
+__all__ = [
+    "after_read",
+    "bypassed_name",
+    "fly",
+    "hit",
+    "keep_near",
+    "read_failed",
+    "ride",
+    "serve",
+    "serve_bypassed",
+]
 
 
 async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
@@ -58,6 +68,7 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
         return await _served_by_last(runtime, plan, name, run)
     except StoreError:
         # The flight asks once more and finds out.
+        read_failed(runtime, name)
         return await _miss(runtime, plan, name, run)
     runtime.refused = False
     if asked is not None:
@@ -71,6 +82,17 @@ async def _served_by_last(runtime: Runtime, plan: Plan, name: str, run: Run) -> 
     if known is not None and not runtime.tags.allow(tags_of(run), known.body):
         known = None
     return await _served_by(runtime, plan, name, run, known, fresh=state == "fresh", source="memory")
+
+
+def read_failed(runtime: Runtime, name: str) -> None:
+    """A caller whose read failed does not join an early refresh.
+
+    1. A fresh value is refreshed early. 2. A caller's read fails. 3. It joins the refresh, and the source fails: an
+    error, for a caller whose value is there. In a flight that asks for itself it is found.
+    """
+    flight = runtime.flights.get(name)
+    if flight is not None and flight.early:
+        runtime.flights.set_apart(flight)
 
 
 def keep_near(
