@@ -11,6 +11,7 @@ import itertools
 import logging
 import random
 import uuid
+import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -67,8 +68,8 @@ class Runtime:
         """Also while invalidations wait for the store: until they are applied it has older values."""
         self.refused = False
         """Whether the store answered last that it lets this guard in no more (a password, a permission)."""
-        self.batches: dict[object, Batches] = {}
-        """By decorated function."""
+        self.batches: weakref.WeakKeyDictionary[object, Batches] = weakref.WeakKeyDictionary()
+        """By decorated function, as long as there is that: one that is made per request is not kept."""
         self.remembered: Reading | None = None
         """The reading remembered last. One reading serves all callers of its tick; to remember it once is enough."""
         self.last = LastValues(policy.last_value_bytes)
