@@ -249,8 +249,7 @@ class Face(Generic[P, R]):
             return await self._guarded().invalidate_entry(build(args, kwargs), self._plan.policy)
 
         async def refresh(*args: P.args, **kwargs: P.kwargs) -> R:
-            guard = self._guarded()
-            run = self._tagged_run(guard, args, kwargs)
+            run = self._tagged_run(guard := self._guarded(), args, kwargs)
             result: R = await guard.refresh_entry(self._plan, build(args, kwargs), run)
             return result
 
