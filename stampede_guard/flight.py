@@ -194,7 +194,7 @@ class Flight:
             self._runtime.landed(self)
             if self._failed:
                 # So that stale hits do not ask meanwhile; and the store may not know of it (private, or it was away).
-                self._runtime.failing.begin(self.name, self.plan.policy.error_ttl)
+                self._pause(self.plan.policy.error_ttl)
             self.passengers.dismiss(crash)
             if self._unanswered and not self._runtime.closing:
                 self._runtime.session.forget(self.name, flight=self.id)
@@ -278,11 +278,11 @@ class Flight:
             self.outdates_holder = False
             self.newer_than = max(self.newer_than, answer.last)
         if isinstance(answer, FailedRecently):
-            self._runtime.failing.begin(self.name, answer.remaining_ms / 1000)
+            self._pause(answer.remaining_ms / 1000)
         # Nobody is let through for nobody; and not every stale hit is to ask whether it would be.
         alone = not self.passengers and isinstance(answer, Passing)
         if alone:
-            self._runtime.failing.begin(self.name, policy.poll_interval)
+            self._pause(policy.poll_interval)
         return core.Answered(answer, self._runtime.draw(), self._wanted and not alone)
 
     def _without_writes(self) -> core.Event:
@@ -295,6 +295,10 @@ class Flight:
             if known is not None and state == "fresh" and self._runtime.tags.allow(self.tags, known.body):
                 return core.Answered(Found(known), self._runtime.draw(), self.passengers.wanted)
         return core.StoreFailed(away=True, wanted=self._needed)
+
+    def _pause(self, seconds: float) -> None:
+        """So long stale hits leave the value alone that is there now."""
+        self._runtime.failing.begin(self.name, seconds, token=self.old.token if self.old is not None else 0)
 
     async def _wait(self) -> core.Event:
         message = await self._hearing.listen(self._is_news)

@@ -207,7 +207,7 @@ async def _stale(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Rea
     if runtime.closing or (flight is not None and not policy.soft_timeout):
         return value
     if flight is None:
-        if name in runtime.failing or len(runtime.flights) >= policy.max_flights:
+        if runtime.failing.hold(name, reading.token) or len(runtime.flights) >= policy.max_flights:
             return value
         flight = runtime.take_off(name, plan, run, plan.capture(), refreshing=True)
         flight.know(reading)

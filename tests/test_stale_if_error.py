@@ -120,6 +120,23 @@ async def test_a_process_that_comes_late_asks_again_when_all_others_do(guards: G
     assert await hammer([late], source) == {"value 2"}
 
 
+@pytest.mark.parametrize("kind", [RuntimeError, HTTPException], ids=["told to all", "private"])
+async def test_a_value_that_is_stored_meanwhile_is_refreshed_when_it_is_stale_in_its_turn(
+    guards: Guards, kind: type[Exception]
+) -> None:
+    fleet = fleet_of(guards, error_ttl=6000.0)
+    source = await broken(guards, fleet, kind("the source is down"))
+    assert await hammer(fleet, source) == {"value 1"}
+    source.error = None
+    await fleet[0].invalidate("k")
+    (stored,) = await hammer(fleet, source)
+    assert stored != "value 1"
+    await guards.age(guards.name("k"), 61)
+    asked = source.asked
+    await hammer(fleet, source)
+    assert source.asked == asked + 1, "although the pause of the value before it is not over"
+
+
 @pytest.mark.parametrize("options", [{}, {"request_bound": True}], ids=["in the background", "in a request"])
 async def test_a_failure_that_must_not_leave_the_process_is_throttled_within_it(
     guards: Guards, options: dict[str, Any]
