@@ -48,7 +48,8 @@ if stored then
     redis.call('HSET', KEYS[RECORD], 'fence', text(token))
     -- 1. A thousand processes wait for a value that a full server has no room for. 2. Woken, they ask, and one of them
     -- is granted the lease. 3. So the last would wait for a thousand computations. They are given the value itself; or,
-    -- where that would be too much for a server without memory, they are let through beside one another.
+    -- where that would be too much for a server without memory, they are let through beside one another. To everybody
+    -- else the first is a value that was evicted at once, the second one that may not be stored: the search knows both.
     if #body <= inline_bytes or (not kept and #body * #redis.pcall('SMEMBERS', KEYS[WAITERS]) <= wake_bytes) then
       payload = body
     elseif not kept then
