@@ -76,7 +76,9 @@ class Fetch:
             # It has its answer, which is not for the others either. Now the engine would let it ask for itself.
             return REFUSED
         brought = await self._asked()
-        if not isinstance(brought, Refused) or self.refusal not in _ABOUT_THE_CLIENT:
+        # An error is handed on when the flight is over, since there may be something stale in its place.
+        about_the_client = self.refusal in _ABOUT_THE_CLIENT and self.status not in SERVER_ERRORS
+        if not isinstance(brought, Refused) or not about_the_client:
             return brought
         for other in self._cache.waiting_for(self._name, but=self):
             if not (other.gone or other.live.done() or names_somebody(other.request, self._cache.settings)):

@@ -175,3 +175,29 @@ async def test_who_asks_for_the_others_is_answered_once_where_his_answer_is_not_
         await fleet.settled()
         assert {answer.body for answer in answers} == {b"answer %d" % number for number in range(1, 12)}
         assert app.calls == 11
+
+
+@pytest.mark.parametrize("status", [200, 404, 503])
+async def test_who_came_first_does_not_wait_for_what_is_asked_for_the_others(status: int) -> None:
+    app = App()
+    rest = asyncio.Event()
+
+    async def handler(scope: Any, receive: Any, send: Any, number: int) -> None:
+        await (app.go if number == 1 else rest).wait()
+        await start(send, cached(), status if number == 1 else 200)
+        await send({"type": "http.response.body", "body": b"answer %d" % number})
+
+    app.handler = handler
+    app.go.clear()
+    async with Fleet(app) as fleet:
+        first = asyncio.ensure_future(fleet.get(authorization="me"))
+        await joined(fleet, 1)
+        herd = fleet.herd(5)
+        await joined(fleet, 6)
+        app.go.set()
+        async with asyncio.timeout(20):
+            answer = await first
+        assert (answer.status, answer.body) == (status, b"answer 1")
+        rest.set()
+        async with asyncio.timeout(20):
+            assert b"answer 1" not in {answer.body for answer in await asyncio.gather(*herd)}
