@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from stampede_guard.audit import baseline, changes, suppressions
@@ -18,6 +18,7 @@ from stampede_guard.audit.discovery import Discovery
 from stampede_guard.audit.engine import Options, Outcome, audit, audit_source, relative
 from stampede_guard.audit.explain import explain, listing
 from stampede_guard.audit.finding import CONFIDENCES
+from stampede_guard.audit.progress import Progress
 from stampede_guard.audit.reports import FORMATS
 from stampede_guard.audit.reports.text import has_rich, rich_text
 from stampede_guard.audit.uses import counted
@@ -153,10 +154,11 @@ def _judge(given: argparse.Namespace, config: Config, options: Options) -> Outco
         exclude=(*config.exclude, *_listed(given.exclude)),
         include_tests=given.include_tests or config.include_tests,
     )
-    files = list(discovery.files(given.paths))
-    with _Progress(len(files), shown=sys.stderr.isatty() and given.output_format == "text") as progress:
-        outcome = audit(files, options, jobs=given.jobs, progress=progress.advance)
-    outcome.findings = counted(outcome.findings, files)
+    with Progress(shown=sys.stderr.isatty()) as progress:
+        outcome = audit(
+            progress.watch(discovery.files(given.paths)), options, jobs=given.jobs, progress=progress.advance
+        )
+    outcome.findings = counted(outcome.findings, progress.files)
     outcome.skipped = sorted([*outcome.skipped, *discovery.skipped])
     return outcome
 
@@ -168,24 +170,3 @@ def _write(given: argparse.Namespace, outcome: Outcome) -> None:
         sys.stdout.write(rich_text(outcome, width=shutil.get_terminal_size().columns))
     else:
         sys.stdout.write(FORMATS[given.output_format](outcome))
-
-
-class _Progress:
-    """A counter on the terminal's error stream, gone when the report comes."""
-
-    def __init__(self, total: int, *, shown: bool) -> None:
-        self._total, self._done, self._shown = total, 0, shown
-        self.advance: Callable[[int], None] = self._advance
-
-    def __enter__(self) -> _Progress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
-
-    def _advance(self, files: int) -> None:
-        self._done += files
-        if self._shown:
-            sys.stderr.write(f"\r{self._done}/{self._total} files")
-            sys.stderr.flush()

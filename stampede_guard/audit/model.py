@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, Protocol
 
 from stampede_guard.audit.words import path
 
@@ -15,12 +16,9 @@ Tested = ast.If | ast.While | ast.IfExp | ast.Assert | ast.Match
 
 
 @dataclass(eq=False)
-class Function:
-    """A function and what is in its own body: not in the functions defined inside it."""
+class Body:
+    """What happens in a function: not in those defined inside it, except for their decorators and defaults."""
 
-    node: FunctionNode
-    outer: Function | None
-    cls: ast.ClassDef | None
     calls: list[ast.Call] = field(default_factory=list)
     bindings: list[tuple[ast.AST, list[str], ast.expr]] = field(default_factory=list)
     withs: list[With] = field(default_factory=list)
@@ -30,6 +28,55 @@ class Function:
     loads: list[tuple[str, ast.expr]] = field(default_factory=list)
     compares: list[ast.Compare] = field(default_factory=list)
     stores: list[ast.Subscript] = field(default_factory=list)
+
+
+class Function:
+    """A function. Its body is walked when somebody asks for it: rules ask for few of a file's functions."""
+
+    def __init__(
+        self, module: Module, node: FunctionNode, outer: Function | None, cls: ast.ClassDef | None
+    ) -> None:
+        self.module, self.node, self.outer, self.cls = module, node, outer, cls
+
+    @cached_property
+    def body(self) -> Body:
+        return self.module.reader.body_of(self)
+
+    @property
+    def calls(self) -> list[ast.Call]:
+        return self.body.calls
+
+    @property
+    def bindings(self) -> list[tuple[ast.AST, list[str], ast.expr]]:
+        return self.body.bindings
+
+    @property
+    def withs(self) -> list[With]:
+        return self.body.withs
+
+    @property
+    def tests(self) -> list[Tested]:
+        return self.body.tests
+
+    @property
+    def awaits(self) -> list[ast.AST]:
+        return self.body.awaits
+
+    @property
+    def loops(self) -> list[ast.stmt]:
+        return self.body.loops
+
+    @property
+    def loads(self) -> list[tuple[str, ast.expr]]:
+        return self.body.loads
+
+    @property
+    def compares(self) -> list[ast.Compare]:
+        return self.body.compares
+
+    @property
+    def stores(self) -> list[ast.Subscript]:
+        return self.body.stores
 
     @property
     def name(self) -> str:
@@ -57,6 +104,14 @@ class Function:
             here = here.outer
 
 
+class Reader(Protocol):
+    """What walks the parts of a file that somebody asks for."""
+
+    def body_of(self, function: Function) -> Body: ...
+
+    def calls_outside(self) -> list[ast.Call]: ...
+
+
 @dataclass(eq=False)
 class Module:
     """A parsed file. `path` is what is reported; `memo` keeps what several rules want to know."""
@@ -64,16 +119,30 @@ class Module:
     path: str
     source: str
     tree: ast.Module
+    reader: Reader
     imports: dict[str, str] = field(default_factory=dict)
     functions: list[Function] = field(default_factory=list)
     classes: list[ast.ClassDef] = field(default_factory=list)
-    calls: list[ast.Call] = field(default_factory=list)
     values: dict[str, ast.expr] = field(default_factory=dict)
     attributes: dict[tuple[str, str], list[tuple[ast.expr, Function | None]]] = field(default_factory=dict)
+    # Complete for statements, decorators, and what is in the bodies asked for so far.
     parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
     owners: dict[ast.AST, Function] = field(default_factory=dict)
-    top: Function | None = None
     memo: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def calls(self) -> list[ast.Call]:
+        """Every call of the file, in source order: walks all of it."""
+        found = [
+            *self.reader.calls_outside(),
+            *(call for function in self.functions for call in function.calls),
+        ]
+        return sorted(found, key=position)
+
+    def release(self) -> None:
+        """Unties functions and module from each other: the collector that would is off meanwhile."""
+        for held in (self.functions, self.owners, self.attributes, self.memo):
+            held.clear()
 
     def up(self, node: ast.AST) -> Iterator[ast.AST]:
         """The nodes around a node, the nearest first."""

@@ -5,16 +5,13 @@ from __future__ import annotations
 import ast
 import importlib
 import pkgutil
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
 from stampede_guard.audit.finding import Confidence, Finding, Scope
 from stampede_guard.audit.model import Module
-
-# One of these must occur. Patterns begin with literal text, which keeps them as quick as a search for it.
-Hint = tuple[bytes | re.Pattern[bytes], ...]
+from stampede_guard.audit.text import Hint, Text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +42,10 @@ class Hit:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One code. `hints` are what a file's text cannot do without: one of each group."""
+    """One code. `hints` are what a file's text cannot do without: one of each group, the rarest group first.
+
+    `near` is asked of the files that have them, where the words alone are too common.
+    """
 
     code: str
     name: str
@@ -55,16 +55,10 @@ class Rule:
     documentation: Documentation
     hints: tuple[Hint, ...]
     check: Callable[[Module], Iterator[Hit]]
+    near: Callable[[Text], bool] | None = None
 
-    def may_apply(self, data: bytes, known: dict[Hint, bool] | None = None) -> bool:
-        """`known` spares asking again what another rule asked of the same text."""
-        known = {} if known is None else known
-        for hint in self.hints:
-            if hint not in known:
-                known[hint] = _occurs(hint, data)
-            if not known[hint]:
-                return False
-        return True
+    def may_apply(self, text: Text) -> bool:
+        return all(map(text.has_any, self.hints)) and (self.near is None or self.near(text))
 
     def findings(self, module: Module) -> Iterator[Finding]:
         for hit in self.check(module):
@@ -83,10 +77,6 @@ class Rule:
                 function=hit.function,
                 cost=hit.cost,
             )
-
-
-def _occurs(hint: Hint, data: bytes) -> bool:
-    return any(text in data if isinstance(text, bytes) else text.search(data) is not None for text in hint)
 
 
 @cache

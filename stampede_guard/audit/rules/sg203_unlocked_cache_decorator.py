@@ -33,6 +33,7 @@ RULE = Rule(
     confidence="high",
     scope="process",
     hints=HINTS,
+    near=lambda text: text.traces.may_fill,
     check=check,
     documentation=Documentation(
         what="A decorator of the project wraps functions in get, compute, set, without a lock.",

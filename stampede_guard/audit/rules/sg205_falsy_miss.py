@@ -85,6 +85,7 @@ RULE = Rule(
     confidence="medium",
     scope="process",
     hints=HINTS,
+    near=lambda text: text.traces.may_fill,
     check=check,
     documentation=Documentation(
         what="The miss test is the value's truth instead of `is None`.",

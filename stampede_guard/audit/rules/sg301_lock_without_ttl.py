@@ -91,8 +91,12 @@ RULE = Rule(
     confidence="high",
     scope="fleet",
     hints=(
-        (b"nx=", b"nx =", b"setnx", b'"NX"', b"'NX'", b"cache.add(", b"cached.add(", b"mc.add(", b".aadd("),
+        (
+            *(b"nx=", b"nx =", b"setnx", b'"NX"', b"'NX'"),
+            *(b"cache.add(", b"cached.add(", b"mc.add(", b"cache.aadd(", b"cached.aadd(", b"mc.aadd("),
+        ),
         (b"lock", b"Lock", b"LOCK", b"delete", b"running", b"mutex", b"leader"),
+        (b"setnx", b".set(", b".add(", b".aadd("),
     ),
     check=check,
     documentation=Documentation(

@@ -94,9 +94,22 @@ RULE = Rule(
     confidence="high",
     scope="fleet",
     hints=(
+        STORES,
         (b".delete(", b".adelete(", b".unlink("),
         (b"lock", b"Lock", b"LOCK", b"mutex", b"nx="),
-        STORES,
+        # Somebody takes what is freed.
+        (
+            b"nx",
+            b"NX",
+            b"acquire",
+            b".add(",
+            b"set_if_absent",
+            b"enter__",
+            b"try",
+            b"take",
+            b"obtain",
+            b"claim",
+        ),
     ),
     check=check,
     documentation=Documentation(

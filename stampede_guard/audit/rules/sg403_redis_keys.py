@@ -58,7 +58,10 @@ RULE = Rule(
     summary="`KEYS` where SCAN belongs",
     confidence="high",
     scope="fleet",
-    hints=((re.compile(rb"\.keys\(\s*[^)\s]"), re.compile(rb"await [^\n]*\.keys\("), b"execute_command("),),
+    hints=(
+        (b".keys(", b"execute_command("),
+        (re.compile(rb"\.keys\(\s*[^)\s]"), re.compile(rb"await [^\n]*\.keys\("), b"execute_command("),
+    ),
     check=check,
     documentation=Documentation(
         what="`keys(pattern)` is called on a Redis client.",
