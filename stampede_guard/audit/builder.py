@@ -33,9 +33,9 @@ _BLOCKS: dict[type, tuple[str, ...]] = {
 
 def build(path: str, source: str) -> Module:
     """Raises SyntaxError, ValueError, RecursionError or MemoryError for what `ast` cannot read."""
-    reader = _Reader()
-    module = Module(path=path, source=source, tree=parse(source), reader=reader)
-    reader.module = module
+    tree = parse(source)
+    reader = _Reader(tree)
+    module = Module(path, source, tree, reader, reader.parents, reader.owners)
     _Survey(module).walk()
     return module
 
@@ -75,7 +75,7 @@ class _Survey:
     def _function(
         self, node: ast.FunctionDef | ast.AsyncFunctionDef, outer: Function | None, cls: ast.ClassDef | None
     ) -> Function:
-        made = Function(self.module, node, outer, cls)
+        made = Function(self.module.reader, node, outer, cls)
         self.module.functions.append(made)
         self.module.owners[node] = made
         for decorator in node.decorator_list:
@@ -123,12 +123,15 @@ class _Survey:
 
 
 class _Reader:
-    """Walks bodies, each at most once."""
+    """Walks bodies, each at most once. It knows no module: then nothing holds on to a tree that is done with."""
 
-    module: Module
+    def __init__(self, tree: ast.Module) -> None:
+        self.tree = tree
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self.owners: dict[ast.AST, Function] = {}
 
     def body_of(self, function: Function) -> Body:
-        body, owners = Body(), self.module.owners
+        body, owners = Body(), self.owners
         for node in self._within(function.node, function.node.body):
             if type(node) in _RECORDED:
                 _record(node, body)
@@ -138,11 +141,10 @@ class _Reader:
 
     def calls_outside(self) -> list[ast.Call]:
         """Calls that belong to no function: those of the module, of classes, and of what decorates either."""
-        tree = self.module.tree
-        return [node for node in self._within(tree, tree.body) if isinstance(node, ast.Call)]
+        return [node for node in self._within(self.tree, self.tree.body) if isinstance(node, ast.Call)]
 
     def _within(self, around: ast.AST, body: list[ast.stmt]) -> Iterator[ast.AST]:
-        parents = self.module.parents
+        parents = self.parents
         stack: list[ast.AST] = []
         for statement in reversed(body):
             parents[statement] = around

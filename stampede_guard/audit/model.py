@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -34,13 +36,13 @@ class Function:
     """A function. Its body is walked when somebody asks for it: rules ask for few of a file's functions."""
 
     def __init__(
-        self, module: Module, node: FunctionNode, outer: Function | None, cls: ast.ClassDef | None
+        self, reader: Reader, node: FunctionNode, outer: Function | None, cls: ast.ClassDef | None
     ) -> None:
-        self.module, self.node, self.outer, self.cls = module, node, outer, cls
+        self.reader, self.node, self.outer, self.cls = reader, node, outer, cls
 
     @cached_property
     def body(self) -> Body:
-        return self.module.reader.body_of(self)
+        return self.reader.body_of(self)
 
     @property
     def calls(self) -> list[ast.Call]:
@@ -120,24 +122,50 @@ class Module:
     source: str
     tree: ast.Module
     reader: Reader
+    # Complete for statements, decorators, and what is in the bodies asked for so far.
+    parents: dict[ast.AST, ast.AST]
+    owners: dict[ast.AST, Function]
     imports: dict[str, str] = field(default_factory=dict)
     functions: list[Function] = field(default_factory=list)
     classes: list[ast.ClassDef] = field(default_factory=list)
     values: dict[str, ast.expr] = field(default_factory=dict)
     attributes: dict[tuple[str, str], list[tuple[ast.expr, Function | None]]] = field(default_factory=dict)
-    # Complete for statements, decorators, and what is in the bodies asked for so far.
-    parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
-    owners: dict[ast.AST, Function] = field(default_factory=dict)
     memo: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def calls(self) -> list[ast.Call]:
         """Every call of the file, in source order: walks all of it."""
-        found = [
-            *self.reader.calls_outside(),
-            *(call for function in self.functions for call in function.calls),
-        ]
+        inner = [call for function in self.functions for call in function.calls]
+        return sorted([*self.calls_outside, *inner], key=position)
+
+    @cached_property
+    def calls_outside(self) -> list[ast.Call]:
+        """Those that belong to no function."""
+        return self.reader.calls_outside()
+
+    def calls_of(self, *names: str) -> list[ast.Call]:
+        """The calls of functions and methods of these names: walks only where the text has them."""
+        wanted = re.compile(rf"\b(?:{'|'.join(names)})[\s\\]*\(")
+        inner = [call for function in self.functions_with(wanted) for call in function.calls]
+        found = [call for call in (*self.calls_outside, *inner) if _called(call) in names]
         return sorted(found, key=position)
+
+    def functions_with(self, pattern: re.Pattern[str]) -> list[Function]:
+        """The functions in whose text, or in that of functions inside them, a pattern occurs."""
+        known: dict[re.Pattern[str], list[Function]] = self.memo.setdefault("with", {})
+        if pattern not in known:
+            lines = self._lines_with(pattern)
+            known[pattern] = [function for function in self.functions if _has_line(function.node, lines)]
+        return known[pattern]
+
+    def _lines_with(self, pattern: re.Pattern[str]) -> list[int]:
+        found: list[int] = []
+        line, before = 1, 0
+        for match in pattern.finditer(self.source):
+            line += self.source.count("\n", before, match.start())
+            before = match.start()
+            found.append(line)
+        return found
 
     def release(self) -> None:
         """Unties functions and module from each other: the collector that would is off meanwhile."""
@@ -190,18 +218,22 @@ class Module:
 
     def uses(self, function: Function) -> list[ast.Call]:
         """Where this file calls one of its own functions."""
-        index: dict[str, list[ast.Call]] | None = self.memo.get("calls-by-name")
-        if index is None:
-            index = {}
-            for call in self.calls:
-                match call.func:
-                    case ast.Name(id=name) | ast.Attribute(attr=name):
-                        index.setdefault(name, []).append(call)
-                    case _:
-                        pass
-            self.memo["calls-by-name"] = index
-        named = index.get(function.name, [])
+        named = self.calls_of(function.name)
         return [call for call in named if self.callee(call, self.owners.get(call)) is function]
+
+
+def _called(call: ast.Call) -> str:
+    match call.func:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case _:
+            return ""
+
+
+def _has_line(node: FunctionNode, lines: list[int]) -> bool:
+    first = min((node.lineno, *(decorator.lineno for decorator in node.decorator_list)))
+    index = bisect_left(lines, first)
+    return index < len(lines) and lines[index] <= (node.end_lineno or 0)
 
 
 def owner_class(function: Function | None) -> ast.ClassDef | None:

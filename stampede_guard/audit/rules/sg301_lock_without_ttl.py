@@ -17,7 +17,7 @@ _MEMCACHE = frozenset("memcache memcached mc".split())
 
 
 def check(module: Module) -> Iterator[Hit]:
-    for call in module.calls:
+    for call in module.calls_of("set", "setnx", "add", "aadd"):
         if not isinstance(call.func, ast.Attribute):
             continue
         function = module.owners.get(call)

@@ -18,11 +18,12 @@ _RELEASES = frozenset("release unlock free unlocked unlocks releases aexit exit"
 _FORCES = re.compile(
     r"force|admin|init|setup|startup|clear|reset|flush|clean|purge|stale|test", re.IGNORECASE
 )
+_DELETES = re.compile(r"delete|unlink")
 _SCRIPTS = frozenset(("eval", "evalsha", "register_script", "fcall", "execute_command"))
 
 
 def check(module: Module) -> Iterator[Hit]:
-    for function in module.functions:
+    for function in module.functions_with(_DELETES):
         if _FORCES.search(function.name) or _compares_an_owner(function):
             continue
         for call in lockuse.deletes(function):

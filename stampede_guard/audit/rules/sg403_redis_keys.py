@@ -14,7 +14,7 @@ from stampede_guard.audit.words import is_cachy, last, path, text_of
 
 
 def check(module: Module) -> Iterator[Hit]:
-    for call in module.calls:
+    for call in module.calls_of("keys", "execute_command"):
         function = module.owners.get(call)
         if _is_keys(module, call, function) or _is_command(call):
             yield Hit(
