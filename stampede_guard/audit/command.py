@@ -10,6 +10,7 @@ import argparse
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from stampede_guard.audit import baseline, changes, suppressions
@@ -104,8 +105,11 @@ def _positive(text: str) -> int:
 
 def _run(given: argparse.Namespace) -> int:
     config = _config(given)
-    codes, named = selected(_listed(given.select) or config.select, _listed(given.ignore) or config.ignore)
-    options = Options(codes=codes, named=named, least=given.min_confidence or config.min_confidence)
+    ignored = _listed(given.ignore) or config.ignore
+    codes, named = selected(_listed(given.select) or config.select, ignored)
+    least = given.min_confidence or config.min_confidence
+    unused = suppressions.UNUSED not in (code.upper() for code in ignored)
+    options = Options(codes=codes, named=named, least=least, unused=unused)
     outcome = _judge(given, config, options)
     outcome.findings = [finding for finding in outcome.findings if not config.ignores(finding)]
     if given.changed_since is not None:
@@ -145,11 +149,7 @@ def _listed(values: list[str]) -> tuple[str, ...]:
 def _judge(given: argparse.Namespace, config: Config, options: Options) -> Outcome:
     if given.paths == ["-"]:
         data = sys.stdin.buffer.read()
-        return audit_source(
-            relative(given.stdin_filename),
-            data,
-            Options(codes=options.codes, named=options.named, least=options.least, parse_all=True),
-        )
+        return audit_source(relative(given.stdin_filename), data, replace(options, parse_all=True))
     discovery = Discovery(
         exclude=(*config.exclude, *_listed(given.exclude)),
         include_tests=given.include_tests or config.include_tests,
@@ -169,4 +169,10 @@ def _write(given: argparse.Namespace, outcome: Outcome) -> None:
     elif given.output_format == "text" and sys.stdout.isatty() and has_rich():
         sys.stdout.write(rich_text(outcome, width=shutil.get_terminal_size().columns))
     else:
-        sys.stdout.write(FORMATS[given.output_format](outcome))
+        _say(FORMATS[given.output_format](outcome))
+
+
+def _say(report: str) -> None:
+    """A terminal that cannot show a character gets its number."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(report.encode(encoding, "backslashreplace").decode(encoding))

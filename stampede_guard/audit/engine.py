@@ -6,6 +6,7 @@ import gc
 import multiprocessing
 import os
 import re
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -39,6 +40,8 @@ class Options:
     named: frozenset[str] = frozenset()
     least: Confidence = "medium"
     parse_all: bool = False
+    # Whether suppressions that silence nothing are findings (SG000).
+    unused: bool = True
 
     @cached_property
     def rules(self) -> list[Rule]:
@@ -94,12 +97,17 @@ def audit(
 def _shared(chunks: Iterator[list[str]], options: Options, jobs: int) -> Iterator[Outcome]:
     """Chunks go to the processes while the folders are still walked."""
     all_rules()  # before the fork: each process would import them again
-    with ProcessPoolExecutor(jobs, mp_context=_context()) as pool:
+    with ProcessPoolExecutor(jobs, _context(), _begin) as pool:
         waiting = {pool.submit(_judge_files, chunk, options) for chunk in islice(chunks, jobs * _AHEAD)}
         while waiting:
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             waiting |= {pool.submit(_judge_files, chunk, options) for chunk in islice(chunks, len(done))}
             yield from (part.result() for part in done)
+
+
+def _begin() -> None:
+    """An interrupt is the first process's to answer."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _context() -> BaseContext:
@@ -168,17 +176,19 @@ def _judge(outcome: Outcome, path: str, data: bytes, options: Options) -> None:
     if rules or options.parse_all:
         module = build(path, source)
         outcome.parsed = 1
-        found = [finding for rule in rules for finding in rule.findings(module) if options.shows(finding)]
+        found = [finding for rule in rules for finding in rule.findings(module)]
         module.release()
     wanted = names_us or (bool(found) and b"noqa" in data)
     suppressions = Suppressions.of(source) if wanted else Suppressions()
-    outcome.findings = [finding for finding in found if not suppressions.covers(finding)]
-    outcome.suppressed = len(found) - len(outcome.findings)
+    # A finding that is too unsure to be shown needs its suppression all the same, for those who ask for it.
+    left = [finding for finding in found if not suppressions.covers(finding)]
+    outcome.suppressed = len(found) - len(left)
+    outcome.findings = [finding for finding in left if options.shows(finding)]
     outcome.findings += _unused(path, suppressions, options)
 
 
 def _unused(path: str, suppressions: Suppressions, options: Options) -> list[Finding]:
-    judged = {rule.code for rule in options.rules}
+    judged = {rule.code for rule in options.rules} if options.unused else set()
     return [
         Finding(
             path=path,
@@ -201,7 +211,8 @@ def _said(error: SyntaxError | ValueError) -> str:
 
 
 def relative(path: str) -> str:
-    """As seen from the working directory, with forward slashes."""
+    """As seen from the working directory, with forward slashes, in characters that can be printed."""
+    path = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     if not os.path.isabs(path):
         return os.path.normpath(path).replace(os.sep, "/")
     try:
