@@ -16,9 +16,10 @@ from pathlib import Path
 from stampede_guard.audit import baseline, changes, suppressions
 from stampede_guard.audit.config import Config, Misconfigured, load, selected
 from stampede_guard.audit.discovery import Discovery
-from stampede_guard.audit.engine import Options, Outcome, audit, audit_source, relative
+from stampede_guard.audit.engine import Options, Outcome, audit, audit_source
 from stampede_guard.audit.explain import explain, listing
 from stampede_guard.audit.finding import CONFIDENCES
+from stampede_guard.audit.paths import relative
 from stampede_guard.audit.progress import Progress
 from stampede_guard.audit.reports import FORMATS
 from stampede_guard.audit.reports.text import has_rich, rich_text

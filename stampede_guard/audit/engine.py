@@ -18,6 +18,7 @@ from multiprocessing.context import BaseContext
 
 from stampede_guard.audit.builder import build
 from stampede_guard.audit.finding import Confidence, Finding, Skipped, confident
+from stampede_guard.audit.paths import relative
 from stampede_guard.audit.reading import Unreadable, decode, read
 from stampede_guard.audit.rule import Rule, all_rules
 from stampede_guard.audit.suppressions import NAME_OF_UNUSED, UNUSED, Suppressions
@@ -208,14 +209,3 @@ def _unused(path: str, suppressions: Suppressions, options: Options) -> list[Fin
 
 def _said(error: SyntaxError | ValueError) -> str:
     return error.msg if isinstance(error, SyntaxError) else str(error)
-
-
-def relative(path: str) -> str:
-    """As seen from the working directory, with forward slashes, in characters that can be printed."""
-    path = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    if not os.path.isabs(path):
-        return os.path.normpath(path).replace(os.sep, "/")
-    try:
-        return os.path.relpath(path).replace(os.sep, "/")
-    except ValueError:  # another drive
-        return path.replace(os.sep, "/")
