@@ -9,8 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from stampede_guard.audit import audit, audit_source
 from stampede_guard.audit.discovery import Discovery
@@ -131,16 +129,6 @@ def test_the_audit_imports_neither_redis_nor_the_runtime() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@settings(max_examples=150, deadline=None)
-@given(st.binary(max_size=400))
-def test_no_bytes_raise(data: bytes) -> None:
-    outcome = audit_source(
-        "fuzz.py", b"# cache redis lock set get nx async def\n" + data, Options(parse_all=True, least="low")
-    )
-    assert outcome.files == 1 and outcome.parsed + len(outcome.skipped) >= 1
-    assert not [skipped for skipped in outcome.skipped if "a rule failed" in skipped.reason]
-
-
 def test_no_mangled_program_raises() -> None:
     chance = random.Random(7)
     files = sorted((Path(__file__).parent / "cases").glob("*/*/*.py"))
@@ -159,55 +147,3 @@ def test_no_mangled_program_raises() -> None:
                 data = data or bytearray(b"x")
             outcome = audit_source("fuzz.py", bytes(data), Options(parse_all=True, least="low"))
             assert not [s for s in outcome.skipped if "a rule failed" in s.reason], bytes(data)
-
-
-# A small grammar of cache idioms whose verdict is known by construction.
-_READS = (
-    "found = cache.get(key)",
-    "found = await cache.get(key)",
-    "found: str | None = await cache.get(key)",
-)
-_MISSES = ("if found is None:", "if not found:", "if found is None or force:")
-_COMPUTES = (
-    "found = await load(key)",
-    "found = compute(key)",
-    "found = [row.name for row in await rows(key)]",
-)
-_WRITES = (
-    "await cache.set(key, found, ttl=60)",
-    "cache.set(key, found)",
-    "await cache.setex(key, 60, dumps(found))",
-)
-_LOCKS = (
-    "async with lock:",
-    "async with self.locks[key]:",
-    "async with cache.lock(key, timeout=5):",
-    "with key_lock(key):",
-)
-
-
-@settings(max_examples=120, deadline=None)
-@given(
-    read=st.sampled_from(_READS),
-    miss=st.sampled_from(_MISSES),
-    compute=st.sampled_from(_COMPUTES),
-    write=st.sampled_from(_WRITES),
-    lock=st.none() | st.sampled_from(_LOCKS),
-    again=st.booleans(),
-)
-def test_a_program_is_judged_as_it_was_built(
-    read: str, miss: str, compute: str, write: str, lock: str | None, again: bool
-) -> None:
-    """A lock counts when the look at the cache is inside it, or is repeated there."""
-    lines = ["async def page(self, key, force=False):"]
-    inner = [read, miss, f"    {compute}", f"    {write}"]
-    if lock is None:
-        lines += [f"    {line}" for line in [*inner, "return found"]]
-    else:
-        before = [] if again else [read, "if found is not None: return found"]
-        lines += [
-            f"    {line}" for line in [*before, lock, *(f"    {line}" for line in inner), "return found"]
-        ]
-    outcome = audit_source("made.py", "\n".join(lines).encode(), Options(codes=frozenset(("SG201",))))
-    assert outcome.skipped == []
-    assert len(outcome.findings) == (1 if lock is None else 0), "\n".join(lines)
