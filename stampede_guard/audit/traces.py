@@ -129,18 +129,26 @@ class Traces:
                 yield found.start()
 
     def _around(self, at: int) -> re.Match[bytes] | None:
-        """The definition around a place. Where a text's lines mislead, one further up: that errs on the safe side."""
-        known = self._defined
-        for index in range(bisect_left(known, at, key=lambda found: found.start()) - 1, -1, -1):
+        """The definition around a place, or one further up.
+
+        A text with lines of its own in the function looks like the function's end. Then indentation has the word.
+        """
+        known, end = self._defined, self._line_end(at)
+        before = range(bisect_left(known, at, key=lambda found: found.start()) - 1, -1, -1)
+        for index in before:
             found = known[index]
-            outdented = _outdent(len(found[1]))
-            if outdented.search(self.data, found.end(), self._line_end(at)) is None:
+            if _outdent(len(found[1])).search(self.data, found.end(), end) is None:
                 return found
-        return None
+        width = self._width(at)
+        return next((known[index] for index in before if len(known[index][1]) < width), None)
 
     def _line_end(self, at: int) -> int:
         end = self.data.find(b"\n", at)
         return len(self.data) if end < 0 else end
+
+    def _width(self, at: int) -> int:
+        line = self.data[self.data.rfind(b"\n", 0, at) + 1 : at + 1]
+        return len(line) - len(line.lstrip())
 
     @cached_property
     def _defined(self) -> list[re.Match[bytes]]:
