@@ -140,7 +140,9 @@ def _in_pipeline(receiver: ast.expr) -> bool:
 
 
 def _key_and_value(call: ast.Call, name: str, what: str) -> tuple[tuple[ast.expr, ...], ast.expr | None]:
-    key = argument(call, 0, "key", "name", "k", "cache_key", "id", "path")
+    key = argument(call, 0, "key", "name", "k", "cache_key", "id", "path") or next(
+        (keyword.value for keyword in call.keywords if keyword.arg and keyword.arg.endswith("_key")), None
+    )
     if key is None:
         return (), None
     if what != "write":
@@ -187,7 +189,7 @@ def _helper(module: Module, function: Function, call: ast.Call, name: str, recei
     keys += tuple(keyword.value for keyword in call.keywords if keyword.arg and keyword.arg not in _EXPIRES)
     role = helper_role(said)
     if role == "read":
-        if said[0] == "get" and not keys and own is None:
+        if said[0] == "get" and not keys and own is None and not (topic and is_cachy(last(receiver))):
             return None
         return Access(call, "read", receiver, keys, None, name, topic, True)
     if role == "write" and keys:

@@ -21,12 +21,23 @@ def check(module: Module) -> Iterator[Hit]:
         if not isinstance(call.func, ast.Attribute):
             continue
         function = module.owners.get(call)
-        if _never_expires(module, call, call.func, function) and _is_lock(module, call, function):
-            yield Hit(
-                node=call,
-                message="this lock has no TTL: when its holder dies, nobody gets it ever again",
-                function=function.name if function else "",
-            )
+        if not _never_expires(module, call, call.func, function) or not _is_lock(module, call, function):
+            continue
+        if call.func.attr == "setnx" and _expires_later(call, function):
+            if not _is_repaired(function):
+                yield Hit(
+                    node=call,
+                    message="a holder that dies between SETNX and EXPIRE keeps this lock for ever: "
+                    "SET NX EX does both at once",
+                    confidence="medium",
+                    function=function.name if function else "",
+                )
+            continue
+        yield Hit(
+            node=call,
+            message="this lock has no TTL: when its holder dies, nobody gets it ever again",
+            function=function.name if function else "",
+        )
 
 
 def _never_expires(module: Module, call: ast.Call, func: ast.Attribute, function: Function | None) -> bool:
@@ -35,7 +46,7 @@ def _never_expires(module: Module, call: ast.Call, func: ast.Attribute, function
     if func.attr == "set":
         return is_nx(call) and len(call.args) <= 2 and not keyword_names(call) & _TTL
     if func.attr == "setnx":
-        return len(call.args) <= 2 and not keyword_names(call) & _TTL and not _expires_later(call, function)
+        return len(call.args) <= 2 and not keyword_names(call) & _TTL
     if func.attr in ("add", "aadd"):
         return _added_for_ever(call, func)
     return False
@@ -61,6 +72,14 @@ def _expires_later(call: ast.Call, function: Function | None) -> bool:
         for other in function.calls
         if isinstance(other.func, ast.Attribute)
         and lockuse.same_spelling(function, key, function, argument(other, 0, "name", "key"))
+    )
+
+
+def _is_repaired(function: Function | None) -> bool:
+    """Somebody who finds the lock without a TTL gives it one, or both commands are one transaction."""
+    return function is not None and any(
+        isinstance(call.func, ast.Attribute) and call.func.attr in ("ttl", "pttl", "pipeline", "multi")
+        for call in function.calls
     )
 
 

@@ -15,11 +15,13 @@ from stampede_guard.audit.rules.sg201_get_compute_set import STORES
 from stampede_guard.audit.words import words
 
 _RELEASES = frozenset("release unlock free unlocked unlocks releases aexit exit".split())
+_TAKES = frozenset("acquire obtain".split())
 _FORCES = re.compile(
     r"force|admin|init|setup|startup|clear|reset|flush|clean|purge|stale|test", re.IGNORECASE
 )
 _DELETES = re.compile(r"delete|unlink")
-_SCRIPTS = frozenset(("eval", "evalsha", "register_script", "fcall", "execute_command"))
+# WATCH makes a transaction of the comparison and what follows.
+_SCRIPTS = frozenset(("eval", "evalsha", "register_script", "fcall", "execute_command", "watch"))
 
 
 def check(module: Module) -> Iterator[Hit]:
@@ -82,7 +84,9 @@ def _frees_a_lock(module: Module, function: Function, key: ast.expr) -> bool:
         return True
     releases = set(words(function.name)) & _RELEASES
     if releases and (named or lockuse.says_lock(lockuse.around(function))):
-        return any(is_claim(module, call) for call in module.calls)
+        return any(is_claim(module, call) for call in module.calls) or any(
+            set(words(sibling.name)) & _TAKES for sibling in lockuse.siblings(module, function)
+        )
     return named and any(
         is_claim(module, call) for sibling in lockuse.siblings(module, function) for call in sibling.calls
     )

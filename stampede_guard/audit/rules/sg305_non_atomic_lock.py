@@ -17,6 +17,8 @@ from stampede_guard.audit.rules.sg201_get_compute_set import HINTS
 
 def check(module: Module) -> Iterator[Hit]:
     for function in module.functions:
+        if _is_optimistic(function):
+            continue
         seen = accesses_of(module, function)
         for read in seen:
             if (
@@ -49,6 +51,11 @@ def check(module: Module) -> Iterator[Hit]:
 def _names_a_lock(function: Function, key: ast.expr) -> bool:
     text = lockuse.key_text(function, key)
     return not lockuse.is_other(text) and (lockuse.says_lock(text) or lockuse.says_busy(text))
+
+
+def _is_optimistic(function: Function) -> bool:
+    """WATCH: the set fails when somebody else wrote meanwhile."""
+    return any(isinstance(call.func, ast.Attribute) and call.func.attr == "watch" for call in function.calls)
 
 
 def _is_flag(call: ast.expr) -> bool:

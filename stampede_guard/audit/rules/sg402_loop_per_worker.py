@@ -18,7 +18,7 @@ _OWN = re.compile(
     r"stream|metric|monitor_event|"
     r"flush|watchdog|ping|keepalive|keep_alive|queue|dispatch|drain|log|batch|local|memory|in_?process|connection|pool|"
     r"health|reload|watch|lag|profil|gauge|collect_stats|"
-    r"warm|preload|load|init|connect|serve|server|bot|polling|shutdown|grpc",
+    r"warm|preload|load|init|startup|once|connect|serve|server|bot|polling|shutdown|grpc",
     re.IGNORECASE,
 )
 _PERIODIC = frozenset(
