@@ -162,10 +162,8 @@ def _outdent(width: int) -> re.Pattern[bytes]:
 
 
 def _related(read: Trace, write: Trace) -> bool:
-    if not read.of or read.of == write.of or _ANY in (read.of, write.of):
+    if not read.of or not write.of or read.of == write.of or _ANY in (read.of, write.of):
         return True
-    if not write.of:
-        return is_cachy(read.of)
     return "pipe" in f"{read.of} {write.of}" or (is_cachy(read.of) and is_cachy(write.of))
 
 
