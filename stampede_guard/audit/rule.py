@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from stampede_guard.audit.finding import Confidence, Finding, Scope
+from stampede_guard.audit.finding import Confidence, Finding, FixSafety, Scope
+from stampede_guard.audit.fixes.plan import Plan
 from stampede_guard.audit.model import Module
 
 # One of these must occur. Patterns begin with literal text, which keeps them as quick as a search for it.
@@ -40,7 +41,6 @@ class Hit:
     scope: Scope | None = None
     function: str = ""
     cost: tuple[str, ...] = ()
-    fixable: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +55,10 @@ class Rule:
     documentation: Documentation
     hints: tuple[Hint, ...]
     check: Callable[[Module], Iterator[Hit]]
+    # What can be done about a hit; None for a rule that leaves it to people.
+    fix: Callable[[Module, Hit], Plan | None] | None = None
+    # Which fixes there are, as the documentation says; held against the code by the tests.
+    fixes: tuple[FixSafety, ...] = ()
 
     def may_apply(self, data: bytes, known: dict[Hint, bool] | None = None) -> bool:
         """`known` spares asking again what another rule asked of the same text."""
@@ -67,21 +71,31 @@ class Rule:
         return True
 
     def findings(self, module: Module) -> Iterator[Finding]:
+        for _hit, finding in self.judged(module):
+            yield finding
+
+    def judged(self, module: Module) -> Iterator[tuple[Hit, Finding]]:
+        """What the check found, as it saw it and as it is reported."""
         for hit in self.check(module):
             line = getattr(hit.node, "lineno", 1)
-            yield Finding(
-                path=module.path,
-                line=line,
-                column=getattr(hit.node, "col_offset", 0) + 1,
-                end_line=getattr(hit.node, "end_lineno", None) or line,
-                code=self.code,
-                name=self.name,
-                message=hit.message,
-                confidence=hit.confidence or self.confidence,
-                scope=hit.scope or self.scope,
-                fixable=hit.fixable,
-                function=hit.function,
-                cost=hit.cost,
+            plan = self.fix(module, hit) if self.fix is not None else None
+            yield (
+                hit,
+                Finding(
+                    path=module.path,
+                    line=line,
+                    column=getattr(hit.node, "col_offset", 0) + 1,
+                    end_line=getattr(hit.node, "end_lineno", None) or line,
+                    code=self.code,
+                    name=self.name,
+                    message=hit.message,
+                    confidence=hit.confidence or self.confidence,
+                    scope=hit.scope or self.scope,
+                    fixable=plan is not None and plan.safety == "safe",
+                    fix=plan.safety if plan is not None else None,
+                    function=hit.function,
+                    cost=hit.cost,
+                ),
             )
 
 

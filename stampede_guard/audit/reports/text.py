@@ -59,6 +59,8 @@ def _frame(finding: Finding) -> list[str]:
     how = f"confidence {finding.confidence}, scope {finding.scope}"
     if finding.cost:
         how += f", a miss costs {', '.join(finding.cost)}"
+    if finding.fix is not None:
+        how += ", fixable" if finding.fixable else ", fixable (unsafe)"
     return [*lines, f" {'':>{width}} = {how}"]
 
 
