@@ -64,7 +64,7 @@ def aiocache(module: Module, hit: Hit) -> Plan | None:
         return None
     skip = decoration.keyword("skip_cache_func")
     if skip is not None:
-        given.more.append(f"should_cache=lambda value: not ({ast.unparse(skip)})(value)")
+        given.more.append(_opposite(skip))
         given.reasons.append("see that should_cache= says the opposite of skip_cache_func=")
     elif may_be_none(decoration.function):
         given.more.append(_NOT_NONE)  # to aiocache, None was a miss and never stored
@@ -89,7 +89,10 @@ def cashews(module: Module, hit: Hit) -> Plan | None:
         return None
     if decoration.tail not in ("cache", "Cache") or decoration.keyword("time_condition") is not None:
         return None  # early, soft, hit and failover are strategies of their own
-    given = _Arguments(_stated(module, argument(decoration.call, 0, "ttl")))
+    stated = argument(decoration.call, 0, "ttl")
+    if isinstance(stated, ast.Lambda):
+        return None
+    given = _Arguments(_stated(module, stated))
     given.reasons += _dropped(
         decoration.call, key="the key template goes: every parameter is in the key",
         condition="the condition goes: say it with should_cache=", tags="the tags go: say them with tags=",
@@ -117,7 +120,7 @@ def _replaced(module: Module, decoration: Decoration, given: _Arguments) -> Plan
     verdict = judge(module, function, is_route=bool(routes(function.node)))
     if name is None or not verdict.possible:
         return None
-    reasons = [*given.reasons, *verdict.reasons]
+    reasons = [*given.reasons, *verdict.of_parameters, *verdict.reasons]
     if given.ttl is None:
         reasons.append(f"no lifetime was stated: {GUESSED} seconds are a guess")
     elif not given.ttl.sure:
@@ -134,7 +137,8 @@ def _replaced(module: Module, decoration: Decoration, given: _Arguments) -> Plan
 
 
 def unkeyed(names: list[str]) -> str:
-    return "unkeyed=({},)".format(", ".join(f'"{name}"' for name in names))
+    said = ", ".join(f'"{name}"' for name in names)
+    return f"unkeyed=({said}{',' if len(names) == 1 else ''})"
 
 
 def _decoration(module: Module, hit: Hit) -> Decoration | None:
@@ -187,6 +191,18 @@ def _initial(module: Module, name: str) -> ast.expr | None:
 def _dropped(call: ast.Call, **reasons: str) -> Iterator[str]:
     given = {keyword.arg for keyword in call.keywords}
     yield from (reason for name, reason in reasons.items() if name in given)
+
+
+def _opposite(skip: ast.expr) -> str:
+    """aiocache's `skip_cache_func` as `should_cache`."""
+    match skip:
+        case ast.Lambda(args=ast.arguments(args=[ast.arg(arg=name)]), body=body):
+            negated: ast.expr = ast.UnaryOp(ast.Not(), body)
+            if isinstance(body, ast.Compare) and isinstance(body.ops[0], ast.Is) and len(body.ops) == 1:
+                negated = ast.Compare(body.left, [ast.IsNot()], body.comparators)
+            return f"should_cache=lambda {name}: {ast.unparse(negated)}"
+        case _:
+            return f"should_cache=lambda value: not {ast.unparse(skip)}(value)"
 
 
 def _in_memory(keyword: ast.keyword) -> bool:

@@ -47,8 +47,10 @@ def seconds(module: Module, node: ast.expr) -> Lifetime | None:
             return Lifetime(_in_seconds(module, module.values[name], name), known.sure)
         case ast.Name() | ast.Attribute() if path(node):
             return Lifetime(path(node), sure=False)
+        case ast.Call(func=ast.Attribute(value=ast.Call(func=made), attr="total_seconds"), args=[]):
+            return Lifetime(_source(module, node), sure=module.resolve(made) == "datetime.timedelta")
         case _:
-            return None
+            return Lifetime(_source(module, node), sure=False)
 
 
 def _of_text(text: str) -> Lifetime | None:

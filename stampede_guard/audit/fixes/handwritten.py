@@ -56,7 +56,7 @@ def by_decorator(module: Module, hit: Hit) -> Plan | None:
     if not verdict.possible or name is None or keyed is None:
         return None
     lifetime = _lifetime(module, fill.write.call)
-    reasons = [_ELSEWHERE, *(reason for reason in verdict.reasons if "key" not in reason)]
+    reasons = [_ELSEWHERE, *verdict.reasons]
     if lifetime is None:
         reasons.append(f"no lifetime was stated: {GUESSED} seconds are a guess")
     left_out = [a.arg for a in fill.function.arguments if a.arg not in keyed]

@@ -189,7 +189,12 @@ def _without_names(module: cst.Module, line: _Line, gone: set[str]) -> cst.Modul
         return _with_node(module, line.index, line.node.with_changes(names=kept))
     body = list(module.body)
     del body[line.index]
-    if line.index < len(body):
+    if line.index == 0 and body:
+        comments = [*_leading(statement), *_leading(body[0])]
+        while comments and comments[0].comment is None:
+            del comments[0]
+        body[0] = body[0].with_changes(leading_lines=comments)
+    elif line.index < len(body):
         following = body[line.index]
         lines = [*_leading(statement), *_leading(following)] if not _leading(following) else [
             *(empty for empty in _leading(statement) if empty.comment is not None), *_leading(following),

@@ -39,6 +39,7 @@ class Verdict:
 
     possible: bool = True
     unkeyed: list[str] = field(default_factory=list)
+    of_parameters: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
 
 
@@ -76,16 +77,18 @@ def _judge_parameter(
     if kind in _ONE_CALLERS:
         verdict.possible = False
     elif argument in (spec.vararg, spec.kwarg):
-        verdict.reasons.append(f"everything in *{name} must be something that can stand in a key")
+        verdict.of_parameters.append(f"everything in *{name} must be something that can stand in a key")
     elif is_closed(module, argument.annotation, _keyable_class(module)):
         pass
     elif _RESOURCE.search(kind) or (argument.annotation is None and name in _RESOURCE_NAMES):
         verdict.unkeyed.append(name)
-        verdict.reasons.append(f"{name} is taken for no part of the key: the result must not depend on it")
+        verdict.of_parameters.append(
+            f"{name} is taken for no part of the key: the result must not depend on it"
+        )
     elif argument.annotation is None and is_route and not _depends(function, argument):
         pass  # a path or query parameter: text
     else:
-        verdict.reasons.append(f"{name} must be something that can stand in a key")
+        verdict.of_parameters.append(f"{name} must be something that can stand in a key")
 
 
 def _bare(annotation: ast.expr | None) -> ast.expr | None:

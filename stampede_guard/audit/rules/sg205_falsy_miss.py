@@ -99,7 +99,7 @@ RULE = Rule(
         instead="if count is None: ...",
         unless="A falsy value never occurs.",
         sure="Medium: what is stored as serialised text is never falsy and is not reported.",
-        fix="`if count:` becomes `if count is not None:`. Safe where the client is known and answers None for a miss, "
-        "unsafe where only its name speaks for that. None where the get names another default.",
+        fix="`if count:` becomes `if count is not None:`. Safe where the client is known and answers None for a miss. "
+        "Unsafe where only its name speaks for that. None where the get names another default.",
     ),
 )
