@@ -30,6 +30,8 @@ class Finding:
     fixable: bool = False
     fix: FixSafety | None = None
     function: str = ""
+    # What a client asks for ("GET /quality/{project}"), where the function is a route's.
+    endpoint: str = ""
     # What a miss pays for ("SQL", "HTTP", "model"), as far as the names of the calls tell.
     cost: tuple[str, ...] = ()
 

@@ -13,6 +13,7 @@ from functools import cache
 from stampede_guard.audit.finding import Confidence, Finding, FixSafety, Scope
 from stampede_guard.audit.fixes.plan import Plan
 from stampede_guard.audit.model import Module
+from stampede_guard.audit.routes import endpoint
 
 # One of these must occur. Patterns begin with literal text, which keeps them as quick as a search for it.
 Hint = tuple[bytes | re.Pattern[bytes], ...]
@@ -94,6 +95,7 @@ class Rule:
                     fixable=plan is not None and plan.safety == "safe",
                     fix=plan.safety if plan is not None else None,
                     function=hit.function,
+                    endpoint=endpoint(module, hit.node),
                     cost=hit.cost,
                 ),
             )

@@ -129,7 +129,7 @@ def _with_name(module: cst.Module, line: _Line, name: str) -> cst.Module:
         (i for i, alias in enumerate(names) if _dotted(alias.name).islower() and _dotted(alias.name) > name),
         len(names),
     )
-    between = names[0].comma if len(names) > 1 else cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+    between = names[0].comma if len(names) > 1 else _apart(line.node)
     new = cst.ImportAlias(cst.Name(name))
     if at == len(names):
         new = new.with_changes(comma=names[-1].comma)
@@ -138,6 +138,14 @@ def _with_name(module: cst.Module, line: _Line, name: str) -> cst.Module:
         new = new.with_changes(comma=between)
     names.insert(at, new)
     return _with_node(module, line.index, line.node.with_changes(names=names))
+
+
+def _apart(node: cst.ImportFrom) -> cst.Comma:
+    """The comma behind a single name: what follows stands on a line of its own if that name does."""
+    opened = node.lpar.whitespace_after if node.lpar is not None else None
+    if isinstance(opened, cst.ParenthesizedWhitespace):
+        return cst.Comma(whitespace_after=opened)
+    return cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
 
 
 def _with_node(module: cst.Module, index: int, node: cst.Import | cst.ImportFrom) -> cst.Module:
