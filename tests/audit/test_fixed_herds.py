@@ -55,6 +55,7 @@ FALSY = [
     ("SG205-safe-known_client", "orders"),
     ("SG205-safe-known_client", "returns"),
     ("SG205-unsafe-by_its_name", "orders"),
+    ("SG205-unsafe-after_a_failure", "orders"),
 ]
 OTHERS = ["SG301-unsafe-locks", "SG403-unsafe-keys"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable, Iterable, Sequence
 
 import libcst as cst
@@ -215,11 +214,3 @@ def _lines(statement: _Statement) -> Sequence[cst.EmptyLine]:
 
 def _comments(statement: _Statement) -> list[cst.EmptyLine]:
     return [line for line in _lines(statement) if line.comment is not None]
-
-
-def compiles(source: str) -> bool:
-    try:
-        ast.parse(source)
-    except (SyntaxError, ValueError):
-        return False
-    return True

@@ -59,8 +59,14 @@ def aiocache(module: Module, hit: Hit) -> Plan | None:
     if decoration is None or decoration.call is None or decoration.tail == "multi_cached":
         return None
     place = 1 if decoration.tail == "cached_stampede" else 0
-    given = _Arguments(_stated(module, argument(decoration.call, place, "ttl")))
-    if len(decoration.call.args) > place + 1:
+    stated = decoration.keyword("ttl")
+    given = _Arguments(_stated(module, stated))
+    if stated is None and len(decoration.call.args) == place + 1:
+        first = _stated(module, decoration.call.args[place])
+        if first is None or not first.sure:
+            return None  # newer versions take the cache there
+        given.ttl = first
+    elif len(decoration.call.args) > place:
         return None
     skip = decoration.keyword("skip_cache_func")
     if skip is not None:

@@ -46,7 +46,7 @@ def seconds(module: Module, node: ast.expr) -> Lifetime | None:
                 return None
             return Lifetime(_in_seconds(module, module.values[name], name), known.sure)
         case ast.Name() | ast.Attribute() if path(node):
-            return Lifetime(path(node), sure=False)
+            return Lifetime(_source(module, node), sure=False)
         case ast.Call(func=ast.Attribute(value=ast.Call(func=made), attr="total_seconds"), args=[]):
             return Lifetime(_source(module, node), sure=module.resolve(made) == "datetime.timedelta")
         case _:
@@ -79,7 +79,7 @@ def _of_delta(module: Module, node: ast.Call) -> Lifetime:
 
 def _in_seconds(module: Module, value: ast.expr, name: str) -> str:
     """A module's constant by its name, or the seconds in it where it is no number."""
-    if isinstance(value, ast.Call):
+    if isinstance(value, ast.Call) and module.resolve(value.func) == "datetime.timedelta":
         return f"{name}.total_seconds()"
     if isinstance(value, ast.Constant) and isinstance(value.value, str):
         known = _of_text(value.value)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 
-from stampede_guard.audit.fills import fills
+from stampede_guard.audit.fills import Fill, fills
 from stampede_guard.audit.fixes.plan import Edit, Iterate, Plan, Replace, Span, Tell
 from stampede_guard.audit.model import Module
 from stampede_guard.audit.origins import origin
 from stampede_guard.audit.rule import Hit
-from stampede_guard.audit.words import is_cachy, last, path
+from stampede_guard.audit.words import is_cachy, last, names_in, path
 
 LEASE = 60  # seconds; a guess, and said to be one
 # Clients whose `get` answers None for a miss, and only for a miss.
@@ -29,21 +29,25 @@ def asks_for_none(module: Module, hit: Hit) -> Plan | None:
     """`if not count:` becomes `if count is None:`."""
     test = hit.node
     assert isinstance(test, ast.expr)
-    asked = _asked(module, test)
-    if asked is None:
+    fill = _asked(module, test)
+    if fill is None:
         return None
     negated = isinstance(test, ast.UnaryOp)
     subject = test.operand if isinstance(test, ast.UnaryOp) else test
     text = source(module, subject)
     if isinstance(subject, ast.NamedExpr):
         text = f"({text})"
-    reasons = () if _misses_with_none(module, asked) else ("see that a miss is None and nothing else is",)
+    reasons = []
+    if not _misses_with_none(module, fill):
+        reasons.append("see that a miss is None and nothing else is")
+    if _stores_nothing(fill):
+        reasons.append("an empty answer that stands for a failure would be believed for its lifetime")
     code = f"{text} is None" if negated else f"{text} is not None"
-    return Plan(edits=(Replace(Span.of(test), code),), reasons=reasons)
+    return Plan(edits=(Replace(Span.of(test), code),), reasons=tuple(reasons))
 
 
-def _asked(module: Module, test: ast.expr) -> ast.Call | None:
-    """The get whose value is tested, if it names no other answer to a miss."""
+def _asked(module: Module, test: ast.expr) -> Fill | None:
+    """The fill whose get's value is tested, if that get names no other answer to a miss."""
     function = next(
         (f for f in module.functions if any(getattr(branch, "test", None) is test for branch in f.tests)),
         None,
@@ -53,12 +57,27 @@ def _asked(module: Module, test: ast.expr) -> ast.Call | None:
         if fill.function is not function or not isinstance(call, ast.Call) or fill.read.helper:
             continue
         if len(call.args) == 1 and not call.keywords:
-            return call
+            return fill
     return None
 
 
-def _misses_with_none(module: Module, call: ast.Call) -> bool:
-    if not isinstance(call.func, ast.Attribute) or call.func.attr not in ("get", "aget"):
+def _stores_nothing(fill: Fill) -> bool:
+    """Whether what is stored may be an empty literal: `except ApiError: rates = {}`."""
+    stored = names_in(fill.write.value)
+    bound = [value for _n, names, value in fill.function.bindings if set(names) & stored]
+    return any(
+        (isinstance(value, ast.Constant) and not value.value)
+        or (isinstance(value, ast.List | ast.Tuple | ast.Set) and not value.elts)
+        or (isinstance(value, ast.Dict) and not value.keys)
+        for value in bound
+    )
+
+
+def _misses_with_none(module: Module, fill: Fill) -> bool:
+    call = fill.read.call
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return False
+    if call.func.attr not in ("get", "aget"):
         return False
     made = origin(module, call.func.value, module.owners.get(call)).lower()
     return any(name in made for name in _NONE_IS_A_MISS)

@@ -53,10 +53,16 @@ def by_decorator(module: Module, hit: Hit) -> Plan | None:
     verdict = judge(module, fill.function, is_route=any(map(is_route, node.decorator_list)))
     name = naming.locked_cache(module, node)
     keyed = _keyed(module, fill)
-    if not verdict.possible or name is None or keyed is None:
+    if not verdict.possible or name is None or keyed is None or _calls_a_parameter(fill):
         return None
     lifetime = _lifetime(module, fill.write.call)
+    if lifetime is not None and _is_local(lifetime, fill):
+        return None  # the decorator stands outside, where that name means nothing
     reasons = [_ELSEWHERE, *verdict.reasons]
+    if not fill.function.is_async:
+        reasons.append(
+            "it computes in a thread of the guard: what belongs to its caller's thread is not there"
+        )
     if lifetime is None:
         reasons.append(f"no lifetime was stated: {GUESSED} seconds are a guess")
     left_out = [a.arg for a in fill.function.arguments if a.arg not in keyed]
@@ -71,6 +77,11 @@ def by_decorator(module: Module, hit: Hit) -> Plan | None:
 def _fill(module: Module, hit: Hit) -> Fill | None:
     found = [fill for fill in fills(module) if fill.read.call is hit.node]
     return found[0] if len(found) == 1 and found[0].read.what == "read" else None
+
+
+def _calls_a_parameter(fill: Fill) -> bool:
+    """A helper that computes whatever it is given is itself the cache."""
+    return any(path(call.func) in fill.function.parameters for call in fill.function.calls)
 
 
 def _is_disturbed(module: Module, fill: Fill) -> bool:
@@ -236,6 +247,11 @@ def _keyed(module: Module, fill: Fill) -> set[str] | None:
         ):
             return None
     return found
+
+
+def _is_local(lifetime: Lifetime, fill: Fill) -> bool:
+    own = fill.function.parameters | {name for _n, names, _v in fill.function.bindings for name in names}
+    return bool(names_in(ast.parse(lifetime.code, mode="eval")) & own)
 
 
 def _parts(key: ast.expr) -> Iterator[ast.expr]:

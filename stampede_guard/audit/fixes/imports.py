@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import libcst as cst
 
 from stampede_guard.audit.fixes.plan import Import
+from stampede_guard.audit.newer import parse
 
 _CODE_LIKE = re.compile(r"[\w\s\[\],.|\"']{1,200}")
 
@@ -172,7 +173,7 @@ def without_unused(module: cst.Module, *, before: str, keeps: Callable[[str], bo
 
 def _used(source: str) -> set[str]:
     found: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parse(source)):
         if isinstance(node, ast.Name):
             found.add(node.id)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -29,6 +29,7 @@ _RESOURCE = re.compile(r"(?:Session|Connection|Conn|Pool|Client|Request|Redis|Da
 _RESOURCE_NAMES = frozenset("db session conn connection request client redis pool logger".split())
 # The answer itself, or work to be done after it: the callers of one flight cannot share those.
 _ONE_CALLERS = frozenset("Response BackgroundTasks WebSocket".split())
+_LIVE = frozenset("QuerySet Iterator Generator AsyncIterator AsyncGenerator Iterable AsyncIterable".split())
 _RESPONSES = ("fastapi.", "starlette.", "flask.", "django.http", "sanic.", "litestar.")
 _DEEP = 4
 
@@ -191,7 +192,8 @@ def _judge_result(module: Module, function: Function, verdict: Verdict, *, is_ro
     made = [module.resolve(node.func) for node in returned if isinstance(node, ast.Call)]
     inner = ast.walk(stated) if stated is not None else ()
     kinds = [module.resolve(node) for node in inner if isinstance(node, ast.Name | ast.Attribute)]
-    if any(_is_response(name) for name in (*made, *kinds)):
+    kinds += [name for text in _texts(stated) for name in re.findall(r"[\w.]+", text)]
+    if any(_is_response(name) for name in (*made, *kinds)) or any(last(name) in _LIVE for name in kinds):
         verdict.possible = False
         return
     if stated is None:
@@ -213,6 +215,12 @@ def _judge_result(module: Module, function: Function, verdict: Verdict, *, is_ro
 
 
 _OPEN = frozenset(("typing.Any", "object", "typing.Iterator", "typing.Generator"))
+
+
+def _texts(stated: ast.expr | None) -> Iterator[str]:
+    for node in ast.walk(stated) if stated is not None else ():
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
 
 
 def _packages(module: Module) -> set[str]:

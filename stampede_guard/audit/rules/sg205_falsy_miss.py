@@ -100,6 +100,7 @@ RULE = Rule(
         unless="A falsy value never occurs.",
         sure="Medium: what is stored as serialised text is never falsy and is not reported.",
         fix="`if count:` becomes `if count is not None:`. Safe where the client is known and answers None for a miss. "
-        "Unsafe where only its name speaks for that. None where the get names another default.",
+        "Unsafe where only its name speaks for that, or an empty answer is stored on a failure. None where the get "
+        "names another default.",
     ),
 )

@@ -61,3 +61,21 @@ async def forgotten(day: int) -> str:
 
 async def forget(day: int) -> None:
     await other_redis.delete(f"day:{day}")
+
+
+async def whatever(key: str, function, seconds: int) -> int:
+    cached = await redis.get(f"any:{key}")
+    if cached is not None:
+        return int(cached)
+    value = await function()
+    await redis.setex(f"any:{key}", seconds, value)
+    return value
+
+
+async def as_long_as_told(day: int, seconds: int) -> int:
+    cached = await redis.get(f"told:{day}")
+    if cached is not None:
+        return int(cached)
+    value = await compute(day)
+    await redis.set(f"told:{day}", value, ex=seconds)
+    return value
