@@ -48,17 +48,19 @@ def asks_for_none(module: Module, hit: Hit) -> Plan | None:
 
 def _asked(module: Module, test: ast.expr) -> Fill | None:
     """The fill whose get's value is tested, if that get names no other answer to a miss."""
-    function = next(
-        (f for f in module.functions if any(getattr(branch, "test", None) is test for branch in f.tests)),
-        None,
-    )
     for fill in fills(module):
         call = fill.read.call
-        if fill.function is not function or not isinstance(call, ast.Call) or fill.read.helper:
+        tested = any(getattr(branch, "test", None) is test for branch in fill.function.tests)
+        if not tested or not isinstance(call, ast.Call) or fill.read.helper:
             continue
-        if len(call.args) == 1 and not call.keywords:
+        named = {name for _n, names, value in fill.function.bindings if _holds(value, call) for name in names}
+        if len(call.args) == 1 and not call.keywords and names_in(test) & named:
             return fill
     return None
+
+
+def _holds(value: ast.expr, call: ast.Call) -> bool:
+    return (value.value if isinstance(value, ast.Await) else value) is call
 
 
 def _stores_nothing(fill: Fill) -> bool:
