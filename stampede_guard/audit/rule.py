@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from stampede_guard.audit.finding import Confidence, Finding, Scope
+from stampede_guard.audit.finding import Confidence, Finding, FixSafety, Scope
+from stampede_guard.audit.fixes.plan import Plan
 from stampede_guard.audit.model import Module
+from stampede_guard.audit.routes import endpoint
 from stampede_guard.audit.text import Hint, Text
 
 
@@ -37,7 +39,6 @@ class Hit:
     scope: Scope | None = None
     function: str = ""
     cost: tuple[str, ...] = ()
-    fixable: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,26 +57,41 @@ class Rule:
     hints: tuple[Hint, ...]
     check: Callable[[Module], Iterator[Hit]]
     near: Callable[[Text], bool] | None = None
+    # What can be done about a hit; None for a rule that leaves it to people.
+    fix: Callable[[Module, Hit], Plan | None] | None = None
+    # Which fixes there are, as the documentation says; held against the code by the tests.
+    fixes: tuple[FixSafety, ...] = ()
 
     def may_apply(self, text: Text) -> bool:
         return all(map(text.has_any, self.hints)) and (self.near is None or self.near(text))
 
     def findings(self, module: Module) -> Iterator[Finding]:
+        for _hit, finding in self.judged(module):
+            yield finding
+
+    def judged(self, module: Module) -> Iterator[tuple[Hit, Finding]]:
+        """What the check found, as it saw it and as it is reported."""
         for hit in self.check(module):
             line = getattr(hit.node, "lineno", 1)
-            yield Finding(
-                path=module.path,
-                line=line,
-                column=getattr(hit.node, "col_offset", 0) + 1,
-                end_line=getattr(hit.node, "end_lineno", None) or line,
-                code=self.code,
-                name=self.name,
-                message=hit.message,
-                confidence=hit.confidence or self.confidence,
-                scope=hit.scope or self.scope,
-                fixable=hit.fixable,
-                function=hit.function,
-                cost=hit.cost,
+            plan = self.fix(module, hit) if self.fix is not None else None
+            yield (
+                hit,
+                Finding(
+                    path=module.path,
+                    line=line,
+                    column=getattr(hit.node, "col_offset", 0) + 1,
+                    end_line=getattr(hit.node, "end_lineno", None) or line,
+                    code=self.code,
+                    name=self.name,
+                    message=hit.message,
+                    confidence=hit.confidence or self.confidence,
+                    scope=hit.scope or self.scope,
+                    fixable=plan is not None and plan.safety == "safe",
+                    fix=plan.safety if plan is not None else None,
+                    function=hit.function,
+                    endpoint=endpoint(module, hit.node),
+                    cost=hit.cost,
+                ),
             )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from stampede_guard.audit.cost import cost
 from stampede_guard.audit.fills import fills, what_is_cached
+from stampede_guard.audit.fixes.handwritten import by_decorator
 from stampede_guard.audit.model import Module
 from stampede_guard.audit.rule import Documentation, Hit, Rule
 from stampede_guard.audit.text import Hint
@@ -25,7 +26,6 @@ def check(module: Module) -> Iterator[Hit]:
             confidence="high" if fill.sure else "medium",
             function=what_is_cached(fill.function),
             cost=cost(fill.function.node),
-            fixable=False,
         )
 
 
@@ -38,6 +38,8 @@ RULE = Rule(
     hints=HINTS,
     near=lambda text: text.traces.may_fill,
     check=check,
+    fix=by_decorator,
+    fixes=("unsafe",),
     documentation=Documentation(
         what="A function reads a key, tests for a miss, computes, and stores under the same key, "
         "and nothing makes "
@@ -54,6 +56,8 @@ RULE = Rule(
         sure="High where the object is known to be a cache; medium where only the key or a TTL "
         "speaks for it. Counters, "
         "flags, read-modify-write and values that were passed in are left out.",
-        fix="No fix is offered yet: what the function takes and returns must fit the cached value.",
+        fix="Unsafe: a function that consists of get, test, computation, set and return, under a key made of constants "
+        "and of its parameters, keeps the computation and gets `@locked_cache`; parameters that are not in the key "
+        "become `unkeyed`. Other code that reads or deletes those keys must be found. None for everything else.",
     ),
 )

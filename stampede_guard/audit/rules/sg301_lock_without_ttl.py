@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from stampede_guard.audit import lockuse
+from stampede_guard.audit.fixes.expressions import expiring_lock
 from stampede_guard.audit.locks import is_nx
 from stampede_guard.audit.model import Function, Module, argument, keyword_names
 from stampede_guard.audit.receivers import kind
@@ -118,6 +119,8 @@ RULE = Rule(
         (b"setnx", b".set(", b".add(", b".aadd("),
     ),
     check=check,
+    fix=expiring_lock,
+    fixes=("unsafe",),
     documentation=Documentation(
         what="A key set with NX (or memcached's `add`) serves as a lock and has no expiry.",
         why="The process that holds it is killed, deployed over or out of memory: the key stays, "
@@ -128,5 +131,6 @@ RULE = Rule(
         "are not reported where their "
         "name says so.",
         sure="High where the key or the function is called a lock.",
+        fix="Unsafe: `set(..., nx=True)` gets `ex=60`, and `setnx` becomes such a set. The 60 seconds are a guess.",
     ),
 )
