@@ -78,8 +78,8 @@ public-types: $(READY)
 imports: $(READY)
 	$(BIN)/lint-imports --no-logo
 
-audit: $(READY)
-	$(BIN)/python -m stampede_guard.audit . --strict
+audit: $(READY)  # the one example that is wrong on purpose is left out
+	$(BIN)/python -m stampede_guard.audit . --strict --exclude examples/audited_app
 
 coverage: $(READY)
 	@test -f .coverage || { echo "No coverage data yet, so the tests run first."; $(MAKE) test; }
