@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import os
 import re
-import signal
-import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import chain, islice, repeat
-from multiprocessing.context import BaseContext
+from functools import cache, partial
+from itertools import chain, islice
 
 from stampede_guard.audit.builder import build
 from stampede_guard.audit.finding import Confidence, Finding, Skipped, confident
@@ -23,9 +17,9 @@ from stampede_guard.audit.reading import Unreadable, decode, read
 from stampede_guard.audit.rule import Rule, all_rules
 from stampede_guard.audit.suppressions import NAME_OF_UNUSED, UNUSED, Suppressions
 from stampede_guard.audit.text import Text
+from stampede_guard.audit.workers import shared
 
 _CHUNK = 64  # files handed to a process at once
-_AHEAD = 4  # chunks waiting for each process: the walk through the folders goes on meanwhile
 _PARALLEL_FROM = 300  # files: below, starting processes costs more than it saves
 # A handful of files is always parsed, so that a broken one is never passed over in silence.
 _FEW = 100
@@ -44,12 +38,17 @@ class Options:
     # Whether suppressions that silence nothing are findings (SG000).
     unused: bool = True
 
-    @cached_property
-    def rules(self) -> list[Rule]:
-        return [rule for rule in all_rules() if self.codes is None or rule.code in self.codes]
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        return _rules(self.codes)
 
     def shows(self, finding: Finding) -> bool:
         return finding.code in self.named or confident(finding, self.least)
+
+
+@cache
+def _rules(codes: frozenset[str] | None) -> tuple[Rule, ...]:
+    return tuple(rule for rule in all_rules() if codes is None or rule.code in codes)
 
 
 @dataclass(kw_only=True)
@@ -85,8 +84,10 @@ def audit(
     jobs = jobs or os.cpu_count() or 1
     serial = jobs == 1 or len(first) < _PARALLEL_FROM
     chunks = _chunks(chain(first, rest))
+    all_rules()  # before a fork: each process would import them again
     outcome = Outcome()
-    for part in map(_judge_files, chunks, repeat(options)) if serial else _shared(chunks, options, jobs):
+    judge = partial(_judge_files, options=options)
+    for part in map(judge, chunks) if serial else shared(judge, chunks, jobs, lost=_lost):
         outcome.add(part)
         if progress is not None:
             progress(part.files)
@@ -95,31 +96,13 @@ def audit(
     return outcome
 
 
-def _shared(chunks: Iterator[list[str]], options: Options, jobs: int) -> Iterator[Outcome]:
-    """Chunks go to the processes while the folders are still walked."""
-    all_rules()  # before the fork: each process would import them again
-    with ProcessPoolExecutor(jobs, _context(), _begin) as pool:
-        waiting = {pool.submit(_judge_files, chunk, options) for chunk in islice(chunks, jobs * _AHEAD)}
-        while waiting:
-            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-            waiting |= {pool.submit(_judge_files, chunk, options) for chunk in islice(chunks, len(done))}
-            yield from (part.result() for part in done)
-
-
-def _begin() -> None:
-    """An interrupt is the first process's to answer."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _context() -> BaseContext:
-    """A fork is ready at once; with threads about, and where there is none, a fresh process is the safe way."""
-    alone = threading.active_count() == 1 and "fork" in multiprocessing.get_all_start_methods()
-    return multiprocessing.get_context("fork" if alone and sys.platform != "darwin" else "spawn")
-
-
 def _chunks(files: Iterator[str]) -> Iterator[list[str]]:
     while chunk := list(islice(files, _CHUNK)):
         yield chunk
+
+
+def _lost(path: str) -> Outcome:
+    return Outcome(files=1, skipped=[Skipped(path=relative(path), reason="the process that read it died")])
 
 
 def _judge_files(files: list[str], options: Options) -> Outcome:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -147,8 +147,8 @@ class Module:
         """The calls of functions and methods of these names: walks only where the text has them."""
         wanted = re.compile(rf"\b(?:{'|'.join(names)})[\s\\]*\(")
         inner = [call for function in self.functions_with(wanted) for call in function.calls]
-        found = [call for call in (*self.calls_outside, *inner) if _called(call) in names]
-        return sorted(found, key=position)
+        outside = [] if self._are_inside(self._lines_with(wanted)) else self.calls_outside
+        return sorted((call for call in (*outside, *inner) if _called(call) in names), key=position)
 
     def functions_with(self, pattern: re.Pattern[str]) -> list[Function]:
         """The functions in whose text, or in that of functions inside them, a pattern occurs."""
@@ -157,6 +157,12 @@ class Module:
             lines = self._lines_with(pattern)
             known[pattern] = [function for function in self.functions if _has_line(function.node, lines)]
         return known[pattern]
+
+    def _are_inside(self, lines: list[int]) -> bool:
+        """Whether all lines are in bodies of functions: then what is outside need not be walked."""
+        spans = [(_first_inside(f.node), f.node.end_lineno or 0) for f in self.functions if f.outer is None]
+        starts = [start for start, _end in spans]
+        return all((at := bisect_right(starts, line)) and line <= spans[at - 1][1] for line in lines)
 
     def _lines_with(self, pattern: re.Pattern[str]) -> list[int]:
         found: list[int] = []
@@ -228,6 +234,13 @@ def _called(call: ast.Call) -> str:
             return name
         case _:
             return ""
+
+
+def _first_inside(node: FunctionNode) -> int:
+    """The first line with nothing of the head on it: defaults and annotations belong to whoever defines."""
+    head = [*node.args.defaults, *filter(None, node.args.kw_defaults), *filter(None, (node.returns,))]
+    ends = [expression.end_lineno or 0 for expression in head]
+    return max(node.body[0].lineno, node.lineno + 1, *(end + 1 for end in ends))
 
 
 def _has_line(node: FunctionNode, lines: list[int]) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stampede_guard.audit import audit, audit_source
+from stampede_guard.audit import audit, audit_source, engine
 from stampede_guard.audit.discovery import Discovery
 from stampede_guard.audit.engine import Options
 from stampede_guard.audit.gitignore import parse
@@ -114,9 +114,35 @@ def test_huge_and_generated_files_and_pipes_are_skipped(tmp_path: Path) -> None:
 
 
 def test_several_processes_find_what_one_finds(tmp_path: Path) -> None:
-    lay(tmp_path, {f"m{number}.py": FILL if number % 3 == 0 else b"x = 1\n" for number in range(200)})
+    lay(tmp_path, {f"m{number}.py": FILL if number % 3 == 0 else b"x = 1\n" for number in range(400)})
     files = list(Discovery().files([str(tmp_path)]))
     assert audit(files, jobs=1).findings == audit(files, jobs=2).findings != []
+
+
+def test_a_file_that_kills_its_process_is_named_and_the_others_are_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lay(tmp_path, {f"m{number}.py": FILL if number % 3 == 0 else b"x = 1\n" for number in range(400)})
+    lay(tmp_path, {"m7.py": b"deadly = 1\n", "m333.py": b"deadly = 2\n"})
+    judged, own = engine._judge, os.getpid()
+
+    def judge(outcome: engine.Outcome, path: str, data: bytes, options: Options) -> None:
+        if data.startswith(b"deadly") and os.getpid() != own:
+            os._exit(1)
+        judged(outcome, path, data, options)
+
+    monkeypatch.setattr(engine, "_judge", judge)
+    outcome = audit(sorted(map(str, tmp_path.glob("*.py"))), jobs=2)
+    assert [Path(skipped.path).name for skipped in outcome.skipped] == ["m333.py", "m7.py"]
+    assert {skipped.reason for skipped in outcome.skipped} == {"the process that read it died"}
+    assert (outcome.files, len(outcome.findings)) == (400, 133)
+
+
+def test_options_that_judged_here_can_judge_elsewhere(tmp_path: Path) -> None:
+    options = Options(codes=frozenset(("SG201",)))
+    audit_source("x.py", FILL, options)
+    lay(tmp_path, {f"m{number}.py": FILL for number in range(320)})
+    assert len(audit(map(str, tmp_path.glob("*.py")), options, jobs=2).findings) == 320
 
 
 def test_the_audit_imports_neither_redis_nor_the_runtime() -> None:
