@@ -308,3 +308,16 @@ def test_the_audit_alone_never_imports_libcst(project: Path) -> None:
         check=True,
     )
     assert done.stdout.endswith("\nFalse\n")
+
+
+def test_a_fix_that_does_not_help_is_told_and_not_made(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from stampede_guard.audit.fixes import apply
+
+    monkeypatch.setattr(apply, "apply", lambda source, plans, *, keeps: source + "x = 1\n")
+    assert main(["app.py", "--fix"]) == 1
+    assert (
+        "app.py is left as it is: SG101 in rates: the finding would still be there" in capsys.readouterr().err
+    )
+    assert (project / "app.py").read_text() == SAFE

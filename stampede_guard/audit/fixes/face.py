@@ -15,7 +15,7 @@ def fix_files(outcome: Outcome, files: list[str], *, diff: bool, unsafe: bool) -
     done: list[Fixed] = []
     for made in fixed_files(_fixable(outcome), files, unsafe=unsafe):
         if isinstance(made, tuple):
-            _refuse(*made)
+            _refuse(*made)  # a whole file, or one finding of it
             continue
         try:
             if diff:

@@ -42,6 +42,8 @@ class Fixed:
     after: bytes
     codes: list[str] = field(default_factory=list)
     encoding: str = "utf-8"
+    # Codes and functions whose fix did not do what it was for, with the reason.
+    refused: list[tuple[str, str, str]] = field(default_factory=list)
 
     def diff(self) -> str:
         """As `diff -u` and `git apply` write it."""
@@ -74,6 +76,8 @@ def fixed_files(
         except (Unfixable, Unreadable) as reason:
             yield path, str(reason)
             continue
+        for code, function, why in made.refused:
+            yield path, f"{code} in {function}: {why}"
         if made.after != before:
             yield made
 
@@ -86,9 +90,9 @@ def fixed(
 
     source, encoding = _decoded(data)
     codes: list[str] = []
-    failed: set[tuple[str, str]] = set()
+    failed: dict[tuple[str, str], str] = {}
     for _ in range(_ROUNDS):
-        todo = _todo(path, source, wanted - failed, unsafe=unsafe)
+        todo = _todo(path, source, wanted - failed.keys(), unsafe=unsafe)
         if not todo:
             break
         try:
@@ -96,31 +100,32 @@ def fixed(
             codes += [code for (code, _function), _plan in todo]
         except (CannotApply, Unfixable) as error:
             if len(todo) == 1:
-                failed.add(todo[0][0])
+                failed[todo[0][0]] = str(error)
                 continue
             # One of them is at fault: each by itself.
-            source, done, bad = _one_by_one(path, source, wanted - failed, list(files), unsafe=unsafe)
+            source, done, bad = _one_by_one(path, source, wanted - failed.keys(), list(files), unsafe=unsafe)
             codes += done
             failed |= bad
             if not done and not bad:
                 raise Unfixable(str(error)) from error
-    return Fixed(path, data, source.encode(encoding), codes, encoding)
+    refused = [(code, function, reason) for (code, function), reason in failed.items()]
+    return Fixed(path, data, source.encode(encoding), codes, encoding, refused)
 
 
 def _one_by_one(
     path: str, source: str, wanted: set[tuple[str, str]], files: list[str], *, unsafe: bool
-) -> tuple[str, list[str], set[tuple[str, str]]]:
+) -> tuple[str, list[str], dict[tuple[str, str], str]]:
     from stampede_guard.audit.fixes.apply import CannotApply
 
     done: list[str] = []
-    bad: set[tuple[str, str]] = set()
-    while todo := _todo(path, source, wanted - bad, unsafe=unsafe):
+    bad: dict[tuple[str, str], str] = {}
+    while todo := _todo(path, source, wanted - bad.keys(), unsafe=unsafe):
         key, plan = todo[0]
         try:
             source = _attempt(path, source, [plan], files)
             done.append(key[0])
-        except (CannotApply, Unfixable):
-            bad.add(key)
+        except (CannotApply, Unfixable) as error:
+            bad[key] = str(error)
     return source, done, bad
 
 

@@ -11,7 +11,7 @@ from stampede_guard.audit.flow import Flow
 from stampede_guard.audit.model import Module, inside, position
 from stampede_guard.audit.rule import Documentation, Hit, Rule
 from stampede_guard.audit.rules.sg201_get_compute_set import HINTS
-from stampede_guard.audit.words import path
+from stampede_guard.audit.words import names_in, path
 
 
 def check(module: Module) -> Iterator[Hit]:
@@ -49,6 +49,8 @@ def _truth_test(flow: Flow) -> ast.expr | None:
             return test.test
         if isinstance(condition, ast.Name) and condition.id in direct:
             return test.test
+        if direct & names_in(test.test):
+            return None  # the first test of the value is the one that tells a miss
     return None
 
 
