@@ -320,6 +320,26 @@ def test_ignored_files_are_those_that_git_ignores(project: Path) -> None:
 # ------------------------------------------------------------------------------------------------- robustness
 
 
+def test_two_runs_say_the_same(project: Path) -> None:
+    cases = str(ROOT / "tests" / "audit" / "cases")
+    said = set()
+    for seed in "12":  # sets of names are walked in another order
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": seed}
+        command = [
+            sys.executable,
+            "-m",
+            "stampede_guard.audit",
+            cases,
+            "--include-tests",
+            "--output-format",
+            "json",
+        ]
+        done = subprocess.run(command, cwd=project, env=environment, capture_output=True, check=False)
+        assert done.returncode == 1
+        said.add(done.stdout)
+    assert len(said) == 1
+
+
 def test_everything_that_cannot_be_judged_is_named_with_its_reason(project: Path, report: Report) -> None:
     lay(
         project,
