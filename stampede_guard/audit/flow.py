@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 
 from stampede_guard.audit.accesses import Access
 from stampede_guard.audit.model import Function, Module, inside, position
-from stampede_guard.audit.words import last, names_in, path
+from stampede_guard.audit.words import last, names_in, path, words
 
 # Calls that only turn a value into another shape of itself, or cost nothing worth a lock.
 _SHAPES = frozenset(
@@ -32,6 +32,13 @@ _ASKS = re.compile(
     r"requests\.|httpx\.|http|network|urllib|\.objects\b|\.query\b|session\.|client\.|api\.|repo\w*\.|crud\.|service\.",
     re.I,
 )
+# The same by the words of a project's own name: `_decompress_data(raw)`.
+_RESHAPES = frozenset(
+    "compress decompress serialize serialise deserialize deserialise unpickle unpack decrypt marshal "
+    "unmarshal".split()
+)
+# `model.encode(text)` is an embedding, `key.encode()` is not.
+_ENCODERS = re.compile(r"json|msgpack|msgspec|pickle|base64|coder|codec|serializ|jwt|url", re.I)
 _GROWS = frozenset("append extend update add insert setdefault".split())
 _EMPTY_DEPTH = 6
 
@@ -47,9 +54,10 @@ class Flow:
         # Every name that ever held the value or something made of it.
         self.names = self._spread()
         # Asking another cache is no computation: a local copy filled from the shared one is no fill.
-        self.since: tuple[int, int] | None = position(read.call)
+        self.since: tuple[int, int] | None = None
         self.free = {other.call for other in reads} | {read.call}
         self.tested = self._tested()
+        self.since = self._asked_at()
 
     # ------------------------------------------------------------------------------------------- the value
 
@@ -74,6 +82,21 @@ class Flow:
         if self.read.what == "read-many":
             return bool(self.names)
         return self._or_compute() is not None or self._misses_by_exception()
+
+    def _asked_at(self) -> tuple[int, int]:
+        """From where on a hit spares something: what is worked out before the first test is worked out anyway."""
+        read = position(self.read.call)
+        if self.read.what == "read-many" or self._or_compute() is not None or self._misses_by_exception():
+            return read
+        asked = [
+            position(test)
+            for test in self.function.tests
+            if self._mentions(condition := test.subject if isinstance(test, ast.Match) else test.test)
+            and _end(condition) >= read
+            # `loads(raw) if raw else []` only unpacks
+            and not (isinstance(test, ast.IfExp) and not self._falls_back(test))
+        ]
+        return max(read, min(asked, default=read))
 
     def _or_compute(self) -> ast.BoolOp | None:
         """`cache.get(key) or compute()`."""
@@ -103,7 +126,7 @@ class Flow:
     def _derived(self, value: ast.expr, at: ast.AST, seen: set[ast.AST]) -> bool:
         if inside(self.read.call, value):
             return not self._falls_back(value)
-        for name in names_in(value) & self.names:
+        for name in sorted(names_in(value) & self.names):
             bound = self._last_binding(name, at)
             if bound is None:
                 continue
@@ -233,7 +256,30 @@ class Flow:
             if isinstance(test, ast.If) and any(inside(write, statement) for statement in test.body):
                 if self._says_hit(test.test) and position(test) > position(self.read.call):
                     return True
-        return False
+        return any(self._gives_up(test, write) for test in self.function.tests)
+
+    def _gives_up(self, test: ast.AST, write: ast.AST) -> bool:
+        """`if not found: return`: what comes after is done with what was found."""
+        return (
+            isinstance(test, ast.If)
+            and self._says_miss(test.test)
+            and _leaves(test.body[-1])
+            and position(self.read.call) < position(test) < position(write)
+            and not inside(write, test)
+        )
+
+    def _says_miss(self, test: ast.expr) -> bool:
+        match test:
+            case ast.BoolOp(op=ast.Or(), values=values):
+                return any(self._says_miss(value) for value in values)
+            case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name)):
+                return name in self.names and self._still_got(name, test)
+            case ast.Compare(
+                left=ast.Name(id=name), ops=[ast.Is()], comparators=[ast.Constant(value=None)]
+            ):
+                return name in self.names and self._still_got(name, test)
+            case _:
+                return False
 
     def _says_hit(self, test: ast.expr) -> bool:
         match test:
@@ -327,6 +373,10 @@ def _calls_work(node: ast.AST, free: Collection[ast.AST] = ()) -> bool:
 def _is_work(call: ast.Call) -> bool:
     dotted = path(call.func)
     name = last(dotted)
+    if name == "encode" and any(not isinstance(argument, ast.Constant) for argument in call.args):
+        return not _ENCODERS.search(dotted)
+    if not _RESHAPES.isdisjoint(words(name)):
+        return False
     if name in _SHAPES:
         return bool(_ASKS.search(dotted)) or (
             name == "get" and (len(call.keywords) > 0 or len(call.args) > 2)

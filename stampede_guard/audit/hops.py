@@ -8,8 +8,8 @@ from stampede_guard.audit import locks
 from stampede_guard.audit.accesses import Access
 from stampede_guard.audit.fills import Fill, accesses_of, decorator_around
 from stampede_guard.audit.flow import Flow
+from stampede_guard.audit.keys import skeleton
 from stampede_guard.audit.model import Function, Module, position
-from stampede_guard.audit.words import text_of
 
 
 def split_fills(module: Module) -> list[Fill]:
@@ -59,27 +59,12 @@ def _about_the_same(
     module: Module, function: Function, read: Access, callee: Function, write: Access
 ) -> bool:
     if read.receiver and read.receiver == write.receiver and not read.helper and not write.helper:
-        return _skeleton(function, read) == _skeleton(callee, write) != ""
+        return bool(read.key and write.key) and (
+            skeleton(function, read.key[0]) == skeleton(callee, write.key[0]) != ""
+        )
     if read.helper and write.helper:
         return bool(read.topic & write.topic) or not (read.topic or write.topic)
     return False
-
-
-def _skeleton(function: Function, access: Access) -> str:
-    """A key without its variable parts: the constants of an f-string, the function or the name that makes it."""
-    key = access.key[0] if access.key else None
-    if isinstance(key, ast.Name):
-        bound = [value for _node, names, value in function.bindings if names == [key.id]]
-        key = bound[-1] if bound else key
-    match key:
-        case ast.JoinedStr(values=values):
-            return " ".join(str(part.value) for part in values if isinstance(part, ast.Constant))
-        case ast.Call(func=func):
-            return text_of(func)
-        case None:
-            return ""
-        case _:
-            return text_of(key)
 
 
 def _unlocked(module: Module, function: Function, read: Access, call: ast.Call, write: Access) -> bool:
