@@ -19,7 +19,9 @@ MISFIRE_GRACE = 60.0
 JobOverlap = Literal["skip", "queue", "replace", "allow"]
 OVERLAPS = ("skip", "queue", "replace", "allow")
 _ATTEMPTS = 3
-_DEADMAN_SAMPLE_FROM = 1_767_225_600_000  # 2026-01-01: the rhythm is the schedule's, not that of the day of a deploy
+_DEADMAN_SAMPLE_FROM = (
+    1_767_225_600_000  # 2026-01-01: the rhythm is the schedule's, not that of the day of a deploy
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,9 @@ class Terms:
             _check_seconds("time_limit", self.time_limit, least=0.001)
         if self.jitter > self.misfire_grace:
             raise PolicyError(
-                "jitter", self.jitter, f"at most misfire_grace={self.misfire_grace:g}, or it would miss its slots"
+                "jitter",
+                self.jitter,
+                f"at most misfire_grace={self.misfire_grace:g}, or it would miss its slots",
             )
 
     @property

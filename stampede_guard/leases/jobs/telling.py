@@ -40,7 +40,9 @@ def ended(part: Part, job: str, slot: int, attempt: int, ending: Ending, seconds
 
 def unsettled(job: str, slot: int, ending: Ending, error: Exception | None) -> None:
     why = str(error) if error is not None else "it is another run's by now"
-    log.error("job %s, slot %s: that it has %s is not written down: %s", job, moment(slot), ending.outcome, why)
+    log.error(
+        "job %s, slot %s: that it has %s is not written down: %s", job, moment(slot), ending.outcome, why
+    )
 
 
 def _function(part: Part, name: str) -> str:

@@ -115,7 +115,9 @@ def claim(
         started_at=now,
         owner=asked.owner,
     )
-    return replace(job, last_slot=max(job.last_slot, asked.slot)), taken, Claimed(attempt, now - scheduled)
+    if not asked.by_hand:
+        job = replace(job, last_slot=max(job.last_slot, asked.slot))
+    return job, taken, Claimed(attempt, now - scheduled)
 
 
 def lapsed(job: JobRow, run: RunRow, *, now: float) -> tuple[JobRow, RunRow]:

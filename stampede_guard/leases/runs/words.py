@@ -55,7 +55,8 @@ class Claim:
     """A worker wants to run a slot. `run`: a UUID; asked again with it, it is the same question.
 
     `alive_for`: seconds after which it counts as vanished if it says nothing. `attempts`: how many workers may try in
-    all; 1 = at most once, a vanished one's slot stays abandoned.
+    all; 1 = at most once, a vanished one's slot stays abandoned. `by_hand`: a slot beside the schedule, which says nothing
+    of how far the schedule was followed.
     """
 
     job: str
@@ -65,6 +66,7 @@ class Claim:
     fingerprint: str
     alive_for: float
     attempts: int = 1
+    by_hand: bool = False
 
 
 @dataclass(frozen=True, slots=True)
