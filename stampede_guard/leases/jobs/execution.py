@@ -27,7 +27,7 @@ _STOPPED = "the worker was stopped"
 
 
 class Execution:
-    """A claimed slot. `perform()` never raises but for a cancellation, and gives the slot its outcome before it ends."""
+    """A claimed slot. `perform()` raises nothing but a cancellation, and gives the slot its outcome before it ends."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Execution:
             ending = await self._outcome()
         except asyncio.CancelledError:
             # The program ends: the slot is free for another attempt at once, where the job has more than one.
-            await self._settle(Ending(outcome="abandoned", error=_STOPPED, counters=self._counters()), begun)
+            await self._settle(Ending(outcome="abandoned", error=_STOPPED, **self._told()), begun)
             raise
         finally:
             beating.cancel()
@@ -82,7 +82,7 @@ class Execution:
                     return Ending(outcome="missed", error=f"no lease could be had: {error}")
                 return await self._run_under(lease)
         except LeaseLost as lost:
-            return Ending(outcome="failed", error=f"LeaseLost: {lost}", counters=self._counters())
+            return Ending(outcome="failed", error=f"LeaseLost: {lost}", **self._told())
 
     async def _lease(self, stack: contextlib.AsyncExitStack) -> Lease:
         overlap = self._job.terms.overlap
@@ -119,21 +119,22 @@ class Execution:
             runs=self._runs,
         )
         telling.started(self._part, self._full, self._slot, self._run, self._attempt)
+        limit = asyncio.timeout(self._job.terms.time_limit)
         try:
-            async with asyncio.timeout(self._job.terms.time_limit) as limit:
+            async with limit:
                 await self._call(self.view)
         except TimeoutError as error:
             if limit.expired():
                 why = f"time_limit={self._job.terms.time_limit:g} s is over"
-                return Ending(outcome="failed", error=f"TimeoutError: {why}", counters=self._counters())
+                return Ending(outcome="failed", error=f"TimeoutError: {why}", **self._told())
             return self._failed(error)
         except Exception as error:
             return self._failed(error)
-        return Ending(outcome="completed", counters=self._counters())
+        return Ending(outcome="completed", **self._told())
 
     def _failed(self, error: Exception) -> Ending:
         telling.log.error("job %s failed", self._full, exc_info=error)
-        return Ending(outcome="failed", error=f"{type(error).__name__}: {error}", counters=self._counters())
+        return Ending(outcome="failed", error=f"{type(error).__name__}: {error}", **self._told())
 
     async def _call(self, run: Run) -> None:
         arguments = (run,) if self._job.takes_run else ()
@@ -145,8 +146,11 @@ class Execution:
         if isinstance(result, Awaitable):
             await result
 
-    def _counters(self) -> dict[str, int | float]:
-        return dict(self.view.counters) if self.view is not None else {}
+    def _told(self) -> dict[str, Any]:
+        """What an ending says of the run, beside how it ended."""
+        if self.view is None:
+            return {}
+        return {"token": self._token, "counters": dict(self.view.counters)}
 
     async def _beat(self) -> None:
         """While the row says `running` somebody must say so; the lease alone decides who may run."""

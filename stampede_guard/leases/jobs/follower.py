@@ -66,7 +66,6 @@ class Follower:
         self._offset = 0.0
         self._sweep_at = 0.0
         self._claims: dict[int, str] = {}
-        self._last_success_at = 0.0
 
     async def follow(self) -> None:
         """Until it is cancelled. The back end's absence is told once, and when it is over."""
@@ -125,9 +124,8 @@ class Follower:
         world = self._part.world
         self._offset = view.at - world.now()
         self._sweep_at = world.now() + self.job.terms.alive_for / 2
-        self._last_success_at = view.last_success_at
         if self._since is None:
-            self._since = view.last_slot or int(view.registered_at * 1000)
+            self._since = max(view.last_slot, int(view.scheduled_at * 1000))
         outdated = view.schedule if view.fingerprint != self._registration.fingerprint else ""
         if outdated and not self.outdated:
             log.warning(
@@ -189,7 +187,7 @@ class Follower:
         del self._claims[slot]
         self._since = max(self._since or 0, slot)
         match answer:
-            case Claimed(attempt, late):
+            case Claimed(attempt, late, last_success_at):
                 if late > self.job.terms.misfire_grace and not again:
                     await self._too_late(slot, run, late)
                 else:
@@ -202,7 +200,7 @@ class Follower:
                             slot=slot,
                             run=run,
                             attempt=attempt,
-                            last_success_at=self._last_success_at,
+                            last_success_at=last_success_at,
                         )
                     )
             case Taken():

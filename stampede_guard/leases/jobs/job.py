@@ -54,6 +54,7 @@ class Terms:
         _check_seconds("jitter", self.jitter, least=0.0)
         if self.time_limit is not None:
             _check_seconds("time_limit", self.time_limit, least=0.001)
+        job_timing(self.lease_ttl)
         if self.jitter > self.misfire_grace:
             raise PolicyError(
                 "jitter",

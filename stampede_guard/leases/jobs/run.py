@@ -80,14 +80,14 @@ class Run:
     async def completing(self, conn: Any) -> AsyncIterator[Any]:
         """A transaction of your own PostgreSQL connection that ends this run: exactly-once effects in the database.
 
-        The slot is completed in the same transaction as what you write in it, so either both are there or neither is, and
-        no second attempt can do it again. Raises `LeaseLost` where the run is not ours any more, and nothing was written;
-        `Misuse` where runs are not kept in PostgreSQL.
+        The slot is completed in the same transaction as what you write in it, so either both are there or neither is,
+        and no second attempt can do it again. Raises `LeaseLost` where the run is not ours any more, and nothing was
+        written; `Misuse` where runs are not kept in PostgreSQL.
         """
         finish = getattr(self._runs, "finish_in", None)
         if finish is None:
             raise Misuse("run.completing(conn) needs the runs in the same database: use PostgresLeases")
-        ending = Ending(outcome="completed", counters=self.counters)
+        ending = Ending(outcome="completed", token=self.token, counters=self.counters)
         async with self._lease.fenced(conn):
             yield conn
             if not await finish(conn, self.job, slot=self._slot, run=self.id, ending=ending):

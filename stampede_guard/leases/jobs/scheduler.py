@@ -33,11 +33,11 @@ MOST_IN_STATISTICS = 1_000
 class Jobs:
     """`jobs = Jobs(leases)`, then `@jobs.cron(...)` or `@jobs.every(...)`, and `FastAPI(lifespan=jobs.lifespan)`.
 
-    Every worker that runs the lifespan follows every schedule; each slot has exactly one outcome among them all. With the
-    back end away nothing new starts. `runs`: opens another back end for slots and history than that of the leases, once in
-    each event loop. `version`: of your program; where old and new workers run at once, the schedules of the greater count.
-    `drain_timeout`: seconds that runs have to end when the program does; then they are cancelled. The history of a job
-    keeps its newest 1,000 runs and those of 30 days.
+    Every worker that runs the lifespan follows every schedule; each slot has exactly one outcome among them all. With
+    the back end away nothing new starts. `runs`: opens another back end for slots and history than that of the
+    leases, once in each event loop. `version`: of your program; where old and new workers run at once, the schedules
+    of the greater count. `drain_timeout`: seconds that runs have to end when the program does; then they are
+    cancelled. The history of a job keeps its newest 1,000 runs and those of 30 days.
     """
 
     def __init__(
@@ -131,7 +131,9 @@ class Jobs:
             self._follow(job)
 
     async def stop(self) -> None:
-        """No slot is claimed any more; runs have `drain_timeout` seconds, then they are cancelled and are `abandoned`."""
+        """No slot is claimed any more; runs have `drain_timeout` seconds, then they are cancelled and are
+        `abandoned`.
+        """
         if self._keeping is None:
             return
         self._keeping.cancel()
@@ -190,7 +192,7 @@ class Jobs:
             slot=slot,
             run=run,
             attempt=1,
-            last_success_at=view.last_success_at,
+            last_success_at=answer.last_success_at,
         )
         return await asyncio.shield(self._begin(execution))
 

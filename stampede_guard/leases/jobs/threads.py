@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import threading
 from collections.abc import Callable
@@ -38,10 +39,9 @@ async def in_thread(function: Callable[[], T], *, name: str) -> T:
             error.__cause__ = stop
         except BaseException as raised:
             error = raised
-        try:
+        # The loop may have been closed meanwhile; then nobody waits any more.
+        with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, result, error)
-        except RuntimeError:
-            pass  # the loop has been closed meanwhile; nobody waits any more
 
     threading.Thread(target=work, name=f"stampede_guard {name}", daemon=True).start()
     return await done
