@@ -17,6 +17,7 @@ from stampede_guard.leases.jobs.job import Job, Terms, function_of, name_of
 from stampede_guard.leases.jobs.schedule import Cron, Every, Schedule
 from stampede_guard.leases.jobs.statistics import Statistics, statistics
 from stampede_guard.leases.jobs.telling import log
+from stampede_guard.leases.jobs.web import Allow, JobsApp
 from stampede_guard.leases.runs.backend import RunBackend
 from stampede_guard.leases.runs.words import Claim, Claimed, Ending, JobView, Outcome, RunView
 
@@ -218,6 +219,10 @@ class Jobs:
     async def health(self) -> list[Health]:
         """The dead-man signal of every job of the namespace, also of those that this worker does not have."""
         return [health_of(view) for view in await self.views()]
+
+    def app(self, *, allow: Allow | None = None) -> JobsApp:
+        """An ASGI application that shows all this as JSON, closed unless `allow(scope)` says otherwise."""
+        return JobsApp(self, allow)
 
     async def forget(self, name: str) -> bool:
         """A job that is no more, with its history; else it would be missed for ever."""
