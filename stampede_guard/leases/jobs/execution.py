@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
-from collections.abc import Awaitable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,7 +12,6 @@ from stampede_guard.leases.hold import Hold
 from stampede_guard.leases.jobs import telling
 from stampede_guard.leases.jobs.job import Job
 from stampede_guard.leases.jobs.run import Run
-from stampede_guard.leases.jobs.threads import in_thread
 from stampede_guard.leases.lease import Lease
 from stampede_guard.leases.owner import called
 from stampede_guard.leases.part import Part
@@ -122,7 +119,7 @@ class Execution:
         limit = asyncio.timeout(self._job.terms.time_limit)
         try:
             async with limit:
-                await self._call(self.view)
+                await self._job.call(self.view)
         except TimeoutError as error:
             if limit.expired():
                 why = f"time_limit={self._job.terms.time_limit:g} s is over"
@@ -135,16 +132,6 @@ class Execution:
     def _failed(self, error: Exception) -> Ending:
         telling.log.error("job %s failed", self._full, exc_info=error)
         return Ending(outcome="failed", error=f"{type(error).__name__}: {error}", **self._told())
-
-    async def _call(self, run: Run) -> None:
-        arguments = (run,) if self._job.takes_run else ()
-        function = self._job.function
-        if inspect.iscoroutinefunction(function):
-            await function(*arguments, **self._job.arguments)
-            return
-        result = await in_thread(lambda: function(*arguments, **self._job.arguments), name=self._full)
-        if isinstance(result, Awaitable):
-            await result
 
     def _told(self) -> dict[str, Any]:
         """What an ending says of the run, beside how it ended."""

@@ -10,10 +10,12 @@ from typing import Any, Literal
 
 from stampede_guard.errors import Misuse, PolicyError
 from stampede_guard.leases.core.timing import JOB_TTL, Timing, job_timing
+from stampede_guard.leases.jobs.run import Run
 from stampede_guard.leases.jobs.schedule import Schedule, fingerprint, rhythm
+from stampede_guard.leases.jobs.threads import in_thread
 from stampede_guard.leases.runs.words import Registration
 
-__all__ = ["MISFIRE_GRACE", "Job", "JobOverlap", "Terms", "function_of", "name_of"]
+__all__ = ["MISFIRE_GRACE", "Job", "JobOverlap", "Terms", "function_of", "name_of", "terms_of"]
 
 MISFIRE_GRACE = 60.0
 JobOverlap = Literal["skip", "queue", "replace", "allow"]
@@ -95,6 +97,17 @@ class Job:
             version=version,
         )
 
+    async def call(self, run: Run) -> None:
+        """The function with this run, or without where it wants none; a plain one in a thread of its own."""
+        arguments = (run,) if self.takes_run else ()
+        function = self.function
+        if inspect.iscoroutinefunction(function):
+            await function(*arguments, **self.arguments)
+            return
+        result = await in_thread(lambda: function(*arguments, **self.arguments), name=self.name)
+        if inspect.isawaitable(result):
+            await result
+
     @property
     def takes_run(self) -> bool:
         """Whether the function wants the `Run`: its first positional parameter that no argument of a table fills."""
@@ -103,6 +116,16 @@ class Job:
             if positional and parameter.name not in self.arguments:
                 return True
         return False
+
+
+def terms_of(given: Mapping[str, Any]) -> Terms:
+    """Raises `Misuse` for a name that is none, and what `Terms` raises."""
+    unknown = sorted(given.keys() - set(Terms.__dataclass_fields__))
+    if unknown:
+        raise Misuse(
+            f"a job has no {', '.join(unknown)}; it has {', '.join(Terms.__dataclass_fields__)}, name"
+        )
+    return Terms(**given)
 
 
 def function_of(function: Any, name: str) -> Callable[..., Any]:

@@ -13,13 +13,14 @@ from stampede_guard.leases.house import Leases
 from stampede_guard.leases.jobs.deadman import Health, health_of
 from stampede_guard.leases.jobs.execution import Execution
 from stampede_guard.leases.jobs.follower import Follower
-from stampede_guard.leases.jobs.job import Job, Terms, function_of, name_of
+from stampede_guard.leases.jobs.job import Job, function_of, name_of, terms_of
 from stampede_guard.leases.jobs.schedule import Cron, Every, Schedule
 from stampede_guard.leases.jobs.statistics import Statistics, statistics
+from stampede_guard.leases.jobs.table import PostgresRows, Rows, ScheduleTable
 from stampede_guard.leases.jobs.telling import log
 from stampede_guard.leases.jobs.web import Allow, JobsApp
 from stampede_guard.leases.runs.backend import RunBackend
-from stampede_guard.leases.runs.words import Claim, Claimed, Ending, JobView, Outcome, RunView
+from stampede_guard.leases.runs.words import Claim, Claimed, Ending, JobView, Outcome, Registration, RunView
 
 __all__ = ["Jobs"]
 
@@ -55,6 +56,8 @@ class Jobs:
         self._drain_timeout = drain_timeout
         self._jobs: dict[str, Job] = {}
         self._followers: dict[str, tuple[Follower, asyncio.Task[None]]] = {}
+        self._tables: list[ScheduleTable] = []
+        self._table_tasks: set[asyncio.Task[None]] = set()
         self._running: dict[asyncio.Task[Ending], Execution] = {}
         self._keeping: asyncio.Task[None] | None = None
         self._runs: RunBackend | None = None
@@ -96,16 +99,59 @@ class Jobs:
                 f"two functions are called {called!r}: {_place(known.function)} and {_place(function)}; "
                 "give one of them another name="
             )
-        job = Job(called, schedule, function_of(function, called), _terms(terms), dict(arguments or {}))
-        self._jobs[called] = job
+        return self.put(
+            Job(called, schedule, function_of(function, called), terms_of(terms), dict(arguments or {}))
+        )
+
+    def put(self, job: Job) -> Job:
+        """Take this job in the place of any of the same name."""
+        self.leases.full(job.name)
+        self._jobs[job.name] = job
         if self._keeping is not None:
             self._follow(job)
         return job
+
+    def table(
+        self,
+        functions: Mapping[str, Callable[..., Any]],
+        *,
+        connect: Callable[[], Any] | None = None,
+        rows: Rows | None = None,
+        table: str = "job_schedules",
+        poll_every: float = 10.0,
+        **terms: Any,
+    ) -> ScheduleTable:
+        """Schedules from a PostgreSQL table, or from any `rows`: see `stampede_guard.leases.jobs.table`."""
+        if (connect is None) == (rows is None):
+            raise Misuse("a table of schedules has connect=pool.acquire, or rows=..., and not both")
+        source = PostgresRows(connect, table=table) if connect is not None else rows
+        assert source is not None
+        made = ScheduleTable(self, functions, source, poll_every=poll_every, terms=terms)
+        self._tables.append(made)
+        if self._keeping is not None:
+            self._follow_table(made)
+        return made
 
     async def remove(self, name: str) -> None:
         """This worker follows it no more. Its history stays until `forget`."""
         self._jobs.pop(name, None)
         await self._unfollow([name])
+
+    async def retire(self, name: str) -> None:
+        """Its history stays, and nobody is to miss it: there is no rhythm any more that it would keep."""
+        runs = self.runs()
+        view = await runs.view(self.leases.full(name), timeout=OPERATOR_TIMEOUT)
+        if view is not None and view.rhythm:
+            await runs.register(
+                Registration(
+                    job=view.job,
+                    schedule=view.schedule,
+                    fingerprint=view.fingerprint,
+                    rhythm=0.0,
+                    version=view.version,
+                ),
+                timeout=OPERATOR_TIMEOUT,
+            )
 
     @property
     def names(self) -> list[str]:
@@ -130,6 +176,8 @@ class Jobs:
         self._keeping = asyncio.get_running_loop().create_task(self._keep(), name="stampede_guard jobs")
         for job in self._jobs.values():
             self._follow(job)
+        for table in self._tables:
+            self._follow_table(table)
 
     async def stop(self) -> None:
         """No slot is claimed any more; runs have `drain_timeout` seconds, then they are cancelled and are
@@ -137,10 +185,12 @@ class Jobs:
         """
         if self._keeping is None:
             return
-        self._keeping.cancel()
-        keeping, self._keeping = self._keeping, None
+        following = {self._keeping, *self._table_tasks}
+        self._keeping = None
+        for begun in following:
+            begun.cancel()
+        await asyncio.wait(following)
         await self._unfollow(list(self._followers))
-        await asyncio.wait({keeping})
         if self._running:
             await asyncio.wait(set(self._running), timeout=self._drain_timeout)
         left = set(self._running)
@@ -241,7 +291,7 @@ class Jobs:
     # --- inside
 
     def _decorator(self, schedule: Schedule, name: str | None, terms: dict[str, Any]) -> Callable[[F], F]:
-        checked = _terms(terms)
+        checked = terms_of(terms)
 
         def decorate(function: F) -> F:
             self.add(function, schedule, name=name, **{field: getattr(checked, field) for field in terms})
@@ -269,6 +319,14 @@ class Jobs:
         task.add_done_callback(_log_end)
         self._followers[job.name] = (follower, task)
 
+    def _follow_table(self, table: ScheduleTable) -> None:
+        task = asyncio.get_running_loop().create_task(
+            table.follow(), name="stampede_guard table of schedules"
+        )
+        self._table_tasks.add(task)
+        task.add_done_callback(self._table_tasks.discard)
+        task.add_done_callback(_log_end)
+
     async def _unfollow(self, names: Iterable[str]) -> None:
         tasks = {self._followers.pop(name)[1] for name in names if name in self._followers}
         for task in tasks:
@@ -295,15 +353,6 @@ class Jobs:
                     )
                 except StoreError as error:
                     log.warning("job %s: its history was not pruned: %s", name, error)
-
-
-def _terms(given: Mapping[str, Any]) -> Terms:
-    unknown = sorted(given.keys() - set(Terms.__dataclass_fields__))
-    if unknown:
-        raise Misuse(
-            f"a job has no {', '.join(unknown)}; it has {', '.join(Terms.__dataclass_fields__)}, name"
-        )
-    return Terms(**given)
 
 
 def _place(function: Any) -> str:
