@@ -101,7 +101,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Forced:
-    """The release asked for is noted. `remaining`: seconds until it can be granted anew without the holder's word."""
+    """The release asked for is noted. `remaining`: seconds until it can be granted anew in any case."""
 
     remaining: float
 
