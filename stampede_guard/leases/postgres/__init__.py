@@ -1,0 +1,3 @@
+"""Leases in PostgreSQL: one table, one statement a step, on the database's own clock. Needs `stampede_guard[postgres]`."""
+
+from __future__ import annotations
