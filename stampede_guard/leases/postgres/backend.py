@@ -77,7 +77,7 @@ class PostgresBackend:
         listen: bool | str = True,
         **settings: Any,
     ) -> PostgresBackend:
-        """`postgresql://user:password@host:port/database`; `settings` as those of `asyncpg.connect` (`ssl`, `password`).
+        """`postgresql://user:password@host:port/database`; `settings` as in `asyncpg.connect`.
 
         `listen`: another URL for listening, past a pooler. Raises `UrlError`.
         """

@@ -24,8 +24,8 @@ WHERE name = {0} AND holder = {1} AND token = {2} AND holder <> '' AND clock_tim
 
 
 async def verify(conn: Any, schema: str, name: str, *, holder: str, token: int) -> bool:
-    """`conn`: an asyncpg connection, a psycopg `AsyncConnection`, a SQLAlchemy `AsyncConnection` or `AsyncSession`, in a
-    transaction.
+    """`conn`: an asyncpg connection, a psycopg `AsyncConnection`, a SQLAlchemy `AsyncConnection` or `AsyncSession`;
+    in a transaction.
 
     Raises `Misuse` for anything else, and where no transaction was begun: a lock that ends with its own statement
     protects nothing. Errors of the connection are raised as they are.
@@ -44,7 +44,8 @@ async def verify(conn: Any, schema: str, name: str, *, holder: str, token: int) 
         cursor = await conn.execute(_SQL.format("%s", "%s", "%s", schema=schema), (name, holder, token))
         return await cursor.fetchone() is not None
     raise Misuse(
-        f"a fence needs the connection of your transaction, of asyncpg, psycopg or SQLAlchemy, not {type(conn).__name__}"
+        "a fence needs the connection of your transaction, of asyncpg, psycopg or SQLAlchemy, not "
+        f"{type(conn).__name__}"
     )
 
 

@@ -41,7 +41,7 @@ def connect_to(url: str, **settings: Any) -> Connect:
     dsn = f"postgresql://{found[1]}"
 
     async def connect() -> Any:
-        # Names of prepared statements belong to a server connection, and behind PgBouncer that is another one each time.
+        # Prepared statements belong to a server connection, and behind PgBouncer that is another one each time.
         return await asyncpg.connect(dsn, statement_cache_size=0, **settings)
 
     return connect
