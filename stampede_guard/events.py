@@ -19,6 +19,8 @@ current one), `Started` in that of the computation, the others in none in partic
 | `Compared` | look of mode `shadow` |
 | `BreakerOpened`, `BreakerClosed` | change, event loop and server |
 | `Invalidated` | `invalidate()` |
+| `LeaseWon`, then `LeaseReleased` or `HoldLost` | lease of `stampede_guard.leases` that was held |
+| `LeaseSkipped` | attempt that ended because somebody else has it |
 
 Two fields are in every event about an entry. `function` is what it is called in logs and metrics: a function's name, or
 the part of a key before its first colon. `entry` is the complete name, which has values of parameters in it: it is for
@@ -41,9 +43,13 @@ __all__ = [
     "Fallback",
     "FallbackOutcome",
     "Hit",
+    "HoldLost",
     "Hook",
     "Invalidated",
     "LeaseLost",
+    "LeaseReleased",
+    "LeaseSkipped",
+    "LeaseWon",
     "Miss",
     "Source",
     "Stale",
@@ -178,6 +184,40 @@ class Invalidated:
     done: bool
 
 
+@dataclass(frozen=True, slots=True)
+class LeaseWon(_AboutEntry):
+    """This process holds the lease `entry` from now on. `seconds` of waiting; `token` grows with each grant."""
+
+    token: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseReleased(_AboutEntry):
+    """It was given back after `seconds`. `why`: empty, or why the holder was told to stop."""
+
+    token: int
+    seconds: float
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HoldLost(_AboutEntry):
+    """It ended, after `seconds`, before it was given back: what it protected is protected no more."""
+
+    token: int
+    seconds: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSkipped(_AboutEntry):
+    """Somebody else has it, `holder`, for longer than was to be waited; or the back end is away, and it is empty."""
+
+    holder: str
+    seconds: float
+
+
 Event = (
     Hit
     | Stale
@@ -194,6 +234,10 @@ Event = (
     | BreakerOpened
     | BreakerClosed
     | Invalidated
+    | LeaseWon
+    | LeaseReleased
+    | HoldLost
+    | LeaseSkipped
 )
 
 
