@@ -121,9 +121,9 @@ class PostgresBackend:
         rows = await self._renewals.fetch(
             self._sql.renew, _ms(timeout), name, holder, token, lease_ttl, timeout=timeout
         )
-        if rows[0]["asked_to_leave"] is not None:
+        if rows and rows[0]["ours"]:
             return Renewed(rows[0]["asked_to_leave"])
-        return Refused("taken" if rows[0]["held"] else "gone")
+        return Refused("taken" if rows and rows[0]["held"] else "gone")
 
     async def release(
         self, name: str, *, holder: str, token: int, at_least_for: float, to: str = "", timeout: float
@@ -144,8 +144,9 @@ class PostgresBackend:
         rows = await self.room.fetch(self._sql.force, _ms(timeout), name, token, by, now, timeout=timeout)
         if not rows:
             return NotForced(0)
-        remaining = rows[0]["remaining"]
-        return NotForced(rows[0]["token"]) if remaining is None else Forced(max(0.0, remaining))
+        if not rows[0]["matches"]:
+            return NotForced(rows[0]["token"])
+        return Forced(max(0.0, rows[0]["remaining"]))
 
     async def fence(self, conn: Any, name: str, *, holder: str, token: int) -> bool:
         """Within the transaction of `conn`: whether it is held now; and if so, nobody else gets it before the end of

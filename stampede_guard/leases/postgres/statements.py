@@ -39,7 +39,7 @@ _SETTLED = """timed AS MATERIALIZED (
         CASE WHEN held THEN holder ELSE '' END AS holder,
         CASE WHEN held THEN least(deadline, now + lease_ttl * interval '1 second') END AS deadline,
         CASE WHEN held THEN asked_to_leave ELSE '' END AS asked_to_leave,
-        CASE WHEN now < rests_until THEN least(rests_until, now + rest * interval '1 second') END AS rests_until,
+        CASE WHEN rest > 0 AND now < rests_until THEN least(rests_until, now + rest * interval '1 second') END AS rests_until,
         (
             SELECT coalesce(jsonb_agg(place || jsonb_build_object('until',
                 least((place->>'until')::float8, extract(epoch FROM now)::float8 + (place->>'seconds')::float8)
@@ -97,7 +97,7 @@ _ASK = """, asked AS MATERIALIZED (
         END
     FROM decided AS d WHERE l.name = d.name
     RETURNING d.verdict, l.token, l.last, l.owner, l.queue, d.before, d.now, d.epoch, l.deadline, l.rests_until,
-        d.own_place IS NOT NULL AS queued
+        d.own_place IS NOT NULL OR d.before < d.waiting AS queued
 )
 SELECT verdict, CASE verdict WHEN 'queued' THEN last ELSE token END AS token,
     CASE verdict WHEN 'queued' THEN queue->0->'owner' ELSE owner END AS owner,
@@ -106,16 +106,23 @@ SELECT verdict, CASE verdict WHEN 'queued' THEN last ELSE token END AS token,
         ELSE extract(epoch FROM coalesce(deadline, rests_until) - now)::float8 END AS remaining
 FROM done"""
 
-_RENEW = """, done AS (
+_RENEW = """, judged AS MATERIALIZED (
+    SELECT *, holder <> '' AND holder = $3 AND token = $4 AS ours,
+        holder <> '' AND holder = $3 AND token = $4 AND asked_to_leave = '' AS extends
+    FROM lease
+), done AS (
     UPDATE {schema}.leases AS l SET
-        lease_ttl = CASE d.asked_to_leave WHEN '' THEN greatest(d.lease_ttl, $5::float8) ELSE d.lease_ttl END,
-        renewed_at = CASE d.asked_to_leave WHEN '' THEN d.now ELSE d.renewed_at END,
-        deadline = CASE d.asked_to_leave
-            WHEN '' THEN greatest(d.deadline, d.now + $5 * interval '1 second') ELSE d.deadline END
-    FROM lease AS d WHERE l.name = d.name AND d.holder = $3 AND d.token = $4 AND d.holder <> ''
-    RETURNING l.asked_to_leave
+        holder = d.holder,
+        lease_ttl = CASE WHEN extends THEN greatest(d.lease_ttl, $5::float8) ELSE d.lease_ttl END,
+        renewed_at = CASE WHEN extends THEN d.now ELSE d.renewed_at END,
+        deadline = CASE WHEN extends THEN greatest(d.deadline, d.now + $5 * interval '1 second') ELSE d.deadline END,
+        rests_until = d.rests_until,
+        asked_to_leave = d.asked_to_leave,
+        queue = d.queue
+    FROM judged AS d WHERE l.name = d.name
+    RETURNING d.ours, d.holder <> '' AS held, d.asked_to_leave
 )
-SELECT (SELECT asked_to_leave FROM done) AS asked_to_leave, (SELECT holder <> '' FROM lease) AS held"""
+SELECT * FROM done"""
 
 _RELEASE = """, ours AS MATERIALIZED (
     SELECT *, was_holder = $3 AND $3 <> '' AND $4::bigint IN (0, token) AS matches,
@@ -154,24 +161,26 @@ SELECT EXISTS (
     WHERE name = $1 AND $2 <> '' AND holder = $2 AND token = $3 AND clock_timestamp() < deadline
 )"""
 
-_FORCE = """, matching AS MATERIALIZED (SELECT * FROM lease WHERE holder <> '' AND token = $3
+_FORCE = """, judged AS MATERIALIZED (
+    SELECT *, holder <> '' AND token = $3 AS matches, holder <> '' AND token = $3 AND $5::bool AS frees FROM lease
 ), done AS (
     UPDATE {schema}.leases AS l SET
-        holder = CASE WHEN $5::bool THEN '' ELSE d.holder END,
-        deadline = CASE WHEN NOT $5 THEN d.deadline END,
-        asked_to_leave = CASE WHEN $5 THEN '' ELSE $4::text END
-    FROM matching AS d WHERE l.name = d.name
-    RETURNING CASE WHEN $5 THEN 0 ELSE extract(epoch FROM l.deadline - d.now)::float8 END AS remaining
+        holder = CASE WHEN frees THEN '' ELSE d.holder END,
+        deadline = CASE WHEN NOT frees THEN d.deadline END,
+        asked_to_leave = CASE WHEN frees THEN '' WHEN matches THEN $4::text ELSE d.asked_to_leave END,
+        rests_until = d.rests_until,
+        queue = d.queue
+    FROM judged AS d WHERE l.name = d.name
+    RETURNING d.matches, d.frees, CASE WHEN d.holder <> '' THEN d.token ELSE 0 END AS token,
+        CASE WHEN d.frees THEN 0 ELSE extract(epoch FROM d.deadline - d.now)::float8 END AS remaining
 ), audited AS (
     INSERT INTO {schema}.lease_audits (name, token, by_whom, at, overrode, owner)
-    SELECT name, token, $4, now, $5, owner FROM matching
+    SELECT name, token, $4, now, $5, owner FROM judged WHERE matches
     RETURNING id
 ), pruned AS (
     DELETE FROM {schema}.lease_audits USING audited WHERE lease_audits.id <= audited.id - {kept}
 )
-SELECT done.remaining, CASE WHEN lease.holder <> '' THEN lease.token ELSE 0 END AS token,
-    CASE WHEN done.remaining IS NOT NULL AND $5 THEN pg_notify('{channel}', $2) END AS told
-FROM lease LEFT JOIN done ON true"""
+SELECT matches, token, remaining, CASE WHEN frees THEN pg_notify('{channel}', $2) END AS told FROM done"""
 
 _VIEW = """
 SELECT name, token, holder <> '' AS held, owner, extract(epoch FROM granted_at)::float8 AS granted_at,

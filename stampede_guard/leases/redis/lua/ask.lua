@@ -27,12 +27,13 @@ if free and (row.run == run or lasted >= longest or ARGV[7] == '1') then
   return {'granted', text(token)}
 end
 
-local place = -1
+local place = before < #row.queue and before or -1
 if seconds > 0 and (before < #row.queue or #row.queue < MOST_WAITING) then
   row.queue[before + 1] = {holder = holder, owner = owner, ['until'] = now + seconds, seconds = seconds}
   place = before
+  row.stale = true
 end
-if place >= 0 or row.stretched then
+if row.stale then
   save(name, row)
 end
 if free then

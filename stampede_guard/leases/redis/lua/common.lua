@@ -15,8 +15,9 @@ end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
--- The row as it is to be read now, and who held it before it lapsed. A damaged one is an error, never a grant. After a
--- clock that was set back, `stretched`: it is cut to what was asked for, and is to be saved so.
+-- The row as it is to be read now, and who held it before it lapsed. A damaged one is an error, never a grant.
+-- `stale`: it is not as it was saved, and every step that decides something saves it: a clock that is set back later must
+-- not bring back what had lapsed, nor prolong what is cut here to what was asked for.
 local function row_of(name)
   local stored = redis.call('HGET', ROWS, name)
   local row
@@ -33,22 +34,24 @@ local function row_of(name)
     row.last = tonumber(redis.call('HGET', LIFE, 'forgotten') or '0')
   end
   local was_holder = row.holder
-  row.stretched = row.deadline > now + row.lease_ttl or row.rests_until > now + row.rest
+  row.stale = row.deadline > now + row.lease_ttl or row.rests_until > now + row.rest
+    or (row.holder ~= '' and now >= row.deadline) or (row.rests_until ~= 0 and now >= row.rests_until)
   if row.holder ~= '' and now < row.deadline then
     row.deadline = math.min(row.deadline, now + row.lease_ttl)
   else
     row.holder, row.deadline, row.asked_to_leave = '', 0, ''
   end
-  row.rests_until = now < row.rests_until and math.min(row.rests_until, now + row.rest) or 0
+  row.rests_until = row.rest > 0 and now < row.rests_until and math.min(row.rests_until, now + row.rest) or 0
   local queue = {}
   for _, place in ipairs(row.queue) do
     place['until'], place.seconds = tonumber(place['until']), tonumber(place.seconds)
     if now < place['until'] then
-      row.stretched = row.stretched or place['until'] > now + place.seconds
+      row.stale = row.stale or place['until'] > now + place.seconds
       place['until'] = math.min(place['until'], now + place.seconds)
       queue[#queue + 1] = place
     end
   end
+  row.stale = row.stale or #queue < #row.queue
   row.queue = queue
   return row, was_holder
 end

@@ -1,5 +1,8 @@
 -- ARGV: name, token, by, '1' = at once, channel, how many audits are kept
 local name, row = ARGV[1], row_of(ARGV[1])
+if row.stale then
+  save(name, row)
+end
 if row.holder == '' then
   return {'no', '0'}
 end

@@ -7,9 +7,9 @@ local row, was_holder = row_of(name)
 local waiting = #row.queue
 row.queue = without(row.queue, holder)
 if holder == '' or was_holder ~= holder or (token ~= 0 and token ~= row.token) then
-  if #row.queue < waiting then
+  if row.stale or #row.queue < waiting then
     save(name, row)
-    if row.holder == '' then
+    if #row.queue < waiting and row.holder == '' then
       tell_freed(ARGV[6], name, row.token)
     end
   end

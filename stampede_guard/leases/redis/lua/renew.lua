@@ -1,5 +1,8 @@
 -- ARGV: name, holder, token, lease ttl (us)
 local row = row_of(ARGV[1])
+if row.stale then
+  save(ARGV[1], row)
+end
 if row.holder == '' then
   return {'gone'}
 end
