@@ -39,7 +39,8 @@ _SETTLED = """timed AS MATERIALIZED (
         CASE WHEN held THEN holder ELSE '' END AS holder,
         CASE WHEN held THEN least(deadline, now + lease_ttl * interval '1 second') END AS deadline,
         CASE WHEN held THEN asked_to_leave ELSE '' END AS asked_to_leave,
-        CASE WHEN rest > 0 AND now < rests_until THEN least(rests_until, now + rest * interval '1 second') END AS rests_until,
+        CASE WHEN rest > 0 AND now < rests_until
+            THEN least(rests_until, now + rest * interval '1 second') END AS rests_until,
         (
             SELECT coalesce(jsonb_agg(place || jsonb_build_object('until',
                 least((place->>'until')::float8, extract(epoch FROM now)::float8 + (place->>'seconds')::float8)

@@ -169,7 +169,7 @@ class TestNetwork:
 
 async def until_true(condition: Callable[[], Any]) -> None:
     async with asyncio.timeout(LONG):
-        while not await condition():
+        while not await condition():  # noqa: ASYNC110 - no event tells of it
             await asyncio.sleep(0.01)
 
 

@@ -229,7 +229,7 @@ class TestSettings:
         with own_valkey.client() as client:
             client.config_set("maxmemory", "100mb")
             client.config_set("maxmemory-policy", "allkeys-lru")
-        with pytest.raises(StoreRefused, match="allkeys-lru.*noeviction"):
+        with pytest.raises(StoreRefused, match=r"allkeys-lru.*noeviction"):
             await opened(own_valkey.url, restart="trust").acquire(ask(NAME, "a"), timeout=LONG)
         await granted(opened(own_valkey.url, restart="trust", eviction="warn"), NAME, "a")
         assert "allkeys-lru" in caplog.text
