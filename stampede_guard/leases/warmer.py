@@ -7,7 +7,8 @@ Every process learns from its own guard which keys are called most, and how to c
 refreshes those that it knows. What it must not miss although nobody called it here is named: `warmer.keep(quality, 7)`.
 
 A key is refreshed `ahead` of its expiry, at least twice its last computation's time. Learnt are functions whose
-computation may outlive its caller: not those with a session of the request (`unkeyed=`), nor plain ones in threads, nor those of tenants.
+computation may outlive its caller: not those with a session of the request (`unkeyed=`), nor plain ones in threads,
+nor those of tenants.
 """
 
 from __future__ import annotations
