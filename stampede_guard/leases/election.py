@@ -61,7 +61,7 @@ class Election:
         self._task: asyncio.Task[None] | None = None
         self._part: Part | None = None
         self._leave: asyncio.Future[str] | None = None
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._waiting: list[asyncio.Future[None]] = []
         self._stopping = False
         self._leading = False
 
@@ -123,14 +123,14 @@ class Election:
         """Until somebody is elected here, standing ends, or `deadline`."""
         assert self._part is not None
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.add(future)
+        self._waiting.append(future)
         world, cancel = self._part.world, None
         if deadline < FOR_EVER:
             cancel = world.later(deadline - world.now(), lambda: _settle(future, None))
         try:
             await future
         finally:
-            self._waiting.discard(future)
+            self._waiting.remove(future)
             if cancel is not None:
                 cancel()
 

@@ -33,7 +33,7 @@ class Part:
         self.prefix = prefix
         self.generation = generation()
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._waiting: dict[str, set[Callable[[], object]]] = {}
+        self._waiting: dict[str, dict[Callable[[], object], None]] = {}
         backend.on_freed(self._freed)
 
     def begin(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
@@ -59,11 +59,12 @@ class Part:
 
     def listen(self, name: str, call: Callable[[], object]) -> Callable[[], None]:
         """`call()` at each hint that the lease was freed; what is returned ends it."""
-        calls = self._waiting.setdefault(name, set())
-        calls.add(call)
+        # In the order in which they came.
+        calls = self._waiting.setdefault(name, {})
+        calls[call] = None
 
         def end() -> None:
-            calls.discard(call)
+            calls.pop(call, None)
             if not calls and self._waiting.get(name) is calls:
                 del self._waiting[name]
 
