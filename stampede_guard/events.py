@@ -4,8 +4,8 @@
     guard = StampedeGuard.from_url("redis://...", hooks=(hook,))
 
 A hook is called in the event loop, at once, so it must be short and must not block; an error of it is logged once and
-harms nobody. `Hit`, `Stale`, `Miss`, `Waited` and `Invalidated` are told in the context of the caller (its trace is the
-current one), `Started` in that of the computation, the others in none in particular.
+harms nobody. `Hit`, `Stale`, `Miss`, `Waited` and `Invalidated` are told in the context of the caller (its trace is
+the current one), `Started` in that of the computation, the others in none in particular.
 
 | event | one per |
 |---|---|
@@ -21,10 +21,11 @@ current one), `Started` in that of the computation, the others in none in partic
 | `Invalidated` | `invalidate()` |
 | `LeaseWon`, then `LeaseReleased` or `HoldLost` | lease of `stampede_guard.leases` that was held |
 | `LeaseSkipped` | attempt that ended because somebody else has it |
+| `JobStarted`, then `JobEnded` | slot of a job that this worker claimed; only `JobEnded` where it did not run |
 
-Two fields are in every event about an entry. `function` is what it is called in logs and metrics: a function's name, or
-the part of a key before its first colon. `entry` is the complete name, which has values of parameters in it: it is for
-operators, and never a label of a metric or a line of a log.
+Two fields are in every event about an entry. `function` is what it is called in logs and metrics: a function's name,
+or the part of a key before its first colon. `entry` is the complete name, which has values of parameters in it: it is
+for operators, and never a label of a metric or a line of a log.
 """
 
 from __future__ import annotations
@@ -46,6 +47,8 @@ __all__ = [
     "HoldLost",
     "Hook",
     "Invalidated",
+    "JobEnded",
+    "JobStarted",
     "LeaseLost",
     "LeaseReleased",
     "LeaseSkipped",
@@ -218,6 +221,28 @@ class LeaseSkipped(_AboutEntry):
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class JobStarted(_AboutEntry):
+    """A job's function is called. `slot`: its scheduled time, in milliseconds since 1970; `run`: a UUID."""
+
+    slot: int
+    run: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnded(_AboutEntry):
+    """A slot that this worker claimed has its outcome, after `seconds`. `error`: the exception's class name, or
+    empty.
+    """
+
+    slot: int
+    outcome: str
+    seconds: float
+    attempt: int
+    error: str = ""
+
+
 Event = (
     Hit
     | Stale
@@ -238,6 +263,8 @@ Event = (
     | LeaseReleased
     | HoldLost
     | LeaseSkipped
+    | JobStarted
+    | JobEnded
 )
 
 

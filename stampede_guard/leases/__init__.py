@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from stampede_guard.leases.election import Election
     from stampede_guard.leases.exclusive import SKIPPED, current_lease
     from stampede_guard.leases.house import Leases
+    from stampede_guard.leases.jobs.run import Run
+    from stampede_guard.leases.jobs.scheduler import Jobs
     from stampede_guard.leases.kinds import MemoryLeases, PostgresLeases, RedisLeases
     from stampede_guard.leases.lease import Lease, PlainLease
     from stampede_guard.leases.warmer import Warmer
@@ -29,6 +31,7 @@ _HOMES = {
     "SKIPPED": "leases.exclusive",
     "Audit": "leases.words",
     "Election": "leases.election",
+    "Jobs": "leases.jobs.scheduler",
     "Lease": "leases.lease",
     "LeaseLost": "errors",
     "LeaseTaken": "errors",
@@ -39,6 +42,7 @@ _HOMES = {
     "PlainLease": "leases.lease",
     "PostgresLeases": "leases.kinds",
     "RedisLeases": "leases.kinds",
+    "Run": "leases.jobs.run",
     "Warmer": "leases.warmer",
     "current_lease": "leases.exclusive",
 }
@@ -47,6 +51,7 @@ __all__ = [
     "SKIPPED",
     "Audit",
     "Election",
+    "Jobs",
     "Lease",
     "LeaseLost",
     "LeaseTaken",
@@ -57,6 +62,7 @@ __all__ = [
     "PlainLease",
     "PostgresLeases",
     "RedisLeases",
+    "Run",
     "Warmer",
     "current_lease",
 ]

@@ -28,10 +28,13 @@ class MemoryLeases(Leases):
 
 class _ByUrl(Leases):
     _home = ""
+    _keys_by_namespace = False
 
     @classmethod
     def _made(cls, url: str, options: dict[str, Any]) -> Self:
         ours = {name: options.pop(name) for name in _OURS if name in options}
+        if cls._keys_by_namespace:
+            options["namespace"] = ours.get("namespace", "default")
         module, _, name = cls._home.partition(":")
         backend = getattr(importlib.import_module(f"stampede_guard.leases.{module}"), name)
         # Made once to have a mistake told here; it connects when first used.
@@ -59,6 +62,7 @@ class RedisLeases(_ByUrl):
     """In Redis or Valkey."""
 
     _home = "redis.backend:RedisBackend"
+    _keys_by_namespace = True
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Self:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from stampede_guard.leases.core import grants
 from stampede_guard.leases.core.grants import EMPTY, Row
+from stampede_guard.leases.runs.memory import MemoryRuns
 from stampede_guard.leases.words import Answer, Ask, Audit, Forced, LeaseView, NotForced, Refused, Renewed
 
 __all__ = ["MemoryBackend", "Rows"]
@@ -23,6 +24,7 @@ class Rows:
         self.clock = clock
         self.audits: deque[Audit] = deque(maxlen=MOST_AUDITS)
         self.freed: list[Callable[[str], None]] = []
+        self.runs = MemoryRuns(clock=clock)
         self._rows: dict[str, Row] = {}
         self._forgotten = 0
         self._prune_at = ROWS_BEFORE_PRUNING
@@ -116,6 +118,10 @@ class MemoryBackend:
     def on_freed(self, call: Callable[[str], None]) -> None:
         self._calls.append(call)
         self.rows.freed.append(call)
+
+    def runs(self) -> MemoryRuns:
+        """The slots and runs of jobs, shared like the rows."""
+        return self.rows.runs
 
     async def aclose(self) -> None:
         for call in self._calls:

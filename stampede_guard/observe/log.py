@@ -23,6 +23,8 @@ _LEVELS: dict[type, int] = {
     events.LeaseWon: logging.INFO,
     events.LeaseReleased: logging.INFO,
     events.LeaseSkipped: logging.INFO,
+    events.JobStarted: logging.INFO,
+    events.JobEnded: logging.INFO,
     events.HoldLost: logging.ERROR,
 }
 _NEVER = ("entry",)

@@ -67,6 +67,8 @@ class PrometheusHook:
             "shadow_total", "What calls in mode shadow would have been served.", "function", "found"
         )
         self._leases = counter("held_leases_total", "What became of leases.", "function", "outcome")
+        self._jobs = counter("job_slots_total", "Slots that this worker claimed.", "function", "outcome")
+        self._job_seconds = histogram("job_seconds", "From a slot's claim to its outcome.", "function")
         self._breaker = counter("breaker_changes_total", "Times the store went away or came back.", "state")
 
     def __call__(self, event: Event, /) -> None:
@@ -105,6 +107,12 @@ class PrometheusHook:
                 self._breaker.labels("closed").inc()
             case events.LeaseWon() | events.LeaseReleased() | events.HoldLost() | events.LeaseSkipped():
                 self._leases.labels(self._label(event.function), _LEASES[type(event)]).inc()
+            case events.JobStarted():
+                pass
+            case events.JobEnded():
+                label = self._label(event.function)
+                self._jobs.labels(label, event.outcome).inc()
+                self._job_seconds.labels(label).observe(event.seconds)
             case _:
                 assert_never(event)
 

@@ -83,7 +83,7 @@ def settled(row: Row, now: float) -> Row:
         holder=row.holder if held else "",
         deadline=min(row.deadline, now + row.lease_ttl) if held else 0.0,
         asked_to_leave=row.asked_to_leave if held else "",
-        rests_until=min(row.rests_until, now + row.rest) if now < row.rests_until else 0.0,
+        rests_until=min(row.rests_until, now + row.rest) if row.rest and now < row.rests_until else 0.0,
         queue=live(row.queue, now),
     )
 
