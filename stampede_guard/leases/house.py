@@ -195,13 +195,19 @@ class Leases:
         )
 
     def health(self) -> dict[str, Any]:
-        """For a health endpoint: who this process is and what it leads. Asks nobody."""
+        """For a health endpoint: who this process is, what it holds and what it leads. Asks nobody."""
         owner = self._owner or this_process(self.label)
         return {
             "namespace": self.namespace,
             "process": owner.process,
             "pod": owner.pod,
             "pid": owner.pid,
+            "holds": [
+                {"name": keeper.name, "token": keeper.token, "remaining": keeper.remaining()}
+                for part in list(self._parts.values())
+                for keeper in sorted(part.keepers, key=lambda keeper: keeper.name)
+                if keeper.remaining() > 0
+            ],
             "elections": [election.health() for election in self._elections],
         }
 
@@ -278,6 +284,8 @@ class Leases:
             if abandon is not None:
                 abandon()
         self._parts.clear()
+        for election in self._elections:
+            election.leave_the_parents()
         # Another thread of the parent may have held it.
         self._lock = threading.Lock()
 
