@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stampede_guard.errors import LeaseLost, LeaseTaken, Misuse
-from stampede_guard.leases import MemoryLeases
+from stampede_guard.leases import SKIPPED, MemoryLeases, current_lease
 from stampede_guard.leases.memory import Rows
 from stampede_guard.leases.owner import called, this_process
 from stampede_guard.leases.words import Owner
@@ -132,3 +132,48 @@ def test_memory_is_no_url_and_the_others_are_loaded_when_asked_for() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_plain_function_runs_exclusively_too() -> None:
+    leases = MemoryLeases()
+    entered, leave = threading.Event(), threading.Event()
+
+    @leases.run_exclusive("n")
+    def report(pages: int) -> int:
+        """Reports."""
+        entered.set()
+        assert leave.wait(60)
+        return pages
+
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(report(7)))
+    thread.start()
+    assert entered.wait(60)
+    assert report(8) is SKIPPED
+    leave.set()
+    thread.join(60)
+    assert results == [7] and report(9) == 9 and report.__name__ == "report"
+    leases.close()
+
+
+def test_a_plain_function_is_replaced_when_it_heeds_the_flag() -> None:
+    leases = MemoryLeases()
+    entered = threading.Event()
+
+    @leases.run_exclusive("n", overlap="replace", lease_ttl=0.6, poll_every=0.02)
+    def work(last: bool) -> str:
+        lease = current_lease()
+        assert lease is not None
+        entered.set()
+        if last:
+            return "replaced it"
+        return lease.stopping.why if lease.stopping.wait(60) else "was not told"
+
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(work(False)))
+    thread.start()
+    assert entered.wait(60)
+    assert work(True) == "replaced it"
+    thread.join(60)
+    assert "replaces it" in results[0]
+    leases.close()
