@@ -19,6 +19,7 @@ from stampede_guard.leases.postgres.fencing import verify
 from stampede_guard.leases.postgres.listening import Ear
 from stampede_guard.leases.postgres.rooms import Connect, Room, connect_to
 from stampede_guard.leases.postgres.statements import Statements
+from stampede_guard.leases.runs.postgres.backend import PostgresRuns
 from stampede_guard.leases.words import (
     Answer,
     Ask,
@@ -135,6 +136,10 @@ class PostgresBackend:
 
     async def leave(self, name: str, *, holder: str, timeout: float) -> None:
         await self.release(name, holder=holder, token=0, at_least_for=0.0, timeout=timeout)
+
+    def runs(self) -> PostgresRuns:
+        """The slots and runs of jobs, in the same schema, through the same connections."""
+        return PostgresRuns(self.room, self._renewals, schema=self._schema)
 
     async def check(self, name: str, *, holder: str, token: int, timeout: float) -> bool:
         rows = await self.room.fetch(self._sql.check, name, holder, token, timeout=timeout)

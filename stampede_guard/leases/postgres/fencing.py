@@ -11,53 +11,17 @@ use READ COMMITTED, the default.
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
-from stampede_guard.errors import Misuse
+from stampede_guard.leases.postgres.foreign import in_transaction
 
 __all__ = ["verify"]
 
 _SQL = """
 SELECT 1 FROM {schema}.leases
-WHERE name = {0} AND holder = {1} AND token = {2} AND holder <> '' AND clock_timestamp() < deadline FOR SHARE"""
+WHERE name = $1 AND holder = $2 AND token = $3 AND holder <> '' AND clock_timestamp() < deadline FOR SHARE"""
 
 
 async def verify(conn: Any, schema: str, name: str, *, holder: str, token: int) -> bool:
-    """`conn`: an asyncpg connection, a psycopg `AsyncConnection`, a SQLAlchemy `AsyncConnection` or `AsyncSession`;
-    in a transaction.
-
-    Raises `Misuse` for anything else, and where no transaction was begun: a lock that ends with its own statement
-    protects nothing. Errors of the connection are raised as they are.
-    """
-    if hasattr(conn, "fetchrow"):
-        if not conn.is_in_transaction():
-            raise _outside()
-        sql = _SQL.format("$1", "$2", "$3", schema=schema)
-        return await conn.fetchrow(sql, name, holder, token) is not None
-    module = type(conn).__module__
-    if module.startswith("sqlalchemy."):
-        return await _with_sqlalchemy(conn, schema, name, holder, token)
-    if module.startswith("psycopg."):
-        if conn.autocommit and conn.info.transaction_status == 0:
-            raise _outside()
-        cursor = await conn.execute(_SQL.format("%s", "%s", "%s", schema=schema), (name, holder, token))
-        return await cursor.fetchone() is not None
-    raise Misuse(
-        "a fence needs the connection of your transaction, of asyncpg, psycopg or SQLAlchemy, not "
-        f"{type(conn).__name__}"
-    )
-
-
-async def _with_sqlalchemy(conn: Any, schema: str, name: str, holder: str, token: int) -> bool:
-    # Not imported here: whoever has such a connection has it.
-    sql = sys.modules["sqlalchemy"].text(_SQL.format(":name", ":holder", ":token", schema=schema))
-    found = await conn.execute(sql, {"name": name, "holder": holder, "token": token})
-    return found.first() is not None
-
-
-def _outside() -> Misuse:
-    return Misuse(
-        "a fence protects a transaction, and none was begun: write `async with conn.transaction():` around what you "
-        "write and the fence"
-    )
+    """`conn` and what is raised: see `leases.postgres.foreign`."""
+    return await in_transaction(conn, _SQL.format(schema=schema), name, holder, token) is not None

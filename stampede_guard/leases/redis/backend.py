@@ -23,6 +23,7 @@ from stampede_guard.leases.core import grants
 from stampede_guard.leases.core.grants import Row
 from stampede_guard.leases.core.queue import Place
 from stampede_guard.leases.redis.scripts import DEADLINE, Scripts, lease_script
+from stampede_guard.leases.runs.redis.backend import RedisRuns
 from stampede_guard.leases.words import (
     Answer,
     Ask,
@@ -146,6 +147,10 @@ class RedisBackend:
 
     async def leave(self, name: str, *, holder: str, timeout: float) -> None:
         await self.release(name, holder=holder, token=0, at_least_for=0.0, timeout=timeout)
+
+    def runs(self) -> RedisRuns:
+        """The slots and runs of jobs, through the same connections."""
+        return RedisRuns(self.scripts, trusts=self._trusts == b"1")
 
     async def check(self, name: str, *, holder: str, token: int, timeout: float) -> bool:
         args = (name_bytes(name), holder.encode(), b"%d" % token)

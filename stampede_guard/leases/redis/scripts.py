@@ -78,11 +78,16 @@ class Scripts:
             self._opened = opened
         return self._opened
 
-    async def run(self, script: Script, *args: bytes, timeout: float, renewal: bool = False) -> Any:
-        """The answer of one script. Raises `StoreUnavailable` or `StoreRefused`."""
+    async def run(
+        self, script: Script, *args: bytes, timeout: float, renewal: bool = False, name: str = ""
+    ) -> Any:
+        """The answer of one script. `name`: of another slot than the leases'.
+
+        Raises `StoreUnavailable` or `StoreRefused`.
+        """
         try:
             async with patiently(timeout):
-                return await self._session.run(script, self.tag, list(args), renewal=renewal)
+                return await self._session.run(script, name or self.tag, list(args), renewal=renewal)
         except TimeoutError:
             raise StoreUnavailable(f"no answer from the store within {timeout:g} s") from None
 
