@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Reports and caches of the tools stay in the checkout, also where HOME is missing or read-only.
 export MPLCONFIGDIR = $(CURDIR)/.cache/matplotlib
 
-.PHONY: help demo test test-redis check bench bench-peers bench-http bench-scale search interpreters floor venv clean lint format types public-types imports coverage audit bench-audit
+.PHONY: help demo test test-redis test-pgbouncer check bench bench-peers bench-http bench-scale search interpreters floor venv clean lint format types public-types imports coverage audit bench-audit
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -40,6 +40,9 @@ test-redis: $(READY) ## the contract, the scripts and the rights on the redis-se
 	STAMPEDE_GUARD_SERVER=redis-server $(BIN)/python -m pytest tests/stores/test_contract.py \
 	  tests/stores/test_contract_leases.py tests/stores/test_contract_tags.py tests/stores/test_contract_passing.py \
 	  tests/stores/test_scripts_twins.py tests/stores/test_rights.py $(PYTEST_ARGS)
+
+test-pgbouncer: $(READY) ## leases in PostgreSQL through the pgbouncer found here, in transaction mode
+	$(BIN)/python -m pytest tests/pooler $(PYTEST_ARGS)
 
 check: lint format types public-types imports audit coverage ## lint, types, imports, its own audit, coverage of the last `make test`
 

@@ -16,6 +16,8 @@ StampedeError
 |  |- Overloaded          a cap on passengers or computations was reached
 |- ComputeTimeout         the computation ran longer than compute_timeout and was cancelled
 |- ComputeFailed          the computation failed in another process
+|- LeaseTaken             somebody else has the lease for longer than the caller would wait
+|- LeaseLost              the lease ended before what it protected
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ __all__ = [
     "ComputeFailed",
     "ComputeTimeout",
     "KeyPartError",
+    "LeaseLost",
+    "LeaseTaken",
     "Misuse",
     "Overloaded",
     "PolicyError",
@@ -139,3 +143,33 @@ class ComputeFailed(StampedeError):
 
     def __str__(self) -> str:
         return f"{self.type_name}: {self.message}"
+
+
+class LeaseTaken(StampedeError, TimeoutError):
+    """Somebody else has the lease for longer than the caller would wait. `holder`: what people call him."""
+
+    def __init__(self, name: str, *, holder: str, token: int, remaining: float) -> None:
+        super().__init__(name, holder, token, remaining)
+        self.name = name
+        self.holder = holder
+        self.token = token
+        self.remaining = remaining
+
+    def __str__(self) -> str:
+        return (
+            f"the lease {self.name!r} is held by {self.holder} (token {self.token}), "
+            f"for another {self.remaining:.1f} s if it is not renewed"
+        )
+
+
+class LeaseLost(StampedeError):
+    """The lease ended before what it protected, or is about to: somebody else may do the same from now on."""
+
+    def __init__(self, name: str, *, token: int, why: str) -> None:
+        super().__init__(name, token, why)
+        self.name = name
+        self.token = token
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"the lease {self.name!r} (token {self.token}) is lost: {self.why}"

@@ -20,10 +20,13 @@ trace is the current one), `Started` in that of the computation, the others in n
 | `Compared` | look of mode `shadow` |
 | `BreakerOpened`, `BreakerClosed` | change, event loop and server |
 | `Invalidated` | `invalidate()` |
+| `LeaseWon`, then `LeaseReleased` or `HoldLost` | lease of `stampede_guard.leases` that was held |
+| `LeaseSkipped` | attempt that ended because somebody else has it |
+| `JobStarted`, then `JobEnded` | slot of a job that this worker claimed; only `JobEnded` where it did not run |
 
-Two fields are in every event about an entry. `function` is what it is called in logs and metrics: a function's name, or
-the part of a key before its first colon. `entry` is the complete name, which has values of parameters in it: it is for
-operators, and never a label of a metric or a line of a log.
+Two fields are in every event about an entry. `function` is what it is called in logs and metrics: a function's name,
+or the part of a key before its first colon. `entry` is the complete name, which has values of parameters in it: it is
+for operators, and never a label of a metric or a line of a log.
 """
 
 from __future__ import annotations
@@ -42,9 +45,15 @@ __all__ = [
     "Fallback",
     "FallbackOutcome",
     "Hit",
+    "HoldLost",
     "Hook",
     "Invalidated",
+    "JobEnded",
+    "JobStarted",
     "LeaseLost",
+    "LeaseReleased",
+    "LeaseSkipped",
+    "LeaseWon",
     "Miss",
     "Refreshed",
     "Source",
@@ -192,6 +201,62 @@ class Invalidated:
     done: bool
 
 
+@dataclass(frozen=True, slots=True)
+class LeaseWon(_AboutEntry):
+    """This process holds the lease `entry` from now on. `seconds` of waiting; `token` grows with each grant."""
+
+    token: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseReleased(_AboutEntry):
+    """It was given back after `seconds`. `why`: empty, or why the holder was told to stop."""
+
+    token: int
+    seconds: float
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HoldLost(_AboutEntry):
+    """It ended, after `seconds`, before it was given back: what it protected is protected no more."""
+
+    token: int
+    seconds: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSkipped(_AboutEntry):
+    """Somebody else has it, `holder`, for longer than was to be waited; or the back end is away, and it is empty."""
+
+    holder: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class JobStarted(_AboutEntry):
+    """A job's function is called. `slot`: its scheduled time, in milliseconds since 1970; `run`: a UUID."""
+
+    slot: int
+    run: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobEnded(_AboutEntry):
+    """A slot that this worker claimed has its outcome, after `seconds`. `error`: the exception's class name, or
+    empty.
+    """
+
+    slot: int
+    outcome: str
+    seconds: float
+    attempt: int
+    error: str = ""
+
+
 Event = (
     Hit
     | Stale
@@ -209,6 +274,12 @@ Event = (
     | BreakerOpened
     | BreakerClosed
     | Invalidated
+    | LeaseWon
+    | LeaseReleased
+    | HoldLost
+    | LeaseSkipped
+    | JobStarted
+    | JobEnded
 )
 
 

@@ -261,7 +261,7 @@ class StampedeGuard(Parted):
 
     def call(self, plan: Plan, key: str, run: Run) -> Awaitable[Any]:
         """One call of what `plan` describes; `key` is complete but for the namespace."""
-        mode = self.mode_of(plan, key)
+        mode = self._mode_of_call(plan, key, run)
         if mode == "off":
             return run()
         if mode == "bypass" or _BYPASSED.get():

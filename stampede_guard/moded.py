@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from stampede_guard.core.sample import sampled
 from stampede_guard.core.switch import Switch
 from stampede_guard.modes import modes_from_environment
-from stampede_guard.plan import Plan, Standing
+from stampede_guard.plan import Plan, Run, Standing
 from stampede_guard.policy import Mode
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class Moded:
     """The part of a guard that `guard.call` asks first."""
 
     prefix: str
+    _watch: Callable[[Plan, str, Run], object] | None = None
 
     def __init__(self) -> None:
         self._modes = modes_from_environment()
@@ -63,6 +64,15 @@ class Moded:
         if key is None or standing.sample >= 1.0 or standing.mode not in ("on", "shadow"):
             return standing.mode
         return standing.mode if sampled(self.prefix + key, standing.sample) else "off"
+
+    def watch(self, call: Callable[[Plan, str, Run], object] | None) -> None:
+        """Have `call(plan, key, run)` told of each call that takes the longer way, as all do when there is a hook."""
+        self._watch = call
+
+    def _mode_of_call(self, plan: Plan, key: str, run: Run) -> Mode:
+        if self._watch is not None:
+            self._watch(plan, key, run)
+        return self.mode_of(plan, key)
 
     def samples(self, plan: Plan) -> bool:
         """Whether the mode of a call depends on its key."""

@@ -16,6 +16,7 @@ import pytest
 import redis.asyncio
 
 from bench.herd.cluster import ValkeyCluster, ValkeySentinel
+from bench.herd.postgres import PostgresServer
 from bench.herd.valkey import ValkeyServer
 
 # A busy machine is no fault of what is tested.
@@ -48,6 +49,13 @@ def valkey_sentinel() -> Iterator[ValkeySentinel]:
     """A master, a replica and three sentinels, shared by the whole run."""
     with ValkeySentinel() as sentinel:
         yield sentinel
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """The URL of a PostgreSQL shared by the whole run."""
+    with PostgresServer() as server:
+        yield server.url
 
 
 @pytest.fixture

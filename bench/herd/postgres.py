@@ -104,6 +104,19 @@ class PostgresServer:
         if self._child is not None:
             self._child.stop()
 
+    def restart(self, *, crash: bool = False) -> None:
+        """End and start again on the same data, on another port. `crash`: nobody gets to say goodbye."""
+        if self._child is None or self._home is None:
+            raise RuntimeError("PostgreSQL has not been started; call start() first")
+        if crash:
+            self._child.kill()
+            # A new postmaster would not believe that the old one has gone, with the same number reused.
+            (self._home / "data" / "postmaster.pid").unlink(missing_ok=True)
+        else:
+            self._child.stop()
+        binaries = find_postgres(self._account)
+        self._child, self.port = _launch(binaries, self._account, self._home / "data", self._home / "log")
+
     def close(self) -> None:
         """Stop and delete the private copy."""
         self.stop()

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from stampede_guard.leases.words import Answer, Ask, Audit, Forced, LeaseView, NotForced, Refused, Renewed
 
-__all__ = ["Backend"]
+__all__ = ["Backend", "Fence"]
+
+
+class Fence(Protocol):
+    """A back end whose leases are in the user's own database has this as well."""
+
+    async def fence(self, conn: Any, name: str, *, holder: str, token: int) -> bool:
+        """Whether it is held now under this holder and token; and until the transaction of `conn` ends nobody else can
+        get it. The statement is run within that transaction and may wait for as long as the connection's own time-outs
+        let it."""
 
 
 class Backend(Protocol):
     """A store of leases as one event loop uses it. Names are complete: namespace and lease name.
 
-    Every method is one atomic step of the store, on the store's clock, and has a time-out of its own (`timeout`,
-    seconds). It raises `StoreUnavailable` (not reached, or no answer in time: what was asked may still be carried
-    out) or `StoreRefused` (it answered, and the answer was no). It never asks twice by itself.
+    Every method is one atomic step of the store, on the store's clock (the rules are `core.grants`), and has a time-out
+    of its own (`timeout`, seconds). It raises `StoreUnavailable` (not reached, or no answer in time: what was asked may
+    still be carried out) or `StoreRefused` (it answered, and the answer was no). It never asks twice by itself.
     """
 
     async def acquire(self, ask: Ask, *, timeout: float) -> Answer:
@@ -27,11 +36,12 @@ class Backend(Protocol):
         """Only what is still held under this holder and token is extended; nothing is ever created."""
 
     async def release(
-        self, name: str, *, holder: str, token: int, at_least_for: float, timeout: float
+        self, name: str, *, holder: str, token: int, at_least_for: float, to: str = "", timeout: float
     ) -> bool:
         """Give it back; whether it was still held. It stays out of reach until `at_least_for` seconds after its grant.
 
-        Token 0: whatever token this holder has, as after an acquisition whose answer was lost. The next is woken.
+        Token 0: whatever token this holder has, as after an acquisition whose answer was lost. The next is woken; of
+        those who wait, the ones go first whose owner is called `to` (its process, pod, host or label).
         """
 
     async def leave(self, name: str, *, holder: str, timeout: float) -> None:

@@ -52,7 +52,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The lease is the asker's: for `lease_ttl` seconds from some moment after the question was sent."""
+    """The lease is the asker's: for at least `lease_ttl` seconds from some moment after the question was sent."""
 
     token: int
 
@@ -84,7 +84,10 @@ Answer = Granted | Held | Withheld
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """It holds for another `lease_ttl`. `asked_to_leave`: who asked for its release; the holder stops and releases."""
+    """It holds for another `lease_ttl`; but with `asked_to_leave` (who asked for its release) only as long as it did.
+
+    Then the holder stops and releases.
+    """
 
     asked_to_leave: str = ""
 

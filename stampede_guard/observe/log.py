@@ -20,6 +20,12 @@ _LEVELS: dict[type, int] = {
     events.LeaseLost: logging.WARNING,
     events.BreakerOpened: logging.ERROR,
     events.BreakerClosed: logging.WARNING,
+    events.LeaseWon: logging.INFO,
+    events.LeaseReleased: logging.INFO,
+    events.LeaseSkipped: logging.INFO,
+    events.JobStarted: logging.INFO,
+    events.JobEnded: logging.INFO,
+    events.HoldLost: logging.ERROR,
 }
 _NEVER = ("entry",)
 """Holds values of parameters."""

@@ -14,6 +14,7 @@
 | `stampede_guard_leases_lost_total` | function | leases that lapsed under a computation |
 | `stampede_guard_invalidations_total` | outcome | `done`, `pending` |
 | `stampede_guard_shadow_total` | function, found | what calls in mode `shadow` would have been served |
+| `stampede_guard_held_leases_total` | function, outcome | leases: `won`, `released`, `lost`, `skipped` |
 | `stampede_guard_breaker_changes_total` | state | `open`, `closed` |
 """
 
@@ -31,6 +32,13 @@ __all__ = ["PrometheusHook"]
 SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 MOST_FUNCTIONS = 200
 """Distinct labels. What comes after them is counted as `other`: a key's first part may be anything."""
+
+_LEASES: dict[type[Event], str] = {
+    events.LeaseWon: "won",
+    events.LeaseReleased: "released",
+    events.HoldLost: "lost",
+    events.LeaseSkipped: "skipped",
+}
 
 
 class PrometheusHook:
@@ -60,6 +68,9 @@ class PrometheusHook:
         self._shadow = counter(
             "shadow_total", "What calls in mode shadow would have been served.", "function", "found"
         )
+        self._leases = counter("held_leases_total", "What became of leases.", "function", "outcome")
+        self._jobs = counter("job_slots_total", "Slots that this worker claimed.", "function", "outcome")
+        self._job_seconds = histogram("job_seconds", "From a slot's claim to its outcome.", "function")
         self._breaker = counter("breaker_changes_total", "Times the store went away or came back.", "state")
 
     def __call__(self, event: Event, /) -> None:
@@ -98,6 +109,14 @@ class PrometheusHook:
                 self._breaker.labels("open").inc()
             case events.BreakerClosed():
                 self._breaker.labels("closed").inc()
+            case events.LeaseWon() | events.LeaseReleased() | events.HoldLost() | events.LeaseSkipped():
+                self._leases.labels(self._label(event.function), _LEASES[type(event)]).inc()
+            case events.JobStarted():
+                pass
+            case events.JobEnded():
+                label = self._label(event.function)
+                self._jobs.labels(label, event.outcome).inc()
+                self._job_seconds.labels(label).observe(event.seconds)
             case _:
                 assert_never(event)
 

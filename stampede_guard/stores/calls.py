@@ -29,13 +29,20 @@ READS_PER_CALL = 512
 
 
 class Script:
-    """A Lua text and its digest. Scripts are loaded from beside this file once per process.
+    """A Lua text and its digest. Scripts are loaded from folder `lua` of `package`, once per process.
 
     `keys_of(name)`: the keys it is called with, all of one slot.
     """
 
-    def __init__(self, name: str, *, prelude: bool = True, keys_of: KeysOf = entry_keys) -> None:
-        folder = files("stampede_guard.stores") / "lua"
+    def __init__(
+        self,
+        name: str,
+        *,
+        prelude: bool = True,
+        keys_of: KeysOf = entry_keys,
+        package: str = "stampede_guard.stores",
+    ) -> None:
+        folder = files(package) / "lua"
         text = (folder / f"{name}.lua").read_text("utf-8")
         if prelude:
             text = (folder / "common.lua").read_text("utf-8") + text

@@ -82,6 +82,13 @@ class ScriptedSession(ABC):
     async def _run(self, script: Script, name: str, args: list[bytes], *, renewal: bool = False) -> Any:
         """The script's answer. Raises `StoreError`."""
 
+    async def run(self, script: Script, name: str, args: list[bytes], *, renewal: bool = False) -> Any:
+        """A script of somebody else's, on the keys that it has for this name. Raises `StoreError`.
+
+        `renewal`: on the connection that never waits behind anything else.
+        """
+        return await self._run(script, name, args, renewal=renewal)
+
     async def acquire(self, name: str, *, flight: str, policy: Policy, newer_than: int = 0) -> Answer:
         await self._listen(name)
         args = [

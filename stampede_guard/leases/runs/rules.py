@@ -51,6 +51,7 @@ class JobRow:
 
     registration: Registration
     registered_at: float
+    scheduled_at: float
     pruned_to: int = 0
     last_slot: int = 0
     last_success_at: float = 0.0
@@ -78,9 +79,12 @@ class RunRow:
 def register(row: JobRow | None, registration: Registration, *, now: float) -> JobRow:
     """The greater version wins; among equals the later one, so that a deployment back to an older schedule counts."""
     if row is None:
-        return JobRow(registration=registration, registered_at=now)
+        return JobRow(registration=registration, registered_at=now, scheduled_at=now)
     if registration.version < row.registration.version:
         return row
+    if registration.fingerprint != row.registration.fingerprint:
+        # The slots of a schedule begin with it: those before it are not missed.
+        row = replace(row, scheduled_at=now)
     return replace(row, registration=registration)
 
 
@@ -101,7 +105,7 @@ def claim(
     if run is not None:
         if run.run == asked.run and run.outcome == "running":
             run = replace(run, alive_until=max(run.alive_until, now + asked.alive_for))
-            return job, run, Claimed(run.attempt, now - scheduled)
+            return job, run, Claimed(run.attempt, now - scheduled, job.last_success_at)
         job, run = lapsed(job, run, now=now)
         if run.outcome != "abandoned" or run.attempt >= asked.attempts:
             return job, run, Taken(run.outcome)
@@ -115,7 +119,9 @@ def claim(
         started_at=now,
         owner=asked.owner,
     )
-    return replace(job, last_slot=max(job.last_slot, asked.slot)), taken, Claimed(attempt, now - scheduled)
+    if not asked.by_hand:
+        job = replace(job, last_slot=max(job.last_slot, asked.slot))
+    return job, taken, Claimed(attempt, now - scheduled, job.last_success_at)
 
 
 def lapsed(job: JobRow, run: RunRow, *, now: float) -> tuple[JobRow, RunRow]:
@@ -143,7 +149,14 @@ def finish(
     if run is None or run.run != mine or run.outcome != "running":
         return None
     error = ending.error[:LONGEST_ERROR]
-    run = replace(run, outcome=ending.outcome, finished_at=now, error=error, counters=dict(ending.counters))
+    run = replace(
+        run,
+        outcome=ending.outcome,
+        finished_at=now,
+        error=error,
+        token=max(run.token, ending.token),
+        counters=dict(ending.counters),
+    )
     match ending.outcome:
         case "completed":
             job = replace(job, last_success_at=now)
@@ -190,6 +203,7 @@ def job_view(name: str, row: JobRow, *, running: tuple[int, ...], now: float) ->
         rhythm=row.registration.rhythm,
         version=row.registration.version,
         registered_at=row.registered_at,
+        scheduled_at=row.scheduled_at,
         at=now,
         last_slot=row.last_slot,
         last_success_at=row.last_success_at,

@@ -55,7 +55,8 @@ class Claim:
     """A worker wants to run a slot. `run`: a UUID; asked again with it, it is the same question.
 
     `alive_for`: seconds after which it counts as vanished if it says nothing. `attempts`: how many workers may try in
-    all; 1 = at most once, a vanished one's slot stays abandoned.
+    all; 1 = at most once, a vanished one's slot stays abandoned. `by_hand`: a slot beside the schedule, which says
+    nothing of how far the schedule was followed.
     """
 
     job: str
@@ -65,14 +66,19 @@ class Claim:
     fingerprint: str
     alive_for: float
     attempts: int = 1
+    by_hand: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The slot is the asker's. `late`: seconds since its scheduled time, by the back end's clock."""
+    """The slot is the asker's. `late`: seconds since its scheduled time, by the back end's clock.
+
+    `last_success_at`: as in `JobView`, at this moment.
+    """
 
     attempt: int
     late: float
+    last_success_at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +107,14 @@ ClaimAnswer = Claimed | Early | Taken | Outdated
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a run ended. `error`: type and message, cut to 2,000 characters. `counters`: what the job counted."""
+    """How a run ended. `error`: type and message, cut to 2,000 characters. `counters`: what the job counted.
+
+    `token`: of the lease it ran under, 0 = it had none.
+    """
 
     outcome: Outcome
     error: str = ""
+    token: int = 0
     counters: Mapping[str, int | float] = field(default_factory=dict)
 
 
@@ -127,9 +137,11 @@ class RunView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
-    """A job as the back end knows it. `at`: when this was read. `last_slot`: the latest one with an outcome, 0 = none.
+    """A job as the back end knows it. `at`: when this was read. `last_slot`: the latest one with an outcome, 0 =
+    none.
 
-    `last_success_at`: when a run last completed, 0 = never. `running`: slots that are running now.
+    `scheduled_at`: since when it has this schedule. `last_success_at`: when a run last completed, 0 = never. `running`:
+    slots that are running now.
     """
 
     job: str
@@ -138,6 +150,7 @@ class JobView:
     rhythm: float
     version: int
     registered_at: float
+    scheduled_at: float
     at: float
     last_slot: int = 0
     last_success_at: float = 0.0

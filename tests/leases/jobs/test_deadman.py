@@ -16,6 +16,7 @@ def view(name: str = "shop:nightly", **changes: Any) -> JobView:
         "rhythm": 100.0,
         "version": 0,
         "registered_at": 1_000.0,
+        "scheduled_at": 1_000.0,
         "at": 1_000.0,
     }
     return JobView(**{**known, **changes})

@@ -1,0 +1,362 @@
+"""What an acquirer believes, and what it does next: IDLE -> ACQUIRING -> HELD -> STOPPING -> RELEASED or LOST.
+
+    decide(state, event, timing) -> state, command
+
+Belief is one number, `deadline`, on the holder's own clock. It comes from an answer and is counted from before the
+question left (`sent_at`), so that however late an answer is, it never says more than the back end did. Nothing else
+moves it: an error, a time-out, an unknown reply leave it as it is. It is believed while `now < deadline`, asked of the
+clock at each look, and not of a flag that somebody would have to be in time to lower.
+
+`STOPPING` starts `grace` before that end, or when the release was asked for: the body is told. It is final, though
+renewals go on as long as the body does (a body that cleans up is better covered than not). `LOST` is final, too: what
+an answer says that comes after the end of belief is not believed, because somebody may have looked in between.
+
+`Looked` is an event that may always happen, at any time, any number of times. Each command asks for one thing, of which
+the driver tells the end by an event; `Sleep` and `Wait` ask for a `Looked` at that time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from stampede_guard.leases.core.timing import Timing
+from stampede_guard.leases.words import Answer, Granted, Held, Refused, Renewed, Withheld
+
+__all__ = [
+    "Acquiring", "Answered", "AskFor", "Command", "Ended", "Event", "Failed", "Freed", "GiveUp", "Holding", "Idle",
+    "Leaving", "Looked", "Lose", "Lost", "Nothing", "Release", "Released", "Renew", "Returned", "Sleep", "State",
+    "Stop", "Stopping", "Waiting", "Want", "decide", "deadline_of",
+]  # fmt: skip
+
+
+# --- states
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Acquiring:
+    """A question is under way. `until`: when the patience ends. `freed`: it was given back meanwhile."""
+
+    until: float
+    sent_at: float
+    queues: bool
+    freed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """`ahead`: as in `Held`. `ask_at`: the next question."""
+
+    until: float
+    ask_at: float
+    queues: bool
+    ahead: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """HELD. `sent_at`: of the renewal that is under way, None = none is."""
+
+    token: int
+    deadline: float
+    renew_at: float
+    sent_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stopping:
+    """The body has been told why. `renew_at`: infinite when it was asked to leave, for that ends by itself."""
+
+    token: int
+    deadline: float
+    renew_at: float
+    why: str
+    sent_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """The body has ended; the release is under way."""
+
+    token: int
+    deadline: float
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """`why`: empty, or why the body was told to stop before."""
+
+    token: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Belief has ended, or the back end said so, before it was given back. `token` 0: it was never had."""
+
+    token: int
+    why: str
+
+
+State = Idle | Acquiring | Waiting | Holding | Stopping | Leaving | Released | Lost
+
+
+# --- events; `now` is the holder's own clock
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """`wait`: seconds of patience; 0 = one question, and no place in the queue."""
+
+    now: float
+    wait: float
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """`draw`: a random number from 0 to 1."""
+
+    answer: Answer | Renewed | Refused
+    now: float
+    draw: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """An error or no answer in time: nothing is known."""
+
+    now: float
+    draw: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """The back end's hint that it was given back."""
+
+    now: float
+    draw: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The body has ended, of itself or because it was told."""
+
+    now: float
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """What the release said: whether it was held until then; None = unknown."""
+
+    held: bool | None
+    now: float
+
+
+Event = Want | Looked | Answered | Failed | Freed | Ended | Returned
+
+
+# --- commands
+
+
+@dataclass(frozen=True, slots=True)
+class AskFor:
+    place: float
+
+
+@dataclass(frozen=True, slots=True)
+class GiveUp:
+    """Somebody else has it, or the back end is away, and the patience is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    until: float
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Tell the body, and look again."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lose:
+    """Tell the body, loudly: nothing protects it any more."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    pass
+
+
+Command = AskFor | GiveUp | Sleep | Renew | Stop | Lose | Release | Nothing
+
+NOT_RENEWED = "it could not be renewed in time"
+ENDED_MEANWHILE = "its time was over before it was given back"
+NEVER = float("inf")
+
+
+def deadline_of(state: State) -> float:
+    """Until when to believe; in the past where there is nothing to believe, as when the release has been sent."""
+    return state.deadline if isinstance(state, Holding | Stopping) else -NEVER
+
+
+def decide(state: State, event: Event, timing: Timing) -> tuple[State, Command]:
+    match state:
+        case Idle():
+            return _start(event, timing) if isinstance(event, Want) else (state, Nothing())
+        case Acquiring():
+            return _acquiring(state, event, timing)
+        case Waiting():
+            return _waiting(state, event, timing)
+        case Holding() | Stopping():
+            return _holding(state, event, timing)
+        case Leaving():
+            return _leaving(state, event)
+        case Released() | Lost():
+            return state, Nothing()
+
+
+def _start(event: Want, timing: Timing) -> tuple[State, Command]:
+    queues = event.wait > 0
+    return Acquiring(event.now + event.wait, event.now, queues), _ask(queues, timing)
+
+
+def _ask(queues: bool, timing: Timing) -> AskFor:
+    return AskFor(timing.place if queues else 0.0)
+
+
+def _acquiring(state: Acquiring, event: Event, timing: Timing) -> tuple[State, Command]:
+    if isinstance(event, Answered) and isinstance(event.answer, Granted):
+        deadline = timing.deadline(state.sent_at)
+        if event.now < deadline - timing.grace:
+            held = Holding(event.answer.token, deadline, state.sent_at + timing.renew_every)
+            return _look(held, event.now, timing)
+        # Too late to be worth anything. Asked again by its holder it is the same grant, counted anew.
+        if event.now < state.until:
+            return replace(state, sent_at=event.now), _ask(state.queues, timing)
+        return Lost(0, NOT_RENEWED), GiveUp()
+    if isinstance(event, Freed):
+        return replace(state, freed=True), Nothing()
+    if not isinstance(event, Answered | Failed):
+        return state, Nothing()
+    if event.now >= state.until:
+        return Lost(0, "somebody else has it"), GiveUp()
+    ahead, remaining = -1, NEVER
+    if isinstance(event, Answered) and isinstance(event.answer, Held):
+        ahead, remaining = event.answer.ahead, event.answer.remaining
+    elif isinstance(event, Answered) and isinstance(event.answer, Withheld):
+        remaining = event.answer.remaining
+    seconds = timing.next_question(remaining, ahead, event.draw)
+    if state.freed:
+        seconds = min(seconds, timing.after_waking(ahead, event.draw))
+    ask_at = min(event.now + seconds, state.until)
+    return Waiting(state.until, ask_at, state.queues, ahead), Sleep(ask_at)
+
+
+def _waiting(state: Waiting, event: Event, timing: Timing) -> tuple[State, Command]:
+    if isinstance(event, Freed):
+        ask_at = min(state.ask_at, event.now + timing.after_waking(state.ahead, event.draw))
+        return replace(state, ask_at=ask_at), Sleep(ask_at)
+    if not isinstance(event, Looked):
+        return state, Nothing()
+    if event.now < state.ask_at:
+        return state, Sleep(state.ask_at)
+    return Acquiring(state.until, event.now, state.queues), _ask(state.queues, timing)
+
+
+def _holding(state: Holding | Stopping, event: Event, timing: Timing) -> tuple[State, Command]:
+    match event:
+        case Looked():
+            return _look(state, event.now, timing)
+        case Failed():
+            again = state.renew_at if state.renew_at == NEVER else event.now + timing.retry_every
+            return _look(replace(state, sent_at=None, renew_at=again), event.now, timing)
+        case Answered():
+            return _renewed(state, event, timing)
+        case Ended():
+            if event.now >= state.deadline:
+                # It is given back all the same: that the back end still had it would mean nobody else did.
+                return Leaving(state.token, state.deadline, _why(state) or ENDED_MEANWHILE), Release()
+            return Leaving(state.token, state.deadline, _why(state)), Release()
+        case _:
+            return state, Nothing()
+
+
+def _renewed(state: Holding | Stopping, event: Answered, timing: Timing) -> tuple[State, Command]:
+    if event.now >= state.deadline:
+        return _look(state, event.now, timing)
+    if isinstance(event.answer, Refused):
+        why = "somebody else has it" if event.answer.why == "taken" else "the back end has it no more"
+        return Lost(state.token, why), Lose(why)
+    sent_at = state.sent_at
+    if not isinstance(event.answer, Renewed) or sent_at is None:
+        return state, Nothing()
+    if event.answer.asked_to_leave:
+        # The back end did not extend it, so neither do we.
+        state = replace(state, sent_at=None, renew_at=NEVER)
+        if isinstance(state, Holding):
+            return _stop(state, f"{event.answer.asked_to_leave} asked for its release")
+        return _look(state, event.now, timing)
+    extended = replace(
+        state,
+        deadline=max(state.deadline, timing.deadline(sent_at)),
+        renew_at=sent_at + timing.renew_every,
+        sent_at=None,
+    )
+    return _look(extended, event.now, timing)
+
+
+def _look(state: Holding | Stopping, now: float, timing: Timing) -> tuple[State, Command]:
+    if now >= state.deadline:
+        why = _why(state) or NOT_RENEWED
+        return Lost(state.token, why), Lose(why)
+    stop_at = state.deadline - timing.grace
+    if isinstance(state, Holding) and now >= stop_at:
+        return _stop(state, NOT_RENEWED)
+    next_end = stop_at if isinstance(state, Holding) else state.deadline
+    if state.sent_at is not None:
+        return state, Sleep(next_end)
+    if now >= state.renew_at:
+        return replace(state, sent_at=now), Renew()
+    return state, Sleep(min(next_end, state.renew_at))
+
+
+def _stop(state: Holding, why: str) -> tuple[State, Command]:
+    return Stopping(state.token, state.deadline, state.renew_at, why, state.sent_at), Stop(why)
+
+
+def _leaving(state: Leaving, event: Event) -> tuple[State, Command]:
+    if not isinstance(event, Returned):
+        return state, Nothing()
+    if event.held is False or (event.held is None and event.now >= state.deadline):
+        return Lost(state.token, state.why or ENDED_MEANWHILE), Nothing()
+    return Released(state.token, state.why), Nothing()
+
+
+def _why(state: Any) -> str:
+    return state.why if isinstance(state, Stopping) else ""

@@ -1,0 +1,146 @@
+"""The durations of a lease, and what must hold between them for it to be safe and not to be lost for nothing."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields
+
+from stampede_guard.errors import PolicyError
+
+__all__ = ["JOB_TTL", "LEADER_TTL", "Timing", "job_timing", "leader_timing"]
+
+JOB_TTL = 60.0
+LEADER_TTL = 15.0
+RHO = 0.01
+SHORTEST_TTL = 0.2
+RETRIES = 4
+"""A renewal that failed is tried again this often in the time between two renewals, but at most once a second."""
+SLOWEST_POLL = 4
+"""Who has three or more before him asks this many times less often: his turn does not come at the next release."""
+JITTER = 0.25
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """All in seconds. Raises `PolicyError`, which names the field and the rule.
+
+    | field | meaning |
+    |---|---|
+    | `lease_ttl` | the back end gives the lease to others so long after the last renewal |
+    | `renew_every` | from one renewal to the next |
+    | `request_timeout` | of each request |
+    | `grace` | the body is told to stop so long before belief ends |
+    | `poll_every` | who waits asks so often; a release wakes him earlier |
+    | `rho` | a holder's clock and the back end's differ at most by this rate |
+    | `margin` | taken off for what no rate covers: a tick of a clock, a loop that is late |
+    """
+
+    lease_ttl: float
+    renew_every: float
+    request_timeout: float
+    grace: float
+    poll_every: float = 1.0
+    rho: float = RHO
+    margin: float = 0.25
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            _check_seconds(field.name, value)
+            least = 0.0 if field.name in ("grace", "rho", "margin") else None
+            if value < 0 or (value == 0 and least is None):
+                raise PolicyError(field.name, value, "it must be greater than 0")
+        if self.lease_ttl < SHORTEST_TTL:
+            raise PolicyError("lease_ttl", self.lease_ttl, f"it must be at least {SHORTEST_TTL:g} s")
+        if self.rho >= 0.5:
+            raise PolicyError("rho", self.rho, "it is a difference in rate, below 0.5; 0.01 is 1 %")
+        if self.renew_every >= self.lease_ttl:
+            raise PolicyError(
+                "renew_every", self.renew_every, f"it must be below lease_ttl={self.lease_ttl:g}"
+            )
+        if self.renew_every + self.request_timeout >= self.trusted - self.grace:
+            raise PolicyError(
+                "grace",
+                self.grace,
+                f"renew_every + request_timeout + grace must be below lease_ttl * (1 - rho) - margin = "
+                f"{self.trusted:g}, or one slow renewal would end the lease",
+            )
+
+    @property
+    def trusted(self) -> float:
+        """Seconds of belief that one answer is worth, counted from before its question left."""
+        return self.lease_ttl * (1 - self.rho) - self.margin
+
+    def deadline(self, sent_at: float) -> float:
+        """Until when to believe what was answered to a question sent at `sent_at`, on the holder's own clock."""
+        return sent_at + self.trusted
+
+    @property
+    def retry_every(self) -> float:
+        return min(1.0, self.renew_every / RETRIES)
+
+    @property
+    def place(self) -> float:
+        """How long a place in the queue holds: no longer than the lease, or a pod's death would cost both in turn."""
+        slowest = self.poll_every * SLOWEST_POLL * (1 + JITTER) + self.request_timeout
+        return min(self.lease_ttl, 1.5 * slowest)
+
+    def next_question(self, remaining: float, ahead: int, draw: float) -> float:
+        """Seconds until asking again. `draw` is a random number from 0 to 1, so that not all ask at once."""
+        behind = min(max(ahead, 0) + 1, SLOWEST_POLL)
+        regular = self.poll_every * behind * (1 + JITTER * draw)
+        # Half a place at most, so that one question may be lost without losing it.
+        return min(max(remaining, 0.0) + JITTER * draw * min(1.0, self.poll_every), regular, self.place / 2)
+
+    def after_waking(self, ahead: int, draw: float) -> float:
+        """Seconds from a release until asking: who is next at once, the others in their order."""
+        behind = ahead if ahead >= 0 else SLOWEST_POLL
+        return min(behind, SLOWEST_POLL) * 0.05 * self.poll_every * (0.5 + draw)
+
+
+def job_timing(
+    lease_ttl: float = JOB_TTL,
+    *,
+    grace: float | None = None,
+    renew_every: float | None = None,
+    request_timeout: float | None = None,
+    poll_every: float | None = None,
+) -> Timing:
+    """For work that is done once: 60 s, renewed every 20 s, 3 s for a request. Shorter leases in proportion."""
+    return _timing(lease_ttl, 3.0, grace, renew_every, request_timeout, poll_every)
+
+
+def leader_timing(
+    lease_ttl: float = LEADER_TTL,
+    *,
+    grace: float | None = None,
+    renew_every: float | None = None,
+    request_timeout: float | None = None,
+    poll_every: float | None = None,
+) -> Timing:
+    """For a leader, who is to be replaced soon: 15 s, renewed every 5 s, 2 s for a request."""
+    return _timing(lease_ttl, 2.0, grace, renew_every, request_timeout, poll_every)
+
+
+def _timing(
+    lease_ttl: float,
+    most_timeout: float,
+    grace: float | None,
+    renew_every: float | None,
+    request_timeout: float | None,
+    poll_every: float | None,
+) -> Timing:
+    _check_seconds("lease_ttl", lease_ttl)
+    return Timing(
+        lease_ttl=lease_ttl,
+        renew_every=lease_ttl / 3 if renew_every is None else renew_every,
+        request_timeout=min(most_timeout, lease_ttl / 7.5) if request_timeout is None else request_timeout,
+        grace=lease_ttl / 12 if grace is None else grace,
+        poll_every=min(1.0, lease_ttl / 15) if poll_every is None else poll_every,
+        margin=min(0.25, lease_ttl / 60),
+    )
+
+
+def _check_seconds(field: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise PolicyError(field, value, "it is a number of seconds")

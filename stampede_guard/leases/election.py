@@ -1,0 +1,295 @@
+"""Elections: of all who stand, one leads, and says so only while that is true.
+
+A candidate waits in the lease's queue, in a task of its own, so that start-up waits for nobody. Elected, it runs
+`on_elected(lease)`; when leadership is to end that is cancelled and awaited, `on_lost(lease)` is called, and only
+then the lease is given back. So the next leader begins when the last one has stopped, at once after a clean shutdown,
+and within `lease_ttl` plus a second after a crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, Self
+
+from stampede_guard.errors import LeaseTaken, Misuse, StoreError
+from stampede_guard.leases import telling
+from stampede_guard.leases.acquire import Acquisition
+from stampede_guard.leases.core.timing import Timing
+from stampede_guard.leases.hold import given_back
+from stampede_guard.leases.keeper import Keeper
+from stampede_guard.leases.lease import Lease
+from stampede_guard.leases.owner import called
+from stampede_guard.leases.part import Part, log
+from stampede_guard.leases.words import Held
+
+if TYPE_CHECKING:
+    from stampede_guard.leases.house import Leases
+
+__all__ = ["Election", "OnLeader"]
+
+OnLeader = Callable[[Lease], Any]
+"""A function or coroutine function of the lease that it leads under."""
+
+FOR_EVER = float("inf")
+
+
+class Election:
+    """Made by `Leases.election`. `async with election:` or `election.start()` stands for it, in this event loop.
+
+    `is_leader` may be asked in any thread, at any time, for nothing: it is computed from the clock.
+    """
+
+    def __init__(
+        self,
+        house: Leases,
+        name: str,
+        timing: Timing,
+        *,
+        on_elected: OnLeader | None = None,
+        on_lost: OnLeader | None = None,
+    ) -> None:
+        self.name = name
+        self._house = house
+        self._timing = timing
+        self._on_elected = on_elected
+        self._on_lost = on_lost
+        self._keeper: Keeper | None = None
+        self._attempt: Acquisition | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._part: Part | None = None
+        self._leave: asyncio.Future[str] | None = None
+        self._waiting: list[asyncio.Future[None]] = []
+        self._stopping = False
+        self._leading = False
+
+    # --- asking
+
+    @property
+    def is_leader(self) -> bool:
+        """True only while nobody else can be: never longer than the back end would say so, whatever fails."""
+        return self._keeper is not None and self._keeper.settled
+
+    @property
+    def token(self) -> int:
+        """Of the present leadership, 0 without: greater than those of all leaders before."""
+        keeper = self._keeper
+        return keeper.token if keeper is not None and keeper.settled else 0
+
+    @property
+    def lease(self) -> Lease | None:
+        """That of the present leadership."""
+        keeper = self._keeper
+        return Lease(keeper) if keeper is not None and keeper.settled else None
+
+    @property
+    def part(self) -> Part | None:
+        """That of the event loop in which it stands."""
+        return self._part
+
+    def health(self) -> dict[str, Any]:
+        """For a health endpoint: what this process believes, and whom it saw leading when it asked last."""
+        keeper, attempt = self._keeper, self._attempt
+        leader = ""
+        if keeper is not None and keeper.settled:
+            leader = called(keeper.owner)
+        elif attempt is not None and isinstance(attempt.answer, Held):
+            leader = called(attempt.answer.owner)
+        return {
+            "name": self.name,
+            "standing": self._task is not None and not self._task.done(),
+            "is_leader": self.is_leader,
+            "token": self.token,
+            "remaining": keeper.remaining() if keeper is not None else 0.0,
+            "leader": leader,
+        }
+
+    async def wait_elected(self, timeout: float | None = None) -> Lease:
+        """The lease, once elected. Raises `TimeoutError` after `timeout` seconds; `Misuse` if it does not stand."""
+        if self._task is None or self._part is None:
+            raise Misuse(f"the election {self.name!r} has not been started: nobody would be elected")
+        deadline = FOR_EVER if timeout is None else self._part.world.now() + timeout
+        while (lease := self.lease) is None:
+            if self._stopping:
+                raise Misuse(f"the election {self.name!r} was stopped: nobody will be elected")
+            if self._part.world.now() >= deadline:
+                raise TimeoutError(f"not elected leader of {self.name!r} within {timeout:g} s")
+            await self._news(deadline)
+        return lease
+
+    async def _news(self, deadline: float) -> None:
+        """Until somebody is elected here, standing ends, or `deadline`."""
+        assert self._part is not None
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        world, cancel = self._part.world, None
+        if deadline < FOR_EVER:
+            cancel = world.later(deadline - world.now(), lambda: _settle(future, None))
+        try:
+            await future
+        finally:
+            self._waiting.remove(future)
+            if cancel is not None:
+                cancel()
+
+    def _tell_news(self) -> None:
+        for future in tuple(self._waiting):
+            _settle(future, None)
+
+    # --- standing
+
+    def start(self) -> None:
+        """Stand from now on. Returns at once."""
+        if self._task is not None and not self._task.done():
+            raise Misuse(f"the election {self.name!r} has been started before")
+        self._part = self._house.part()
+        self._stopping = False
+        self._task = self._part.begin(self._stand(self._part), name=f"stands for {self.name}")
+
+    async def stop(self) -> None:
+        """Stand no more. A leader stops leading first, and hands over at once. Cancelled, it goes on doing so."""
+        self._stopping = True
+        task = self._task
+        if task is None:
+            return
+        # Who leads steps down in order; who waits just goes.
+        if not self._end_leadership("") and not self._leading:
+            task.cancel()
+        await asyncio.wait({task})
+
+    async def resign(self, to: str | None = None) -> bool:
+        """Lead no more, and stand again behind all others; whether it led. `to`: who is to lead next.
+
+        `to` is the process, pod, host or label of another candidate, as in a blue/green deploy; if it does not stand,
+        the first of the queue is next. Returns when the lease has been given back.
+        """
+        keeper = self._keeper
+        if not self._end_leadership(to or ""):
+            return False
+        assert keeper is not None
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        keeper.given_back.then(lambda: _settle(future, None))
+        await future
+        return True
+
+    def leave_the_parents(self) -> None:
+        """In a forked child, which may stand for itself."""
+        self._task = self._keeper = self._attempt = self._part = self._leave = None
+        self._waiting, self._stopping, self._leading = [], False, False
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, _app: Any = None) -> AsyncIterator[None]:
+        """`FastAPI(lifespan=election.lifespan)`."""
+        async with self:
+            yield
+
+    def _end_leadership(self, to: str) -> bool:
+        if self._leave is None or self._leave.done():
+            return False
+        self._leave.set_result(to)
+        return True
+
+    async def _stand(self, part: Part) -> None:
+        try:
+            while not self._stopping:
+                await self._stand_once(part)
+        finally:
+            self._stopping = True
+            self._tell_news()
+
+    async def _stand_once(self, part: Part) -> None:
+        asked_at = part.world.now()
+        self._attempt = Acquisition(part, self.name, part.owner, self._timing)
+        try:
+            state = await self._attempt.granted(wait=FOR_EVER)
+        except (LeaseTaken, StoreError) as error:
+            # Refused rather than away: somebody has to do something about it, and we go on asking.
+            log.error("the election %s is stood for again later: %s", self.name, error)
+            await part.pause(self._timing.lease_ttl)
+            return
+        keeper = Keeper(self._attempt, state)
+        telling.won(keeper, part.world.now() - asked_at)
+        self._leading = True
+        try:
+            await self._lead(part, keeper)
+        finally:
+            self._leading = False
+        if not self._stopping:
+            # Behind those who wait, and not before they have had their turn.
+            await part.pause(2 * self._timing.poll_every)
+
+    async def _lead(self, part: Part, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._leave = leave = asyncio.get_running_loop().create_future()
+        keeper.stopping.then(lambda: _settle(leave, ""))
+        if self._stopping:
+            _settle(leave, "")
+        work = self._begin_work(part, Lease(keeper), leave)
+        self._tell_news()
+        try:
+            to = await leave
+        except asyncio.CancelledError:
+            self._stopping, to = True, ""
+        await self._step_down(keeper, work, to)
+
+    def _begin_work(self, part: Part, lease: Lease, leave: asyncio.Future[str]) -> asyncio.Task[None] | None:
+        if self._on_elected is None or leave.done():
+            return None
+        work = part.begin(_called(self._on_elected, lease), name=f"leads {self.name}")
+
+        def ended(work: asyncio.Task[None]) -> None:
+            # Who has nothing left to do goes on leading. Who has failed makes place for others.
+            if not work.cancelled() and (error := work.exception()) is not None:
+                log.error("on_elected of the election %s failed, so it resigns", self.name, exc_info=error)
+                _settle(leave, "")
+
+        work.add_done_callback(ended)
+        return work
+
+    async def _step_down(self, keeper: Keeper, work: asyncio.Task[None] | None, to: str) -> None:
+        """First the work ends, then the lease: the next leader must not meet it."""
+        self._keeper = None
+        if work is not None:
+            work.cancel()
+            await _done_or_lost(work, keeper)
+        if self._on_lost is not None:
+            await _done_or_lost(keeper.part.begin(self._tell_lost(Lease(keeper)), name="on_lost"), keeper)
+        await given_back(keeper, to=to)
+        keeper.given_back.raise_it("resigned")
+        if work is not None and not work.done():
+            log.error("on_elected of %s goes on though it was cancelled: nothing protects it", self.name)
+            await asyncio.wait({work})
+
+    async def _tell_lost(self, lease: Lease) -> None:
+        assert self._on_lost is not None
+        try:
+            await _called(self._on_lost, lease)
+        except Exception:
+            log.exception("on_lost of the election %s failed", self.name)
+
+
+async def _called(call: OnLeader, lease: Lease) -> None:
+    result = call(lease)
+    if inspect.isawaitable(result):
+        await result
+
+
+async def _done_or_lost(task: asyncio.Task[None], keeper: Keeper) -> None:
+    """Until it has ended, but no longer than the lease protects it."""
+    lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    keeper.lost.then(lambda: _settle(lost, None))
+    await asyncio.wait({task, lost}, return_when=asyncio.FIRST_COMPLETED)
+
+
+def _settle(future: asyncio.Future[Any], value: Any) -> None:
+    if not future.done():
+        future.set_result(value)

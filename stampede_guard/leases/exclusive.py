@@ -1,0 +1,178 @@
+"""`run_exclusive`: a function that never runs twice at a time, wherever it is called: a button, a tick, another pod.
+
+    @leases.run_exclusive("import", overlap="skip")
+    async def import_all(): ...
+
+What a call does while another one runs is `overlap`:
+
+| overlap | the call |
+|---|---|
+| `skip` | returns `SKIPPED`, at once |
+| `queue` | waits for its turn, `wait` seconds at most; then it raises `LeaseTaken` |
+| `replace` | asks the one that runs to stop, and runs when that has: its body is cancelled and raises `LeaseLost` |
+
+With the back end away nothing runs: the call raises `StoreError`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar, overload
+
+from stampede_guard.errors import LeaseTaken, Misuse, PolicyError, ReentrantCall
+from stampede_guard.leases.core.timing import Timing
+from stampede_guard.leases.hold import Hold
+from stampede_guard.leases.lease import Lease, PlainLease
+from stampede_guard.leases.owner import called
+from stampede_guard.portal import portal
+
+if TYPE_CHECKING:
+    from stampede_guard.leases.house import Leases
+
+__all__ = ["SKIPPED", "Overlap", "RunExclusive", "Skipped", "current_lease"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+CoroutineFunction = Callable[P, Coroutine[Any, Any, R]]
+Overlap = Literal["skip", "queue", "replace"]
+OVERLAPS = ("skip", "queue", "replace")
+_CURRENT: ContextVar[tuple[Lease | PlainLease, ...]] = ContextVar("stampede_guard_exclusive", default=())
+
+
+class Skipped:
+    """The type of `SKIPPED`, which is false."""
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "SKIPPED"
+
+
+SKIPPED: Final = Skipped()
+"""What a call returns that did not run, because another one does."""
+
+
+def current_lease() -> Lease | PlainLease | None:
+    """That of the exclusive function which runs now, as for its token."""
+    leases = _CURRENT.get()
+    return leases[-1] if leases else None
+
+
+class RunExclusive:
+    """Made by `Leases.run_exclusive`; decorates a coroutine function, or a plain one that is called in a thread."""
+
+    def __init__(
+        self,
+        house: Leases,
+        name: str,
+        timing: Timing,
+        *,
+        overlap: Overlap,
+        at_least_for: float,
+        wait: float,
+    ) -> None:
+        if overlap not in OVERLAPS:
+            raise PolicyError("overlap", overlap, f"write one of {', '.join(OVERLAPS)}")
+        self._house = house
+        self._name = name
+        self._timing = timing
+        self._overlap = overlap
+        self._at_least_for = at_least_for
+        self._wait = wait
+
+    @overload
+    def __call__(self, function: CoroutineFunction[P, R]) -> CoroutineFunction[P, R | Skipped]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R | Skipped]: ...
+
+    def __call__(self, function: Callable[P, Any]) -> Callable[P, Any]:
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def call(*args: P.args, **kwargs: P.kwargs) -> Any:
+                return await self.run(functools.partial(function, *args, **kwargs))
+
+            return call
+        if not inspect.isroutine(function) or inspect.isgeneratorfunction(function):
+            raise Misuse(
+                f"run_exclusive decorates functions, async def or def, not a {type(function).__name__}"
+            )
+
+        @functools.wraps(function)
+        def plain_call(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return self.run_plain(functools.partial(function, *args, **kwargs))
+
+        return plain_call
+
+    async def run(self, function: Callable[[], Awaitable[R]]) -> R | Skipped:
+        """The same for what is no function of its own."""
+        self._refuse_to_wait_for_itself()
+        async with contextlib.AsyncExitStack() as stack:
+            lease = await self._entered(stack)
+            if lease is None:
+                return SKIPPED
+            before = _CURRENT.set((*_CURRENT.get(), lease))
+            try:
+                return await function()
+            finally:
+                _CURRENT.reset(before)
+        raise AssertionError("a hold swallows nothing")
+
+    def run_plain(self, function: Callable[[], R]) -> R | Skipped:
+        """The same for plain code, in a thread without an event loop; `current_lease().stopping` tells it to stop."""
+        self._refuse_to_wait_for_itself()
+        with contextlib.ExitStack() as stack:
+            lease = self._entered_plain(stack)
+            if lease is None:
+                return SKIPPED
+            before = _CURRENT.set((*_CURRENT.get(), lease))
+            try:
+                return function()
+            finally:
+                _CURRENT.reset(before)
+        raise AssertionError("a hold swallows nothing")
+
+    def _refuse_to_wait_for_itself(self) -> None:
+        running = [lease.name for lease in _CURRENT.get() if lease.remaining() > 0]
+        if self._overlap != "skip" and self._name in running:
+            raise ReentrantCall(f"{self._name!r} waits for itself: it is called by what runs under that name")
+
+    def _entered_plain(self, stack: contextlib.ExitStack) -> PlainLease | None:
+        if self._overlap != "queue":
+            try:
+                return stack.enter_context(self._hold(wait=0.0))
+            except LeaseTaken as taken:
+                if self._overlap == "skip":
+                    return None
+                portal().call(self._ask_to_leave, taken.token)
+        return stack.enter_context(self._hold(wait=self._wait))
+
+    async def _entered(self, stack: contextlib.AsyncExitStack) -> Lease | None:
+        if self._overlap != "queue":
+            try:
+                return await stack.enter_async_context(self._hold(wait=0.0))
+            except LeaseTaken as taken:
+                if self._overlap == "skip":
+                    return None
+                await self._ask_to_leave(taken.token)
+        return await stack.enter_async_context(self._hold(wait=self._wait))
+
+    def _hold(self, *, wait: float) -> Hold:
+        return Hold(self._house, self._name, self._timing, wait=wait, at_least_for=self._at_least_for)
+
+    async def _ask_to_leave(self, token: int) -> None:
+        part = self._house.part()
+        await part.backend.force(
+            self._name,
+            token=token,
+            by=f"a call that replaces it, by {called(part.owner)}",
+            now=False,
+            timeout=self._timing.request_timeout,
+        )

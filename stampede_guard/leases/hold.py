@@ -1,0 +1,143 @@
+"""`async with leases.hold(...)`: the body runs while the lease is held, and is cancelled before it ends.
+
+The cancellation is told from others as `asyncio.timeout` does it: who cancels the task besides gets a CancelledError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from stampede_guard.errors import LeaseLost, LeaseTaken, Misuse, StoreError
+from stampede_guard.leases import telling
+from stampede_guard.leases.acquire import Acquisition
+from stampede_guard.leases.core.holding import Lost, Released
+from stampede_guard.leases.core.timing import Timing
+from stampede_guard.leases.keeper import Keeper
+from stampede_guard.leases.lease import Lease, PlainLease
+from stampede_guard.leases.part import Part
+from stampede_guard.leases.words import Owner
+from stampede_guard.portal import portal
+
+if TYPE_CHECKING:
+    from stampede_guard.leases.house import Leases
+
+__all__ = ["Hold", "acquired", "given_back"]
+
+
+async def acquired(part: Part, name: str, owner: Owner, timing: Timing, *, wait: float) -> Keeper:
+    """Raises `LeaseTaken` or `StoreError`, which is told."""
+    asked_at = part.world.now()
+    attempt = Acquisition(part, name, owner, timing)
+    try:
+        state = await attempt.granted(wait=wait)
+    except (LeaseTaken, StoreError) as error:
+        telling.skipped(part, name, error, part.world.now() - asked_at)
+        raise
+    keeper = Keeper(attempt, state)
+    telling.won(keeper, part.world.now() - asked_at)
+    return keeper
+
+
+async def given_back(keeper: Keeper, *, at_least_for: float = 0.0, to: str = "") -> Released | Lost:
+    """How it ended, which is told. Cancelled, it goes on in the background, bounded by the request's time-out."""
+    part = keeper.part
+
+    async def give_back() -> Released | Lost:
+        outcome = await keeper.release(at_least_for=at_least_for, to=to)
+        telling.ended(keeper, outcome, part.world.now() - keeper.won_at)
+        return outcome
+
+    return await part.carry_out(give_back(), name=f"gives back {keeper.name}")
+
+
+class Hold:
+    """Made by `Leases.hold`; for one `with` or `async with`."""
+
+    def __init__(self, house: Leases, name: str, timing: Timing, *, wait: float, at_least_for: float) -> None:
+        self._house = house
+        self._name = name
+        self._timing = timing
+        self._wait = wait
+        self._at_least_for = at_least_for
+        self._keeper: Keeper | None = None
+        self._task: asyncio.Task[object] | None = None
+        self._cancelling = 0
+        self._told = False
+
+    async def __aenter__(self) -> Lease:
+        keeper = await self._acquired()
+        self._task = asyncio.current_task()
+        if self._task is None:
+            raise Misuse("leases.hold() needs a task to cancel: call it from a coroutine that runs in one")
+        self._cancelling = self._task.cancelling()
+        keeper.stopping.then(self._tell_body)
+        return Lease(keeper)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        keeper, task = self._keeper, self._task
+        assert keeper is not None and task is not None
+        # From here on nobody cancels on our behalf.
+        self._task = None
+        ours = self._told and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError
+        outcome = await given_back(keeper, at_least_for=self._at_least_for)
+        self._judge(outcome, keeper, error, stopped=ours)
+
+    def _tell_body(self) -> None:
+        task = self._task
+        if task is None:
+            return
+        if asyncio.current_task() is task:
+            # It runs right now, in `check()`, and may be about to leave: then there is nothing to cancel.
+            asyncio.get_running_loop().call_soon(self._cancel_body)
+        else:
+            self._cancel_body()
+
+    def _cancel_body(self) -> None:
+        if self._task is not None:
+            self._told = True
+            self._task.cancel()
+
+    async def _acquired(self) -> Keeper:
+        if self._keeper is not None:
+            raise Misuse(f"this hold of {self._name!r} was used before: call leases.hold() for each block")
+        part = self._house.part()
+        self._keeper = await acquired(part, self._name, part.owner, self._timing, wait=self._wait)
+        return self._keeper
+
+    def _judge(
+        self, outcome: Released | Lost, keeper: Keeper, error: BaseException | None, *, stopped: bool
+    ) -> None:
+        """Raises `LeaseLost` for a body that was stopped, and for one that ended well without having been protected.
+
+        What it raised itself stays what it raised.
+        """
+        if stopped or (error is None and isinstance(outcome, Lost)):
+            why = keeper.stopping.why or outcome.why
+            raise LeaseLost(keeper.name, token=keeper.token, why=why) from error
+
+    # --- for code without an event loop
+
+    def __enter__(self) -> PlainLease:
+        if asyncio._get_running_loop() is not None:
+            raise Misuse(
+                "this is a coroutine's thread, which `with` would block: write `async with leases.hold(...)`"
+            )
+        try:
+            return PlainLease(portal().call(self._acquired))
+        except BaseException:
+            # Interrupted just after it was granted: there will be no `__exit__`.
+            if self._keeper is not None:
+                portal().call(given_back, self._keeper)
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        keeper = self._keeper
+        assert keeper is not None
+        outcome = portal().call(given_back, keeper, at_least_for=self._at_least_for)
+        self._judge(outcome, keeper, error, stopped=False)

@@ -1,0 +1,196 @@
+"""One run from its claim to its end: under a lease, heard of now and then, within its time limit."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from datetime import UTC, datetime
+from typing import Any
+
+from stampede_guard.errors import LeaseLost, LeaseTaken, StoreError
+from stampede_guard.leases.hold import Hold
+from stampede_guard.leases.jobs import telling
+from stampede_guard.leases.jobs.job import Job
+from stampede_guard.leases.jobs.run import Run
+from stampede_guard.leases.lease import Lease
+from stampede_guard.leases.owner import called
+from stampede_guard.leases.part import Part
+from stampede_guard.leases.runs.backend import RunBackend
+from stampede_guard.leases.runs.words import Ending
+
+__all__ = ["Execution"]
+
+_STOPPED = "the worker was stopped"
+
+
+class Execution:
+    """A claimed slot. `perform()` raises nothing but a cancellation, and gives the slot its outcome before it ends."""
+
+    def __init__(
+        self,
+        house: Any,
+        part: Part,
+        runs: RunBackend,
+        job: Job,
+        *,
+        slot: int,
+        run: str,
+        attempt: int,
+        last_success_at: float,
+    ) -> None:
+        self._house = house
+        self._part = part
+        self._runs = runs
+        self._job = job
+        self._slot = slot
+        self._run = run
+        self._attempt = attempt
+        self._last_success_at = last_success_at
+        self._full = part.prefix + job.name
+        self._token = 0
+        self._timing = job.terms.timing
+        self.view: Run | None = None
+
+    async def perform(self) -> Ending:
+        begun = self._part.world.now()
+        beating = self._part.begin(self._beat(), name=f"beats for {self._full}")
+        try:
+            ending = await self._outcome()
+        except asyncio.CancelledError:
+            # The program ends: the slot is free for another attempt at once, where the job has more than one.
+            await self._settle(Ending(outcome="abandoned", error=_STOPPED, **self._told()), begun)
+            raise
+        finally:
+            beating.cancel()
+        await self._settle(ending, begun)
+        return ending
+
+    async def _outcome(self) -> Ending:
+        terms = self._job.terms
+        if terms.jitter:
+            await self._part.pause(terms.jitter * self._part.world.draw())
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                try:
+                    lease = await self._lease(stack)
+                except LeaseTaken as taken:
+                    return Ending(outcome="skipped", error=f"{taken.holder} still runs it")
+                except StoreError as error:
+                    return Ending(outcome="missed", error=f"no lease could be had: {error}")
+                return await self._run_under(lease)
+        except LeaseLost as lost:
+            return Ending(outcome="failed", error=f"LeaseLost: {lost}", **self._told())
+
+    async def _lease(self, stack: contextlib.AsyncExitStack) -> Lease:
+        overlap = self._job.terms.overlap
+        if overlap == "allow":
+            return await stack.enter_async_context(self._hold(wait=0.0, name=f"{self._full}@{self._slot}"))
+        if overlap != "queue":
+            try:
+                return await stack.enter_async_context(self._hold(wait=0.0))
+            except LeaseTaken as taken:
+                if overlap == "skip":
+                    raise
+                await self._part.backend.force(
+                    self._full,
+                    token=taken.token,
+                    by=f"its next slot, by {called(self._part.owner)}",
+                    now=False,
+                    timeout=self._timing.request_timeout,
+                )
+        return await stack.enter_async_context(self._hold(wait=self._job.terms.misfire_grace))
+
+    def _hold(self, *, wait: float, name: str = "") -> Hold:
+        return Hold(self._house, name or self._full, self._timing, wait=wait, at_least_for=0.0)
+
+    async def _run_under(self, lease: Lease) -> Ending:
+        self._token = lease.token
+        since = self._last_success_at
+        self.view = Run(
+            job=self._full,
+            slot=self._slot,
+            run=self._run,
+            attempt=self._attempt,
+            last_success_at=datetime.fromtimestamp(since, tz=UTC) if since else None,
+            lease=lease,
+            runs=self._runs,
+        )
+        telling.started(self._part, self._full, self._slot, self._run, self._attempt)
+        limit = asyncio.timeout(self._job.terms.time_limit)
+        try:
+            async with limit:
+                await self._job.call(self.view)
+        except TimeoutError as error:
+            if limit.expired():
+                why = f"time_limit={self._job.terms.time_limit:g} s is over"
+                return Ending(outcome="failed", error=f"TimeoutError: {why}", **self._told())
+            return self._failed(error)
+        except Exception as error:
+            return self._failed(error)
+        return Ending(outcome="completed", **self._told())
+
+    def _failed(self, error: Exception) -> Ending:
+        telling.log.error("job %s failed", self._full, exc_info=error)
+        return Ending(outcome="failed", error=f"{type(error).__name__}: {error}", **self._told())
+
+    def _told(self) -> dict[str, Any]:
+        """What an ending says of the run, beside how it ended."""
+        if self.view is None:
+            return {}
+        return {"token": self._token, "counters": dict(self.view.counters)}
+
+    async def _beat(self) -> None:
+        """While the row says `running` somebody must say so; the lease alone decides who may run."""
+        terms = self._job.terms
+        while True:
+            await self._part.pause(terms.alive_for / 4)
+            try:
+                mine = await self._runs.beat(
+                    self._full,
+                    slot=self._slot,
+                    run=self._run,
+                    alive_for=terms.alive_for,
+                    token=self._token,
+                    timeout=self._timing.request_timeout,
+                )
+            except StoreError as error:
+                telling.log.warning("job %s: its slot was not heard of: %s", self._full, error)
+            else:
+                if not mine:
+                    return
+
+    async def _settle(self, ending: Ending, begun: float) -> None:
+        """Not cut off by a cancellation: who stops the worker waits for it, and each try has a time-out."""
+        work = self._part.begin(self._finish(ending, begun), name=f"ends a run of {self._full}")
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(work)
+        if not work.done():
+            await asyncio.wait({work})
+
+    async def _finish(self, ending: Ending, begun: float) -> None:
+        seconds = self._part.world.now() - begun
+        if self.view is not None and self.view.completed:
+            telling.ended(self._part, self._full, self._slot, self._attempt, ending, seconds)
+            return
+        until = self._part.world.now() + self._job.terms.alive_for
+        pause = 0.1
+        while True:
+            try:
+                kept = await self._runs.finish(
+                    self._full,
+                    slot=self._slot,
+                    run=self._run,
+                    ending=ending,
+                    timeout=self._timing.request_timeout,
+                )
+            except StoreError as error:
+                if self._part.world.now() + pause > until:
+                    telling.unsettled(self._full, self._slot, ending, error)
+                    return
+                await self._part.pause(pause)
+                pause = min(2 * pause, 5.0)
+            else:
+                if not kept:
+                    telling.unsettled(self._full, self._slot, ending, None)
+                telling.ended(self._part, self._full, self._slot, self._attempt, ending, seconds)
+                return

@@ -1,0 +1,224 @@
+"""One worker follows one job's schedule: each slot that is due is claimed, and run if it was to be had.
+
+All workers do the same, and it does not matter who is first. Time is the back end's: the worker's clock is only used
+to wait, and what is too early by the back end's clock is told so and asked again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, assert_never
+
+from stampede_guard.errors import StoreError
+from stampede_guard.leases.jobs.due import due
+from stampede_guard.leases.jobs.execution import Execution
+from stampede_guard.leases.jobs.job import Job
+from stampede_guard.leases.jobs.schedule import moment
+from stampede_guard.leases.jobs.telling import log
+from stampede_guard.leases.part import Part
+from stampede_guard.leases.runs.backend import RunBackend
+from stampede_guard.leases.runs.words import (
+    Claim,
+    Claimed,
+    Early,
+    Ending,
+    JobView,
+    Outcome,
+    Outdated,
+    Taken,
+)
+
+__all__ = ["Follower"]
+
+SPREAD = 0.05
+"""Seconds over which the workers' claims of one slot are spread."""
+LONGEST_PAUSE = 15.0
+"""Seconds between two questions to a back end that is away."""
+RETRIED_AT_ONCE = 20
+
+
+class Follower:
+    """`begin(execution)` starts a run and keeps it until it ends."""
+
+    def __init__(
+        self,
+        house: Any,
+        part: Part,
+        runs: RunBackend,
+        job: Job,
+        *,
+        version: int,
+        begin: Callable[[Execution], object],
+    ) -> None:
+        self.job = job
+        self.outdated = ""
+        self.looked = asyncio.Event()
+        """Set after the first look: the back end knows the job. For tests and start-ups that want to know."""
+        self._house = house
+        self._part = part
+        self._runs = runs
+        self._begin = begin
+        self._registration = job.registration(part.prefix, version)
+        self._full = self._registration.job
+        self._timeout = job.terms.timing.request_timeout
+        self._since: int | None = None
+        self._offset = 0.0
+        self._sweep_at = 0.0
+        self._claims: dict[int, str] = {}
+
+    async def follow(self) -> None:
+        """Until it is cancelled. The back end's absence is told once, and when it is over."""
+        pause, away = 0.5, False
+        while True:
+            try:
+                wait = await self._look()
+            except StoreError as error:
+                if not away:
+                    log.error("job %s: nothing new starts, for the back end is away: %s", self._full, error)
+                away = True
+                wait, pause = pause, min(2 * pause, LONGEST_PAUSE)
+            else:
+                if away:
+                    log.warning("job %s: the back end is back", self._full)
+                pause, away = 0.5, False
+                self.looked.set()
+            await self._part.pause(wait)
+
+    def now(self) -> float:
+        """The back end's time, in seconds since 1970, as far as this worker can tell."""
+        return self._part.world.now() + self._offset
+
+    async def _look(self) -> float:
+        """Deal with what is due; seconds until the next look."""
+        if self._since is None:
+            self._learn(await self._runs.register(self._registration, timeout=self._timeout))
+        elif self._part.world.now() >= self._sweep_at:
+            await self._sweep()
+        assert self._since is not None
+        terms = self.job.terms
+        found = due(
+            self.job.schedule,
+            since=self._since,
+            now=int(self.now() * 1000),
+            misfire_grace=terms.misfire_grace,
+            coalesce=terms.coalesce,
+        )
+        if not self.outdated:
+            await self._record(
+                found.missed, "missed", f"no worker was there within misfire_grace={terms.misfire_grace:g} s"
+            )
+            for later in found.run[-1:]:
+                await self._record(found.coalesced, "missed", f"coalesced into {moment(later).isoformat()}")
+            for slot in found.run:
+                early = await self._claim(slot)
+                if early is not None:
+                    return early
+        self._since = max(self._since, found.looked_to)
+        until = self._sweep_at - self._part.world.now()
+        if found.following is not None:
+            until = min(until, found.following / 1000 - self.now() + SPREAD * self._part.world.draw())
+        return max(0.0, until)
+
+    def _learn(self, view: JobView) -> None:
+        world = self._part.world
+        self._offset = view.at - world.now()
+        self._sweep_at = world.now() + self.job.terms.alive_for / 2
+        if self._since is None:
+            self._since = max(view.last_slot, int(view.scheduled_at * 1000))
+        outdated = view.schedule if view.fingerprint != self._registration.fingerprint else ""
+        if outdated and not self.outdated:
+            log.warning(
+                "job %s: a later deployment has the schedule %r; this worker (%r) runs none of its slots",
+                self._full,
+                outdated,
+                self.job.schedule.text,
+            )
+        elif self.outdated and not outdated:
+            log.warning("job %s: the schedule %r counts again", self._full, self.job.schedule.text)
+        self.outdated = outdated
+
+    async def _sweep(self) -> None:
+        """Vanished runs are noticed; the clock and the schedule are compared with the back end's."""
+        view = await self._runs.view(self._full, timeout=self._timeout)
+        if view is None:
+            # It was forgotten by an operator while this program still has it.
+            view = await self._runs.register(self._registration, timeout=self._timeout)
+        for run in await self._runs.sweep(self._full, timeout=self._timeout):
+            log.error("job %s, slot %s: its worker vanished", self._full, moment(run.slot).isoformat())
+        self._learn(view)
+        if self.job.terms.retry_abandoned and not self.outdated:
+            for run in await self._runs.history(
+                self._full, limit=RETRIED_AT_ONCE, outcomes=("abandoned",), timeout=self._timeout
+            ):
+                if run.attempt < self.job.terms.attempts:
+                    await self._claim(run.slot, again=True)
+
+    async def _record(self, slots: Sequence[int], outcome: Outcome, why: str) -> None:
+        if not slots:
+            return
+        recorded = await self._runs.record(
+            self._full, slots=slots, outcome=outcome, error=why, timeout=self._timeout
+        )
+        if recorded:
+            log.error("job %s: %d slots %s: %s", self._full, recorded, outcome, why)
+        self._since = max(self._since or 0, slots[-1])
+
+    async def _claim(self, slot: int, *, again: bool = False) -> float | None:
+        """Seconds until the slot begins, where this worker is early; else it is dealt with."""
+        # 1. the claim is sent, 2. its answer is lost, 3. it is sent again: with the same id it is the same claim, and
+        # the slot is ours and not "taken".
+        run = self._claims.setdefault(slot, self._part.world.fresh())
+        answer = await self._runs.claim(
+            Claim(
+                job=self._full,
+                slot=slot,
+                run=run,
+                owner=self._part.owner,
+                fingerprint=self._registration.fingerprint,
+                alive_for=self.job.terms.alive_for,
+                attempts=self.job.terms.attempts,
+            ),
+            timeout=self._timeout,
+        )
+        if isinstance(answer, Early):
+            self._offset = slot / 1000 - answer.remaining - self._part.world.now()
+            return answer.remaining
+        del self._claims[slot]
+        self._since = max(self._since or 0, slot)
+        match answer:
+            case Claimed(attempt, late, last_success_at):
+                if late > self.job.terms.misfire_grace and not again:
+                    await self._too_late(slot, run, late)
+                else:
+                    self._begin(
+                        Execution(
+                            self._house,
+                            self._part,
+                            self._runs,
+                            self.job,
+                            slot=slot,
+                            run=run,
+                            attempt=attempt,
+                            last_success_at=last_success_at,
+                        )
+                    )
+            case Taken():
+                pass
+            case Outdated(schedule):
+                self.outdated = schedule or "none"
+                self._sweep_at = self._part.world.now()
+            case _:
+                assert_never(answer)
+        return None
+
+    async def _too_late(self, slot: int, run: str, late: float) -> None:
+        why = f"its worker was {late:.1f} s late, misfire_grace={self.job.terms.misfire_grace:g} s"
+        log.error("job %s, slot %s: missed: %s", self._full, moment(slot).isoformat(), why)
+        await self._runs.finish(
+            self._full,
+            slot=slot,
+            run=run,
+            ending=Ending(outcome="missed", error=why),
+            timeout=self._timeout,
+        )

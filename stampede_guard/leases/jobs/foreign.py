@@ -1,0 +1,81 @@
+"""Slots of schedules that another scheduler keeps: it says when, the back end says who.
+
+Each worker's scheduler fires by itself, as before; what it fires is claimed first, and run where it was to be had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stampede_guard.leases.jobs.execution import Execution
+from stampede_guard.leases.jobs.job import Job, Terms
+from stampede_guard.leases.jobs.run import Run
+from stampede_guard.leases.runs.words import Claim, Claimed, Early, Ending, Outdated, Taken
+
+if TYPE_CHECKING:
+    from stampede_guard.leases.jobs.scheduler import Jobs
+
+__all__ = ["ForeignSlots", "Kept"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A schedule that is kept elsewhere: what it says of itself, and seconds between two slots, 0 = not known."""
+
+    text: str
+    seconds: float = 0.0
+
+    def after(self, slot: int) -> int | None:
+        return slot + round(self.seconds * 1000) if self.seconds else None
+
+
+class ForeignSlots:
+    """Claims for one `Jobs`. A job is registered when its first slot comes, and when its schedule changes."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._registered: dict[str, str] = {}
+
+    async def run(
+        self, name: str, schedule: Kept, slot: int, function: Callable[[Run], Awaitable[Any]], terms: Terms
+    ) -> Ending | Taken:
+        """How the run ended, or `Taken` where the slot is another worker's. Raises `StoreError`: then nothing ran."""
+        part, runs = self._jobs.leases.part(), self._jobs.runs()
+        job = Job(name, schedule, function, terms)
+        registration = job.registration(part.prefix, self._jobs.version)
+        timeout = terms.timing.request_timeout
+        if self._registered.get(name) != registration.fingerprint:
+            await runs.register(registration, timeout=timeout)
+            self._registered[name] = registration.fingerprint
+        claim = Claim(
+            job=registration.job,
+            slot=slot,
+            run=part.world.fresh(),
+            owner=part.owner,
+            fingerprint=registration.fingerprint,
+            alive_for=terms.alive_for,
+        )
+        answer = await runs.claim(claim, timeout=timeout)
+        while isinstance(answer, Early):
+            # This worker's clock is ahead of the back end's: the slot begins when that says so.
+            await part.pause(answer.remaining)
+            answer = await runs.claim(claim, timeout=timeout)
+        if isinstance(answer, Outdated):
+            # Registered again at the next slot, in case this worker's schedule counts by then.
+            self._registered.pop(name, None)
+            return Taken("missed")
+        if not isinstance(answer, Claimed):
+            return answer
+        execution = Execution(
+            self._jobs.leases,
+            part,
+            runs,
+            job,
+            slot=slot,
+            run=claim.run,
+            attempt=answer.attempt,
+            last_success_at=answer.last_success_at,
+        )
+        return await execution.perform()

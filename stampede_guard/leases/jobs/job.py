@@ -1,0 +1,165 @@
+"""A job: a function, its schedule, and what holds for each of its runs."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from stampede_guard.errors import Misuse, PolicyError
+from stampede_guard.leases.core.timing import JOB_TTL, Timing, job_timing
+from stampede_guard.leases.jobs.run import Run
+from stampede_guard.leases.jobs.schedule import Schedule, fingerprint, rhythm
+from stampede_guard.leases.jobs.threads import in_thread
+from stampede_guard.leases.runs.words import Registration
+
+__all__ = ["MISFIRE_GRACE", "Job", "JobOverlap", "Terms", "function_of", "name_of", "terms_of"]
+
+MISFIRE_GRACE = 60.0
+JobOverlap = Literal["skip", "queue", "replace", "allow"]
+OVERLAPS = ("skip", "queue", "replace", "allow")
+_ATTEMPTS = 3
+_DEADMAN_SAMPLE_FROM = (
+    1_767_225_600_000  # 2026-01-01: the rhythm is the schedule's, not that of the day of a deploy
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """Seconds throughout. Raises `PolicyError`, which names the field and the rule.
+
+    | field | default | meaning |
+    |---|---|---|
+    | `overlap` | `skip` | what a slot does while another run of the job goes on: `skip`, `queue`, `replace`, `allow` |
+    | `misfire_grace` | 60 | a slot may begin so late; later it is missed |
+    | `coalesce` | True | of several slots that may begin, only the latest runs |
+    | `jitter` | 0 | a run begins up to so much later, by chance; its slot stays the same |
+    | `time_limit` | None | a run is cancelled after it and has failed |
+    | `retry_abandoned` | False | at most once; True: a slot whose worker vanished is run again, 3 attempts in all |
+    | `lease_ttl` | 60 | a vanished worker blocks the job for so long |
+    """
+
+    overlap: JobOverlap = "skip"
+    misfire_grace: float = MISFIRE_GRACE
+    coalesce: bool = True
+    jitter: float = 0.0
+    time_limit: float | None = None
+    retry_abandoned: bool = False
+    lease_ttl: float = JOB_TTL
+
+    def __post_init__(self) -> None:
+        if self.overlap not in OVERLAPS:
+            raise PolicyError("overlap", self.overlap, f"write one of {', '.join(OVERLAPS)}")
+        _check_seconds("misfire_grace", self.misfire_grace, least=1.0)
+        _check_seconds("jitter", self.jitter, least=0.0)
+        if self.time_limit is not None:
+            _check_seconds("time_limit", self.time_limit, least=0.001)
+        job_timing(self.lease_ttl)
+        if self.jitter > self.misfire_grace:
+            raise PolicyError(
+                "jitter",
+                self.jitter,
+                f"at most misfire_grace={self.misfire_grace:g}, or it would miss its slots",
+            )
+
+    @property
+    def timing(self) -> Timing:
+        return job_timing(self.lease_ttl)
+
+    @property
+    def attempts(self) -> int:
+        return _ATTEMPTS if self.retry_abandoned else 1
+
+    @property
+    def alive_for(self) -> float:
+        """A run is abandoned when nothing was heard of it for so long: longer than its lease, which ends first."""
+        return self.lease_ttl * 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """`name`: without the namespace. `arguments`: keywords of the function's, from a table of schedules."""
+
+    name: str
+    schedule: Schedule
+    function: Callable[..., Any]
+    terms: Terms
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def registration(self, prefix: str, version: int) -> Registration:
+        return Registration(
+            job=prefix + self.name,
+            schedule=self.schedule.text,
+            fingerprint=fingerprint(self.schedule),
+            rhythm=rhythm(self.schedule, _DEADMAN_SAMPLE_FROM),
+            version=version,
+        )
+
+    async def call(self, run: Run) -> None:
+        """The function with this run, or without where it wants none; a plain one in a thread of its own."""
+        arguments = (run,) if self.takes_run else ()
+        function = self.function
+        if inspect.iscoroutinefunction(function):
+            await function(*arguments, **self.arguments)
+            return
+        result = await in_thread(lambda: function(*arguments, **self.arguments), name=self.name)
+        if inspect.isawaitable(result):
+            await result
+
+    @property
+    def takes_run(self) -> bool:
+        """Whether the function wants the `Run`: its first positional parameter that no argument of a table fills."""
+        for parameter in inspect.signature(self.function).parameters.values():
+            positional = parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+            if positional and parameter.name not in self.arguments:
+                return True
+        return False
+
+
+def terms_of(given: Mapping[str, Any]) -> Terms:
+    """Raises `Misuse` for a name that is none, and what `Terms` raises."""
+    unknown = sorted(given.keys() - set(Terms.__dataclass_fields__))
+    if unknown:
+        raise Misuse(
+            f"a job has no {', '.join(unknown)}; it has {', '.join(Terms.__dataclass_fields__)}, name"
+        )
+    return Terms(**given)
+
+
+def function_of(function: Any, name: str) -> Callable[..., Any]:
+    """Raises `Misuse` for what cannot be run with a `Run`, or with nothing."""
+    if not callable(function):
+        raise Misuse(f"the job {name!r} needs a function, not {function!r}")
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return function  # type: ignore[no-any-return]
+    needed = [
+        parameter.name
+        for parameter in parameters
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    if len(needed) > 1:
+        raise Misuse(
+            f"the job {name!r} is called with its run, or with nothing, but needs {', '.join(needed)}: "
+            "bind them with functools.partial, or give them defaults"
+        )
+    return function  # type: ignore[no-any-return]
+
+
+def name_of(function: Any, given: str | None) -> str:
+    """What is given, or the function's own name. Raises `Misuse` where neither is one."""
+    name = given or getattr(function, "__name__", "")
+    if not name or name == "<lambda>":
+        raise Misuse("this job has no name: write name=..., the same in every version of your program")
+    return name
+
+
+def _check_seconds(name: str, value: object, *, least: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise PolicyError(name, value, "it is a number of seconds")
+    if value < least:
+        raise PolicyError(name, value, f"at least {least:g} s")

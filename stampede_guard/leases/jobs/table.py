@@ -1,0 +1,195 @@
+"""Schedules from a table that people edit while the program runs.
+
+    table = jobs.table({"sync": sync}, connect=pool.acquire)         # rows say job = 'sync'
+
+| column | |
+|---|---|
+| `id` | identifies the row: its job is called `sync#ID` in history, metrics and logs |
+| `job` | one of the names given |
+| `arguments` | JSON object: keywords of the function's |
+| `cron`, `tz` | the schedule; `tz` may be null, for UTC |
+| `is_active` | a row that is not is not followed |
+| `last_run_at` | written after each run that completed: its slot |
+
+`TABLE_SQL` creates one. Rows are looked at every `poll_every` seconds. One that means nothing is told once, and what
+it said before stays in force; so does everything while the table cannot be read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+from stampede_guard.errors import Misuse
+from stampede_guard.leases.jobs.job import Job, Terms, function_of, terms_of
+from stampede_guard.leases.jobs.run import Run
+from stampede_guard.leases.jobs.schedule import Cron
+from stampede_guard.leases.jobs.telling import log
+
+if TYPE_CHECKING:
+    from stampede_guard.leases.jobs.scheduler import Jobs
+
+__all__ = ["TABLE_SQL", "PostgresRows", "Row", "Rows", "ScheduleTable"]
+
+TABLE_SQL = """\
+CREATE TABLE IF NOT EXISTS job_schedules (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    job         text NOT NULL,
+    arguments   jsonb NOT NULL DEFAULT '{}',
+    cron        text NOT NULL,
+    tz          text,
+    is_active   boolean NOT NULL DEFAULT true,
+    last_run_at timestamptz
+)
+"""
+MOST_ROWS = 1_000
+QUERY_TIMEOUT = 5.0
+_IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}(\.[a-z_][a-z0-9_]{0,62})?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    id: int | str
+    job: str
+    arguments: Mapping[str, Any]
+    cron: str
+    tz: str = "UTC"
+
+
+class Rows(Protocol):
+    """Where the rows come from. What it raises is told, and counts as "could not be read"."""
+
+    async def active(self) -> list[Row]: ...
+
+    async def ran(self, id: int | str, slot: datetime) -> None: ...
+
+
+class PostgresRows:
+    """`connect()` gives an async context manager with an asyncpg connection, as `pool.acquire` does."""
+
+    def __init__(self, connect: Callable[[], Any], *, table: str = "job_schedules") -> None:
+        if not _IDENTIFIER.fullmatch(table):
+            raise Misuse(
+                f"table={table!r}: write a plain name, such as 'job_schedules' or 'ops.job_schedules'"
+            )
+        self._connect = connect
+        self._table = table
+
+    async def active(self) -> list[Row]:
+        async with self._connect() as connection:
+            found = await connection.fetch(
+                f"SELECT id, job, arguments, cron, coalesce(tz, 'UTC') AS tz FROM {self._table} "
+                f"WHERE is_active ORDER BY id LIMIT {MOST_ROWS}",
+                timeout=QUERY_TIMEOUT,
+            )
+        return [
+            Row(
+                id=row["id"],
+                job=row["job"],
+                arguments=_object(row["arguments"]),
+                cron=row["cron"],
+                tz=row["tz"],
+            )
+            for row in found
+        ]
+
+    async def ran(self, id: int | str, slot: datetime) -> None:
+        async with self._connect() as connection:
+            await connection.execute(
+                f"UPDATE {self._table} SET last_run_at = greatest(last_run_at, $2) WHERE id = $1",
+                id,
+                slot,
+                timeout=QUERY_TIMEOUT,
+            )
+
+
+class ScheduleTable:
+    """Made by `Jobs.table`; followed for as long as the jobs are."""
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        functions: Mapping[str, Callable[..., Any]],
+        rows: Rows,
+        *,
+        poll_every: float,
+        terms: Mapping[str, Any],
+    ) -> None:
+        if not functions:
+            raise Misuse("a table of schedules needs the functions that its rows may name: {'sync': sync}")
+        if not poll_every > 0:
+            raise Misuse(f"poll_every={poll_every!r}: write a number of seconds above 0")
+        self._jobs = jobs
+        self._functions = {name: function_of(function, name) for name, function in functions.items()}
+        self._rows = rows
+        self._poll_every = poll_every
+        self._terms = dict(terms)
+        terms_of(self._terms)
+        self._followed: dict[str, Row] = {}
+        self._refused: dict[str, str] = {}
+        self._unreadable = False
+
+    async def follow(self) -> None:
+        """Until it is cancelled."""
+        part = self._jobs.leases.part()
+        while True:
+            await self.look()
+            await part.pause(self._poll_every * (0.9 + 0.2 * part.world.draw()))
+
+    async def look(self) -> None:
+        """Read the table now, and follow what it says."""
+        try:
+            rows = await self._rows.active()
+        except Exception as error:
+            if not self._unreadable:
+                log.error("the table of schedules cannot be read, what it said stays in force: %s", error)
+            self._unreadable = True
+            return
+        self._unreadable = False
+        wanted = {f"{row.job}#{row.id}": row for row in rows}
+        for name in self._followed.keys() - wanted.keys():
+            del self._followed[name]
+            await self._jobs.remove(name)
+            await self._jobs.retire(name)
+        self._refused = {name: told for name, told in self._refused.items() if name in wanted}
+        for name, row in wanted.items():
+            if self._followed.get(name) != row:
+                self._take(name, row)
+
+    def _take(self, name: str, row: Row) -> None:
+        try:
+            function = self._functions.get(row.job)
+            if function is None:
+                raise Misuse(f"there is no job {row.job!r}, only {', '.join(sorted(self._functions))}")
+            schedule = Cron.of(row.cron, tz=row.tz)
+            self._jobs.put(Job(name, schedule, self._noted(function, row), terms_of(self._terms)))
+        except (Misuse, TypeError) as error:
+            if self._refused.get(name) != repr(row):
+                log.error("row %s of the table of schedules is not followed: %s", row.id, error)
+                self._refused[name] = repr(row)
+        else:
+            self._refused.pop(name, None)
+            self._followed[name] = row
+
+    def _noted(self, function: Callable[..., Any], row: Row) -> Callable[[Run], Any]:
+        """The function with the row's arguments; that it ran is written into the row."""
+        bare = Job(row.job, Cron(row.cron, row.tz), function, Terms(), dict(row.arguments))
+
+        async def run(run: Run) -> None:
+            await bare.call(run)
+            try:
+                await self._rows.ran(row.id, run.slot)
+            except Exception as error:
+                log.warning("job %s: last_run_at was not written: %s", run.job, error)
+
+        return run
+
+
+def _object(arguments: Any) -> Mapping[str, Any]:
+    """asyncpg gives jsonb as text unless it is told otherwise."""
+    found = json.loads(arguments) if isinstance(arguments, str | bytes) else arguments
+    return found if isinstance(found, dict) else {"arguments of this row are no object": found}

@@ -1,0 +1,49 @@
+"""What became of slots: a line in the log each, and an event for the hooks."""
+
+from __future__ import annotations
+
+import logging
+
+from stampede_guard import events
+from stampede_guard.leases.jobs.schedule import moment
+from stampede_guard.leases.owner import called
+from stampede_guard.leases.part import Part
+from stampede_guard.leases.runs.words import Ending
+
+__all__ = ["ended", "log", "started", "unsettled"]
+
+log = logging.getLogger("stampede_guard.jobs")
+
+
+def started(part: Part, job: str, slot: int, run: str, attempt: int) -> None:
+    log.info(
+        "job %s, slot %s: %s runs it%s",
+        job, moment(slot).isoformat(), called(part.owner), f" (attempt {attempt})" if attempt > 1 else "",
+    )  # fmt: skip
+    if part.hooks:
+        part.hooks.tell(events.JobStarted(_function(part, job), job, slot, run, attempt))
+
+
+def ended(part: Part, job: str, slot: int, attempt: int, ending: Ending, seconds: float) -> None:
+    level = logging.INFO if ending.outcome in ("completed", "skipped") else logging.ERROR
+    log.log(
+        level,
+        "job %s, slot %s: %s after %.1f s%s",
+        job, moment(slot).isoformat(), ending.outcome, seconds, f": {ending.error}" if ending.error else "",
+    )  # fmt: skip
+    if part.hooks:
+        error = ending.error.partition(":")[0] if ending.outcome == "failed" else ""
+        part.hooks.tell(
+            events.JobEnded(_function(part, job), job, slot, ending.outcome, seconds, attempt, error)
+        )
+
+
+def unsettled(job: str, slot: int, ending: Ending, error: Exception | None) -> None:
+    why = str(error) if error is not None else "it is another run's by now"
+    log.error(
+        "job %s, slot %s: that it has %s is not written down: %s", job, moment(slot), ending.outcome, why
+    )
+
+
+def _function(part: Part, name: str) -> str:
+    return name.removeprefix(part.prefix).partition("#")[0]

@@ -1,0 +1,151 @@
+"""The keeper renews a lease, apart from what it protects, and tells when belief ends.
+
+It is no task that loops: timers and answers are events for `core.holding`, and each command begins one thing. So the
+end of belief is told by a timer of its own, also while a renewal hangs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import assert_never
+
+from stampede_guard.errors import StoreError
+from stampede_guard.leases.acquire import Acquisition
+from stampede_guard.leases.core import holding
+from stampede_guard.leases.core.holding import Event, Holding, Lost, Released, State, Stopping
+from stampede_guard.leases.part import log
+from stampede_guard.leases.signal import Signal
+from stampede_guard.leases.world import generation
+
+__all__ = ["Keeper"]
+
+
+class Keeper:
+    """`stopping` is raised when the body is to end, `lost` when nothing protects it any more."""
+
+    def __init__(self, won: Acquisition, state: Holding | Stopping) -> None:
+        self.name = won.name
+        self.holder = won.holder
+        self.owner = won.owner
+        self.timing = won.timing
+        self.part = won.part
+        self.token = state.token
+        self.stopping = Signal()
+        self.lost = Signal()
+        self.given_back = Signal()
+        self._state: State = state
+        self._cancel_timer: Callable[[], object] | None = None
+        self._generation = generation()
+        self.won_at = self.part.world.now()
+        if isinstance(state, Stopping):
+            self.stopping.raise_it(state.why)
+        self.part.keepers.add(self)
+        self._feed(holding.Looked(self.part.world.now()))
+
+    def remaining(self) -> float:
+        """Seconds of belief that are left, by the clock. In any thread; 0 in a forked child."""
+        if self._generation != generation():
+            return 0.0
+        return max(0.0, holding.deadline_of(self._state) - self.part.world.now())
+
+    @property
+    def settled(self) -> bool:
+        """Whether new work may begin under it: held, and not stopping."""
+        return isinstance(self._state, Holding) and self.remaining() > 0
+
+    def look(self) -> None:
+        """Make the flags agree with the clock now."""
+        self._feed(holding.Looked(self.part.world.now()))
+
+    def disown(self, why: str) -> None:
+        """The back end has said that it is not ours: as if a renewal had been refused."""
+        if isinstance(self._state, Holding | Stopping):
+            self._state = Lost(self.token, why)
+            self._lose(why)
+
+    async def release(self, *, at_least_for: float = 0.0, to: str = "") -> Released | Lost:
+        """Give it back; how that ended."""
+        if self._generation != generation():
+            # It is the parent's, who goes on with it.
+            return Lost(self.token, "it is held by the process that this one was forked from")
+        self._feed(holding.Ended(self.part.world.now()))
+        self._stop_timer()
+        if isinstance(self._state, holding.Leaving):
+            held = await self._give_back(at_least_for, to)
+            self._feed(holding.Returned(held, self.part.world.now()))
+        elif isinstance(self._state, Lost):
+            # Nothing is believed, but the back end may still have it, and who waits need not wait for its end.
+            await self._give_back(at_least_for, to)
+        if not isinstance(self._state, Released | Lost):
+            raise AssertionError(self._state)
+        return self._state
+
+    async def _give_back(self, at_least_for: float, to: str) -> bool | None:
+        try:
+            return await self.part.backend.release(
+                self.name,
+                holder=self.holder,
+                token=self.token,
+                at_least_for=at_least_for,
+                to=to,
+                timeout=self.timing.request_timeout,
+            )
+        except StoreError as error:
+            log.warning(
+                "the lease %s (token %d) was not given back, it ends by itself: %s",
+                self.name,
+                self.token,
+                error,
+            )
+            return None
+
+    def _feed(self, event: Event) -> None:
+        self._state, command = holding.decide(self._state, event, self.timing)
+        match command:
+            case holding.Nothing() | holding.Release():
+                pass
+            case holding.Sleep(until):
+                self._set_timer(until)
+            case holding.Renew():
+                self.part.leave(self._renew(), name=f"renews {self.name}")
+                self.look()
+            case holding.Stop(why):
+                self.stopping.raise_it(why)
+                self.look()
+            case holding.Lose(why):
+                self._lose(why)
+            case holding.AskFor() | holding.GiveUp():
+                raise AssertionError(f"a keeper does not acquire: {self._state}")
+            case _:
+                assert_never(command)
+
+    async def _renew(self) -> None:
+        world = self.part.world
+        try:
+            answer = await self.part.backend.renew(
+                self.name,
+                holder=self.holder,
+                token=self.token,
+                lease_ttl=self.timing.lease_ttl,
+                timeout=self.timing.request_timeout,
+            )
+        except StoreError as error:
+            log.warning("the lease %s (token %d) was not renewed: %s", self.name, self.token, error)
+            self._feed(holding.Failed(world.now()))
+        else:
+            self._feed(holding.Answered(answer, world.now()))
+
+    def _lose(self, why: str) -> None:
+        self._stop_timer()
+        self.stopping.raise_it(why)
+        self.lost.raise_it(why)
+
+    def _set_timer(self, until: float) -> None:
+        self._stop_timer()
+        world = self.part.world
+        self._cancel_timer = world.later(until - world.now(), self.look)
+
+    def _stop_timer(self) -> None:
+        if self._cancel_timer is not None:
+            self._cancel_timer()
+            self._cancel_timer = None

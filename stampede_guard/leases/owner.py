@@ -1,0 +1,39 @@
+"""Who this process is, for people to read and for tokens to be traced back to."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+
+from stampede_guard.leases.words import Owner
+
+__all__ = ["called", "this_process"]
+
+_process = ""
+
+
+def this_process(label: str = "") -> Owner:
+    """A UUID for as long as this process lives, another one after a fork; pod from `POD_NAME`, else `HOSTNAME`."""
+    global _process
+    if not _process:
+        _process = str(uuid.uuid4())
+    host = socket.gethostname()
+    pod = os.environ.get("POD_NAME") or os.environ.get("HOSTNAME") or host
+    return Owner(process=_process, pod=pod, host=host, pid=os.getpid(), label=label)
+
+
+def called(owner: Owner) -> str:
+    """What people call an owner: label, pod and process id."""
+    place = owner.pod or owner.host or owner.process
+    name = f"{place}/{owner.pid}" if owner.pid else place
+    return f"{owner.label} ({name})" if owner.label else name
+
+
+def _after_fork() -> None:
+    global _process
+    _process = ""
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

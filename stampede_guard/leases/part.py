@@ -1,0 +1,109 @@
+"""The part of `Leases` that belongs to one event loop: the back end, who waits for a hint, what still runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from stampede_guard.errors import StoreError
+from stampede_guard.hooks import Hooks
+from stampede_guard.leases.backend import Backend
+from stampede_guard.leases.words import Owner
+from stampede_guard.leases.world import World, generation
+
+if TYPE_CHECKING:
+    from stampede_guard.leases.keeper import Keeper
+
+__all__ = ["Part", "log"]
+
+T = TypeVar("T")
+
+log = logging.getLogger("stampede_guard.leases")
+
+
+class Part:
+    """`prefix` stands before every name. Closing waits for what was begun: each request has a time-out of its own."""
+
+    def __init__(
+        self, backend: Backend, *, world: World, owner: Owner, hooks: Hooks | None = None, prefix: str = ""
+    ) -> None:
+        self.backend = backend
+        self.world = world
+        self.owner = owner
+        self.hooks = Hooks() if hooks is None else hooks
+        self.prefix = prefix
+        self.generation = generation()
+        self.keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._waiting: dict[str, dict[Callable[[], object], None]] = {}
+        backend.on_freed(self._freed)
+
+    def begin(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
+        """In a task of our own, which no caller's cancellation ends; its errors are for whoever awaits it."""
+        task = asyncio.get_running_loop().create_task(work, name=f"stampede_guard {name}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def leave(self, work: Coroutine[Any, Any, Any], *, name: str) -> None:
+        """The same for what nobody awaits: an error is a line in the log."""
+        self.begin(work, name=name).add_done_callback(_log_error)
+
+    async def carry_out(self, work: Coroutine[Any, Any, T], *, name: str) -> T:
+        """What it returns or raises. Cancelled, it goes on: a request that is torn off costs its connection."""
+        task = self.begin(work, name=name)
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            task.add_done_callback(_log_error)
+            raise
+        return task.result()
+
+    def listen(self, name: str, call: Callable[[], object]) -> Callable[[], None]:
+        """`call()` at each hint that the lease was freed; what is returned ends it."""
+        # In the order in which they came.
+        calls = self._waiting.setdefault(name, {})
+        calls[call] = None
+
+        def end() -> None:
+            calls.pop(call, None)
+            if not calls and self._waiting.get(name) is calls:
+                del self._waiting[name]
+
+        return end
+
+    def _freed(self, name: str) -> None:
+        for call in tuple(self._waiting.get(name, ())):
+            call()
+
+    async def pause(self, seconds: float) -> None:
+        """On the world's clock; at least one turn of the event loop."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        cancel = self.world.later(seconds, lambda: None if future.done() else future.set_result(None))
+        try:
+            await future
+        finally:
+            cancel()
+
+    @property
+    def busy(self) -> int:
+        """Tasks that have not ended, for tests and for closing."""
+        return len(self._tasks)
+
+    async def aclose(self) -> None:
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+        await self.backend.aclose()
+
+
+def _log_error(task: asyncio.Task[Any]) -> None:
+    if task.cancelled():
+        return
+    error = task.exception()
+    if isinstance(error, StoreError):
+        log.warning("%s: %s", task.get_name(), error)
+    elif error is not None:
+        log.error("%s failed", task.get_name(), exc_info=error)

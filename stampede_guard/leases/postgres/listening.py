@@ -1,0 +1,109 @@
+"""LISTEN, where it works: on a connection that is the server's own and not a pooler's.
+
+Behind PgBouncer in transaction mode LISTEN is accepted, hears nothing, and stays behind on a connection that others use
+next. A pooler shows itself: the key for cancelling that it gives its clients is not that of the server process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextvars import Context
+from typing import Any
+
+import asyncpg  # type: ignore[import-untyped]
+
+from stampede_guard.leases.postgres.rooms import Connect, let_go_after_fork
+from stampede_guard.leases.postgres.statements import CHANNEL
+
+__all__ = ["Ear"]
+
+log = logging.getLogger("stampede_guard")
+
+FIRST_RETRY = 0.1
+LONGEST_RETRY = 30.0
+QUIET_SECONDS = 15.0
+"""How often the connection is asked whether it is still there."""
+
+
+class Ear:
+    """Calls `hear(name)` for each lease that was freed, while `hearing`. Begins with `start`."""
+
+    def __init__(self, connect: Connect, hear: Callable[[str], None], *, deadline: float) -> None:
+        self._connect = connect
+        self._hear = hear
+        self._deadline = deadline
+        self._task: asyncio.Task[None] | None = None
+        self._connection: Any = None
+        self._settled = asyncio.Event()
+        self.hearing = False
+        self.pooled = False
+        """A pooler is between: it is not tried again."""
+
+    def start(self) -> None:
+        if self._task is None:
+            # Nothing of the request that came first: this task serves all.
+            self._task = asyncio.get_running_loop().create_task(
+                self._run(), name="stampede_guard lease listener", context=Context()
+            )
+
+    async def settled(self) -> None:
+        """Until it listens, or has failed to for the first time."""
+        self.start()
+        await self._settled.wait()
+
+    async def aclose(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def abandon(self) -> None:
+        if self._connection is not None:
+            let_go_after_fork(self._connection)
+
+    async def _run(self) -> None:
+        retry = FIRST_RETRY
+        while True:
+            try:
+                if not await self._listens():
+                    log.info(
+                        "a pooler is before the database: freed leases are found by asking, without LISTEN"
+                    )
+                    return
+                retry = FIRST_RETRY
+                await self._keep()
+            except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
+                log.debug("leases are not listened for now, they are asked for: %s", error)
+            except Exception as error:
+                # What a user's own `connect` raises: the steps meet the same error, and who asks hears of it.
+                log.debug("leases are not listened for now: %s", type(error).__name__)
+            finally:
+                self.hearing = False
+                self._settled.set()
+                connection, self._connection = self._connection, None
+                if connection is not None:
+                    connection.terminate()
+            await asyncio.sleep(retry)
+            retry = min(retry * 2, LONGEST_RETRY)
+
+    async def _listens(self) -> bool:
+        """False behind a pooler."""
+        async with asyncio.timeout(self._deadline):
+            connection = self._connection = await self._connect()
+            if await connection.fetchval("SELECT pg_backend_pid()") != connection.get_server_pid():
+                self.pooled = True
+                return False
+            await connection.add_listener(CHANNEL, self._heard)
+        self.hearing = True
+        self._settled.set()
+        return True
+
+    async def _keep(self) -> None:
+        while True:
+            await asyncio.sleep(QUIET_SECONDS)
+            async with asyncio.timeout(self._deadline):
+                await self._connection.fetchval("SELECT 1")
+
+    def _heard(self, connection: Any, pid: int, channel: str, name: object) -> None:
+        self._hear(str(name))

@@ -1,0 +1,282 @@
+"""Leases in Redis or Valkey: each step is one script on the server's clock.
+
+What a server may have forgotten is not granted anew while it may be believed in. Every row tells in which life of the
+server it was last confirmed (`run_id`). In a life that has not yet lasted as long as a lease, and where the row was not
+confirmed in it, the answer is `Withheld`: after a restart without data, with an older snapshot, and at a replica that
+was promoted without the last writes. A restart that lost nothing costs the same wait, unless `restart="trust"`.
+
+Not kept: a replica that is promoted before this namespace was ever used in its replicated data; a server's clock that
+steps forward, which ends leases early; two masters at once after a network's split. Tokens grow through all of that, as
+long as clocks do: fence with them what must not be written twice.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, Literal
+
+from stampede_guard.errors import Misuse, StoreRefused
+from stampede_guard.leases.core import grants
+from stampede_guard.leases.core.grants import Row
+from stampede_guard.leases.core.queue import Place
+from stampede_guard.leases.redis.scripts import DEADLINE, Scripts, lease_script
+from stampede_guard.leases.runs.redis.backend import RedisRuns
+from stampede_guard.leases.words import (
+    Answer,
+    Ask,
+    Audit,
+    Forced,
+    Granted,
+    Held,
+    LeaseView,
+    NotForced,
+    Owner,
+    Refused,
+    Renewed,
+    Withheld,
+)
+from stampede_guard.stores.protocol import Store
+from stampede_guard.stores.wire import name_bytes
+from stampede_guard.urls import store_for, store_from_url
+
+__all__ = ["RedisBackend"]
+
+log = logging.getLogger("stampede_guard")
+
+KEPT_AUDITS = 1000
+
+_ASK = lease_script("ask")
+_RENEW = lease_script("renew")
+_RELEASE = lease_script("release")
+_CHECK = lease_script("check")
+_FORCE = lease_script("force")
+_VIEWS = lease_script("views")
+_AUDITS = lease_script("audits")
+_MEMORY = lease_script("memory")
+
+
+class RedisBackend:
+    """A `Backend` for one event loop; connects when first used.
+
+    `store`: a store of Redis, or a `redis.asyncio` client for its settings. `eviction`: what to do about a server that
+    may evict leases when its memory is full (`maxmemory-policy allkeys-*`): `"refuse"` to grant, or `"warn"`.
+    `restart`: `"withhold"` as above, or `"trust"` a server that loses no write (`appendfsync always`), or one whose
+    losses do not matter. `longest_lease`: seconds; to be given where one name is leased for different `lease_ttl`s.
+    """
+
+    def __init__(
+        self,
+        store: Any,
+        *,
+        namespace: str,
+        eviction: Literal["refuse", "warn"] = "refuse",
+        restart: Literal["withhold", "trust"] = "withhold",
+        longest_lease: float = 0.0,
+    ) -> None:
+        for field, given, allowed in (
+            ("eviction", eviction, ("refuse", "warn")),
+            ("restart", restart, ("withhold", "trust")),
+        ):
+            if given not in allowed:
+                raise Misuse(f"{field}={given!r} is not allowed: write {allowed[0]!r} or {allowed[1]!r}")
+        self._eviction = eviction
+        self._trusts = b"1" if restart == "trust" else b"0"
+        self._longest = longest_lease
+        self._checked = False
+        self._freed: list[Callable[[str], None]] = []
+        opened: Store = store_for(store)
+        self.scripts = Scripts(opened, f"{namespace}.leases", self._tell_freed)
+
+    @classmethod
+    def from_url(cls, url: str, *, namespace: str, **settings: Any) -> RedisBackend:
+        """`redis://`, `rediss://`, `unix://`, `redis+sentinel://` or `redis+cluster://`. Raises `UrlError`."""
+        store: Any = store_from_url(url)
+        store.deadline = DEADLINE
+        return cls(store, namespace=namespace, **settings)
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    async def acquire(self, ask: Ask, *, timeout: float) -> Answer:
+        if not self._checked:
+            await self._check_memory(timeout)
+        reply = await self.scripts.run(
+            _ASK,
+            name_bytes(ask.name),
+            ask.holder.encode(),
+            _text(ask.owner),
+            _us(ask.lease_ttl),
+            _us(ask.place),
+            _us(max(ask.lease_ttl, self._longest)),
+            self._trusts,
+            timeout=timeout,
+        )
+        match reply:
+            case [b"granted", bytes(token)]:
+                return Granted(int(token))
+            case [b"held", bytes(owner), bytes(token), bytes(remaining), int(ahead), int(resting)]:
+                return Held(_owner(owner), int(token), int(remaining) / 1e6, ahead, resting=bool(resting))
+            case [b"withheld", bytes(remaining)]:
+                return Withheld(
+                    "the server was started or promoted a short while ago, and may have forgotten leases",
+                    max(0.0, int(remaining) / 1e6),
+                )
+        raise _unknown()
+
+    async def renew(
+        self, name: str, *, holder: str, token: int, lease_ttl: float, timeout: float
+    ) -> Renewed | Refused:
+        args = (name_bytes(name), holder.encode(), b"%d" % token, _us(lease_ttl))
+        reply = await self.scripts.run(_RENEW, *args, timeout=timeout, renewal=True)
+        match reply:
+            case [b"renewed", bytes(asked_to_leave)]:
+                return Renewed(_str(asked_to_leave))
+            case [b"gone"]:
+                return Refused("gone")
+            case [b"taken"]:
+                return Refused("taken")
+        raise _unknown()
+
+    async def release(
+        self, name: str, *, holder: str, token: int, at_least_for: float, to: str = "", timeout: float
+    ) -> bool:
+        args = (holder.encode(), b"%d" % token, _us(at_least_for), name_bytes(to), self.scripts.channel)
+        return bool(await self.scripts.run(_RELEASE, name_bytes(name), *args, timeout=timeout))
+
+    async def leave(self, name: str, *, holder: str, timeout: float) -> None:
+        await self.release(name, holder=holder, token=0, at_least_for=0.0, timeout=timeout)
+
+    def runs(self) -> RedisRuns:
+        """The slots and runs of jobs, through the same connections."""
+        return RedisRuns(self.scripts, trusts=self._trusts == b"1")
+
+    async def check(self, name: str, *, holder: str, token: int, timeout: float) -> bool:
+        args = (name_bytes(name), holder.encode(), b"%d" % token)
+        return bool(await self.scripts.run(_CHECK, *args, timeout=timeout))
+
+    async def force(self, name: str, *, token: int, by: str, now: bool, timeout: float) -> Forced | NotForced:
+        args = (
+            b"%d" % token,
+            name_bytes(by),
+            b"1" if now else b"0",
+            self.scripts.channel,
+            b"%d" % KEPT_AUDITS,
+        )
+        reply = await self.scripts.run(_FORCE, name_bytes(name), *args, timeout=timeout)
+        match reply:
+            case [b"forced", bytes(remaining)]:
+                return Forced(int(remaining) / 1e6)
+            case [b"no", bytes(current)]:
+                return NotForced(int(current))
+        raise _unknown()
+
+    # --- looking ----------------------------------------------------------------------------------
+
+    async def show(self, name: str, *, timeout: float) -> LeaseView | None:
+        views = await self._views(name, limit=1, whole=True, timeout=timeout)
+        return views[0] if views and views[0].token else None
+
+    async def views(self, prefix: str, *, limit: int, timeout: float) -> list[LeaseView]:
+        return await self._views(prefix, limit=limit, whole=False, timeout=timeout)
+
+    async def _views(self, text: str, *, limit: int, whole: bool, timeout: float) -> list[LeaseView]:
+        args = (name_bytes(text), b"%d" % limit, b"1" if whole else b"0")
+        now, *found = await self.scripts.run(_VIEWS, *args, timeout=timeout)
+        names, rows = found[::2], found[1::2]
+        return [
+            grants.view(_str(name), _row(row), int(now) / 1e6) for name, row in zip(names, rows, strict=True)
+        ]
+
+    async def audits(self, prefix: str, *, limit: int, timeout: float) -> list[Audit]:
+        found = map(_audit, await self.scripts.run(_AUDITS, timeout=timeout))
+        return [audit for audit in found if audit.name.startswith(prefix)][:limit]
+
+    def on_freed(self, call: Callable[[str], None]) -> None:
+        self._freed.append(call)
+        self.scripts.listen()
+
+    def _tell_freed(self, name: str) -> None:
+        for call in tuple(self._freed):
+            call(name)
+
+    # --- the server -------------------------------------------------------------------------------
+
+    async def _check_memory(self, timeout: float) -> None:
+        """Once per back end: whether the server throws leases away when its memory is full."""
+        policy, limit = map(_str, await self.scripts.run(_MEMORY, timeout=timeout))
+        if policy.startswith("allkeys-") and int(limit) > 0:
+            problem = (
+                f"this server evicts any key when its memory is full (maxmemory-policy {policy}), and with a lease the "
+                "knowledge that it is held: use noeviction or volatile-*, or a server of its own for leases"
+            )
+            if self._eviction == "refuse":
+                raise StoreRefused(f'{problem}, or write eviction="warn"', may_pass=True)
+            log.warning("%s", problem)
+        self._checked = True
+
+    async def aclose(self) -> None:
+        self._freed.clear()
+        await self.scripts.aclose()
+
+    def abandon(self) -> None:
+        """After a fork, in the child: let go of the copied sockets without a word to the server."""
+        self.scripts.abandon()
+
+
+def _us(seconds: float) -> bytes:
+    return b"%d" % round(seconds * 1_000_000)
+
+
+def _str(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
+
+
+def _text(owner: Owner) -> bytes:
+    return json.dumps(asdict(owner)).encode()
+
+
+def _owner(text: str | bytes) -> Owner:
+    found = json.loads(text)
+    return Owner(
+        process=str(found.get("process", "")),
+        pod=str(found.get("pod", "")),
+        host=str(found.get("host", "")),
+        pid=int(found.get("pid", 0)),
+        label=str(found.get("label", "")),
+    )
+
+
+def _row(text: bytes) -> Row:
+    found = json.loads(_str(text))
+    queue = tuple(
+        Place(place["holder"], _owner(place["owner"]), int(place["until"]) / 1e6, int(place["seconds"]) / 1e6)
+        for place in found["queue"] or ()
+    )
+    times = ("lease_ttl", "granted_at", "renewed_at", "deadline", "rest", "rests_until")
+    return Row(
+        last=int(found["last"]),
+        holder=found["holder"],
+        token=int(found["token"]),
+        owner=_owner(found["owner"]),
+        asked_to_leave=found["asked_to_leave"],
+        queue=queue,
+        **{field: int(found[field]) / 1e6 for field in times},
+    )
+
+
+def _audit(text: bytes) -> Audit:
+    found = json.loads(_str(text))
+    return Audit(
+        name=found["name"],
+        token=int(found["token"]),
+        by=found["by"],
+        at=int(found["at"]) / 1e6,
+        now=found["now"],
+        owner=_owner(found["owner"]),
+    )
+
+
+def _unknown() -> StoreRefused:
+    return StoreRefused("a script of the leases gave an answer of an unknown shape")

@@ -1,0 +1,1 @@
+return redis.call('LRANGE', AUDITS, 0, -1)

@@ -1,0 +1,18 @@
+-- ARGV: name, holder, token, lease ttl (us)
+local row = row_of(ARGV[1])
+if row.stale then
+  save(ARGV[1], row)
+end
+if row.holder == '' then
+  return {'gone'}
+end
+if row.holder ~= ARGV[2] or row.token ~= tonumber(ARGV[3]) then
+  return {'taken'}
+end
+if row.asked_to_leave == '' then
+  extend(row, tonumber(ARGV[4]))
+  -- Who still has it in this life of the server is the last who got it.
+  row.run = life()
+  save(ARGV[1], row)
+end
+return {'renewed', row.asked_to_leave}

@@ -1,0 +1,3 @@
+"""Slots and runs in PostgreSQL, beside the leases."""
+
+from __future__ import annotations

@@ -1,0 +1,183 @@
+"""Slots and runs in PostgreSQL, through the connections of the leases' back end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from stampede_guard.errors import StoreRefused
+from stampede_guard.leases.postgres.foreign import in_transaction
+from stampede_guard.leases.postgres.rooms import Room
+from stampede_guard.leases.runs.postgres.statements import Statements
+from stampede_guard.leases.runs.rules import LONGEST_ERROR
+from stampede_guard.leases.runs.words import (
+    Claim,
+    ClaimAnswer,
+    Claimed,
+    Early,
+    Ending,
+    JobView,
+    Outcome,
+    Outdated,
+    Registration,
+    RunView,
+    Taken,
+)
+from stampede_guard.leases.words import Owner
+
+__all__ = ["PostgresRuns"]
+
+_TRIES = 3
+
+
+class PostgresRuns:
+    """A `RunBackend`. `room` and `beats` belong to the leases' back end, which closes them: a beat waits for nobody."""
+
+    def __init__(self, room: Room, beats: Room, *, schema: str) -> None:
+        self._room = room
+        self._beats = beats
+        self._sql = Statements.of(schema)
+
+    async def register(self, registration: Registration, *, timeout: float) -> JobView:
+        given = registration
+        rows = await self._room.fetch(
+            self._sql.register,
+            given.job,
+            given.schedule,
+            given.fingerprint,
+            given.rhythm,
+            given.version,
+            timeout=timeout,
+        )
+        return _job(rows[0])
+
+    async def claim(self, claim: Claim, *, timeout: float) -> ClaimAnswer:
+        args = (
+            claim.run,
+            claim.fingerprint,
+            json.dumps(asdict(claim.owner)),
+            claim.alive_for,
+            claim.attempts,
+            claim.by_hand,
+        )
+
+        async def step(connection: Any) -> ClaimAnswer:
+            for _ in range(_TRIES):
+                row = await connection.fetchrow(self._sql.claim, _ms(timeout), claim.job, claim.slot, *args)
+                if row is not None:
+                    return _answer(row)
+                job = await connection.fetchrow(self._sql.make, claim.job, claim.slot, claim.fingerprint)
+                if job is None:
+                    return Outdated("")
+                if job["fingerprint"] != claim.fingerprint:
+                    return Outdated(job["schedule"])
+                if job["remaining"] > 0:
+                    return Early(job["remaining"])
+                if claim.slot <= job["pruned_to"]:
+                    return Taken("missed")
+            raise StoreRefused(
+                f"the rows of {claim.job!r} go as soon as they were made: who deletes rows of runs?"
+            )
+
+        answer: ClaimAnswer = await self._room.use(step, timeout=timeout)
+        return answer
+
+    async def beat(
+        self, job: str, *, slot: int, run: str, alive_for: float, token: int, timeout: float
+    ) -> bool:
+        return bool(
+            await self._beats.fetch(self._sql.beat, job, slot, run, alive_for, token, timeout=timeout)
+        )
+
+    async def finish(self, job: str, *, slot: int, run: str, ending: Ending, timeout: float) -> bool:
+        args = (job, slot, run, *_ending(ending))
+        rows = await self._room.fetch(self._sql.finish, _ms(timeout), *args, timeout=timeout)
+        return bool(rows[0]["ended"])
+
+    async def finish_in(self, conn: Any, job: str, *, slot: int, run: str, ending: Ending) -> bool:
+        """As `finish`, within the transaction of `conn`: both are committed, or neither is. Raises `Misuse` without a
+        transaction."""
+        row = await in_transaction(conn, self._sql.finish_in, job, slot, run, *_ending(ending))
+        return bool(row[0])
+
+    async def record(
+        self, job: str, *, slots: Sequence[int], outcome: Outcome, error: str, timeout: float
+    ) -> int:
+        args = (job, list(slots), outcome, error[:LONGEST_ERROR])
+        rows = await self._room.fetch(self._sql.record, _ms(timeout), *args, timeout=timeout)
+        return int(rows[0]["recorded"])
+
+    async def sweep(self, job: str, *, timeout: float) -> list[RunView]:
+        return [
+            _run(row) for row in await self._room.fetch(self._sql.sweep, _ms(timeout), job, timeout=timeout)
+        ]
+
+    async def view(self, job: str, *, timeout: float) -> JobView | None:
+        rows = await self._room.fetch(self._sql.view, job, timeout=timeout)
+        return _job(rows[0]) if rows else None
+
+    async def views(self, prefix: str, *, limit: int, timeout: float) -> list[JobView]:
+        return [_job(row) for row in await self._room.fetch(self._sql.views, prefix, limit, timeout=timeout)]
+
+    async def history(
+        self,
+        job: str,
+        *,
+        limit: int,
+        before: int | None = None,
+        outcomes: Sequence[Outcome] = (),
+        timeout: float,
+    ) -> list[RunView]:
+        rows = await self._room.fetch(self._sql.history, job, limit, before, list(outcomes), timeout=timeout)
+        return [_run(row) for row in rows]
+
+    async def prune(self, job: str, *, keep: int, older_than: float, timeout: float) -> int:
+        rows = await self._room.fetch(self._sql.prune, _ms(timeout), job, keep, older_than, timeout=timeout)
+        return int(rows[0]["pruned"])
+
+    async def forget(self, job: str, *, timeout: float) -> bool:
+        rows = await self._room.fetch(self._sql.forget, _ms(timeout), job, timeout=timeout)
+        return bool(rows[0]["forgotten"])
+
+    async def aclose(self) -> None:
+        """The connections are the leases', and are closed with them."""
+
+
+def _ms(seconds: float) -> str:
+    return str(max(1, round(seconds * 1000)))
+
+
+def _ending(ending: Ending) -> tuple[str, str, int, str]:
+    if ending.outcome == "running":
+        raise ValueError("a run does not end by running")
+    return ending.outcome, ending.error, ending.token, json.dumps(dict(ending.counters))
+
+
+def _answer(row: Any) -> ClaimAnswer:
+    match row["verdict"]:
+        case "claimed" | "again":
+            return Claimed(row["attempt"], row["late"], row["last_success_at"])
+        case "early":
+            return Early(-row["late"])
+        case "outdated":
+            return Outdated(row["schedule"])
+        case "forgotten":
+            return Taken("missed")
+    return Taken(row["outcome"])
+
+
+def _job(row: Any) -> JobView:
+    fields = dict(row)
+    return JobView(job=fields.pop("name"), running=tuple(fields.pop("running")), **fields)
+
+
+def _run(row: Any) -> RunView:
+    fields = dict(row)
+    owner = fields.pop("owner")
+    return RunView(
+        owner=None if owner is None else Owner(**json.loads(owner)),
+        counters=json.loads(fields.pop("counters")),
+        **fields,
+    )

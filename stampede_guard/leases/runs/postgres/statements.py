@@ -1,0 +1,241 @@
+"""The steps of `leases.runs.rules` as SQL: one statement each, on the clock that is read after the wait for the rows.
+
+A job's row is locked before those of its slots, always, so that no two steps wait for each other. A slot that nobody
+has claimed has no row to lock; `make` gives it an empty one, which is the same as none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from stampede_guard.leases.runs.rules import LONGEST_ERROR, VANISHED
+
+__all__ = ["Statements"]
+
+_PATIENCE = ", (SELECT set_config('lock_timeout', $1, true) {durable}) AS patience"
+_DURABLE = """, CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')
+        THEN set_config('synchronous_commit', 'on', true) END"""
+
+_VIEW = """name, schedule, fingerprint, rhythm, version, extract(epoch FROM registered_at)::float8 AS registered_at,
+    extract(epoch FROM scheduled_at)::float8 AS scheduled_at, extract(epoch FROM clock_timestamp())::float8 AS at,
+    last_slot, coalesce(extract(epoch FROM last_success_at)::float8, 0) AS last_success_at,
+    coalesce(extract(epoch FROM last_failure_at)::float8, 0) AS last_failure_at, last_error,
+    ARRAY(SELECT slot FROM {schema}.runs WHERE job = name AND outcome = 'running' ORDER BY slot) AS running"""
+
+_REGISTER = """
+INSERT INTO {schema}.jobs AS j (name, schedule, fingerprint, rhythm, version, registered_at, scheduled_at)
+SELECT $1, $2, $3, $4, $5, now, now FROM (SELECT clock_timestamp() AS now) AS clock
+ON CONFLICT (name) DO UPDATE SET
+    scheduled_at = CASE WHEN excluded.version >= j.version AND excluded.fingerprint <> j.fingerprint
+        THEN clock_timestamp() ELSE j.scheduled_at END,
+    schedule = CASE WHEN excluded.version >= j.version THEN excluded.schedule ELSE j.schedule END,
+    fingerprint = CASE WHEN excluded.version >= j.version THEN excluded.fingerprint ELSE j.fingerprint END,
+    rhythm = CASE WHEN excluded.version >= j.version THEN excluded.rhythm ELSE j.rhythm END,
+    version = greatest(excluded.version, j.version)
+RETURNING """
+
+_MAKE = """
+WITH job AS MATERIALIZED (
+    SELECT *, extract(epoch FROM clock_timestamp()) * 1000 AS now_ms FROM {schema}.jobs WHERE name = $1
+), made AS (
+    INSERT INTO {schema}.runs (job, slot)
+    SELECT name, $2::bigint FROM job WHERE fingerprint = $3 AND $2 <= now_ms AND $2 > pruned_to
+    ON CONFLICT (job, slot) DO NOTHING
+)
+SELECT schedule, fingerprint, pruned_to, ($2 - now_ms)::float8 / 1000 AS remaining FROM job"""
+
+_LOCKED = """
+WITH seen AS MATERIALIZED (
+    SELECT r.*, j.name, j.schedule, j.fingerprint, j.pruned_to, j.last_slot, j.last_success_at, j.last_failure_at,
+        j.last_error
+    FROM {schema}.jobs AS j JOIN {schema}.runs AS r ON r.job = j.name {patience}
+    WHERE j.name = {job} AND r.slot = {slot} FOR UPDATE OF j, r
+), timed AS MATERIALIZED (
+    SELECT *, clock_timestamp() AS now FROM seen
+)"""
+
+_CLAIM = """, judged AS MATERIALIZED (
+    SELECT *, extract(epoch FROM now) * 1000 - slot AS late_ms, outcome = 'running' AND now >= alive_until AS lapses,
+        fingerprint = $5 AND slot <= extract(epoch FROM now) * 1000 AS counts
+    FROM timed
+), decided AS MATERIALIZED (
+    SELECT *, CASE
+            WHEN fingerprint <> $5 THEN 'outdated'
+            WHEN NOT counts THEN 'early'
+            WHEN outcome = 'running' AND run = $4 THEN 'again'
+            WHEN outcome = '' AND slot <= pruned_to THEN 'forgotten'
+            WHEN outcome = '' THEN 'claimed'
+            WHEN (outcome = 'abandoned' OR lapses) AND attempt < $8::int THEN 'claimed'
+            WHEN lapses THEN 'lapsed'
+            ELSE 'taken'
+        END AS verdict
+    FROM judged
+), done AS (
+    UPDATE {schema}.runs AS r SET
+        run = CASE verdict WHEN 'claimed' THEN $4 ELSE d.run END,
+        outcome = CASE verdict WHEN 'claimed' THEN 'running' WHEN 'lapsed' THEN 'abandoned' ELSE d.outcome END,
+        attempt = CASE verdict WHEN 'claimed' THEN d.attempt + 1 ELSE d.attempt END,
+        alive_until = CASE verdict WHEN 'claimed' THEN d.now + $7::float8 * interval '1 second'
+            WHEN 'again' THEN greatest(d.alive_until, d.now + $7 * interval '1 second') ELSE d.alive_until END,
+        started_at = CASE verdict WHEN 'claimed' THEN d.now ELSE d.started_at END,
+        owner = CASE verdict WHEN 'claimed' THEN $6::jsonb ELSE d.owner END,
+        token = CASE verdict WHEN 'claimed' THEN 0 ELSE d.token END,
+        finished_at = CASE verdict WHEN 'claimed' THEN NULL WHEN 'lapsed' THEN d.now ELSE d.finished_at END,
+        error = CASE verdict WHEN 'claimed' THEN '' WHEN 'lapsed' THEN '{vanished}' ELSE d.error END,
+        counters = CASE verdict WHEN 'claimed' THEN '{{}}' ELSE d.counters END
+    FROM decided AS d WHERE r.job = d.job AND r.slot = d.slot
+    RETURNING d.verdict, r.outcome, r.attempt
+), noted AS (
+    UPDATE {schema}.jobs AS j SET
+        last_slot = CASE WHEN verdict = 'claimed' AND NOT $9::bool THEN greatest(d.last_slot, d.slot)
+            ELSE d.last_slot END,
+        last_failure_at = CASE WHEN lapses THEN d.now ELSE d.last_failure_at END,
+        last_error = CASE WHEN lapses THEN '{vanished}' ELSE d.last_error END
+    FROM decided AS d WHERE j.name = d.name AND verdict IN ('claimed', 'lapsed')
+)
+SELECT done.verdict, done.outcome, done.attempt, d.schedule, d.late_ms::float8 / 1000 AS late,
+    coalesce(extract(epoch FROM d.last_success_at)::float8, 0) AS last_success_at
+FROM done, decided AS d"""
+
+_BEAT = """
+UPDATE {schema}.runs SET
+    alive_until = greatest(alive_until, clock_timestamp() + $4::float8 * interval '1 second'),
+    token = greatest(token, $5::bigint)
+WHERE job = $1 AND slot = $2 AND run = $3 AND outcome = 'running' RETURNING 1"""
+
+_FINISH = """, ours AS MATERIALIZED (
+    SELECT * FROM timed WHERE run = {run} AND outcome = 'running'
+), done AS (
+    UPDATE {schema}.runs AS r SET
+        outcome = {outcome},
+        finished_at = d.now,
+        error = {error},
+        token = greatest(d.token, {token}::bigint),
+        counters = {counters}::jsonb
+    FROM ours AS d WHERE r.job = d.job AND r.slot = d.slot
+), noted AS (
+    UPDATE {schema}.jobs AS j SET
+        last_success_at = CASE WHEN {outcome} = 'completed' THEN d.now ELSE d.last_success_at END,
+        last_failure_at = CASE WHEN {outcome} IN ('failed', 'abandoned') THEN d.now ELSE d.last_failure_at END,
+        last_error = CASE WHEN {outcome} IN ('failed', 'abandoned') THEN {error} ELSE d.last_error END
+    FROM ours AS d WHERE j.name = d.name
+)
+SELECT count(*) AS ended FROM ours"""
+
+_JOB = """
+WITH job AS MATERIALIZED (
+    SELECT j.* FROM {schema}.jobs AS j {patience} WHERE j.name = $2 FOR UPDATE OF j
+), timed AS MATERIALIZED (
+    SELECT *, clock_timestamp() AS now FROM job
+)"""
+
+_RECORD = """, done AS (
+    INSERT INTO {schema}.runs AS r (job, slot, outcome, finished_at, error)
+    SELECT name, slot, $4, now, $5 FROM timed, (SELECT DISTINCT unnest($3::bigint[]) AS slot) AS slots
+    WHERE slot > pruned_to AND slot <= extract(epoch FROM now) * 1000
+    ON CONFLICT (job, slot) DO UPDATE SET
+        outcome = excluded.outcome, finished_at = excluded.finished_at, error = excluded.error
+    WHERE r.outcome = ''
+    RETURNING slot
+), noted AS (
+    UPDATE {schema}.jobs AS j SET last_slot = greatest(j.last_slot, (SELECT max(slot) FROM done))
+    FROM timed WHERE j.name = timed.name
+)
+SELECT count(*) AS recorded FROM done"""
+
+_SWEEP = """, done AS (
+    UPDATE {schema}.runs AS r SET outcome = 'abandoned', finished_at = now, error = '{vanished}'
+    FROM timed WHERE r.job = timed.name AND r.outcome = 'running' AND now >= r.alive_until
+    RETURNING r.*
+), noted AS (
+    UPDATE {schema}.jobs AS j SET last_failure_at = now, last_error = '{vanished}'
+    FROM timed WHERE j.name = timed.name AND EXISTS (SELECT FROM done)
+)
+SELECT {run} FROM done ORDER BY slot"""
+
+_RUN = """job, slot, run, outcome, attempt, owner, token,
+    coalesce(extract(epoch FROM started_at)::float8, 0) AS started_at,
+    coalesce(extract(epoch FROM finished_at)::float8, 0) AS finished_at, error, counters"""
+
+_HISTORY = """
+SELECT {run} FROM {schema}.runs
+WHERE job = $1 AND outcome <> '' AND ($3::bigint IS NULL OR slot < $3)
+    AND (cardinality($4::text[]) = 0 OR outcome = ANY ($4))
+ORDER BY slot DESC LIMIT $2"""
+
+_PRUNE = """, done AS (
+    DELETE FROM {schema}.runs AS r USING timed
+    WHERE r.job = timed.name AND r.outcome <> 'running'
+        AND r.slot < (extract(epoch FROM now)::float8 - $4::float8) * 1000
+        AND r.slot NOT IN (
+            SELECT slot FROM {schema}.runs
+            WHERE job = $2 AND outcome NOT IN ('', 'running') ORDER BY slot DESC LIMIT $3
+        )
+    RETURNING r.slot, r.outcome
+), noted AS (
+    UPDATE {schema}.jobs AS j SET pruned_to = greatest(pruned_to, (SELECT max(slot) FROM done WHERE outcome <> ''))
+    WHERE j.name = $2
+)
+SELECT count(*) FILTER (WHERE outcome <> '') AS pruned FROM done"""
+
+_FORGET = """, runs AS (DELETE FROM {schema}.runs WHERE job = $2
+), done AS (DELETE FROM {schema}.jobs AS j USING timed WHERE j.name = timed.name RETURNING 1)
+SELECT count(*) AS forgotten FROM done"""
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """All statements for the tables in one schema. `finish_in` is that for a transaction of somebody else's, whose
+    settings stay as they are."""
+
+    register: str
+    make: str
+    claim: str
+    beat: str
+    finish: str
+    finish_in: str
+    record: str
+    sweep: str
+    view: str
+    views: str
+    history: str
+    prune: str
+    forget: str
+
+    @classmethod
+    def of(cls, schema: str) -> Statements:
+        """`schema`: as it is to stand in SQL."""
+        patience = _PATIENCE.format(durable="")
+
+        def text(*parts: str, **words: str) -> str:
+            return "".join(part.format(schema=schema, vanished=VANISHED, **words) for part in parts)
+
+        def finish(patience: str, *names: str) -> str:
+            job, slot, run, outcome, error, token, counters = names
+            return text(_LOCKED, patience=patience, job=job, slot=slot) + text(
+                _FINISH,
+                run=run,
+                outcome=outcome,
+                error=f"left({error}, {LONGEST_ERROR})",
+                token=token,
+                counters=counters,
+            )
+
+        return cls(
+            register=text(_REGISTER, _VIEW),
+            make=text(_MAKE),
+            claim=text(_LOCKED, patience=_PATIENCE.format(durable=_DURABLE), job="$2", slot="$3")
+            + text(_CLAIM),
+            beat=text(_BEAT),
+            finish=finish(patience, "$2", "$3", "$4", "$5::text", "$6::text", "$7", "$8"),
+            finish_in=finish("", "$1", "$2", "$3", "$4::text", "$5::text", "$6", "$7"),
+            record=text(_JOB, _RECORD, patience=patience),
+            sweep=text(_JOB, _SWEEP, patience=patience, run=_RUN),
+            view=text("SELECT ", _VIEW, " FROM {schema}.jobs WHERE name = $1"),
+            views=text(
+                "SELECT ", _VIEW, " FROM {schema}.jobs WHERE starts_with(name, $1) ORDER BY name LIMIT $2"
+            ),
+            history=text(_HISTORY, run=_RUN),
+            prune=text(_JOB, _PRUNE, patience=patience),
+            forget=text(_JOB, _FORGET, patience=patience),
+        )

@@ -1,0 +1,85 @@
+-- Stands before every script of the runs. KEYS of a job, always in this order and in one slot of a cluster:
+-- 1 the job (JSON), 2 its runs (a hash: slot -> JSON), 3 their slots in order, 4 those that run, by when they lapse.
+-- The rules are those of leases/runs/rules.py. Numbers are written as text: cjson would round them.
+local JOB, RUNS, SLOTS, RUNNING = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local JOB_NUMBERS = {'version', 'registered_at', 'scheduled_at', 'pruned_to', 'last_slot', 'last_success_at', 'last_failure_at'}
+local RUN_NUMBERS = {'slot', 'attempt', 'alive_until', 'started_at', 'token', 'finished_at'}
+local VANISHED = 'the worker vanished'
+
+local function text(number)
+  return string.format('%.0f', number)
+end
+
+local time = redis.call('TIME')
+local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
+
+local function parsed(stored, numbers)
+  if not stored then
+    return nil
+  end
+  local row = cjson.decode(stored)
+  for _, field in ipairs(numbers) do
+    row[field] = tonumber(row[field])
+  end
+  return row
+end
+
+local function packed(row, numbers)
+  local stored = {}
+  for field, value in pairs(row) do
+    stored[field] = value
+  end
+  for _, field in ipairs(numbers) do
+    stored[field] = text(row[field])
+  end
+  return cjson.encode(stored)
+end
+
+local function load_job()
+  return parsed(redis.call('GET', JOB), JOB_NUMBERS)
+end
+
+local function save_job(job)
+  redis.call('SET', JOB, packed(job, JOB_NUMBERS))
+end
+
+local function load_run(slot)
+  return parsed(redis.call('HGET', RUNS, text(slot)), RUN_NUMBERS)
+end
+
+local function save_run(run)
+  local slot = text(run.slot)
+  redis.call('HSET', RUNS, slot, packed(run, RUN_NUMBERS))
+  redis.call('ZADD', SLOTS, slot, slot)
+  if run.outcome == 'running' then
+    redis.call('ZADD', RUNNING, text(run.alive_until), slot)
+  else
+    redis.call('ZREM', RUNNING, slot)
+  end
+end
+
+-- A running row whose worker has said nothing in time is abandoned; whether it is.
+local function lapse(job, run)
+  if run.outcome ~= 'running' or now < run.alive_until then
+    return false
+  end
+  run.outcome, run.finished_at, run.error = 'abandoned', now, VANISHED
+  job.last_failure_at, job.last_error = now, VANISHED
+  return true
+end
+
+local function ours(run, mine)
+  return run and run.run == mine and run.outcome == 'running'
+end
+
+local function view_of_job()
+  local stored = redis.call('GET', JOB)
+  if not stored then
+    return {}
+  end
+  local found = {stored, text(now)}
+  for _, slot in ipairs(redis.call('ZRANGE', RUNNING, 0, -1)) do
+    found[#found + 1] = slot
+  end
+  return found
+end

@@ -1,0 +1,3 @@
+local known = redis.call('EXISTS', JOB)
+redis.call('DEL', JOB, RUNS, SLOTS, RUNNING)
+return known

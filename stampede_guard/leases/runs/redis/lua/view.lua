@@ -1,0 +1,1 @@
+return view_of_job()

@@ -1,0 +1,225 @@
+"""Warmers: the elected worker refreshes hot keys before they expire, so that users never meet a cold one.
+
+    warmer = leases.warmer(guard)           # one per process
+    app = FastAPI(lifespan=warmer.lifespan)
+
+Every process learns from its own guard which keys are called most, and how to compute them; the one that is elected
+refreshes those that it knows. What it must not miss although nobody called it here is named: `warmer.keep(quality, 7)`.
+
+A key is refreshed `ahead` of its expiry, at least twice its last computation's time. Learnt are functions whose
+computation may outlive its caller: not those with a session of the request (`unkeyed=`), nor plain ones in threads,
+nor those of tenants.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from stampede_guard.errors import Misuse, PolicyError, StampedeError
+from stampede_guard.events import Computed, Event
+from stampede_guard.leases.election import Election
+from stampede_guard.leases.lease import Lease
+from stampede_guard.leases.part import log
+
+if TYPE_CHECKING:
+    from stampede_guard.guard import StampedeGuard
+    from stampede_guard.leases.house import Leases
+    from stampede_guard.plan import Plan, Run
+
+__all__ = ["Warmer"]
+
+CANDIDATES = 8
+"""Keys that are counted, in multiples of those that are kept warm."""
+HALVED_EVERY = 10.0
+"""Seconds until a call counts half as much: what was hot yesterday makes place."""
+AHEAD = 0.1
+"""Of a key's time to live, if nothing is known that asks for more."""
+
+
+@dataclass(slots=True, eq=False)
+class _Key:
+    plan: Plan
+    key: str
+    name: str
+    run: Run
+    calls: float = 0.0
+    took: float = 0.0
+    look_at: float = 0.0
+
+
+class Warmer:
+    """Made by `Leases.warmer`. `most`: keys kept warm. `at_once`: computations. `every`: seconds between two looks.
+
+    `ahead`: seconds before its expiry that a key is refreshed (default: a tenth of its `ttl`). `least`: calls within
+    `HALVED_EVERY` or so that make a key hot. Raises `PolicyError` and, for a guard that is none, `Misuse`.
+    """
+
+    def __init__(
+        self,
+        house: Leases,
+        guard: StampedeGuard,
+        name: str = "warmer",
+        *,
+        most: int = 100,
+        at_once: int = 4,
+        every: float = 1.0,
+        ahead: float | None = None,
+        least: float = 2.0,
+        **election: Any,
+    ) -> None:
+        for field, value in (("most", most), ("at_once", at_once), ("every", every)):
+            if not value > 0:
+                raise PolicyError(field, value, "it must be greater than 0")
+        if not hasattr(guard, "refresh_entry"):
+            raise Misuse(f"leases.warmer(guard) warms a StampedeGuard, not a {type(guard).__name__}")
+        self.guard = guard
+        self.election: Election = house.election(name, on_elected=self._warm, **election)
+        self._most, self._at_once, self._every, self._ahead, self._least = most, at_once, every, ahead, least
+        self._lock = threading.Lock()
+        self._keys: dict[str, _Key] = {}
+        self._kept: dict[str, Callable[[], Any]] = {}
+        self._failed: set[str] = set()
+        self._turns = asyncio.Semaphore(at_once)
+        guard.watch(self._called)
+        guard.add_hook(self._heard)
+
+    def keep(self, function: Any, *args: Any, **kwargs: Any) -> None:
+        """Keep this call of a cached function warm, however seldom it is called. Before the election is won, or later.
+
+        Raises `Misuse` for a function that is not cached by this guard.
+        """
+        if not hasattr(function, "refresh") or not hasattr(function, "key"):
+            raise Misuse(
+                "warmer.keep(function, ...) takes a function decorated with @locked_cache, and its arguments"
+            )
+        self._kept[function.key(*args, **kwargs)] = lambda: function(*args, **kwargs)
+
+    @property
+    def hot(self) -> list[str]:
+        """The names of the entries that this process would keep warm now, for operators: they hold parameters."""
+        return [key.name for key in self._hottest()]
+
+    # --- learning, in whatever thread a call is made
+
+    def _called(self, plan: Plan, key: str, run: Run) -> None:
+        if plan.request_bound or plan.in_thread:
+            return
+        name = self.guard.prefix + key
+        with self._lock:
+            known = self._keys.get(name)
+            if known is None:
+                if len(self._keys) >= CANDIDATES * self._most:
+                    return
+                known = self._keys[name] = _Key(plan, key, name, run)
+            known.calls += 1.0
+            known.run = run
+
+    def _heard(self, event: Event) -> None:
+        if isinstance(event, Computed) and not event.error:
+            known = self._keys.get(event.entry)
+            if known is not None:
+                known.took = max(event.seconds, known.took / 2)
+
+    def _hottest(self) -> list[_Key]:
+        with self._lock:
+            hot = [key for key in self._keys.values() if key.calls >= self._least or key.name in self._kept]
+        hot.sort(key=lambda key: (key.name not in self._kept, -key.calls))
+        return hot[: self._most]
+
+    def _halve(self) -> None:
+        with self._lock:
+            for key in list(self._keys.values()):
+                key.calls /= 2
+                if key.calls < 0.5 and key.name not in self._kept:
+                    del self._keys[key.name]
+
+    # --- warming, by the elected
+
+    async def _warm(self, lease: Lease) -> None:
+        part = self.election.part
+        assert part is not None
+        halving = part.begin(self._forget(part.pause), name="forgets cold keys")
+        try:
+            while lease.remaining() > 0:
+                await self._meet_those_kept()
+                await self._look(part.world.now())
+                await part.pause(self._every)
+        finally:
+            halving.cancel()
+
+    async def _meet_those_kept(self) -> None:
+        """Their first call tells how they are computed."""
+        for name, call in list(self._kept.items()):
+            if name not in self._keys:
+                await self._guarded(name, call)
+
+    async def _forget(self, pause: Callable[[float], Any]) -> None:
+        while True:
+            await pause(HALVED_EVERY)
+            self._halve()
+
+    async def _look(self, now: float) -> None:
+        due = [key for key in self._hottest() if key.look_at <= now]
+        async with asyncio.TaskGroup() as group:
+            for key in due:
+                group.create_task(self._one(key, now))
+
+    async def _one(self, key: _Key, now: float) -> None:
+        lead = max(2 * key.took, 2 * self._every, self._lead_of(key.plan))
+        left = await self._fresh_for(key)
+        if left > lead:
+            key.look_at = now + min(left - lead, self._lead_of(key.plan) or left)
+            return
+        key.look_at = now + self._every
+
+        async def refresh() -> Any:
+            return await self.guard.refresh_entry(key.plan, key.key, key.run)
+
+        async with self._turns:
+            await self._guarded(key.name, refresh)
+
+    def _lead_of(self, plan: Plan) -> float:
+        return self._ahead if self._ahead is not None else AHEAD * plan.policy.ttl
+
+    async def _fresh_for(self, key: _Key) -> float:
+        """Seconds for which the stored value is fresh; 0 without one."""
+        try:
+            reading = await self.guard.runtime().session.read(key.name)
+        except StampedeError:
+            # The store is away: nothing is refreshed into it.
+            return float("inf")
+        if reading is None:
+            return 0.0
+        return max(0.0, (reading.remaining_ms - reading.stale_ms) / 1_000)
+
+    async def _guarded(self, name: str, call: Callable[[], Any]) -> None:
+        function = name.removeprefix(self.guard.prefix).partition(":")[0]
+        try:
+            await call()
+            self._failed.discard(function)
+        except Exception as error:
+            # Once for a function, until one of its keys can be refreshed.
+            if function not in self._failed:
+                self._failed.add(function)
+                log.warning("the warmer could not refresh a key of %s: %r", function, error)
+
+    # --- life
+
+    async def __aenter__(self) -> Self:
+        self.election.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.election.stop()
+        self.guard.watch(None)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, _app: Any = None) -> AsyncIterator[None]:
+        """`FastAPI(lifespan=warmer.lifespan)`."""
+        async with self:
+            yield

@@ -1,0 +1,70 @@
+"""What a holder has of the world beside the back end: clock, timers, chance, fresh names. Simulations have another."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+import uuid
+from collections.abc import Callable
+from typing import Protocol
+
+__all__ = ["SystemWorld", "World", "generation"]
+
+
+class World(Protocol):
+    def now(self) -> float:
+        """Seconds on a clock that is never set, and that goes on while the machine sleeps."""
+
+    def later(self, seconds: float, call: Callable[[], object]) -> Callable[[], object]:
+        """`call()` in the event loop, after so many seconds or more; what is returned takes it back."""
+
+    def draw(self) -> float:
+        """A random number from 0 to 1."""
+
+    def fresh(self) -> str:
+        """A name that nobody else has."""
+
+
+class SystemWorld:
+    """The real one, for the running event loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+
+    def now(self) -> float:
+        return _clock()
+
+    def later(self, seconds: float, call: Callable[[], object]) -> Callable[[], object]:
+        return self._loop.call_later(max(0.0, seconds), call).cancel
+
+    def draw(self) -> float:
+        return random.random()
+
+    def fresh(self) -> str:
+        return str(uuid.uuid4())
+
+
+def _boottime() -> float:
+    # Unlike CLOCK_MONOTONIC it goes on while a laptop or a virtual machine is suspended, as the back end's does.
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+_clock: Callable[[], float] = _boottime if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+
+_generation = 0
+
+
+def generation() -> int:
+    """Another number in a forked child: what its parent holds is not held by it."""
+    return _generation
+
+
+def _after_fork() -> None:
+    global _generation
+    _generation += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,86 @@
+"""The rules of a back end in every order: three who ask, and all that they and an operator may do, eight steps deep."""
+
+from __future__ import annotations
+
+from stampede_guard.leases.core import grants
+from stampede_guard.leases.core.grants import EMPTY, Row
+from stampede_guard.leases.words import Ask, Granted, Held, Owner, Renewed
+
+NAMES = "abc"
+DEPTH = 8
+TTL = 2.0
+Step = tuple[str, str]
+STEPS: tuple[Step, ...] = (
+    *((what, who) for what in ("ask", "wait", "renew", "release", "rest", "leave") for who in NAMES),
+    ("force", ""),
+    ("at once", ""),
+    ("time", ""),
+)
+
+
+def carried_out(row: Row, step: Step, now: float) -> tuple[Row, object]:
+    what, who = step
+    token = row.token if row.holder == who else 1
+    match what:
+        case "ask" | "wait":
+            place = 3.0 if what == "wait" else 0.0
+            question = Ask(name="n", holder=who, owner=Owner(process=who), lease_ttl=TTL, place=place)
+            return grants.ask(row, question, now)
+        case "renew":
+            return grants.renew(row, holder=who, token=token, lease_ttl=TTL, now=now)
+        case "release" | "rest":
+            rest = 1.5 if what == "rest" else 0.0
+            return grants.release(row, holder=who, token=token, at_least_for=rest, now=now)
+        case "leave":
+            return grants.release(row, holder=who, token=0, at_least_for=0.0, now=now)
+        case "force" | "at once":
+            row, answer, _ = grants.force(
+                row, name="n", token=row.token, by="eve", at_once=what == "at once", now=now
+            )
+            return row, answer
+        case _:
+            return row, None
+
+
+def test_in_every_order_a_lease_has_one_holder_its_tokens_grow_and_nobody_overtakes() -> None:
+    frontier: set[tuple[Row, float]] = {(EMPTY, 1.0)}
+    seen: set[tuple[Row, float]] = set()
+    for _ in range(DEPTH):
+        following: set[tuple[Row, float]] = set()
+        for row, now in frontier:
+            for step in STEPS:
+                then = now + 1.0 if step[0] == "time" else now
+                new, answer = carried_out(row, step, then)
+                check(row, step, then, new, answer)
+                following.add((new, then))
+        seen |= frontier
+        frontier = following - seen
+    assert len(seen) > 1_000
+
+
+def check(before: Row, step: Step, now: float, after: Row, answer: object) -> None:
+    what, who = step
+    was, is_now = grants.settled(before, now), grants.settled(after, now)
+    assert after.last >= before.last and after.token >= before.token
+    taken = was.holder and (was.holder, was.token) != (is_now.holder, is_now.token)
+    if taken:
+        # By its own word, or by an operator who did not want to wait.
+        assert (what in ("release", "rest", "leave") and who == was.holder) or what == "at once"
+        assert not is_now.holder
+    if is_now.holder and not was.holder:
+        assert what in ("ask", "wait") and isinstance(answer, Granted) and is_now.holder == who
+        assert is_now.token == is_now.last > was.last
+        assert not was.rests_until
+        waiting = [place.holder for place in was.queue]
+        assert not waiting or waiting[0] == who
+    if is_now.holder and is_now.holder == was.holder:
+        assert is_now.deadline >= was.deadline
+    if isinstance(answer, Granted) or answer == Renewed():
+        assert is_now.holder == who and is_now.deadline >= now + TTL
+    if isinstance(answer, Held):
+        assert is_now.holder != who or is_now.asked_to_leave
+        assert answer.remaining >= 0
+    first, then = [place.holder for place in was.queue], [place.holder for place in is_now.queue]
+    assert [name for name in first if name in then] == [name for name in then if name in first]
+    assert all(name in then for name in first if name != who), "only its own question moves a place"
+    assert len(set(then)) == len(then)

@@ -1,0 +1,140 @@
+"""The page of jobs: closed unless opened, read only, and the same whoever mounts it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from stampede_guard.errors import Misuse, StoreUnavailable
+from stampede_guard.leases import Jobs, MemoryLeases, Run
+
+
+@pytest.fixture
+async def jobs() -> AsyncIterator[Jobs]:
+    async with MemoryLeases(namespace="shop") as leases:
+        jobs = Jobs(leases)
+
+        @jobs.cron("0 3 * * *")
+        async def nightly(run: Run) -> None:
+            run.report(files=12)
+
+        @jobs.every(300, name="sync all")
+        async def sync() -> None:
+            raise PermissionError("401")
+
+        await jobs.run_now("nightly")
+        await jobs.run_now("sync all")
+        yield jobs
+
+
+def client_of(app: Any) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
+
+
+def mounted(jobs: Jobs, **options: Any) -> httpx.AsyncClient:
+    app = FastAPI()
+    app.mount("/ops/jobs", jobs.app(**options))
+    return client_of(app)
+
+
+async def test_without_a_guard_of_the_users_everybody_is_refused(jobs: Jobs) -> None:
+    async with mounted(jobs) as client:
+        for path in ("/ops/jobs/", "/ops/jobs/nightly", "/ops/jobs/health"):
+            answer = await client.get(path)
+            assert answer.status_code == 403
+            assert answer.json() == {"error": "not allowed"}
+
+
+async def test_the_users_guard_decides_and_only_true_is_yes(jobs: Jobs) -> None:
+    async def by_header(scope: Any) -> bool:
+        return (b"x-key", b"secret") in scope["headers"]
+
+    async with mounted(jobs, allow=by_header) as client:
+        assert (await client.get("/ops/jobs/")).status_code == 403
+        assert (await client.get("/ops/jobs/", headers={"x-key": "secret"})).status_code == 200
+    async with mounted(jobs, allow=lambda _: "perhaps") as client:
+        assert (await client.get("/ops/jobs/")).status_code == 403
+    with pytest.raises(Misuse, match="says who may see"):
+        jobs.app(allow="everybody")  # type: ignore[arg-type]
+
+
+async def test_an_overview_shows_what_succeeded_and_what_failed(jobs: Jobs) -> None:
+    async with mounted(jobs, allow=lambda _: True) as client:
+        answer = await client.get("/ops/jobs/")
+    assert answer.headers["cache-control"] == "no-store"
+    nightly, sync = answer.json()["jobs"]
+    assert (nightly["name"], nightly["schedule"], nightly["last_error"]) == ("nightly", "0 3 * * * UTC", None)
+    assert nightly["last_success"] is not None
+    assert (sync["name"], sync["last_success"], sync["last_error"]) == (
+        "sync all",
+        None,
+        "PermissionError: 401",
+    )
+    assert answer.json()["overdue"] == []
+
+
+async def test_a_job_has_a_page_of_its_own(jobs: Jobs) -> None:
+    async with mounted(jobs, allow=lambda _: True) as client:
+        nightly = (await client.get("/ops/jobs/nightly")).json()
+        sync = (await client.get("/ops/jobs/sync%20all?outcome=failed&limit=5")).json()
+        none = (await client.get("/ops/jobs/sync%20all?outcome=completed")).json()
+    (run,) = nightly["runs"]
+    assert (run["outcome"], run["counters"], run["attempt"]) == ("completed", {"files": 12}, 1)
+    assert nightly["statistics"]["success_rate"] == 1.0
+    assert [run["error"] for run in sync["runs"]] == ["PermissionError: 401"]
+    assert none["runs"] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/nobody", 404),
+        ("/nightly?limit=x", 400),
+        ("/nightly?before=-1", 400),
+        ("/nightly?outcome=late", 400),
+        ("/nightly?limit=" + "9" * 2_000, 400),
+        ("/nightly?limit=0", 200),
+        ("/%00", 404),
+        ("/" + "x" * 300, 404),
+    ],
+)
+async def test_what_is_asked_wrongly_is_told(jobs: Jobs, path: str, status: int) -> None:
+    async with client_of(jobs.app(allow=lambda _: True)) as client:
+        answer = await client.get(path)
+    assert answer.status_code == status
+    assert ("error" in answer.json()) == (status != 200)
+
+
+async def test_nothing_can_be_changed(jobs: Jobs) -> None:
+    async with client_of(jobs.app(allow=lambda _: True)) as client:
+        for method in ("POST", "PUT", "DELETE", "PATCH"):
+            answer = await client.request(method, "/nightly")
+            assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD")
+        head = await client.head("/nightly")
+        assert (head.status_code, head.content) == (200, b"")
+
+
+async def test_a_probe_is_told_of_what_is_overdue(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = jobs.runs()
+    async with client_of(jobs.app(allow=lambda _: True)) as client:
+        assert (await client.get("/health")).status_code == 200
+        monkeypatch.setattr(backend, "_clock", lambda: 9e9)
+        answer = await client.get("/health")
+    assert answer.status_code == 503
+    assert answer.json() == {"overdue": ["nightly", "sync all"]}
+
+
+async def test_with_the_back_end_away_the_page_says_so_without_details(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(*_: Any, **__: Any) -> Any:
+        raise StoreUnavailable("redis://user:secret@host")
+
+    monkeypatch.setattr(jobs.runs(), "views", away)
+    async with client_of(jobs.app(allow=lambda _: True)) as client:
+        answer = await client.get("/")
+    assert (answer.status_code, answer.json()) == (503, {"error": "the back end is away"})

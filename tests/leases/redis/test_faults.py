@@ -1,0 +1,290 @@
+"""What networks, restarts and failovers do to leases in Redis, on real servers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import pytest
+import redis.asyncio
+
+from bench.herd.valkey import ValkeyServer
+from stampede_guard.errors import Misuse, StoreRefused, StoreUnavailable, UrlError
+from stampede_guard.leases.redis.backend import RedisBackend
+from stampede_guard.leases.words import Granted, Held, Refused, Renewed, Withheld
+from stampede_guard.stores.redis import RedisStore
+from tests.support.leases import LONG, RedisWorld, ask, granted
+from tests.support.proxy import FaultProxy
+
+SHORT = 0.3
+NAME = "shop:import"
+Open = Callable[..., RedisBackend]
+
+
+@pytest.fixture
+async def opened() -> AsyncIterator[Open]:
+    """Back ends that are closed at the end, at a URL."""
+    made: list[RedisBackend] = []
+
+    def open_one(url: str, *, deadline: float = LONG, **settings: object) -> RedisBackend:
+        store = RedisStore.from_url(url, deadline=deadline)
+        made.append(RedisBackend(store, namespace="shop", **settings))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield open_one
+    for backend in made:
+        await backend.aclose()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ValkeyServer]:
+    with ValkeyServer() as started:
+        yield started
+
+
+@pytest.fixture
+async def proxy(server: ValkeyServer) -> AsyncIterator[FaultProxy]:
+    with server.client() as client:
+        client.flushall()
+    async with FaultProxy(server.port) as listening:
+        yield listening
+
+
+class TestNetwork:
+    async def test_what_is_not_answered_is_given_up_in_time_and_asked_anew_on_another_connection(
+        self, proxy: FaultProxy, opened: Open
+    ) -> None:
+        backend = opened(proxy.url, deadline=SHORT, restart="trust")
+        token = await granted(backend, NAME, "a")
+        proxy.black_hole()
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable):
+                await backend.renew(NAME, holder="a", token=token, lease_ttl=60, timeout=SHORT)
+        with pytest.raises(StoreUnavailable):
+            await backend.check(NAME, holder="a", token=token, timeout=SHORT)
+        proxy.heal()
+        async with asyncio.timeout(LONG):
+            while True:
+                try:
+                    answer = await backend.renew(NAME, holder="a", token=token, lease_ttl=60, timeout=SHORT)
+                    break
+                except StoreUnavailable:
+                    continue
+        assert answer == Renewed()
+
+    async def test_a_lost_answer_is_asked_for_again_and_is_the_same(
+        self, proxy: FaultProxy, opened: Open
+    ) -> None:
+        backend = opened(proxy.url, restart="trust")
+        await granted(backend, "shop:warm", "a")
+        proxy.lose_replies(b"EVALSHA")
+        with pytest.raises(StoreUnavailable):
+            await backend.acquire(ask(NAME, "a"), timeout=LONG)
+        assert isinstance(await backend.acquire(ask(NAME, "b"), timeout=LONG), Held)
+        token = await granted(backend, NAME, "a")
+        assert await backend.check(NAME, holder="a", token=token, timeout=LONG)
+
+    async def test_who_never_heard_that_it_was_granted_gives_it_back_all_the_same(
+        self, proxy: FaultProxy, opened: Open
+    ) -> None:
+        backend = opened(proxy.url, restart="trust")
+        await granted(backend, "shop:warm", "a")
+        proxy.lose_replies(b"EVALSHA")
+        with pytest.raises(StoreUnavailable):
+            await backend.acquire(ask(NAME, "a"), timeout=LONG)
+        assert await backend.release(NAME, holder="a", token=0, at_least_for=0, timeout=LONG)
+        await granted(backend, NAME, "b")
+
+    async def test_a_reset_fails_what_was_asked_and_nothing_else(
+        self, proxy: FaultProxy, opened: Open
+    ) -> None:
+        backend = opened(proxy.url, restart="trust")
+        token = await granted(backend, NAME, "a")
+        proxy.black_hole()
+        asked = asyncio.ensure_future(backend.check(NAME, holder="a", token=token, timeout=LONG))
+        await asyncio.sleep(0)
+        proxy.cut()
+        proxy.heal()
+        await asyncio.gather(asked, return_exceptions=True)
+        assert await backend.check(NAME, holder="a", token=token, timeout=LONG)
+
+    async def test_a_renewal_does_not_wait_behind_anything_else(
+        self, proxy: FaultProxy, opened: Open
+    ) -> None:
+        backend = opened(proxy.url, restart="trust")
+        token = await granted(backend, NAME, "a")
+        await backend.renew(NAME, holder="a", token=token, lease_ttl=60, timeout=LONG)
+        commands = {link: len(link.commands) for link in proxy.links}
+        await backend.renew(NAME, holder="a", token=token, lease_ttl=60, timeout=LONG)
+        (used,) = [link for link in proxy.links if len(link.commands) > commands.get(link, 0)]
+        commands = {link: len(link.commands) for link in proxy.links}
+        await backend.check(NAME, holder="a", token=token, timeout=LONG)
+        assert len(used.commands) == commands[used]
+
+    async def test_what_is_asked_after_closing_is_not_sent(self, proxy: FaultProxy, opened: Open) -> None:
+        backend = opened(proxy.url)
+        await backend.aclose()
+        with pytest.raises(StoreUnavailable):
+            await backend.acquire(ask(NAME, "a"), timeout=LONG)
+        assert proxy.accepted == 0
+
+
+async def grown_old(server: ValkeyServer, seconds: float) -> None:
+    """As if the server's life had begun, as far as leases know, so much earlier."""
+    async with redis.asyncio.Redis.from_url(server.url) as client:
+        since = int(await client.hget("{shop.leases}:life", "since"))  # type: ignore[misc]
+        await client.hset("{shop.leases}:life", "since", str(since - round(seconds * 1_000_000)))  # type: ignore[misc]
+
+
+class TestRestarts:
+    async def test_a_server_without_its_data_grants_nothing_while_an_old_holder_may_believe(
+        self, own_valkey: ValkeyServer, opened: Open
+    ) -> None:
+        backend = opened(own_valkey.url)
+        assert isinstance(await backend.acquire(ask(NAME, "a"), timeout=LONG), Withheld)
+        await grown_old(own_valkey, 60)
+        first = await granted(backend, NAME, "a", lease_ttl=60)
+        await asyncio.to_thread(own_valkey.restart, keep_data=False)
+        backend = opened(own_valkey.url)
+        answer = await backend.acquire(ask(NAME, "b", lease_ttl=60), timeout=LONG)
+        assert isinstance(answer, Withheld) and 0 < answer.remaining <= 60
+        renewed = await backend.renew(NAME, holder="a", token=first, lease_ttl=60, timeout=LONG)
+        assert renewed == Refused("gone"), "the old holder hears that it is over"
+        await grown_old(own_valkey, 59 - 20)
+        assert isinstance(await backend.acquire(ask(NAME, "b", lease_ttl=60), timeout=LONG), Withheld)
+        await grown_old(own_valkey, 21)
+        second = await granted(backend, NAME, "b", lease_ttl=60)
+        assert second > first
+
+    async def test_tokens_grow_across_restarts_without_data(
+        self, own_valkey: ValkeyServer, opened: Open
+    ) -> None:
+        tokens = []
+        for number in range(3):
+            backend = opened(own_valkey.url, restart="trust")
+            tokens.append(await granted(backend, NAME, str(number)))
+            await asyncio.to_thread(own_valkey.restart, keep_data=False)
+        assert tokens == sorted(set(tokens))
+
+    async def test_an_older_snapshot_is_not_believed(self, own_valkey: ValkeyServer, opened: Open) -> None:
+        backend = opened(own_valkey.url, restart="trust")
+        token = await granted(backend, NAME, "a", lease_ttl=60)
+        await backend.release(NAME, holder="a", token=token, at_least_for=0, timeout=LONG)
+        with own_valkey.client() as client:
+            client.save()
+        token = await granted(backend, NAME, "b", lease_ttl=60)
+        await asyncio.to_thread(own_valkey.kill)
+        await asyncio.to_thread(own_valkey.start)
+        with own_valkey.client() as client:
+            assert client.exists("{shop.leases}:rows"), "the snapshot was loaded"
+        backend = opened(own_valkey.url)
+        answer = await backend.acquire(ask(NAME, "c", lease_ttl=60), timeout=LONG)
+        assert isinstance(answer, Withheld), "b may still believe"
+
+    async def test_with_its_data_the_holder_goes_on_and_hands_over_without_a_wait(
+        self, own_valkey: ValkeyServer, opened: Open
+    ) -> None:
+        backend = opened(own_valkey.url, restart="trust")
+        token = await granted(backend, NAME, "a", lease_ttl=60)
+        await asyncio.to_thread(own_valkey.restart, keep_data=True)
+        backend = opened(own_valkey.url)
+        assert isinstance(await backend.acquire(ask(NAME, "b"), timeout=LONG), Held)
+        assert await backend.renew(NAME, holder="a", token=token, lease_ttl=60, timeout=LONG) == Renewed()
+        await backend.release(NAME, holder="a", token=token, at_least_for=0, timeout=LONG)
+        assert await granted(backend, NAME, "b") > token
+
+    async def test_a_promoted_replica_that_lacks_the_last_writes_grants_nothing_at_first(
+        self, own_valkey: ValkeyServer, opened: Open
+    ) -> None:
+        with ValkeyServer() as replica:
+            backend = opened(own_valkey.url, restart="trust")
+            token = await granted(backend, NAME, "a", lease_ttl=60)
+            await backend.release(NAME, holder="a", token=token, at_least_for=0, timeout=LONG)
+            with replica.client() as client, own_valkey.client() as master:
+                client.replicaof("127.0.0.1", own_valkey.port)
+                async with asyncio.timeout(LONG):
+                    while not client.exists("{shop.leases}:rows") or client.role()[3] != b"connected":  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
+                assert master.wait(1, 10_000) == 1
+                client.replicaof("NO", "ONE")
+            await granted(backend, NAME, "b", lease_ttl=60)
+            promoted = opened(replica.url)
+            answer = await promoted.acquire(ask(NAME, "c", lease_ttl=60), timeout=LONG)
+            assert isinstance(answer, Withheld), "b may still believe"
+            await grown_old(replica, 61)
+            await granted(promoted, NAME, "c", lease_ttl=60)
+
+    async def test_different_ttls_for_one_name_are_covered_where_the_longest_is_told(
+        self, own_valkey: ValkeyServer, opened: Open
+    ) -> None:
+        backend = opened(own_valkey.url, longest_lease=600)
+        answer = await backend.acquire(ask(NAME, "a", lease_ttl=1), timeout=LONG)
+        assert isinstance(answer, Withheld) and answer.remaining > 500
+
+
+class TestSettings:
+    async def test_a_server_that_may_evict_leases_is_refused(
+        self, own_valkey: ValkeyServer, opened: Open, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with own_valkey.client() as client:
+            client.config_set("maxmemory", "100mb")
+            client.config_set("maxmemory-policy", "allkeys-lru")
+        with pytest.raises(StoreRefused, match=r"allkeys-lru.*noeviction"):
+            await opened(own_valkey.url, restart="trust").acquire(ask(NAME, "a"), timeout=LONG)
+        await granted(opened(own_valkey.url, restart="trust", eviction="warn"), NAME, "a")
+        assert "allkeys-lru" in caplog.text
+
+    @pytest.mark.parametrize("policy", ["noeviction", "volatile-lru", "volatile-ttl"])
+    async def test_what_evicts_only_what_has_a_ttl_cannot_evict_a_lease(
+        self, own_valkey: ValkeyServer, opened: Open, policy: str
+    ) -> None:
+        with own_valkey.client() as client:
+            client.config_set("maxmemory", "100mb")
+            client.config_set("maxmemory-policy", policy)
+            await granted(opened(own_valkey.url, restart="trust"), NAME, "a")
+            assert {client.ttl(key) for key in client.keys("*")} == {-1}
+
+    async def test_bad_settings_are_told_at_once(self) -> None:
+        with pytest.raises(Misuse, match="eviction"):
+            RedisBackend.from_url("redis://localhost", namespace="shop", eviction="ignore")
+        with pytest.raises(Misuse, match="restart"):
+            RedisBackend.from_url("redis://localhost", namespace="shop", restart="yes")
+        with pytest.raises(Misuse, match="MemoryLeases"):
+            RedisBackend.from_url("memory://", namespace="shop")
+        with pytest.raises(UrlError):
+            RedisBackend.from_url("postgresql://localhost", namespace="shop")
+
+    async def test_everything_of_a_namespace_is_in_one_slot(
+        self, own_valkey: ValkeyServer, opened: Open
+    ) -> None:
+        backend = opened(own_valkey.url, restart="trust")
+        for number in range(20):
+            token = await granted(backend, f"shop:{number}", "a")
+            await backend.force(f"shop:{number}", token=token, by="eve", now=True, timeout=LONG)
+        with own_valkey.client() as client:
+            assert {key.partition(b"}")[0] for key in client.keys("*")} == {b"{shop.leases"}
+
+
+class TestForgetting:
+    async def test_names_that_nobody_uses_are_forgotten_and_their_tokens_go_on(
+        self, valkey_url: str, namespace: str
+    ) -> None:
+        outside = redis.asyncio.Redis.from_url(valkey_url)
+        world = RedisWorld(RedisStore(outside, deadline=LONG), outside, namespace)
+        try:
+            backend = world.open()
+            last = 0
+            for number in range(10):
+                last = await granted(backend, f"once:{number}", "a")
+                await backend.leave(f"once:{number}", holder="a", timeout=LONG)
+            old = f"{{{namespace}.leases}}:old"
+            for title, score in await outside.zrange(old, 0, -1, withscores=True):
+                await outside.zadd(old, {title: score - 2 * 86_400_000_000})
+            await granted(backend, "new:1", "a")
+            await granted(backend, "new:2", "a")
+            assert await outside.hlen(f"{{{namespace}.leases}}:rows") == 2  # type: ignore[misc]
+            forgotten = await outside.hget(f"{{{namespace}.leases}}:life", "forgotten")  # type: ignore[misc]
+            assert int(forgotten) == last
+            assert isinstance(await backend.acquire(ask("once:1", "a"), timeout=LONG), Granted)
+        finally:
+            await world.aclose()

@@ -1,0 +1,183 @@
+"""What every back end of runs does where many come at once, and what the state machine does not see."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg  # type: ignore[import-untyped]
+import pytest
+from redis.asyncio.cluster import RedisCluster
+
+from bench.herd.valkey import ValkeyServer
+from stampede_guard.errors import Misuse
+from stampede_guard.leases.memory import MemoryBackend, Rows
+from stampede_guard.leases.postgres.backend import PostgresBackend
+from stampede_guard.leases.redis.backend import RedisBackend
+from stampede_guard.leases.runs.backend import RunBackend
+from stampede_guard.leases.runs.words import Claim, Claimed, Ending, Outdated, Registration, Taken
+from stampede_guard.stores.cluster import ClusterStore
+from stampede_guard.stores.redis import RedisStore
+from tests.support.leases import LONG, owner
+
+WORKERS = 5
+
+
+def slot_ago(seconds: float) -> int:
+    return round((time.time() - seconds) * 1000)
+
+
+def claim(job: str, slot: int, run: str, **changed: Any) -> Claim:
+    given: dict[str, Any] = {"fingerprint": "f", "alive_for": 60.0} | changed
+    return Claim(job=job, slot=slot, run=run, owner=owner(run), **given)
+
+
+def registration(job: str) -> Registration:
+    return Registration(job=job, schedule="every minute", fingerprint="f", rhythm=60.0)
+
+
+@pytest.fixture
+def job(namespace: str) -> str:
+    return f"{namespace}:nightly"
+
+
+@pytest.fixture(params=["memory", "postgres", "valkey", "cluster"])
+async def workers(request: pytest.FixtureRequest, namespace: str) -> AsyncIterator[list[RunBackend]]:
+    """The same runs, as several processes see them."""
+    backends: list[Any]
+    match request.param:
+        case "memory":
+            rows = Rows()
+            backends = [MemoryBackend(rows) for _ in range(WORKERS)]
+        case "postgres":
+            url = request.getfixturevalue("postgres_url")
+            backends = [PostgresBackend.from_url(url) for _ in range(WORKERS)]
+            await backends[0].create_schema()
+        case "cluster":
+            port = request.getfixturevalue("valkey_cluster").servers[0].port
+            cluster = await RedisCluster(host="127.0.0.1", port=port).initialize()
+            store: Any = ClusterStore.from_client(cluster, deadline=LONG)
+            await cluster.aclose()
+            backends = [RedisBackend(store, namespace=namespace, restart="trust") for _ in range(WORKERS)]
+        case _:
+            store = RedisStore.from_url(request.getfixturevalue("valkey_url"), deadline=LONG)
+            backends = [RedisBackend(store, namespace=namespace, restart="trust") for _ in range(WORKERS)]
+    yield [backend.runs() for backend in backends]
+    for backend in backends:
+        await backend.aclose()
+
+
+async def test_of_many_who_claim_a_slot_at_once_one_has_it(workers: list[RunBackend], job: str) -> None:
+    await asyncio.gather(*[worker.register(registration(job), timeout=LONG) for worker in workers])
+    for number in range(10):
+        slot = slot_ago(60 + number)
+        answers = await asyncio.gather(
+            *[
+                worker.claim(claim(job, slot, f"{index}-{turn}"), timeout=LONG)
+                for index, worker in enumerate(workers)
+                for turn in range(3)
+            ]
+        )
+        assert sum(isinstance(answer, Claimed) for answer in answers) == 1
+        assert answers.count(Taken("running")) == len(answers) - 1
+
+
+async def test_a_claim_and_a_record_at_once_are_one_outcome(workers: list[RunBackend], job: str) -> None:
+    await workers[0].register(registration(job), timeout=LONG)
+    for number in range(10):
+        slot = slot_ago(60 + number)
+        claimed, recorded, again = await asyncio.gather(
+            workers[0].claim(claim(job, slot, "a"), timeout=LONG),
+            workers[1].record(job, slots=[slot], outcome="skipped", error="", timeout=LONG),
+            workers[2].record(job, slots=[slot], outcome="missed", error="", timeout=LONG),
+        )
+        assert isinstance(claimed, Claimed) + recorded + again == 1
+
+
+async def test_a_vanished_workers_slot_is_taken_over_by_one(workers: list[RunBackend], job: str) -> None:
+    await workers[0].register(registration(job), timeout=LONG)
+    slot = slot_ago(60)
+    await workers[0].claim(claim(job, slot, "a", alive_for=0.0), timeout=LONG)
+    answers = await asyncio.gather(
+        *[
+            worker.claim(claim(job, slot, str(index), attempts=2), timeout=LONG)
+            for index, worker in enumerate(workers)
+        ]
+    )
+    assert [answer.attempt for answer in answers if isinstance(answer, Claimed)] == [2]
+    assert not await workers[0].finish(
+        job, slot=slot, run="a", ending=Ending(outcome="completed"), timeout=LONG
+    )
+
+
+async def test_jobs_of_a_prefix_are_listed_by_name(workers: list[RunBackend], job: str) -> None:
+    for title in ("b", "a", "c"):
+        await workers[0].register(registration(f"{job}:{title}"), timeout=LONG)
+    views = await workers[1].views(f"{job}:", limit=2, timeout=LONG)
+    assert [view.job for view in views] == [f"{job}:a", f"{job}:b"]
+    assert await workers[0].forget(f"{job}:a", timeout=LONG)
+    views = await workers[1].views(f"{job}:", limit=9, timeout=LONG)
+    assert [view.job for view in views] == [f"{job}:b", f"{job}:c"]
+
+
+async def test_a_long_history_is_read_in_pages(workers: list[RunBackend], job: str) -> None:
+    await workers[0].register(registration(job), timeout=LONG)
+    slots = [slot_ago(60 + number) for number in range(450)]
+    assert await workers[0].record(job, slots=slots, outcome="missed", error="late", timeout=LONG) == 450
+    await workers[0].claim(claim(job, slot_ago(9000), "a"), timeout=LONG)
+    page = await workers[1].history(job, limit=420, timeout=LONG)
+    assert [view.slot for view in page] == slots[:420]
+    rest = await workers[1].history(job, limit=99, before=page[-1].slot, timeout=LONG)
+    assert len(rest) == 31 and rest[-1].owner == owner("a")
+    (only,) = await workers[1].history(job, limit=9, outcomes=["running"], timeout=LONG)
+    assert only.run == "a"
+
+
+class TestInATransaction:
+    async def test_the_end_of_a_run_is_committed_with_what_it_wrote(
+        self, postgres_url: str, job: str
+    ) -> None:
+        backend = PostgresBackend.from_url(postgres_url)
+        user = await asyncpg.connect(postgres_url)
+        try:
+            await backend.create_schema()
+            runs, slot = backend.runs(), slot_ago(60)
+            await runs.register(registration(job), timeout=LONG)
+            await runs.claim(claim(job, slot, "a"), timeout=LONG)
+            done = Ending(outcome="completed", counters={"files": 3}, token=7)
+            with pytest.raises(Misuse, match="transaction"):
+                await runs.finish_in(user, job, slot=slot, run="a", ending=done)
+            with pytest.raises(ZeroDivisionError):
+                async with user.transaction():
+                    assert await runs.finish_in(user, job, slot=slot, run="a", ending=done)
+                    raise ZeroDivisionError
+            assert [view.outcome for view in await runs.history(job, limit=9, timeout=LONG)] == ["running"]
+            async with user.transaction():
+                assert not await runs.finish_in(user, job, slot=slot, run="b", ending=done)
+                assert await runs.finish_in(user, job, slot=slot, run="a", ending=done)
+                assert await user.fetchval("SHOW lock_timeout") == "0", "the user's settings are his own"
+            (view,) = await runs.history(job, limit=9, timeout=LONG)
+            assert (view.outcome, view.token, view.counters) == ("completed", 7, {"files": 3})
+        finally:
+            await user.close()
+            await backend.aclose()
+
+
+async def test_a_redis_that_forgot_everything_gives_no_slot_of_before_its_start_a_second_outcome(
+    own_valkey: ValkeyServer,
+) -> None:
+    job = f"shop:{uuid.uuid4().hex}"
+    before = slot_ago(1)
+    await asyncio.to_thread(own_valkey.restart, keep_data=False)
+    backend = RedisBackend.from_url(own_valkey.url, namespace="shop")
+    try:
+        runs = backend.runs()
+        assert await runs.claim(claim(job, before, "a"), timeout=LONG) == Outdated("")
+        await runs.register(registration(job), timeout=LONG)
+        assert await runs.claim(claim(job, before - 5_000, "a"), timeout=LONG) == Taken("missed")
+        assert await runs.record(job, slots=[before - 5_000], outcome="missed", error="", timeout=LONG) == 0
+    finally:
+        await backend.aclose()

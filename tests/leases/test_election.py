@@ -1,0 +1,224 @@
+"""Elections: who leads, until when, and who is next. In virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from stampede_guard.errors import Misuse
+from stampede_guard.leases.election import Election
+from stampede_guard.leases.lease import Lease
+from tests.leases.test_hold import Faulty
+from tests.leases.virtual import Fleet, virtually
+
+
+def leaders(elections: list[Election]) -> int:
+    return sum(election.is_leader for election in elections)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def test_of_all_who_stand_one_leads() -> None:
+    async def main(fleet: Fleet) -> None:
+        elections = [fleet.process(label).election("e") for label in "abcde"]
+        for election in elections:
+            election.start()
+        for _ in range(200):
+            await asyncio.sleep(1)
+            assert leaders(elections) == 1
+        leader = next(election for election in elections if election.is_leader)
+        assert leader.token > 0 and leader.lease is not None
+        assert {election.health()["leader"] for election in elections} == {"a (process-a)"}
+
+    virtually(main)
+
+
+def test_standing_waits_for_nobody_and_who_wants_to_wait_can() -> None:
+    async def main(fleet: Fleet) -> None:
+        a, b = fleet.process("a").election("e"), fleet.process("b").election("e")
+        began = now()
+        async with a, b:
+            assert now() == began
+            assert (await a.wait_elected()).token == a.token
+            with pytest.raises(TimeoutError):
+                await b.wait_elected(2)
+            assert now() - began == pytest.approx(2, abs=0.1)
+            waiter = asyncio.create_task(b.wait_elected())
+            await asyncio.sleep(1)
+        with pytest.raises(Misuse, match="stopped"):
+            await waiter
+        with pytest.raises(Misuse, match="not been started"):
+            await fleet.process("c").election("e").wait_elected()
+
+    virtually(main)
+
+
+def test_a_clean_shutdown_hands_over_at_once() -> None:
+    async def main(fleet: Fleet) -> None:
+        a, b = fleet.process("a").election("e"), fleet.process("b").election("e")
+        a.start()
+        await a.wait_elected()
+        b.start()
+        await asyncio.sleep(7)
+        began = now()
+        await a.stop()
+        assert not a.is_leader
+        await b.wait_elected(1)
+        assert now() - began < 0.1
+
+    virtually(main)
+
+
+def test_a_crash_fails_over_within_the_leases_time_and_a_second() -> None:
+    async def main(fleet: Fleet) -> None:
+        backend = Faulty(fleet.rows)
+        a, b = fleet.process("a", backend=lambda: backend).election("e"), fleet.process("b").election("e")
+        a.start()
+        await a.wait_elected()
+        b.start()
+        await asyncio.sleep(33)
+        backend.away = True
+        crashed = now()
+        await b.wait_elected()
+        assert now() - crashed <= 15 + 1
+        # Cut off, the old one does not believe it any more, and no code had to run for that.
+        assert not a.is_leader
+        await a.stop()
+        backend.away = False
+        await b.stop()
+
+    virtually(main)
+
+
+def test_what_a_leader_does_is_cancelled_and_has_ended_before_the_next_one_begins() -> None:
+    async def main(fleet: Fleet) -> list[str]:
+        log: list[str] = []
+        standing_for: dict[str, Election] = {}
+
+        def standing(label: str) -> Election:
+            async def lead(lease: Lease) -> None:
+                log.append(f"{label} begins")
+                try:
+                    await asyncio.sleep(1_000_000)
+                finally:
+                    # Still protected, and no leader any more: nothing new is to begin.
+                    assert lease.remaining() > 0 and not standing_for[label].is_leader
+                    await asyncio.sleep(0.5)
+                    log.append(f"{label} ends")
+
+            standing_for[label] = fleet.process(label).election(
+                "e", on_elected=lead, on_lost=lambda lease: log.append(f"{label} lost")
+            )
+            return standing_for[label]
+
+        a, b = standing("a"), standing("b")
+        a.start()
+        await a.wait_elected()
+        b.start()
+        await asyncio.sleep(3)
+        assert await a.resign()
+        await b.wait_elected(5)
+        await asyncio.sleep(60)
+        await b.stop()
+        await a.stop()
+        return log
+
+    assert virtually(main)[:5] == ["a begins", "a ends", "a lost", "b begins", "b ends"]
+
+
+def test_resigning_to_somebody_hands_over_to_him() -> None:
+    async def main(fleet: Fleet) -> None:
+        elections = {label: fleet.process(label).election("e") for label in ("blue", "x", "green")}
+        for election in elections.values():
+            election.start()
+            await asyncio.sleep(0.1)
+        assert elections["blue"].is_leader
+        assert await elections["blue"].resign(to="green")
+        await elections["green"].wait_elected(1)
+        assert not await elections["blue"].resign()
+        # Who is named and does not stand keeps nobody from leading.
+        assert await elections["green"].resign(to="nobody")
+        await elections["x"].wait_elected(1)
+
+    virtually(main)
+
+
+def test_one_whose_work_fails_makes_place_for_others_and_one_with_nothing_to_do_leads_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main(fleet: Fleet) -> None:
+        async def fail(lease: Lease) -> None:
+            raise ZeroDivisionError
+
+        a = fleet.process("a").election("e", on_elected=fail)
+        b = fleet.process("b").election("e", on_elected=lambda lease: None)
+        async with a, b:
+            await b.wait_elected(10)
+            await asyncio.sleep(60)
+            assert b.is_leader
+
+    with caplog.at_level(logging.ERROR, "stampede_guard.leases"):
+        virtually(main)
+    assert "so it resigns" in caplog.text
+
+
+def test_an_operator_can_send_a_leader_away() -> None:
+    async def main(fleet: Fleet) -> None:
+        a, b = fleet.process("a").election("e"), fleet.process("b").election("e")
+        async with a:
+            await a.wait_elected()
+            async with b:
+                await asyncio.sleep(1)
+                await fleet.process("operator").force_release("e", token=a.token, by="eve")
+                await b.wait_elected(7)
+                assert not a.is_leader
+
+    virtually(main)
+
+
+def test_a_leader_whose_loop_was_blocked_does_not_believe_any_more() -> None:
+    async def main(fleet: Fleet) -> None:
+        loop: Any = asyncio.get_running_loop()
+        election = fleet.process("a").election("e")
+        async with election:
+            await election.wait_elected()
+            loop.virtual.now += 15
+            assert not election.is_leader and election.token == 0 and election.lease is None
+            await asyncio.sleep(30)
+            assert election.is_leader
+
+    virtually(main)
+
+
+def test_the_lifespan_stands_in_all_elections_and_hands_over_at_its_end() -> None:
+    async def main(fleet: Fleet) -> None:
+        a = fleet.process("a")
+        one, two = a.election("one"), a.election("two")
+        async with a.lifespan(None):
+            await one.wait_elected(1)
+            await two.wait_elected(1)
+            health = a.health()
+            assert [(e["name"], e["is_leader"]) for e in health["elections"]] == [
+                ("t:one", True),
+                ("t:two", True),
+            ]
+        assert fleet.holder("one") == fleet.holder("two") == ""
+
+    virtually(main)
+
+
+def test_an_election_is_started_once() -> None:
+    async def main(fleet: Fleet) -> None:
+        election = fleet.process("a").election("e")
+        async with election:
+            with pytest.raises(Misuse, match="started before"):
+                election.start()
+        async with election:
+            await election.wait_elected(1)
+
+    virtually(main)

@@ -1,0 +1,134 @@
+"""One face for every back end of leases under test: open it as another process would, and let time pass."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any, Protocol
+
+import asyncpg  # type: ignore[import-untyped]
+
+from stampede_guard.leases.backend import Backend
+from stampede_guard.leases.memory import MemoryBackend, Rows
+from stampede_guard.leases.postgres.backend import PostgresBackend
+from stampede_guard.leases.redis.backend import RedisBackend
+from stampede_guard.leases.words import Ask, Granted, Owner
+from stampede_guard.stores.protocol import Store
+
+__all__ = ["LONG", "MemoryWorld", "PostgresWorld", "RedisWorld", "World", "ask", "granted", "owner"]
+
+LONG = 15.0
+"""A time-out in seconds that no busy machine reaches."""
+
+
+def owner(holder: str) -> Owner:
+    return Owner(process=f"process-{holder}", pod=f"pod-{holder}", host="host", pid=7, label=holder)
+
+
+def ask(name: str, holder: str, *, lease_ttl: float = 60.0, place: float = 0.0) -> Ask:
+    return Ask(name=name, holder=holder, owner=owner(holder), lease_ttl=lease_ttl, place=place)
+
+
+async def granted(backend: Backend, name: str, holder: str, *, lease_ttl: float = 60.0) -> int:
+    answer = await backend.acquire(ask(name, holder, lease_ttl=lease_ttl), timeout=LONG)
+    assert isinstance(answer, Granted), answer
+    return answer.token
+
+
+class World(Protocol):
+    def open(self) -> Backend:
+        """A back end as another process would have it."""
+
+    async def age(self, name: str, seconds: float) -> None:
+        """Everything about this name becomes so much older; negative: the server's clock was set back."""
+
+    async def aclose(self) -> None: ...
+
+
+class MemoryWorld:
+    def __init__(self) -> None:
+        self.now = 1_700_000_000.0
+        self.rows = Rows(lambda: self.now)
+        self._opened: list[Backend] = []
+
+    def open(self) -> Backend:
+        self._opened.append(MemoryBackend(self.rows))
+        return self._opened[-1]
+
+    async def age(self, name: str, seconds: float) -> None:
+        self.now += seconds
+
+    async def aclose(self) -> None:
+        for backend in self._opened:
+            await backend.aclose()
+
+
+class PostgresWorld:
+    def __init__(self, url: str, **settings: Any) -> None:
+        self.url = url
+        self._settings = settings
+        self._opened: list[PostgresBackend] = []
+
+    async def prepare(self) -> None:
+        await self.open().create_schema()
+
+    def open(self) -> PostgresBackend:
+        self._opened.append(PostgresBackend.from_url(self.url, **self._settings))
+        return self._opened[-1]
+
+    async def age(self, name: str, seconds: float) -> None:
+        connection = await asyncpg.connect(self.url, statement_cache_size=0)
+        try:
+            await connection.execute(
+                """UPDATE stampede_guard.leases SET
+                    granted_at = granted_at - $2::float8 * interval '1 second',
+                    renewed_at = renewed_at - $2 * interval '1 second',
+                    deadline = deadline - $2 * interval '1 second',
+                    rests_until = rests_until - $2 * interval '1 second',
+                    queue = (
+                        SELECT coalesce(jsonb_agg(place || jsonb_build_object(
+                            'until', (place->>'until')::float8 - $2) ORDER BY number), '[]')
+                        FROM jsonb_array_elements(queue) WITH ORDINALITY AS places (place, number)
+                    )
+                WHERE name = $1""",
+                name,
+                seconds,
+            )
+        finally:
+            await connection.close()
+
+    async def aclose(self) -> None:
+        await asyncio.gather(*[backend.aclose() for backend in self._opened])
+
+
+class RedisWorld:
+    """`outside` is a plain client of the same server or cluster."""
+
+    def __init__(self, store: Store, outside: Any, namespace: str, **settings: Any) -> None:
+        self.store = store
+        self.outside: Any = outside
+        self.namespace = namespace
+        # The server of the tests was started a moment ago.
+        self._settings = {"restart": "trust"} | settings
+        self._opened: list[RedisBackend] = []
+
+    def open(self) -> RedisBackend:
+        self._opened.append(RedisBackend(self.store, namespace=self.namespace, **self._settings))
+        return self._opened[-1]
+
+    async def age(self, name: str, seconds: float) -> None:
+        key = f"{{{self.namespace}.leases}}:rows"
+        text = await self.outside.hget(key, name)
+        if text is None:
+            return
+        row = json.loads(text)
+        for field in ("granted_at", "renewed_at", "deadline", "rests_until"):
+            if int(row[field]):
+                row[field] = str(int(row[field]) - round(seconds * 1_000_000))
+        for place in row["queue"] or ():
+            place["until"] = str(int(place["until"]) - round(seconds * 1_000_000))
+        await self.outside.hset(key, name, json.dumps(row))
+
+    async def aclose(self) -> None:
+        await asyncio.gather(*[backend.aclose() for backend in self._opened])
+        await self.outside.aclose()
