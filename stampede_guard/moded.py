@@ -25,6 +25,7 @@ class Moded:
     """The part of a guard that `guard.call` asks first."""
 
     prefix: str
+    _watch: Callable[[Plan, str, Run], object] | None = None
 
     def __init__(self) -> None:
         self._modes = modes_from_environment()
@@ -32,7 +33,6 @@ class Moded:
         """Whether a function of this guard has been in a mode that asks the store."""
         self._runtimes: dict[asyncio.AbstractEventLoop, Runtime] = {}
         self._lock = threading.Lock()
-        self._watch: Callable[[Plan, str, Run], object] | None = None
 
     @property
     def mode(self) -> Mode | None:

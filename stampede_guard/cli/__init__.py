@@ -1,4 +1,4 @@
-"""The command line: `stampede-guard audit | keys | show | invalidate | explain | mode | doctor`.
+"""The command line: `stampede-guard audit | keys | show | invalidate | explain | mode | doctor | leases | jobs`.
 
 One command a file, each loaded when it is called: see `stampede_guard.cli.commands`.
 """

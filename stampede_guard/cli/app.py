@@ -23,7 +23,7 @@ class Lazy(typer.core.TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
             return None
-        made = typer.Typer(rich_markup_mode=None)
+        made = typer.Typer(rich_markup_mode=None, add_completion=False)
         importlib.import_module(COMMANDS[cmd_name]).register(made)
         command = typer.main.get_command(made)
         command.name = cmd_name

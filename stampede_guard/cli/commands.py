@@ -15,5 +15,7 @@ COMMANDS: dict[str, str] = {
     "explain": "stampede_guard.cli.explain",
     "invalidate": "stampede_guard.cli.invalidate",
     "mode": "stampede_guard.cli.mode",
+    "leases": "stampede_guard.cli.leases",
+    "jobs": "stampede_guard.cli.jobs",
     "audit": "stampede_guard.cli.audit",
 }

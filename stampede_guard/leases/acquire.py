@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
-from stampede_guard.errors import LeaseTaken, StoreError, StoreUnavailable
+from stampede_guard.errors import LeaseTaken, StoreError, StoreRefused, StoreUnavailable
 from stampede_guard.leases.core import holding
 from stampede_guard.leases.core.holding import AskFor, Event, GiveUp, Holding, Nothing, Sleep, State, Stopping
 from stampede_guard.leases.core.timing import Timing
 from stampede_guard.leases.owner import called
-from stampede_guard.leases.part import Part
+from stampede_guard.leases.part import Part, log
 from stampede_guard.leases.words import Answer, Ask, Granted, Held, Owner, Withheld
 
 __all__ = ["Acquisition"]
@@ -80,7 +80,11 @@ class Acquisition:
             )
             await asyncio.wait({self._asking})
             answer = self._asking.result()
-        except StoreUnavailable as error:
+        except StoreError as error:
+            if isinstance(error, StoreRefused) and not error.may_pass:
+                raise
+            if self._error is None and place:
+                log.warning("lease %s: %s cannot ask for it: %s", self.name, called(self.owner), error)
             self._error = error
             return holding.Failed(world.now(), world.draw())
         self._error, self.answer = None, answer

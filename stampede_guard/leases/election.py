@@ -174,6 +174,11 @@ class Election:
         await future
         return True
 
+    def leave_the_parents(self) -> None:
+        """In a forked child, which may stand for itself."""
+        self._task = self._keeper = self._attempt = self._part = self._leave = None
+        self._waiting, self._stopping, self._leading = [], False, False
+
     async def __aenter__(self) -> Self:
         self.start()
         return self

@@ -21,13 +21,14 @@ import functools
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar, overload
 
 from stampede_guard.errors import LeaseTaken, Misuse, PolicyError, ReentrantCall
 from stampede_guard.leases.core.timing import Timing
 from stampede_guard.leases.hold import Hold
-from stampede_guard.leases.lease import Lease
+from stampede_guard.leases.lease import Lease, PlainLease
 from stampede_guard.leases.owner import called
+from stampede_guard.portal import portal
 
 if TYPE_CHECKING:
     from stampede_guard.leases.house import Leases
@@ -37,9 +38,10 @@ __all__ = ["SKIPPED", "Overlap", "RunExclusive", "Skipped", "current_lease"]
 P = ParamSpec("P")
 R = TypeVar("R")
 
+CoroutineFunction = Callable[P, Coroutine[Any, Any, R]]
 Overlap = Literal["skip", "queue", "replace"]
 OVERLAPS = ("skip", "queue", "replace")
-_CURRENT: ContextVar[tuple[Lease, ...]] = ContextVar("stampede_guard_exclusive", default=())
+_CURRENT: ContextVar[tuple[Lease | PlainLease, ...]] = ContextVar("stampede_guard_exclusive", default=())
 
 
 class Skipped:
@@ -56,14 +58,14 @@ SKIPPED: Final = Skipped()
 """What a call returns that did not run, because another one does."""
 
 
-def current_lease() -> Lease | None:
+def current_lease() -> Lease | PlainLease | None:
     """That of the exclusive function which runs now, as for its token."""
     leases = _CURRENT.get()
     return leases[-1] if leases else None
 
 
 class RunExclusive:
-    """Made by `Leases.run_exclusive`; decorates a coroutine function."""
+    """Made by `Leases.run_exclusive`; decorates a coroutine function, or a plain one that is called in a thread."""
 
     def __init__(
         self,
@@ -84,24 +86,34 @@ class RunExclusive:
         self._at_least_for = at_least_for
         self._wait = wait
 
-    def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Coroutine[Any, Any, R | Skipped]]:
-        if not inspect.iscoroutinefunction(function):
+    @overload
+    def __call__(self, function: CoroutineFunction[P, R]) -> CoroutineFunction[P, R | Skipped]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R | Skipped]: ...
+
+    def __call__(self, function: Callable[P, Any]) -> Callable[P, Any]:
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def call(*args: P.args, **kwargs: P.kwargs) -> Any:
+                return await self.run(functools.partial(function, *args, **kwargs))
+
+            return call
+        if not inspect.isroutine(function) or inspect.isgeneratorfunction(function):
             raise Misuse(
-                f"run_exclusive decorates coroutine functions, for it cancels what has lost its lease: make "
-                f"{getattr(function, '__qualname__', function)!s} an async def, or write `with leases.hold(...)` in it"
+                f"run_exclusive decorates functions, async def or def, not a {type(function).__name__}"
             )
 
         @functools.wraps(function)
-        async def call(*args: P.args, **kwargs: P.kwargs) -> R | Skipped:
-            return await self.run(functools.partial(function, *args, **kwargs))
+        def plain_call(*args: P.args, **kwargs: P.kwargs) -> Any:
+            return self.run_plain(functools.partial(function, *args, **kwargs))
 
-        return call
+        return plain_call
 
     async def run(self, function: Callable[[], Awaitable[R]]) -> R | Skipped:
         """The same for what is no function of its own."""
-        running = [lease.name for lease in _CURRENT.get() if lease.remaining() > 0]
-        if self._overlap != "skip" and self._name in running:
-            raise ReentrantCall(f"{self._name!r} waits for itself: it is called by what runs under that name")
+        self._refuse_to_wait_for_itself()
         async with contextlib.AsyncExitStack() as stack:
             lease = await self._entered(stack)
             if lease is None:
@@ -112,6 +124,35 @@ class RunExclusive:
             finally:
                 _CURRENT.reset(before)
         raise AssertionError("a hold swallows nothing")
+
+    def run_plain(self, function: Callable[[], R]) -> R | Skipped:
+        """The same for plain code, in a thread without an event loop; `current_lease().stopping` tells it to stop."""
+        self._refuse_to_wait_for_itself()
+        with contextlib.ExitStack() as stack:
+            lease = self._entered_plain(stack)
+            if lease is None:
+                return SKIPPED
+            before = _CURRENT.set((*_CURRENT.get(), lease))
+            try:
+                return function()
+            finally:
+                _CURRENT.reset(before)
+        raise AssertionError("a hold swallows nothing")
+
+    def _refuse_to_wait_for_itself(self) -> None:
+        running = [lease.name for lease in _CURRENT.get() if lease.remaining() > 0]
+        if self._overlap != "skip" and self._name in running:
+            raise ReentrantCall(f"{self._name!r} waits for itself: it is called by what runs under that name")
+
+    def _entered_plain(self, stack: contextlib.ExitStack) -> PlainLease | None:
+        if self._overlap != "queue":
+            try:
+                return stack.enter_context(self._hold(wait=0.0))
+            except LeaseTaken as taken:
+                if self._overlap == "skip":
+                    return None
+                portal().call(self._ask_to_leave, taken.token)
+        return stack.enter_context(self._hold(wait=self._wait))
 
     async def _entered(self, stack: contextlib.AsyncExitStack) -> Lease | None:
         if self._overlap != "queue":

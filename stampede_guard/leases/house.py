@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 import threading
 import weakref
@@ -194,13 +195,19 @@ class Leases:
         )
 
     def health(self) -> dict[str, Any]:
-        """For a health endpoint: who this process is and what it leads. Asks nobody."""
+        """For a health endpoint: who this process is, what it holds and what it leads. Asks nobody."""
         owner = self._owner or this_process(self.label)
         return {
             "namespace": self.namespace,
             "process": owner.process,
             "pod": owner.pod,
             "pid": owner.pid,
+            "holds": [
+                {"name": keeper.name, "token": keeper.token, "remaining": keeper.remaining()}
+                for part in list(self._parts.values())
+                for keeper in sorted(part.keepers, key=lambda keeper: keeper.name)
+                if keeper.remaining() > 0
+            ],
             "elections": [election.health() for election in self._elections],
         }
 
@@ -270,6 +277,18 @@ class Leases:
                 self._parts[loop] = part
         return part
 
+    def leave_the_parents(self) -> None:
+        """In a forked child: its sockets are copies, and to use or to end them would disturb the parent."""
+        for part in self._parts.values():
+            abandon = getattr(part.backend, "abandon", None)
+            if abandon is not None:
+                abandon()
+        self._parts.clear()
+        for election in self._elections:
+            election.leave_the_parents()
+        # Another thread of the parent may have held it.
+        self._lock = threading.Lock()
+
     def _forget_closed_loops(self) -> None:
         for loop in [loop for loop in self._parts if loop.is_closed()]:
             del self._parts[loop]
@@ -290,3 +309,12 @@ def _close_all() -> None:
 
 
 at_end(_close_all)
+
+
+def _after_fork() -> None:
+    for house in list(_HOUSES):
+        house.leave_the_parents()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -39,6 +39,7 @@ class Keeper:
         self.won_at = self.part.world.now()
         if isinstance(state, Stopping):
             self.stopping.raise_it(state.why)
+        self.part.keepers.add(self)
         self._feed(holding.Looked(self.part.world.now()))
 
     def remaining(self) -> float:

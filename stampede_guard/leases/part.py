@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import weakref
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stampede_guard.errors import StoreError
 from stampede_guard.hooks import Hooks
 from stampede_guard.leases.backend import Backend
 from stampede_guard.leases.words import Owner
 from stampede_guard.leases.world import World, generation
+
+if TYPE_CHECKING:
+    from stampede_guard.leases.keeper import Keeper
 
 __all__ = ["Part", "log"]
 
@@ -32,6 +36,7 @@ class Part:
         self.hooks = Hooks() if hooks is None else hooks
         self.prefix = prefix
         self.generation = generation()
+        self.keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waiting: dict[str, dict[Callable[[], object], None]] = {}
         backend.on_freed(self._freed)

@@ -7,7 +7,8 @@ Every process learns from its own guard which keys are called most, and how to c
 refreshes those that it knows. What it must not miss although nobody called it here is named: `warmer.keep(quality, 7)`.
 
 A key is refreshed `ahead` of its expiry, at least twice its last computation's time. Learnt are functions whose
-computation may outlive its caller: not those with a session of the request (`unkeyed=`), nor plain ones in threads.
+computation may outlive its caller: not those with a session of the request (`unkeyed=`), nor plain ones in threads,
+nor those of tenants.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ AHEAD = 0.1
 class _Key:
     plan: Plan
     key: str
+    name: str
     run: Run
     calls: float = 0.0
     took: float = 0.0
@@ -99,43 +101,42 @@ class Warmer:
 
     @property
     def hot(self) -> list[str]:
-        """The keys that this process would keep warm now, without the namespace: for operators."""
-        return [key.key for key in self._hottest()]
+        """The names of the entries that this process would keep warm now, for operators: they hold parameters."""
+        return [key.name for key in self._hottest()]
 
     # --- learning, in whatever thread a call is made
 
     def _called(self, plan: Plan, key: str, run: Run) -> None:
         if plan.request_bound or plan.in_thread:
             return
+        name = self.guard.prefix + key
         with self._lock:
-            known = self._keys.get(key)
+            known = self._keys.get(name)
             if known is None:
                 if len(self._keys) >= CANDIDATES * self._most:
                     return
-                known = self._keys[key] = _Key(plan, key, run)
+                known = self._keys[name] = _Key(plan, key, name, run)
             known.calls += 1.0
             known.run = run
-            if key in self._kept:
-                known.calls = max(known.calls, self._least)
 
     def _heard(self, event: Event) -> None:
         if isinstance(event, Computed) and not event.error:
-            known = self._keys.get(event.entry.removeprefix(self.guard.prefix))
+            known = self._keys.get(event.entry)
             if known is not None:
                 known.took = max(event.seconds, known.took / 2)
 
     def _hottest(self) -> list[_Key]:
         with self._lock:
-            hot = [key for key in self._keys.values() if key.calls >= self._least or key.key in self._kept]
-        hot.sort(key=lambda key: (key.key not in self._kept, -key.calls))
+            hot = [key for key in self._keys.values() if key.calls >= self._least or key.name in self._kept]
+        hot.sort(key=lambda key: (key.name not in self._kept, -key.calls))
         return hot[: self._most]
 
     def _halve(self) -> None:
         with self._lock:
             for key in list(self._keys.values()):
                 key.calls /= 2
-                if key.calls < 0.5 and key.key not in self._kept:
-                    del self._keys[key.key]
+                if key.calls < 0.5 and key.name not in self._kept:
+                    del self._keys[key.name]
 
     # --- warming, by the elected
 
@@ -144,15 +145,18 @@ class Warmer:
         assert part is not None
         halving = part.begin(self._forget(part.pause), name="forgets cold keys")
         try:
-            for key, call in list(self._kept.items()):
-                if key not in self._keys:
-                    # The first call tells how it is computed.
-                    await self._guarded(key, call)
             while lease.remaining() > 0:
+                await self._meet_those_kept()
                 await self._look(part.world.now())
                 await part.pause(self._every)
         finally:
             halving.cancel()
+
+    async def _meet_those_kept(self) -> None:
+        """Their first call tells how they are computed."""
+        for name, call in list(self._kept.items()):
+            if name not in self._keys:
+                await self._guarded(name, call)
 
     async def _forget(self, pause: Callable[[float], Any]) -> None:
         while True:
@@ -177,7 +181,7 @@ class Warmer:
             return await self.guard.refresh_entry(key.plan, key.key, key.run)
 
         async with self._turns:
-            await self._guarded(key.key, refresh)
+            await self._guarded(key.name, refresh)
 
     def _lead_of(self, plan: Plan) -> float:
         return self._ahead if self._ahead is not None else AHEAD * plan.policy.ttl
@@ -185,7 +189,7 @@ class Warmer:
     async def _fresh_for(self, key: _Key) -> float:
         """Seconds for which the stored value is fresh; 0 without one."""
         try:
-            reading = await self.guard.runtime().session.read(self.guard.prefix + key.key)
+            reading = await self.guard.runtime().session.read(key.name)
         except StampedeError:
             # The store is away: nothing is refreshed into it.
             return float("inf")
@@ -193,14 +197,16 @@ class Warmer:
             return 0.0
         return max(0.0, (reading.remaining_ms - reading.stale_ms) / 1_000)
 
-    async def _guarded(self, key: str, call: Callable[[], Any]) -> None:
+    async def _guarded(self, name: str, call: Callable[[], Any]) -> None:
+        function = name.removeprefix(self.guard.prefix).partition(":")[0]
         try:
             await call()
-            self._failed.discard(key)
+            self._failed.discard(function)
         except Exception as error:
-            if key not in self._failed:
-                self._failed.add(key)
-                log.warning("the warmer could not refresh a key of %s: %r", key.partition(":")[0], error)
+            # Once for a function, until one of its keys can be refreshed.
+            if function not in self._failed:
+                self._failed.add(function)
+                log.warning("the warmer could not refresh a key of %s: %r", function, error)
 
     # --- life
 

@@ -131,8 +131,9 @@ def test_what_cannot_work_is_told_at_decoration() -> None:
         leases = fleet.process("a")
         with pytest.raises(PolicyError, match="overlap"):
             leases.run_exclusive("n", overlap="drop")  # type: ignore[arg-type]
-        with pytest.raises(Misuse, match="async def"):
-            leases.run_exclusive("n")(lambda: None)  # type: ignore[arg-type, return-value]
+        for what in (7, Work, (number for number in ())):
+            with pytest.raises(Misuse, match="decorates functions"):
+                leases.run_exclusive("n")(what)  # type: ignore[call-overload]
         with pytest.raises(PolicyError, match="at_least_for"):
             leases.run_exclusive("n", at_least_for=-1)
 

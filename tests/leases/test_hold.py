@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stampede_guard import events
-from stampede_guard.errors import LeaseLost, LeaseTaken, Misuse, PolicyError, StoreUnavailable
+from stampede_guard.errors import LeaseLost, LeaseTaken, Misuse, PolicyError, StoreRefused, StoreUnavailable
 from stampede_guard.leases.memory import MemoryBackend, Rows
 from stampede_guard.leases.words import Forced, NotForced
 from tests.leases.virtual import Fleet, virtually
@@ -93,7 +93,9 @@ def test_it_is_renewed_for_as_long_as_the_body_takes() -> None:
                 await asyncio.sleep(1)
                 assert lease.remaining() > 3
                 await lease.check()
+            assert [hold["token"] for hold in a.health()["holds"]] == [lease.token]
         assert fleet.holder("n") == "" and lease.remaining() == 0
+        assert a.health()["holds"] == []
 
     virtually(main)
 
@@ -275,6 +277,30 @@ def test_nothing_starts_while_the_back_end_is_away() -> None:
             with pytest.raises(StoreUnavailable):
                 await lease.check()
             backend.away = False
+
+    virtually(main)
+
+
+def test_a_refusal_that_may_pass_is_waited_for_and_another_is_told_at_once() -> None:
+    class Refusing(MemoryBackend):
+        may_pass = True
+        left = 3
+
+        async def acquire(self, ask: Any, *, timeout: float) -> Any:
+            if self.left:
+                self.left -= 1
+                raise StoreRefused("LOADING", may_pass=self.may_pass)
+            return await super().acquire(ask, timeout=timeout)
+
+    async def main(fleet: Fleet) -> None:
+        backend = Refusing(fleet.rows)
+        a = fleet.process("a", backend=lambda: backend)
+        async with a.hold("n", wait=10):
+            pass
+        backend.left, backend.may_pass = 1, False
+        with pytest.raises(StoreRefused):
+            async with a.hold("n", wait=10):
+                raise AssertionError
 
     virtually(main)
 

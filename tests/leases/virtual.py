@@ -44,6 +44,7 @@ class Fleet:
     def __init__(self) -> None:
         self.rows = Rows(asyncio.get_running_loop().time)
         self.all: list[Leases] = []
+        self.at_end: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
     def process(self, label: str, *, backend: Callable[[], Any] | None = None, **options: Any) -> Leases:
         leases = Leases(
@@ -81,6 +82,8 @@ def virtually(main: Callable[[Fleet], Coroutine[Any, Any, T]]) -> T:
         finally:
             for leases in fleet.all:
                 await leases.aclose()
+            for close in fleet.at_end:
+                await close()
             left = asyncio.all_tasks() - {asyncio.current_task()}
             assert not left, left
 

@@ -27,6 +27,7 @@ def text(registry: CollectorRegistry) -> str:
 def some(kind: type) -> list[events.Event]:
     """An event of this kind for each of its outcomes."""
     fields = {"function": "f", "entry": ENTRY, "seconds": 0.25, "flight": "1", "callers": 3, "done": True}
+    fields |= {"token": 7, "why": "", "holder": "somebody"}
     hints = typing.get_type_hints(kind)
     choices = {name: typing.get_args(hint) for name, hint in hints.items() if typing.get_args(hint)}
     base = {field.name: fields[field.name] for field in dataclasses.fields(kind) if field.name in fields}

@@ -1,0 +1,60 @@
+"""Which leases a command is about: the back end by the URL's scheme, and the namespace."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stampede_guard.errors import UrlError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from stampede_guard.leases.house import Leases
+
+__all__ = ["LeasesUrl", "leases_at"]
+
+LeasesUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        help="The back end: postgresql://... or redis://... Never printed with its password.",
+        envvar=["STAMPEDE_GUARD_LEASES_URL", "STAMPEDE_GUARD_URL", "DATABASE_URL", "REDIS_URL"],
+    ),
+]
+_POSTGRES = ("postgresql://", "postgres://")
+_REDIS = (
+    "redis://",
+    "rediss://",
+    "redis+cluster://",
+    "rediss+cluster://",
+    "redis+sentinel://",
+    "rediss+sentinel://",
+)
+
+
+@asynccontextmanager
+async def leases_at(url: str | None, namespace: str) -> AsyncIterator[Leases]:
+    """Raises `UrlError` that says how to give one."""
+    if not url:
+        raise UrlError(
+            "no back end is given: write --url postgresql://user@host/database or --url redis://host:6379/0, or set "
+            "$STAMPEDE_GUARD_LEASES_URL"
+        )
+    from stampede_guard.leases.kinds import PostgresLeases, RedisLeases
+
+    house: Leases
+    if url.startswith(_POSTGRES):
+        house = PostgresLeases.from_url(url, namespace=namespace)
+    elif url.startswith(_REDIS):
+        house = RedisLeases.from_url(url, namespace=namespace)
+    else:
+        scheme = url.partition("://")[0]
+        raise UrlError(
+            f"leases are kept in PostgreSQL (postgresql) or Redis (redis, rediss), not in {scheme!r}"
+        )
+    async with house:
+        yield house

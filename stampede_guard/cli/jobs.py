@@ -1,0 +1,255 @@
+"""`stampede-guard jobs list | history | run | check`: what runs when, what became of it, and whether it is well."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, Any, get_args
+
+import typer
+
+from stampede_guard.cli.houses import LeasesUrl, leases_at
+from stampede_guard.cli.options import Json, Namespace
+from stampede_guard.cli.running import FAILED, answer, run, screen
+from stampede_guard.cli.words import seconds_text
+from stampede_guard.errors import Misuse
+
+if TYPE_CHECKING:
+    from stampede_guard.leases.jobs.scheduler import Jobs
+    from stampede_guard.leases.jobs.statistics import Statistics
+    from stampede_guard.leases.runs.words import JobView, RunView
+
+__all__ = ["register"]
+
+MOST = 1_000
+Name = Annotated[str, typer.Argument(help="The job, without its namespace.")]
+
+
+def register(app: typer.Typer) -> None:
+    app.callback()(jobs)
+    app.command("list")(listed)
+    app.command("history")(history)
+    app.command("run")(run_now)
+    app.command("check")(check)
+    app.command("forget")(forget)
+
+
+def jobs() -> None:
+    """Jobs: their schedules, their history, and whether they are well."""
+
+
+def listed(url: LeasesUrl = None, namespace: Namespace = "default", as_json: Json = False) -> None:
+    """Every job that a worker ever registered."""
+
+    async def work() -> int:
+        from stampede_guard.leases.jobs.scheduler import Jobs
+
+        async with leases_at(url, namespace) as house:
+            views = await Jobs(house).views()
+        if as_json:
+            answer({"jobs": [_as_json(view) for view in views]})
+        elif not views:
+            typer.echo(
+                f"No jobs in namespace {namespace!r} (another one: --namespace, or $STAMPEDE_GUARD_NAMESPACE)."
+            )
+        else:
+            _table(views, house.prefix)
+        return 0
+
+    run(work, url=url, as_json=as_json)
+
+
+def history(
+    name: Name,
+    outcome: Annotated[
+        list[str] | None, typer.Option("--outcome", help="Only these, such as failed.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=MOST, help="At most so many runs.")] = 20,
+    url: LeasesUrl = None,
+    namespace: Namespace = "default",
+    as_json: Json = False,
+) -> None:
+    """What became of a job's slots, newest first, and the figures of its newest 1,000."""
+
+    async def work() -> int:
+        from stampede_guard.leases.jobs.scheduler import Jobs
+        from stampede_guard.leases.runs.words import Outcome
+
+        unknown = [word for word in outcome or () if word not in get_args(Outcome)]
+        if unknown:
+            raise Misuse(f"{unknown[0]!r} is no outcome: write {', '.join(get_args(Outcome))}")
+        wanted: Any = tuple(outcome or ())
+        async with leases_at(url, namespace) as house:
+            known = Jobs(house)
+            if await known.view(name) is None:
+                raise Misuse(f"no worker ever registered a job {name!r} in namespace {namespace!r}")
+            runs = await known.history(name, limit=limit, outcomes=wanted)
+            figures = await known.statistics(name)
+        if as_json:
+            answer({"runs": [_as_json(view) for view in runs], "statistics": figures})
+        else:
+            _runs(runs, figures)
+        return 0
+
+    run(work, url=url, as_json=as_json)
+
+
+def run_now(
+    program: Annotated[str, typer.Argument(help="Where the jobs are: module:name, as in 'shop.tasks:jobs'.")],
+    name: Name,
+    as_json: Json = False,
+) -> None:
+    """Run a job once, in this process, beside its schedule. Overlap holds as for its slots."""
+
+    async def work() -> int:
+        known = _jobs_of(program)
+        async with known.leases:
+            ending = await known.run_now(name)
+        if as_json:
+            answer(ending)
+        else:
+            typer.echo(f"{name}: {ending.outcome}{f': {ending.error}' if ending.error else ''}")
+        return 0 if ending.outcome == "completed" else FAILED
+
+    run(work, as_json=as_json)
+
+
+def check(url: LeasesUrl = None, namespace: Namespace = "default", as_json: Json = False) -> None:
+    """The dead-man signal: exit status 1 if a job has not succeeded within twice its own rhythm."""
+
+    async def work() -> int:
+        from stampede_guard.leases.jobs.scheduler import Jobs
+
+        async with leases_at(url, namespace) as house:
+            found = await Jobs(house).health()
+        late = [health for health in found if health.overdue]
+        if as_json:
+            answer({"jobs": found})
+        else:
+            for health in late:
+                last = f"; last error: {health.last_error}" if health.last_error else ""
+                typer.echo(f"overdue: {health}{last}")
+            if not late:
+                typer.echo(f"{len(found)} jobs, none overdue")
+        return FAILED if late else 0
+
+    run(work, url=url, as_json=as_json)
+
+
+def forget(
+    name: Name, url: LeasesUrl = None, namespace: Namespace = "default", as_json: Json = False
+) -> None:
+    """A job that is no more, with its history. A program that still has it registers it anew."""
+
+    async def work() -> int:
+        from stampede_guard.leases.jobs.scheduler import Jobs
+
+        async with leases_at(url, namespace) as house:
+            done = await Jobs(house).forget(name)
+        if not done:
+            raise Misuse(f"no worker ever registered a job {name!r} in namespace {namespace!r}")
+        if as_json:
+            answer({"forgotten": name})
+        else:
+            typer.echo(f"{name}: forgotten, with its history")
+        return 0
+
+    run(work, url=url, as_json=as_json)
+
+
+def _jobs_of(program: str) -> Jobs:
+    """Imports the program's module as a server does, with the working directory in front."""
+    from stampede_guard.leases.jobs.scheduler import Jobs
+
+    module, _, path = program.partition(":")
+    if not module or not path:
+        raise Misuse(f"{program!r} names no jobs: write module:name, as in 'shop.tasks:jobs'")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = importlib.import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise Misuse(f"{program!r} cannot be found: {error}") from None
+    if not isinstance(found, Jobs):
+        raise Misuse(f"{program!r} is a {type(found).__name__}: name a stampede_guard.leases.Jobs")
+    return found
+
+
+def _as_json(view: JobView | RunView) -> dict[str, Any]:
+    return {field: getattr(view, field) for field in view.__dataclass_fields__}
+
+
+def _table(views: list[JobView], prefix: str) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from stampede_guard.leases.jobs.deadman import health_of
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("job", "schedule"):
+        table.add_column(column, overflow="fold")
+    for column in ("running", "last success", "last failure"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("", overflow="fold")
+    for view in views:
+        health = health_of(view)
+        told = Text("overdue", style="bold red") if health.overdue else Text("")
+        table.add_row(
+            view.job.removeprefix(prefix),
+            view.schedule,
+            str(len(view.running) or ""),
+            _ago(view.last_success_at, view.at),
+            _ago(view.last_failure_at, view.at),
+            told,
+        )
+    screen().print(table)
+
+
+def _runs(runs: list[RunView], figures: Statistics) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from stampede_guard.leases.jobs.schedule import moment
+    from stampede_guard.leases.owner import called
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("slot", "outcome", "took", "worker"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("counted", overflow="fold")
+    table.add_column("error", overflow="fold")
+    for view in runs:
+        took = (
+            seconds_text(view.finished_at - view.started_at) if view.started_at and view.finished_at else ""
+        )
+        tried = f" (attempt {view.attempt})" if view.attempt > 1 else ""
+        table.add_row(
+            moment(view.slot).isoformat(timespec="seconds"),
+            view.outcome + tried,
+            took,
+            called(view.owner) if view.owner else "",
+            ", ".join(f"{name}={count}" for name, count in view.counters.items()),
+            Text(view.error),
+        )
+    screen().print(table)
+    screen().print(_figures(figures))
+
+
+def _figures(figures: Statistics) -> str:
+    if figures.success_rate is None:
+        return "no run has ended"
+    said = [f"{figures.success_rate:.1%} succeed"]
+    if figures.longest:
+        said.append(
+            f"mean {seconds_text(figures.mean)}, P95 {seconds_text(figures.p95)}, "
+            f"longest {seconds_text(figures.longest)}"
+        )
+    if figures.suggested_time_limit is not None:
+        said.append(f"a time_limit could be {figures.suggested_time_limit:g} s")
+    return "; ".join(said)
+
+
+def _ago(then: float, at: float) -> str:
+    return f"{seconds_text(max(0.0, at - then))} ago" if then else "never"

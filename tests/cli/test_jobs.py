@@ -1,0 +1,103 @@
+"""jobs: schedules, history, a run by hand, and the dead-man signal as an exit status."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from bench.herd.valkey import ValkeyServer
+from stampede_guard.leases import Jobs, RedisLeases, Run
+from stampede_guard.leases.runs.words import Registration
+from tests.cli.conftest import Operator
+
+PROGRAM = """
+import os
+from stampede_guard.leases import Jobs, RedisLeases
+
+url, namespace = os.environ["STAMPEDE_GUARD_URL"], os.environ["STAMPEDE_GUARD_NAMESPACE"]
+jobs = Jobs(RedisLeases.from_url(url, namespace=namespace, restart="trust"))
+
+@jobs.cron("0 3 * * *")
+async def nightly(run):
+    run.report(files=12)
+
+@jobs.every(300)
+async def sync():
+    raise PermissionError("401")
+"""
+
+
+@pytest.fixture
+async def jobs(server: ValkeyServer, namespace: str) -> AsyncIterator[Jobs]:
+    async with RedisLeases.from_url(server.url, namespace=namespace, restart="trust") as leases:
+        jobs = Jobs(leases)
+
+        @jobs.cron("0 3 * * *")
+        async def nightly(run: Run) -> None:
+            run.report(files=12)
+
+        @jobs.every(300)
+        async def sync() -> None:
+            raise PermissionError("401")
+
+        await jobs.run_now("nightly")
+        await jobs.run_now("sync")
+        yield jobs
+
+
+async def test_jobs_and_their_history_are_shown(operator: Operator, jobs: Jobs) -> None:
+    told = (await operator.call("jobs", "list")).out
+    assert "0 3 * * * UTC" in told
+    assert "never" in told
+    assert {job["job"] for job in (await operator.call("jobs", "list", "--json")).json["jobs"]} == {
+        jobs.leases.full("nightly"),
+        jobs.leases.full("sync"),
+    }
+    told = (await operator.call("jobs", "history", "nightly")).out
+    assert "completed" in told
+    assert "files=12" in told
+    assert "100.0% succeed" in told
+    told = (await operator.call("jobs", "history", "sync", "--outcome", "failed", "--json")).json
+    assert [run["error"] for run in told["runs"]] == ["PermissionError: 401"]
+    assert told["statistics"]["success_rate"] == 0.0
+    assert (await operator.call("jobs", "history", "sync", "--outcome", "late")).code == 2
+    told = await operator.call("jobs", "history", "nobody")
+    assert (told.code, "no worker ever registered a job 'nobody'" in told.err) == (2, True)
+
+
+def test_a_job_is_run_by_hand(operator: Operator, tmp_path: Path) -> None:
+    (tmp_path / "program_of_jobs.py").write_text(PROGRAM)
+    here = {"PYTHONPATH": str(tmp_path)}
+    told = operator.run("jobs", "run", "program_of_jobs:jobs", "nightly", **here)
+    assert (told.code, told.out) == (0, "nightly: completed\n")
+    told = operator.run("jobs", "run", "program_of_jobs:jobs", "sync", **here)
+    assert (told.code, told.out) == (1, "sync: failed: PermissionError: 401\n")
+    told = operator.run("jobs", "run", "program_of_jobs:jobs", "other", **here)
+    assert (told.code, "it has nightly, sync" in told.err) == (2, True)
+    for wrong, why in (
+        ("program_of_jobs", "module:name"),
+        ("program_of_nobody:jobs", "cannot be found"),
+        ("program_of_jobs:os", "is a module"),
+    ):
+        told = operator.run("jobs", "run", wrong, "sync", **here)
+        assert (told.code, why in told.err) == (2, True)
+
+
+async def test_an_overdue_job_is_an_exit_status(operator: Operator, jobs: Jobs) -> None:
+    told = await operator.call("jobs", "check")
+    assert (told.code, told.out) == (0, "2 jobs, none overdue\n")
+    runs = jobs.runs()
+    await runs.register(
+        Registration(job=jobs.leases.full("dead"), schedule="always", fingerprint="x", rhythm=1e-6), timeout=5
+    )
+    await asyncio.sleep(0)
+    told = await operator.call("jobs", "check")
+    assert told.code == 1
+    assert "overdue: " in told.out
+    assert "dead has never succeeded" in told.out
+    assert (await operator.call("jobs", "forget", "dead")).out == "dead: forgotten, with its history\n"
+    assert (await operator.call("jobs", "check")).code == 0
+    assert (await operator.call("jobs", "forget", "dead")).code == 2
