@@ -26,7 +26,7 @@ async def in_transaction(conn: Any, sql: str, *args: object) -> Any:
     # Of subclasses too, which are in modules of the user's.
     libraries = {base.__module__.partition(".")[0] for base in type(conn).__mro__}
     if "sqlalchemy" in libraries:
-        # Not imported here: whoever has such a connection has it. In brackets, because `:p1::text` is no parameter to it.
+        # Not imported here: whoever has such a connection has it. In brackets: `:p1::text` is no parameter to it.
         text = sys.modules["sqlalchemy"].text
         found = await conn.execute(text(re.sub(r"\$(\d+)", r"(:p\1)", sql)), named)
         return found.first()

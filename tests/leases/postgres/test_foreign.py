@@ -56,7 +56,7 @@ async def test_to_psycopg_parameters_have_names() -> None:
     conn = of("psycopg")()
     assert await in_transaction(conn, FINISH, *"abcdefg") == (1,)
     ((sql, parameters),) = conn.asked
-    assert sql % {name: "x" for name in parameters} and "$" not in sql
+    assert sql % dict.fromkeys(parameters, "x") and "$" not in sql
 
 
 async def test_psycopg_in_autocommit_outside_of_a_transaction_is_refused() -> None:
