@@ -143,9 +143,8 @@ async def test_blue_and_green_do_not_both_lead(pooled_url: str, namespace: str) 
     """What pg_try_advisory_lock did through a pooler: both got True."""
     blue = PostgresLeases.from_url(pooled_url, namespace=namespace)
     green = PostgresLeases.from_url(pooled_url, namespace=namespace)
-    async with blue, green:
-        async with blue.hold("leader", wait=0):
-            for _ in range(10):
-                with pytest.raises(LeaseTaken):
-                    async with green.hold("leader", wait=0):
-                        raise AssertionError("both lead")
+    async with blue, green, blue.hold("leader", wait=0):
+        for _ in range(10):
+            with pytest.raises(LeaseTaken):
+                async with green.hold("leader", wait=0):
+                    raise AssertionError("both lead")

@@ -38,6 +38,7 @@ class Ear:
         self._task: asyncio.Task[None] | None = None
         self._connection: Any = None
         self._settled = asyncio.Event()
+        self._lost = asyncio.Event()
         let_go_in_children(self)
         self.hearing = False
         self.pooled = False
@@ -98,6 +99,8 @@ class Ear:
             if await connection.fetchval("SELECT pg_backend_pid()") != connection.get_server_pid():
                 self.pooled = True
                 return False
+            self._lost.clear()
+            connection.add_termination_listener(lambda _: self._lost.set())
             await connection.add_listener(CHANNEL, self._heard)
         self.hearing = True
         self._settled.set()
@@ -105,7 +108,11 @@ class Ear:
 
     async def _keep(self) -> None:
         while True:
-            await asyncio.sleep(QUIET_SECONDS)
+            try:
+                await asyncio.wait_for(self._lost.wait(), QUIET_SECONDS)
+                raise ConnectionResetError("the database closed the connection")
+            except TimeoutError:
+                pass
             async with asyncio.timeout(self._deadline):
                 await self._connection.fetchval("SELECT 1")
 
