@@ -274,9 +274,7 @@ class Flow:
                 return any(self._says_miss(value) for value in values)
             case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name)):
                 return name in self.names and self._still_got(name, test)
-            case ast.Compare(
-                left=ast.Name(id=name), ops=[ast.Is()], comparators=[ast.Constant(value=None)]
-            ):
+            case ast.Compare(left=ast.Name(id=name), ops=[ast.Is()], comparators=[ast.Constant(value=None)]):
                 return name in self.names and self._still_got(name, test)
             case _:
                 return False
