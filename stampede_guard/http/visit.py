@@ -163,17 +163,18 @@ class Visit:
         except WaitTimeout as error:
             retry = (b"retry-after", b"%d" % max(1, math.ceil(error.retry_after)))
             return await self._overdue(503, "The answer is being made. Try again.", found, why, retry)
-        if not isinstance(value, StoredResponse):
-            return await self._instead_of_error(found, fetch, flight, why, None)
-        if fetch.value is not None and fetch.value == value:
+        own = fetch.value
+        if own is not None and (own.unstorable or own == value):
             status = CacheStatus(
                 forwarded=why,
                 forwarded_status=fetch.status,
-                stored=not value.unstorable,
+                stored=not own.unstorable,
                 key=self._exposed(found),
             )
-            await self._serve(value, value.age, status)
+            await self._serve(own, own.age, status)
             return True
+        if not isinstance(value, StoredResponse) or value.again:
+            return await self._instead_of_error(found, fetch, flight, why, None)
         return await self._collapsed(found, value, why)
 
     async def _collapsed(self, found: Found, value: StoredResponse, why: Forwarded) -> bool:
@@ -266,8 +267,6 @@ class Visit:
             if more:
                 await self._until_stored(exchange, fetch, flight)
                 await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-            if fetch.outdated:
-                await self._cache.invalidate_key(found.key)
             if exchange.live and not fetch.collapsed:
                 await exchange.end()
         finally:
@@ -275,7 +274,7 @@ class Visit:
                 watch.cancel()
 
     async def _until_stored(self, exchange: Exchange, fetch: Fetch, flight: asyncio.Future[Any]) -> None:
-        if not exchange.live or fetch.value is not None:
+        if not exchange.live or fetch.value is not None or fetch.outdated:
             await asyncio.wait({flight})
 
     async def _watch(self, exchange: Exchange) -> None:
