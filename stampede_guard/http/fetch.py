@@ -239,7 +239,7 @@ class Fetch:
             return
         for reader in readers:
             if reader.request.plain and not reader.live.done() and draft.is_for(reader.request.fields):
-                reader.collapsed = True
+                exchange.shared = reader.collapsed = True
                 reader.live.set_result(exchange)
 
     def _refuse(self, exchange: Exchange, why: str, *, personal: bool = False) -> Refused:

@@ -254,7 +254,7 @@ class Visit:
         # What is one client's comes as without a cache; what is for all has nothing of one connection (RFC 9111, 3.1).
         fields = exchange.fields if exchange.live else without_hops(exchange.fields)
         headers = marked(fields, status, self._cache.settings)
-        watch = asyncio.ensure_future(self._watch(exchange)) if exchange.live else None
+        watch = None if fetch.collapsed else asyncio.ensure_future(self._watch(exchange))
         try:
             await self._send({"type": "http.response.start", "status": exchange.status, "headers": headers})
             self._started = True
@@ -278,7 +278,10 @@ class Visit:
             await asyncio.wait({flight})
 
     async def _watch(self, exchange: Exchange) -> None:
-        """Until the client leaves."""
+        """Until the client leaves of what is only his, which it may turn out to be when it has become too large."""
+        await exchange.decided()
+        if not exchange.live:
+            return
         while (await self._receive())["type"] != "http.disconnect":
             pass
         exchange.leave()

@@ -143,7 +143,7 @@ async def test_where_only_other_processes_wait_behind_somebody_known_one_asks_ne
 
 
 async def test_a_collapsed_request_asks_for_nobody_when_what_it_reads_breaks_off() -> None:
-    """1. Slow clients read what is being made, each at its own pace. 2. It breaks off. 3. They have had their answer."""
+    """1. Slow clients read what is being made. 2. It breaks off. 3. They have had their answer."""
     app = App()
     middle = asyncio.Event()
 
