@@ -161,6 +161,21 @@ class Cache:
                 return reading
         return runtime.last.aged(name, now=runtime.now())
 
+    def resident(self, key: str, stored: StoredResponse) -> float:
+        """Seconds for which what a flight brought has been in the store: long, where it found it there.
+
+        1. A read fails. 2. The flight asks once more, and finds what was stored half an hour ago.
+        """
+        runtime = self.guard.runtime()
+        reading = runtime.last.aged(self.guard.prefix + key, now=runtime.now())
+        if reading is None or reading.total_ms - reading.remaining_ms < 1000:
+            # The usual case. Ages have whole seconds, so what a large response is would be looked at in vain.
+            return 0.0
+        try:
+            return _resident(reading, stored) if self.plan.decode(reading.body) == stored else 0.0
+        except Undecodable:
+            return 0.0
+
     def tell(self, found: Found, *, fresh: bool) -> None:
         hooks = self.guard.runtime().hooks
         if hooks:

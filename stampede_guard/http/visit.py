@@ -182,17 +182,15 @@ class Visit:
         request = self._request
         if not value.is_for(request.fields) or not covers(value, request):
             return False
-        if not value.may_be_shared(value.age) or (why != "request" and not self._is_fresh(value)):
+        age = value.age + self._cache.resident(found.key, value)
+        fresh = verdict(value.situation(age), request.fields) == "fresh"
+        if not value.may_be_shared(age) or (why != "request" and not fresh):
             # Nobody may use it again, so waiting for it was of no use, and will not be for the next ones.
             self._cache.marks.note(found.key, count=2)
             return False
-        await self._serve(
-            value, value.age, CacheStatus(forwarded=why, collapsed=True, key=self._exposed(found))
-        )
+        status = CacheStatus(forwarded=why, collapsed=True, key=self._exposed(found))
+        await self._serve(value, age, status)
         return True
-
-    def _is_fresh(self, value: StoredResponse) -> bool:
-        return verdict(value.situation(value.age), self._request.fields) == "fresh"
 
     # --- errors --------------------------------------------------------------------------------
 
@@ -207,7 +205,7 @@ class Visit:
         """RFC 5861, 4: the stale response if it may be served; else what the application answered; else ask it."""
         own = fetch.failed or (fetch.live.result() if fetch.live.done() else None)
         stored = found.stored
-        if stored is not None and covers(stored, self._request) and self._serves_stale(found, stored):
+        if stored is not None and self._serves_stale(found, stored):
             if own is not None:
                 own.cancel()
             await self._serve(stored, found.age, self._hit(found, stored, found.age, "stale-if-error"))
@@ -220,13 +218,18 @@ class Visit:
     def _serves_stale(self, found: Found, stored: StoredResponse) -> bool:
         default = self._cache.settings.stale_if_error
         situation = stored.situation(found.age)
-        return not situation.always_validated and may_serve_on_error(
-            situation, self._request.fields, default=default
+        return (
+            covers(stored, self._request)
+            and not situation.always_validated
+            and may_serve_on_error(situation, self._request.fields, default=default)
         )
 
     async def _overdue(
         self, code: int, text: str, found: Found, why: Forwarded, *extra: tuple[bytes, bytes]
     ) -> bool:
+        if found.replaces:
+            # It joined without a look at what is there.
+            found = await self._cache.look_up(self._request)
         if found.stored is not None and self._serves_stale(found, found.stored):
             await self._serve(found.stored, found.age, self._hit(found, found.stored, found.age, "timeout"))
         else:
