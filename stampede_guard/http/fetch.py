@@ -76,6 +76,23 @@ class Fetch:
     # --- the computation of a flight -----------------------------------------------------------
 
     async def run(self) -> StoredResponse | Refused:
+        """For the engine, which publishes what this returns. Nothing comes of a fallback that helps nobody else: what
+        it published, with a token above that of the one who is slow, would keep his value out of the store."""
+        brought = await self._for_all()
+        if self._is_fallback and (
+            brought is AGAIN or (isinstance(brought, StoredResponse) and brought.again)
+        ):
+            raise OriginFailed("its answer is for nobody else")
+        return brought
+
+    @property
+    def _is_fallback(self) -> bool:
+        flight = CURRENT.get()
+        if flight is None:
+            return False
+        return not flight.computing or (flight.leader is not None and flight.leader.run != self.run)
+
+    async def _for_all(self) -> StoredResponse | Refused:
         """1. One with credentials is first at an expiry; a thousand without wait for him. 2. His answer may not be
         stored. 3. Let through, all of them would ask the application. So the next one asks for the others first.
 
@@ -94,7 +111,7 @@ class Fetch:
             return await self._again()
         other._stands_in = True
         outdated, self.outdated = self.outdated, False
-        brought = await other.run()
+        brought = await other._for_all()
         if outdated and isinstance(brought, Refused):
             await self._cache.invalidate_key(self._name)
         return brought

@@ -154,6 +154,9 @@ class Visit:
         return not exchange.live or exchange.status in SERVER_ERRORS
 
     async def _landed(self, found: Found, fetch: Fetch, flight: asyncio.Future[Any], why: Forwarded) -> bool:
+        own = fetch.value
+        if own is not None and own.unstorable:
+            return await self._served_own(found, fetch, own, why)
         try:
             value = flight.result()
         except (OriginFailed, ComputeFailed) as error:
@@ -163,19 +166,21 @@ class Visit:
         except WaitTimeout as error:
             retry = (b"retry-after", b"%d" % max(1, math.ceil(error.retry_after)))
             return await self._overdue(503, "The answer is being made. Try again.", found, why, retry)
-        own = fetch.value
-        if own is not None and (own.unstorable or own == value):
-            status = CacheStatus(
-                forwarded=why,
-                forwarded_status=fetch.status,
-                stored=not own.unstorable,
-                key=self._exposed(found),
-            )
-            await self._serve(own, own.age, status)
-            return True
+        if own is not None and own == value:
+            return await self._served_own(found, fetch, own, why)
         if not isinstance(value, StoredResponse) or value.again:
             return await self._instead_of_error(found, fetch, flight, why, None)
         return await self._collapsed(found, value, why)
+
+    async def _served_own(self, found: Found, fetch: Fetch, own: StoredResponse, why: Forwarded) -> bool:
+        status = CacheStatus(
+            forwarded=why,
+            forwarded_status=fetch.status,
+            stored=not own.unstorable,
+            key=self._exposed(found),
+        )
+        await self._serve(own, own.age, status)
+        return True
 
     async def _collapsed(self, found: Found, value: StoredResponse, why: Forwarded) -> bool:
         """What another request's call has brought."""

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from stampede_guard import Policy
 from stampede_guard.http.exchange import BrokenOff
 from tests.http.asgi import scope_of
 from tests.http.fleet import App, Fleet, cached, start, status_of
 from tests.http.test_herd import joined
+from tests.support.gate import until
 
 VALIDATED = cached(etag='"a"')
 
@@ -179,3 +181,46 @@ async def test_a_collapsed_request_asks_for_nobody_when_what_it_reads_breaks_off
             broken = await asyncio.gather(*visits, return_exceptions=True)
         assert {type(error) for error in broken} == {BrokenOff}
         assert app.calls == 1
+
+
+async def test_somebody_known_who_does_not_wait_longer_takes_nothing_from_the_slow_one_he_waited_for() -> (
+    None
+):
+    app = App()
+    slow = asyncio.Event()
+
+    async def handler(scope: Any, receive: Any, send: Any, number: int) -> None:
+        if number == 1:
+            await slow.wait()
+        await start(send, cached())
+        await send({"type": "http.response.body", "body": b"answer %d" % number})
+
+    app.handler = handler
+    policy = Policy(wait_timeout=0.3, poll_interval=0.1, fallback_limit=1)
+    async with Fleet(app, processes=2, policy=policy) as fleet:
+        first = asyncio.ensure_future(fleet.get())
+        await app.called.wait()
+        async with asyncio.timeout(20):
+            assert (await fleet.get(process=1, authorization="me")).body == b"answer 2"
+        slow.set()
+        assert (await first).body == b"answer 1"
+        await fleet.settled()
+        assert "hit" in status_of(await fleet.get(process=1))
+        assert app.calls == 2
+
+
+async def test_those_who_were_let_through_are_asked_for_by_nobody_else() -> None:
+    """1. The last answer was not to be stored, so nobody waits. 2. Some are known, and what they get is theirs."""
+    app = App({"cache-control": "no-store"})
+    async with Fleet(app) as fleet:
+        await fleet.get()
+        app.headers = cached()
+        app.go.clear()
+        known = [asyncio.ensure_future(fleet.get(authorization=f"{number}")) for number in range(3)]
+        await until(lambda: app.calls == 4)
+        others = fleet.herd(3)
+        await until(lambda: app.calls == 7)
+        app.go.set()
+        async with asyncio.timeout(20):
+            await asyncio.gather(*known, *others)
+        assert app.calls == 7
