@@ -39,6 +39,7 @@ VERSION = "http1"
 _HEADERS = 256 * 1024
 """Bytes that the fields of a response may take beside its body."""
 _AT_ONCE = 1_000_000
+_Place = tuple[asyncio.AbstractEventLoop, str]
 
 
 class Found(NamedTuple):
@@ -76,7 +77,7 @@ class Cache:
         self.marks = Marks(policy.pass_ttl)
         self._app = app
         self._exchanges: set[asyncio.Task[Any]] = set()
-        self._waiting: defaultdict[str, set[Fetch]] = defaultdict(set)
+        self._waiting: defaultdict[_Place, set[Fetch]] = defaultdict(set)
 
     def _policy_for(self, value: Any) -> Any:
         if isinstance(value, Refused):
@@ -214,16 +215,16 @@ class Cache:
         return exchange
 
     def wait(self, key: str, fetch: Fetch) -> None:
-        self._waiting[key].add(fetch)
+        self._waiting[_place(key)].add(fetch)
 
     def stop_waiting(self, key: str, fetch: Fetch) -> None:
-        waiting = self._waiting[key]
+        waiting = self._waiting[place := _place(key)]
         waiting.discard(fetch)
         if not waiting:
-            del self._waiting[key]
+            del self._waiting[place]
 
     def waiting_for(self, key: str, *, but: Fetch) -> list[Fetch]:
-        return [fetch for fetch in self._waiting.get(key, ()) if fetch is not but]
+        return [fetch for fetch in self._waiting.get(_place(key), ()) if fetch is not but]
 
     # --- invalidation --------------------------------------------------------------------------
 
@@ -269,10 +270,16 @@ class Cache:
     async def aclose(self) -> None:
         """The guard first: what is under way ends while the application still has its database."""
         await self.guard.aclose()
-        if self._exchanges:
-            await asyncio.wait(self._exchanges, timeout=self.plan.policy.drain_timeout)
-        for task in list(self._exchanges):
-            task.cancel()
+        loop = asyncio.get_running_loop()
+        if tasks := [task for task in list(self._exchanges) if task.get_loop() is loop]:
+            _, left = await asyncio.wait(tasks, timeout=self.plan.policy.drain_timeout)
+            for task in left:
+                task.cancel()
+
+
+def _place(key: str) -> _Place:
+    """The requests of another thread's event loop are for that one to wake."""
+    return asyncio.get_running_loop(), key
 
 
 def route_for(scope: Scope, fields: Fields, target: Target, settings: Settings) -> CacheRoute | None:
