@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import logging
 from collections import defaultdict
@@ -11,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from stampede_guard.core.entry import Reading
-from stampede_guard.core.scripts import Granted
+from stampede_guard.core.scripts import Granted, Passing
 from stampede_guard.errors import StoreError, StoreRefused, Undecodable
 from stampede_guard.events import Hit, Stale
 from stampede_guard.guard import StampedeGuard
@@ -258,14 +257,22 @@ class Cache:
         policy = lifetimes(stored, self.plan.policy)
         if policy is None or runtime.away_for(name) or self.guard.mode_of(self.plan) != "on":
             return
-        flight = runtime.new_id()
-        with contextlib.suppress(StoreError):
+        flight, held = runtime.new_id(), True
+        try:
             grant = await runtime.session.acquire(name, flight=flight, policy=policy)
+            held = isinstance(grant, Granted | Passing)
             if isinstance(grant, Granted):
                 body = self.plan.codec.encode(stored)
                 await runtime.session.publish(
                     name, flight=flight, grant=grant, outcome="value", body=body, policy=policy
                 )
+                held = False
+        except StoreError as error:
+            log.debug("what a POST has answered is not stored: %s", error)
+        finally:
+            if held:
+                # Whoever asks next would wait for a lease that nobody computes for.
+                runtime.session.forget(name, flight=flight)
 
     async def aclose(self) -> None:
         """The guard first: what is under way ends while the application still has its database."""
