@@ -73,7 +73,7 @@ class Cache:
         )
         self.plan = Plan(title="http", policy=policy, codec=HttpCodec(), share_uncached=False)
         self.plan.policy_for = self._policy_for
-        self.marks = Marks(policy.pass_ttl)
+        self.marks = Marks(policy.pass_ttl, lambda: guard.runtime().now())
         self._app = app
         self._exchanges: set[asyncio.Task[Any]] = set()
         self._waiting: defaultdict[_Place, set[Fetch]] = defaultdict(set)
@@ -113,7 +113,6 @@ class Cache:
     async def look_up(self, request: CacheRequest) -> Found:
         """One round trip; two for a variant that is not the one in the base entry."""
         runtime = self.guard.runtime()
-        self.marks.now = runtime.now()
         key = self.key_of(request)
         found = await self._read(runtime, key)
         base = found.stored
