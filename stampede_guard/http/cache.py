@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
 from stampede_guard.core.entry import Reading
@@ -75,7 +75,8 @@ class Cache:
         self.plan.policy_for = self._policy_for
         self.marks = Marks(policy.pass_ttl, lambda: guard.runtime().now())
         self._app = app
-        self._exchanges: set[asyncio.Task[Any]] = set()
+        # Exchanges, and what goes on though the request that began it has ended.
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._waiting: defaultdict[_Place, set[Fetch]] = defaultdict(set)
 
     def _policy_for(self, value: Any) -> Any:
@@ -208,8 +209,8 @@ class Cache:
     ) -> Exchange:
         most = self.settings.max_body_bytes
         exchange = Exchange(self._app, scope, context, max_body_bytes=most, ours=ours, body=body)
-        self._exchanges.add(exchange.task)
-        exchange.task.add_done_callback(self._exchanges.discard)
+        self._tasks.add(exchange.task)
+        exchange.task.add_done_callback(self._tasks.discard)
         return exchange
 
     def wait(self, key: str, fetch: Fetch) -> None:
@@ -239,6 +240,13 @@ class Cache:
                 keys[base_name(self.prefix, target, route=route, part=part)] = None
         for key in keys:
             self.marks.drop(key)
+        # In a task of its own: a server may cancel a request whose client has left, and what it changed is changed.
+        task = asyncio.ensure_future(self._invalidate_all(keys))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        await asyncio.shield(task)
+
+    async def _invalidate_all(self, keys: Iterable[str]) -> None:
         await asyncio.gather(*(self.invalidate_key(key) for key in keys))
 
     async def invalidate_key(self, key: str) -> None:
@@ -277,7 +285,7 @@ class Cache:
         """The guard first: what is under way ends while the application still has its database."""
         await self.guard.aclose()
         loop = asyncio.get_running_loop()
-        if tasks := [task for task in list(self._exchanges) if task.get_loop() is loop]:
+        if tasks := [task for task in list(self._tasks) if task.get_loop() is loop]:
             _, left = await asyncio.wait(tasks, timeout=self.plan.policy.drain_timeout)
             for task in left:
                 task.cancel()
