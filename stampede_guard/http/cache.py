@@ -44,7 +44,8 @@ _Place = tuple[asyncio.AbstractEventLoop, str]
 class Found(NamedTuple):
     """What was read for a request. `key` is the entry's name without the guard's prefix. `stored` is None where there
     is nothing for this request; `reading` may then be of something else in its place. `varies`: there was a response
-    for other requests. `replaces`: nothing was read, since a flight is under way that replaces a stale one."""
+    for other requests. `replaces`: nothing was read, since a flight is under way that replaces a stale one. `age` is
+    what it was `at` that time."""
 
     key: str
     stored: StoredResponse | None = None
@@ -52,6 +53,7 @@ class Found(NamedTuple):
     age: float = 0.0
     varies: bool = False
     replaces: bool = False
+    at: float = 0.0
 
 
 class Cache:
@@ -142,7 +144,7 @@ class Cache:
             return Found(key, reading=reading)
         if isinstance(stored, Refused):
             return Found(key, reading=reading)
-        return Found(key, stored, reading, stored.age + _resident(reading, stored))
+        return Found(key, stored, reading, stored.age + _resident(reading, stored), at=runtime.now())
 
     async def _reading(self, runtime: Runtime, name: str) -> Reading | None:
         if not runtime.away_for(name):
@@ -175,6 +177,13 @@ class Cache:
             return _resident(reading, stored) if self.plan.decode(reading.body) == stored else 0.0
         except Undecodable:
             return 0.0
+
+    def aged(self, found: Found) -> Found:
+        """The same after a wait."""
+        if found.stored is None:
+            return found
+        now = self.guard.runtime().now()
+        return found._replace(age=found.age + max(0.0, now - found.at), at=now)
 
     def tell(self, found: Found, *, fresh: bool) -> None:
         hooks = self.guard.runtime().hooks

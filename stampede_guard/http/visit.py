@@ -209,6 +209,7 @@ class Visit:
     ) -> bool:
         """RFC 5861, 4: the stale response if it may be served; else what the application answered; else ask it."""
         own = fetch.failed or (fetch.live.result() if fetch.live.done() else None)
+        found = self._cache.aged(found)
         stored = found.stored
         if stored is not None and self._serves_stale(found, stored):
             if own is not None:
@@ -235,6 +236,7 @@ class Visit:
         if found.replaces:
             # It joined without a look at what is there.
             found = await self._cache.look_up(self._request)
+        found = self._cache.aged(found)
         if found.stored is not None and self._serves_stale(found, found.stored):
             await self._serve(found.stored, found.age, self._hit(found, found.stored, found.age, "timeout"))
         else:

@@ -153,3 +153,20 @@ async def test_who_waits_in_vain_for_the_whole_is_not_served_a_part() -> None:
         assert (await fleet.get(range="bytes=0-1")).status == 206
         async with asyncio.timeout(20):
             assert (await fleet.get()).status == 504
+
+
+@pytest.mark.parametrize(("window", "served"), [(600, True), (20, False)])
+async def test_what_is_served_in_place_of_an_error_has_grown_older_while_it_was_waited_for(
+    window: int, served: bool
+) -> None:
+    app = App({"cache-control": f"max-age=60, stale-if-error={window}"})
+    async with Fleet(app) as fleet:
+        await fleet.get()
+        fleet.clock.advance(61)
+        (leader,) = await at_it(fleet, app)
+        fleet.clock.advance(30)
+        app.status = 500
+        app.go.set()
+        answer = await leader
+        assert answer.status == (200 if served else 500)
+        assert answer.get("age") == ("91" if served else None)
