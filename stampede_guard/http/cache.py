@@ -147,7 +147,9 @@ class Cache:
         """In the background, one fleet-wide: with a request of its own, since the one at hand will be over."""
         runtime = self.guard.runtime()
         name = self.guard.prefix + found.key
-        if name in runtime.flights or name in runtime.failing or runtime.closing or found.reading is None:
+        if name in runtime.flights or runtime.closing or found.reading is None:
+            return
+        if runtime.failing.hold(name, found.reading.token):
             return
         if len(runtime.flights) < self.plan.policy.max_flights:
             fetch = Fetch(self, request, found.key, background=True)
