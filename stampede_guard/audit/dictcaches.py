@@ -91,6 +91,10 @@ def _aside(module: Module, function: Function, node: ast.AST, store: ast.Subscri
     for around in module.up(node):
         if around is function.node:
             return False
-        if isinstance(around, ast.If) and not inside(store, around) and isinstance(around.body[-1], ast.Return):
+        if (
+            isinstance(around, ast.If)
+            and not inside(store, around)
+            and isinstance(around.body[-1], ast.Return)
+        ):
             return any(inside(node, statement) for statement in around.body)
     return False
