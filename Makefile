@@ -7,23 +7,26 @@ HERD_ARGS ?= --quick
 MICRO_ARGS ?=
 PEERS_VENV ?= .venv-peers
 PEERS_ARGS ?=
+HTTP_VENV ?= .venv-http
+HTTP_ARGS ?=
 SCALE_ARGS ?= --output results
 
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 PEERS_READY = $(PEERS_VENV)/.ready
+HTTP_READY = $(HTTP_VENV)/.ready
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Reports and caches of the tools stay in the checkout, also where HOME is missing or read-only.
 export MPLCONFIGDIR = $(CURDIR)/.cache/matplotlib
 
-.PHONY: help demo test test-redis check bench bench-peers bench-scale search interpreters floor venv clean lint format types public-types imports coverage
+.PHONY: help demo test test-redis check bench bench-peers bench-http bench-scale search interpreters floor venv clean lint format types public-types imports coverage
 .DEFAULT_GOAL := help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | while IFS='	' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
 
-demo: $(READY) ## the production herd, reproduced and cured (HERD_ARGS=--full for all five modes)
+demo: $(READY) ## the production herd, reproduced and cured (HERD_ARGS=--full for all six modes)
 	$(BIN)/python -m bench.herd $(HERD_ARGS)
 
 test: $(READY) ## every test, on a real Valkey from its wheel (PYTEST_ARGS="-k takeover" for some)
@@ -42,6 +45,9 @@ bench: $(READY) ## the speed table: ratios measured in one run
 
 bench-peers: $(PEERS_READY) ## the library beside its peers; a quarter of an hour (PEERS_ARGS=--quick: some minutes)
 	$(PEERS_VENV)/bin/python -m bench.peers $(PEERS_ARGS)
+
+bench-http: $(HTTP_READY) ## the HTTP cache beside others, and nginx where it is installed; some minutes (HTTP_ARGS=--quick: one)
+	$(HTTP_VENV)/bin/python -m bench.http $(HTTP_ARGS)
 
 bench-scale: $(READY) ## how costs grow to 16 processes and 100,000 keys, and a fleet of 10,000 simulated (SCALE_ARGS=--quick)
 	$(BIN)/python -m bench.scale $(SCALE_ARGS)
@@ -96,7 +102,19 @@ $(PEERS_READY): pyproject.toml constraints.txt bench/peers/requirements.txt
 	  || echo "$$peer cannot be installed here: its row will say NOT RUN" >&2; done < bench/peers/requirements.txt
 	@touch $@
 
+# Pinned like the rest, but for the two that the peers decide.
+$(HTTP_READY): pyproject.toml constraints.txt bench/http/requirements.txt
+	@test -x $(HTTP_VENV)/bin/python || $(PYTHON) -m venv $(HTTP_VENV)
+	@echo "Installing the other HTTP caches into $(HTTP_VENV) (once; about a minute)"
+	@grep -v -e '^fastapi==' -e '^starlette==' constraints.txt > $(HTTP_VENV)/constraints.txt
+	@grep -e '^fastapi==' -e '^starlette==' bench/http/requirements.txt >> $(HTTP_VENV)/constraints.txt
+	@$(HTTP_VENV)/bin/python -m pip install --quiet --constraint $(HTTP_VENV)/constraints.txt --editable '.[bench]'
+	@while read -r peer; do case "$$peer" in ''|'#'*) continue;; esac; \
+	  $(HTTP_VENV)/bin/python -m pip install --quiet --constraint $(HTTP_VENV)/constraints.txt "$$peer" \
+	  || echo "$$peer cannot be installed here: its row will say NOT RUN" >&2; done < bench/http/requirements.txt
+	@touch $@
+
 clean: ## remove the environments, the caches and the results
-	rm -rf $(VENV) $(PEERS_VENV) .cache .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(PEERS_VENV) $(HTTP_VENV) .cache .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	rm -rf build dist results *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""The ways to put a cache before the same query: three that teams write, and the guard.
+"""The ways to put a cache before the same query: three that teams write, the guard, and the HTTP cache on it.
 
 The hand-written ones are reproduced with their faults; each docstring names what goes wrong.
 """
@@ -14,8 +14,8 @@ from redis.asyncio import Redis
 
 __all__ = ["HAND_WRITTEN", "MODES", "HandWritten", "Mode", "incident_fix", "local", "naive"]
 
-Mode = Literal["naive", "local", "incident-fix", "guard", "guard-stale"]
-MODES: Final[tuple[Mode, ...]] = ("naive", "local", "incident-fix", "guard", "guard-stale")
+Mode = Literal["naive", "local", "incident-fix", "guard", "guard-stale", "middleware"]
+MODES: Final[tuple[Mode, ...]] = ("naive", "local", "incident-fix", "guard", "guard-stale", "middleware")
 
 Compute = Callable[[], Awaitable[Any]]
 HandWritten = Callable[["Redis", str, float, Compute], Awaitable[Any]]

@@ -1,0 +1,176 @@
+"""When a job is due: a cron expression in a time zone, or an interval from an anchor.
+
+All workers must come to the same slots by themselves, so a slot follows from the schedule alone: never from when a
+worker was started or a run ended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Protocol
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from stampede_guard.errors import PolicyError
+
+__all__ = ["Cron", "Every", "Schedule", "fingerprint", "moment", "rhythm", "slot_of", "slots_after"]
+
+DAY = 86_400
+_SAMPLE = 128
+"""Slots looked at for a schedule's longest gap: more than a quarter of a year of nights, two years of weeks."""
+
+
+class Schedule(Protocol):
+    """Slots in order, as whole milliseconds since 1970 in UTC."""
+
+    @property
+    def text(self) -> str:
+        """For people, and for `fingerprint`: two schedules with the same slots may differ in it."""
+
+    def after(self, slot: int) -> int | None:
+        """The first slot later than this moment; None = there will be none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """Each `seconds`, counted from `anchor` (milliseconds since 1970)."""
+
+    seconds: float
+    anchor: int = 0
+
+    @classmethod
+    def of(cls, seconds: float, *, anchor: datetime | None = None) -> Every:
+        """Without an anchor the day is divided, from midnight in UTC; so `seconds` must divide it.
+
+        Raises `PolicyError` for an interval below a second, one that is no number, one that needs an anchor and has
+        none, and an anchor without a time zone.
+        """
+        if not _is_number(seconds) or not math.isfinite(seconds):
+            raise PolicyError("every", seconds, "seconds between two slots, such as 300")
+        if seconds < 1:
+            raise PolicyError("every", seconds, "at least 1 second; for less, loop inside one run")
+        if (seconds * 1000) % 1:
+            raise PolicyError("every", seconds, "whole milliseconds")
+        if anchor is None:
+            if DAY % seconds:
+                raise PolicyError(
+                    "anchor",
+                    None,
+                    f"every={seconds:g} does not divide a day, so its slots depend on where the counting begins; "
+                    "write anchor=datetime(2026, 1, 1, tzinfo=UTC)",
+                )
+            return cls(float(seconds))
+        return cls(float(seconds), slot_of(_aware("anchor", anchor)))
+
+    @property
+    def text(self) -> str:
+        since = f" from {moment(self.anchor).isoformat()}" if self.anchor else ""
+        return f"every {self.seconds:g} s{since}"
+
+    def after(self, slot: int) -> int:
+        step = round(self.seconds * 1000)
+        return self.anchor + ((slot - self.anchor) // step + 1) * step
+
+
+@dataclass(frozen=True, slots=True)
+class Cron:
+    """Five fields, or six with seconds first, as Debian's cron reads them; `zone` is an IANA time zone.
+
+    Where clocks are put forward, what falls into the hour that is missing runs just after it; where they are put back,
+    what names an hour runs once. `*` in minute or hour follows real time instead: it neither skips nor repeats.
+    """
+
+    expression: str
+    zone: str = "UTC"
+
+    @classmethod
+    def of(cls, expression: str, *, tz: str = "UTC") -> Cron:
+        """Raises `PolicyError` for an expression that cannot be read or never comes, and for an unknown time zone."""
+        from cronsim import CronSim, CronSimError
+
+        try:
+            zone = ZoneInfo(tz)
+        except (ZoneInfoNotFoundError, ValueError, OSError, TypeError):
+            raise PolicyError(
+                "tz",
+                tz,
+                "a time zone's IANA name, such as 'Europe/Berlin' (is the package tzdata installed?)",
+            ) from None
+        if not isinstance(expression, str):
+            raise PolicyError("cron", expression, _CRON_RULE)
+        try:
+            next(CronSim(expression, datetime(2026, 1, 1, tzinfo=zone)))
+        except CronSimError as error:
+            raise PolicyError("cron", expression, f"{_CRON_RULE}; {error}") from None
+        except StopIteration:
+            raise PolicyError("cron", expression, "a moment that comes; this one is in no calendar") from None
+        return cls(" ".join(expression.split()), tz)
+
+    @property
+    def text(self) -> str:
+        return f"{self.expression} {self.zone}"
+
+    def after(self, slot: int) -> int | None:
+        from cronsim import CronSim
+
+        begin = moment(slot).astimezone(ZoneInfo(self.zone))
+        for found in CronSim(self.expression, begin):
+            later = slot_of(found)
+            if later > slot:
+                return later
+        return None
+
+
+_CRON_RULE = "minute hour day month weekday, such as '0 3 * * *' for three in the morning"
+
+
+def fingerprint(schedule: Schedule) -> str:
+    """Short text that differs where schedules do."""
+    return hashlib.sha256(schedule.text.encode()).hexdigest()[:16]
+
+
+def slots_after(schedule: Schedule, slot: int) -> Iterator[int]:
+    """The slots later than this moment, in order."""
+    following = schedule.after(slot)
+    while following is not None:
+        yield following
+        following = schedule.after(following)
+
+
+def rhythm(schedule: Schedule, slot: int) -> float:
+    """The longest time between two slots that follow this moment, in seconds; 0 where fewer than two follow."""
+    longest, earlier = 0, None
+    for seen, found in enumerate(slots_after(schedule, slot)):
+        if earlier is not None:
+            longest = max(longest, found - earlier)
+        earlier = found
+        if seen >= _SAMPLE:
+            break
+    return longest / 1000
+
+
+def slot_of(when: datetime) -> int:
+    """A moment as a slot: whole milliseconds since 1970, without the rounding of floats."""
+    since = when.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * DAY + since.seconds) * 1000 + since.microseconds // 1000
+
+
+def moment(slot: int) -> datetime:
+    """A slot as a moment in UTC."""
+    whole, rest = divmod(slot, 1000)
+    return datetime.fromtimestamp(whole, tz=UTC).replace(microsecond=rest * 1000)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _aware(field: str, when: datetime) -> datetime:
+    if when.tzinfo is None:
+        raise PolicyError(
+            field, when, "a datetime with a time zone, such as datetime(2026, 1, 1, tzinfo=UTC)"
+        )
+    return when

@@ -1,0 +1,72 @@
+"""What jobs need of the back end that keeps their slots and history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from stampede_guard.leases.runs.words import (
+    Claim,
+    ClaimAnswer,
+    Ending,
+    JobView,
+    Outcome,
+    Registration,
+    RunView,
+)
+
+__all__ = ["RunBackend"]
+
+
+class RunBackend(Protocol):
+    """A store of slots and runs as one event loop uses it. Job names are complete: namespace and name.
+
+    Every method is one atomic step of the store, on the store's clock, with a time-out of its own (`timeout`, seconds).
+    It raises `StoreUnavailable` (not reached, or no answer in time: what was asked may still be carried out) or
+    `StoreRefused` (it answered, and the answer was no). It never asks twice by itself.
+    """
+
+    async def register(self, registration: Registration, *, timeout: float) -> JobView:
+        """The job exists, with this schedule unless that of a later deployment is known. Answers what counts now."""
+
+    async def claim(self, claim: Claim, *, timeout: float) -> ClaimAnswer:
+        """Take a slot, or learn whose it is. A vanished worker's row is marked as abandoned by the way."""
+
+    async def beat(
+        self, job: str, *, slot: int, run: str, alive_for: float, token: int, timeout: float
+    ) -> bool:
+        """The run lives; whether the row is still its own. `token` of the lease it runs under is noted with it."""
+
+    async def finish(self, job: str, *, slot: int, run: str, ending: Ending, timeout: float) -> bool:
+        """The run has ended; whether the row was still its own and running. Another's row is never changed."""
+
+    async def record(
+        self, job: str, *, slots: Sequence[int], outcome: Outcome, error: str, timeout: float
+    ) -> int:
+        """Give these slots this outcome where they have none and are not in the future; how many had none."""
+
+    async def sweep(self, job: str, *, timeout: float) -> list[RunView]:
+        """Mark the runs whose workers have vanished as abandoned; those marked by this call."""
+
+    async def view(self, job: str, *, timeout: float) -> JobView | None: ...
+
+    async def views(self, prefix: str, *, limit: int, timeout: float) -> list[JobView]: ...
+
+    async def history(
+        self,
+        job: str,
+        *,
+        limit: int,
+        before: int | None = None,
+        outcomes: Sequence[Outcome] = (),
+        timeout: float,
+    ) -> list[RunView]:
+        """Newest slot first; `before`: only slots earlier than this one; `outcomes`: only these."""
+
+    async def prune(self, job: str, *, keep: int, older_than: float, timeout: float) -> int:
+        """Forget ended runs beyond the newest `keep` whose slot is more than `older_than` seconds ago; how many."""
+
+    async def forget(self, job: str, *, timeout: float) -> bool:
+        """The job is no more, with all its history: nobody is to miss it."""
+
+    async def aclose(self) -> None: ...

@@ -1,0 +1,158 @@
+"""Slots and runs in this process: for tests, and for a single worker that asks for nothing more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from stampede_guard.leases.runs import rules
+from stampede_guard.leases.runs.words import (
+    Claim,
+    ClaimAnswer,
+    Ending,
+    JobView,
+    Outcome,
+    Registration,
+    RunView,
+)
+
+__all__ = ["MemoryRuns"]
+
+
+@dataclass(slots=True)
+class _Job:
+    row: rules.JobRow
+    runs: dict[int, rules.RunRow] = field(default_factory=dict)
+
+    def running(self) -> tuple[int, ...]:
+        return tuple(sorted(slot for slot, run in self.runs.items() if run.outcome == "running"))
+
+
+class MemoryRuns:
+    """`RunBackend` by the pure rules. `clock`: seconds since 1970."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._jobs: dict[str, _Job] = {}
+
+    async def register(self, registration: Registration, *, timeout: float = 0.0) -> JobView:
+        now = self._clock()
+        known = self._jobs.get(registration.job)
+        row = rules.register(known.row if known else None, registration, now=now)
+        if known is None:
+            known = self._jobs[registration.job] = _Job(row)
+        known.row = row
+        return rules.job_view(registration.job, row, running=known.running(), now=now)
+
+    async def claim(self, claim: Claim, *, timeout: float = 0.0) -> ClaimAnswer:
+        known = self._jobs.get(claim.job)
+        if known is None:
+            return rules.claim(None, None, claim, now=self._clock())[2]
+        job, run, answer = rules.claim(known.row, known.runs.get(claim.slot), claim, now=self._clock())
+        self._keep(known, job, run)
+        return answer
+
+    async def beat(
+        self, job: str, *, slot: int, run: str, alive_for: float, token: int, timeout: float = 0.0
+    ) -> bool:
+        known = self._jobs.get(job)
+        row = known.runs.get(slot) if known else None
+        after = rules.beat(row, mine=run, alive_for=alive_for, token=token, now=self._clock())
+        if known is None or after is None:
+            return False
+        known.runs[slot] = after
+        return True
+
+    async def finish(self, job: str, *, slot: int, run: str, ending: Ending, timeout: float = 0.0) -> bool:
+        known = self._jobs.get(job)
+        if known is None:
+            return False
+        after = rules.finish(known.row, known.runs.get(slot), mine=run, ending=ending, now=self._clock())
+        if after is None:
+            return False
+        self._keep(known, *after)
+        return True
+
+    async def record(
+        self, job: str, *, slots: Sequence[int], outcome: Outcome, error: str, timeout: float = 0.0
+    ) -> int:
+        known = self._jobs.get(job)
+        recorded = 0
+        for slot in slots if known is not None else ():
+            assert known is not None
+            after = rules.record(
+                known.row,
+                known.runs.get(slot),
+                slot=slot,
+                outcome=outcome,
+                error=error,
+                now=self._clock(),
+            )
+            if after is not None:
+                self._keep(known, *after)
+                recorded += 1
+        return recorded
+
+    async def sweep(self, job: str, *, timeout: float = 0.0) -> list[RunView]:
+        known = self._jobs.get(job)
+        marked = []
+        for run in list(known.runs.values()) if known is not None else ():
+            assert known is not None
+            row, after = rules.lapsed(known.row, run, now=self._clock())
+            if after is not run:
+                self._keep(known, row, after)
+                marked.append(rules.run_view(job, after))
+        return marked
+
+    async def view(self, job: str, *, timeout: float = 0.0) -> JobView | None:
+        known = self._jobs.get(job)
+        if known is None:
+            return None
+        return rules.job_view(job, known.row, running=known.running(), now=self._clock())
+
+    async def views(self, prefix: str, *, limit: int, timeout: float = 0.0) -> list[JobView]:
+        names = sorted(name for name in self._jobs if name.startswith(prefix))[:limit]
+        return [view for name in names if (view := await self.view(name)) is not None]
+
+    async def history(
+        self,
+        job: str,
+        *,
+        limit: int,
+        before: int | None = None,
+        outcomes: Sequence[Outcome] = (),
+        timeout: float = 0.0,
+    ) -> list[RunView]:
+        known = self._jobs.get(job)
+        wanted = [
+            rules.run_view(job, run)
+            for slot, run in sorted(known.runs.items() if known else (), reverse=True)
+            if (before is None or slot < before) and (not outcomes or run.outcome in outcomes)
+        ]
+        return wanted[:limit]
+
+    async def prune(self, job: str, *, keep: int, older_than: float, timeout: float = 0.0) -> int:
+        known = self._jobs.get(job)
+        if known is None:
+            return 0
+        oldest = (self._clock() - older_than) * 1000
+        ended = sorted((slot for slot, run in known.runs.items() if run.outcome != "running"), reverse=True)
+        gone = [slot for slot in ended[keep:] if slot < oldest]
+        for slot in gone:
+            del known.runs[slot]
+        known.row = rules.pruned(known.row, gone)
+        return len(gone)
+
+    async def forget(self, job: str, *, timeout: float = 0.0) -> bool:
+        return self._jobs.pop(job, None) is not None
+
+    async def aclose(self) -> None:
+        """There is nothing to close."""
+
+    @staticmethod
+    def _keep(known: _Job, job: rules.JobRow | None, run: rules.RunRow | None) -> None:
+        if job is not None:
+            known.row = job
+        if run is not None:
+            known.runs[run.slot] = run

@@ -1,0 +1,215 @@
+"""What one atomic step of a back end does to the rows of a job: pure, with the back end's time as an argument.
+
+The memory back end and the simulation run these functions; the scripts of Redis and the statements of PostgreSQL are
+their twins, held against them by one state machine in the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from stampede_guard.leases.runs.words import (
+    Claim,
+    ClaimAnswer,
+    Claimed,
+    Early,
+    Ending,
+    JobView,
+    Outcome,
+    Outdated,
+    Registration,
+    RunView,
+    Taken,
+)
+from stampede_guard.leases.words import Owner
+
+__all__ = [
+    "JobRow",
+    "RunRow",
+    "beat",
+    "claim",
+    "finish",
+    "job_view",
+    "lapsed",
+    "record",
+    "register",
+    "run_view",
+]
+
+LONGEST_ERROR = 2_000
+VANISHED = "the worker vanished"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRow:
+    """What is known of a job beside its runs. Times in seconds on the back end's clock; 0 = never.
+
+    `pruned_to`: the latest slot whose row was forgotten. It had its outcome, and nobody gives it a second one.
+    """
+
+    registration: Registration
+    registered_at: float
+    pruned_to: int = 0
+    last_slot: int = 0
+    last_success_at: float = 0.0
+    last_failure_at: float = 0.0
+    last_error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """A slot that is running or has its outcome."""
+
+    slot: int
+    run: str
+    outcome: Outcome
+    attempt: int
+    alive_until: float
+    started_at: float
+    owner: Owner | None = None
+    token: int = 0
+    finished_at: float = 0.0
+    error: str = ""
+    counters: Mapping[str, int | float] = field(default_factory=dict)
+
+
+def register(row: JobRow | None, registration: Registration, *, now: float) -> JobRow:
+    """The greater version wins; among equals the later one, so that a deployment back to an older schedule counts."""
+    if row is None:
+        return JobRow(registration=registration, registered_at=now)
+    if registration.version < row.registration.version:
+        return row
+    return replace(row, registration=registration)
+
+
+def claim(
+    job: JobRow | None, run: RunRow | None, asked: Claim, *, now: float
+) -> tuple[JobRow | None, RunRow | None, ClaimAnswer]:
+    """The rows afterwards, and the answer. A job that was never registered, or was forgotten, is nobody's to run."""
+    if job is None:
+        return None, run, Outdated("")
+    if asked.fingerprint != job.registration.fingerprint:
+        return job, run, Outdated(job.registration.schedule)
+    scheduled = asked.slot / 1000
+    if now < scheduled:
+        return job, run, Early(scheduled - now)
+    attempt = 1
+    if run is None and asked.slot <= job.pruned_to:
+        return job, run, Taken("missed")
+    if run is not None:
+        if run.run == asked.run and run.outcome == "running":
+            run = replace(run, alive_until=max(run.alive_until, now + asked.alive_for))
+            return job, run, Claimed(run.attempt, now - scheduled)
+        job, run = lapsed(job, run, now=now)
+        if run.outcome != "abandoned" or run.attempt >= asked.attempts:
+            return job, run, Taken(run.outcome)
+        attempt = run.attempt + 1
+    taken = RunRow(
+        slot=asked.slot,
+        run=asked.run,
+        outcome="running",
+        attempt=attempt,
+        alive_until=now + asked.alive_for,
+        started_at=now,
+        owner=asked.owner,
+    )
+    return replace(job, last_slot=max(job.last_slot, asked.slot)), taken, Claimed(attempt, now - scheduled)
+
+
+def lapsed(job: JobRow, run: RunRow, *, now: float) -> tuple[JobRow, RunRow]:
+    """A running row whose worker has said nothing in time is abandoned."""
+    if run.outcome != "running" or now < run.alive_until:
+        return job, run
+    run = replace(run, outcome="abandoned", finished_at=now, error=VANISHED)
+    return replace(job, last_failure_at=now, last_error=VANISHED), run
+
+
+def beat(run: RunRow | None, *, mine: str, alive_for: float, token: int, now: float) -> RunRow | None:
+    """The row with more life, or None where it is not the asker's any more.
+
+    One that has lapsed but that nobody has marked yet comes back to life: nobody has taken it, and nobody can have.
+    """
+    if run is None or run.run != mine or run.outcome != "running":
+        return None
+    return replace(run, alive_until=max(run.alive_until, now + alive_for), token=max(run.token, token))
+
+
+def finish(
+    job: JobRow, run: RunRow | None, *, mine: str, ending: Ending, now: float
+) -> tuple[JobRow, RunRow] | None:
+    """The rows afterwards, or None where the run is not the asker's any more."""
+    if run is None or run.run != mine or run.outcome != "running":
+        return None
+    error = ending.error[:LONGEST_ERROR]
+    run = replace(run, outcome=ending.outcome, finished_at=now, error=error, counters=dict(ending.counters))
+    match ending.outcome:
+        case "completed":
+            job = replace(job, last_success_at=now)
+        case "failed" | "abandoned":
+            job = replace(job, last_failure_at=now, last_error=error)
+        case "missed" | "skipped":
+            pass
+        case "running":
+            raise ValueError("a run does not end by running")
+        case _ as never:
+            assert_never(never)
+    return job, run
+
+
+def record(
+    job: JobRow, run: RunRow | None, *, slot: int, outcome: Outcome, error: str, now: float
+) -> tuple[JobRow, RunRow] | None:
+    """An outcome for a slot that has none, or None where it has one or is still to come."""
+    if run is not None or now < slot / 1000 or slot <= job.pruned_to:
+        return None
+    row = RunRow(
+        slot=slot,
+        run="",
+        outcome=outcome,
+        attempt=0,
+        alive_until=0.0,
+        started_at=0.0,
+        finished_at=now,
+        error=error[:LONGEST_ERROR],
+    )
+    return replace(job, last_slot=max(job.last_slot, slot)), row
+
+
+def pruned(job: JobRow, slots: Iterable[int]) -> JobRow:
+    """The job once the rows of these slots were forgotten."""
+    return replace(job, pruned_to=max((job.pruned_to, *slots)))
+
+
+def job_view(name: str, row: JobRow, *, running: tuple[int, ...], now: float) -> JobView:
+    return JobView(
+        job=name,
+        schedule=row.registration.schedule,
+        fingerprint=row.registration.fingerprint,
+        rhythm=row.registration.rhythm,
+        version=row.registration.version,
+        registered_at=row.registered_at,
+        at=now,
+        last_slot=row.last_slot,
+        last_success_at=row.last_success_at,
+        last_failure_at=row.last_failure_at,
+        last_error=row.last_error,
+        running=running,
+    )
+
+
+def run_view(job: str, row: RunRow) -> RunView:
+    return RunView(
+        job=job,
+        slot=row.slot,
+        run=row.run,
+        outcome=row.outcome,
+        attempt=row.attempt,
+        owner=row.owner,
+        token=row.token,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+        error=row.error,
+        counters=row.counters,
+    )

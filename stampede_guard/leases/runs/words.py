@@ -1,0 +1,146 @@
+"""What a scheduler and the back end of its runs say to each other, as data.
+
+A *slot* is (job, scheduled time in UTC); what may run once. A *claim* takes it. A *run* is what became of it: one row
+with one outcome. Times are the back end's, in seconds since 1970, but for `slot`, which is whole milliseconds: it is
+an identity and must not be rounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from stampede_guard.leases.words import Owner
+
+__all__ = [
+    "ENDED",
+    "Claim",
+    "ClaimAnswer",
+    "Claimed",
+    "Early",
+    "Ending",
+    "JobView",
+    "Outcome",
+    "Outdated",
+    "Registration",
+    "RunView",
+    "Taken",
+]
+
+Outcome = Literal["running", "completed", "failed", "missed", "skipped", "abandoned"]
+"""`missed`: nobody was there in time. `skipped`: another run of the job was still going on. `abandoned`: its worker
+vanished."""
+
+ENDED: tuple[Outcome, ...] = ("completed", "failed", "missed", "skipped", "abandoned")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """A worker tells that a job exists. `schedule`: for people. `fingerprint`: changes with the schedule.
+
+    `rhythm`: the longest time between two slots, in seconds; 0 = none is promised. `version`: the greater wins where
+    old and new workers disagree about the schedule; among equals, the last who registered.
+    """
+
+    job: str
+    schedule: str
+    fingerprint: str
+    rhythm: float
+    version: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A worker wants to run a slot. `run`: a UUID; asked again with it, it is the same question.
+
+    `alive_for`: seconds after which it counts as vanished if it says nothing. `attempts`: how many workers may try in
+    all; 1 = at most once, a vanished one's slot stays abandoned.
+    """
+
+    job: str
+    slot: int
+    run: str
+    owner: Owner
+    fingerprint: str
+    alive_for: float
+    attempts: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The slot is the asker's. `late`: seconds since its scheduled time, by the back end's clock."""
+
+    attempt: int
+    late: float
+
+
+@dataclass(frozen=True, slots=True)
+class Early:
+    """By the back end's clock the slot is still to come, in `remaining` seconds. Nothing was changed."""
+
+    remaining: float
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The slot has an outcome, or is about to: another worker's."""
+
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Outdated:
+    """The job has another schedule by now (`schedule`), from workers that were deployed later. Nothing was changed."""
+
+    schedule: str
+
+
+ClaimAnswer = Claimed | Early | Taken | Outdated
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a run ended. `error`: type and message, cut to 2,000 characters. `counters`: what the job counted."""
+
+    outcome: Outcome
+    error: str = ""
+    counters: Mapping[str, int | float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunView:
+    """A row of a job's history. `token`: of the lease under which it ran, 0 = none. `finished_at` 0 = not yet."""
+
+    job: str
+    slot: int
+    run: str
+    outcome: Outcome
+    attempt: int = 1
+    owner: Owner | None = None
+    token: int = 0
+    started_at: float = 0.0
+    finished_at: float = 0.0
+    error: str = ""
+    counters: Mapping[str, int | float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    """A job as the back end knows it. `at`: when this was read. `last_slot`: the latest one with an outcome, 0 = none.
+
+    `last_success_at`: when a run last completed, 0 = never. `running`: slots that are running now.
+    """
+
+    job: str
+    schedule: str
+    fingerprint: str
+    rhythm: float
+    version: int
+    registered_at: float
+    at: float
+    last_slot: int = 0
+    last_success_at: float = 0.0
+    last_failure_at: float = 0.0
+    last_error: str = ""
+    running: tuple[int, ...] = ()
