@@ -10,17 +10,20 @@ PEERS_ARGS ?=
 HTTP_VENV ?= .venv-http
 HTTP_ARGS ?=
 SCALE_ARGS ?= --output results
+AUDIT_VENV ?= .venv-bench-audit
+AUDIT_ARGS ?=
 
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 PEERS_READY = $(PEERS_VENV)/.ready
 HTTP_READY = $(HTTP_VENV)/.ready
+AUDIT_READY = $(AUDIT_VENV)/.ready
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Reports and caches of the tools stay in the checkout, also where HOME is missing or read-only.
 export MPLCONFIGDIR = $(CURDIR)/.cache/matplotlib
 
-.PHONY: help demo test test-redis check bench bench-peers bench-http bench-scale search interpreters floor venv clean lint format types public-types imports coverage
+.PHONY: help demo test test-redis check audit bench bench-peers bench-http bench-audit bench-scale search interpreters floor venv clean lint format types public-types imports coverage
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -38,7 +41,7 @@ test-redis: $(READY) ## the contract, the scripts and the rights on the redis-se
 	  tests/stores/test_contract_leases.py tests/stores/test_contract_tags.py tests/stores/test_contract_passing.py \
 	  tests/stores/test_scripts_twins.py tests/stores/test_rights.py $(PYTEST_ARGS)
 
-check: lint format types public-types imports coverage ## lint, types, direction of imports, coverage of the last `make test`
+check: lint format types public-types imports audit coverage ## lint, types, imports, its own audit, coverage of the last `make test`
 
 bench: $(READY) ## the speed table: ratios measured in one run
 	$(BIN)/python -m bench.micro $(MICRO_ARGS)
@@ -51,6 +54,9 @@ bench-http: $(HTTP_READY) ## the HTTP cache beside others, and nginx where it is
 
 bench-scale: $(READY) ## how costs grow to 16 processes and 100,000 keys, and a fleet of 10,000 simulated (SCALE_ARGS=--quick)
 	$(BIN)/python -m bench.scale $(SCALE_ARGS)
+
+bench-audit: $(READY) $(AUDIT_READY) ## files per second of the audit beside ruff and bandit, on all that is installed here
+	$(BIN)/python -m bench.audit $(AUDIT_ARGS)
 
 search: $(READY) ## the larger worlds of the exhaustive search (half an hour, a few GB)
 	STAMPEDE_SEARCH=deep $(BIN)/python -m pytest tests/core/test_search.py tests/core/test_tags.py -s
@@ -77,6 +83,9 @@ public-types: $(READY)
 
 imports: $(READY)
 	$(BIN)/lint-imports --no-logo
+
+audit: $(READY)  # the one example that is wrong on purpose is left out
+	$(BIN)/python -m stampede_guard.audit . --strict --exclude examples/audited_app
 
 coverage: $(READY)
 	@test -f .coverage || { echo "No coverage data yet, so the tests run first."; $(MAKE) test; }
@@ -114,7 +123,13 @@ $(HTTP_READY): pyproject.toml constraints.txt bench/http/requirements.txt
 	  || echo "$$peer cannot be installed here: its row will say NOT RUN" >&2; done < bench/http/requirements.txt
 	@touch $@
 
+$(AUDIT_READY): bench/audit/requirements.txt
+	@test -x $(AUDIT_VENV)/bin/python || $(PYTHON) -m venv $(AUDIT_VENV)
+	@$(AUDIT_VENV)/bin/python -m pip install --quiet --constraint constraints.txt --requirement $< \
+	  || echo "bandit cannot be installed here: its rows will say NOT RUN" >&2
+	@touch $@
+
 clean: ## remove the environments, the caches and the results
-	rm -rf $(VENV) $(PEERS_VENV) $(HTTP_VENV) .cache .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(PEERS_VENV) $(HTTP_VENV) $(AUDIT_VENV) .cache .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	rm -rf build dist results *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -38,7 +38,7 @@ async def local(redis: Redis, key: str, ttl: float, compute: Compute) -> Any:
     cached = await redis.get(key)
     if cached:
         return json.loads(cached)
-    async with _local_locks.setdefault(key, asyncio.Lock()):
+    async with _local_locks.setdefault(key, asyncio.Lock()):  # noqa: SG304 as it was deployed
         return await naive(redis, key, ttl, compute)
 
 
@@ -51,7 +51,7 @@ async def incident_fix(redis: Redis, key: str, ttl: float, compute: Compute) -> 
     cached = await redis.get(key)
     if cached:
         return json.loads(cached)
-    async with _local_locks.setdefault(key, asyncio.Lock()):
+    async with _local_locks.setdefault(key, asyncio.Lock()):  # noqa: SG304 as it was deployed
         cached = await redis.get(key)
         if cached:
             return json.loads(cached)
@@ -67,7 +67,7 @@ async def incident_fix(redis: Redis, key: str, ttl: float, compute: Compute) -> 
             return value
         finally:
             if won:
-                await redis.delete(f"{key}:lock")
+                await redis.delete(f"{key}:lock")  # noqa: SG302 as it was deployed
 
 
 HAND_WRITTEN: Final[dict[Mode, HandWritten]] = {"naive": naive, "local": local, "incident-fix": incident_fix}

@@ -8,6 +8,7 @@ and read-modify-write fall out by the third, flags and markers because nothing w
 from __future__ import annotations
 
 import ast
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 
 from stampede_guard.audit import locks
@@ -17,6 +18,7 @@ from stampede_guard.audit.keys import same_key, skeleton
 from stampede_guard.audit.lockuse import key_text
 from stampede_guard.audit.model import Function, Module, inside, owner_class, position
 from stampede_guard.audit.sparing import spares
+from stampede_guard.audit.traces import Traces
 from stampede_guard.audit.words import is_cachy, last, names_in, path, words
 
 
@@ -44,8 +46,17 @@ def fills(module: Module) -> list[Fill]:
 def accesses_of(module: Module, function: Function) -> list[Access]:
     memo: dict[Function, list[Access]] = module.memo.setdefault("accesses", {})
     if function not in memo:
-        memo[function] = accesses(module, function)
+        memo[function] = accesses(module, function) if _is_traced(module, function) else []
     return memo[function]
+
+
+def _is_traced(module: Module, function: Function) -> bool:
+    """Whether its text shows a read or a write: most functions' bodies need not be looked into for that."""
+    lines: list[int] | None = module.memo.get("traces")
+    if lines is None:
+        lines = module.memo["traces"] = Traces(module.source.encode("utf-8", "replace")).lines()
+    index = bisect_left(lines, function.node.lineno)
+    return index < len(lines) and lines[index] <= (function.node.end_lineno or 0)
 
 
 def _of_function(module: Module, function: Function) -> list[Fill]:

@@ -106,7 +106,7 @@ class Flow:
     def _derived(self, value: ast.expr, at: ast.AST, seen: set[ast.AST]) -> bool:
         if inside(self.read.call, value):
             return not self._falls_back(value)
-        for name in names_in(value) & self.names:
+        for name in sorted(names_in(value) & self.names):
             bound = self._last_binding(name, at)
             if bound is None:
                 continue

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from stampede_guard.audit import lockuse
+from stampede_guard.audit.fixes.expressions import expiring_lock
 from stampede_guard.audit.locks import is_nx
 from stampede_guard.audit.model import Function, Module, argument, keyword_names
 from stampede_guard.audit.receivers import kind
@@ -17,7 +18,7 @@ _MEMCACHE = frozenset("memcache memcached mc".split())
 
 
 def check(module: Module) -> Iterator[Hit]:
-    for call in module.calls:
+    for call in module.calls_of("set", "setnx", "add", "aadd"):
         if not isinstance(call.func, ast.Attribute):
             continue
         function = module.owners.get(call)
@@ -110,10 +111,16 @@ RULE = Rule(
     confidence="high",
     scope="fleet",
     hints=(
-        (b"nx=", b"nx =", b"setnx", b'"NX"', b"'NX'", b"cache.add(", b"cached.add(", b"mc.add(", b".aadd("),
+        (
+            *(b"nx=", b"nx =", b"setnx", b'"NX"', b"'NX'"),
+            *(b"cache.add(", b"cached.add(", b"mc.add(", b"cache.aadd(", b"cached.aadd(", b"mc.aadd("),
+        ),
         (b"lock", b"Lock", b"LOCK", b"delete", b"running", b"mutex", b"leader"),
+        (b"setnx", b".set(", b".add(", b".aadd("),
     ),
     check=check,
+    fix=expiring_lock,
+    fixes=("unsafe",),
     documentation=Documentation(
         what="A key set with NX (or memcached's `add`) serves as a lock and has no expiry.",
         why="The process that holds it is killed, deployed over or out of memory: the key stays, "
@@ -125,5 +132,6 @@ RULE = Rule(
         "The key is a marker that must stay for ever (a secret, a once-only flag): those are not "
         "reported where their name says so.",
         sure="High where the key or the function is called a lock.",
+        fix="Unsafe: `set(..., nx=True)` gets `ex=60`, and `setnx` becomes such a set. The 60 seconds are a guess.",
     ),
 )

@@ -19,12 +19,13 @@ _TAKES = frozenset("acquire obtain".split())
 _FORCES = re.compile(
     r"force|admin|init|setup|startup|clear|reset|flush|clean|purge|stale|test", re.IGNORECASE
 )
+_DELETES = re.compile(r"delete|unlink")
 # WATCH makes a transaction of the comparison and what follows.
 _SCRIPTS = frozenset(("eval", "evalsha", "register_script", "fcall", "execute_command", "watch"))
 
 
 def check(module: Module) -> Iterator[Hit]:
-    for function in module.functions:
+    for function in module.functions_with(_DELETES):
         if _compares_an_owner(function):
             continue
         for call in lockuse.deletes(function):
@@ -100,9 +101,22 @@ RULE = Rule(
     confidence="high",
     scope="fleet",
     hints=(
+        STORES,
         (b".delete(", b".adelete(", b".unlink("),
         (b"lock", b"Lock", b"LOCK", b"mutex", b"nx="),
-        STORES,
+        # Somebody takes what is freed.
+        (
+            b"nx",
+            b"NX",
+            b"acquire",
+            b".add(",
+            b"set_if_absent",
+            b"enter__",
+            b"try",
+            b"take",
+            b"obtain",
+            b"claim",
+        ),
     ),
     check=check,
     documentation=Documentation(
