@@ -115,6 +115,8 @@ async def judge(fleet: Fleet, calls: Counter[tuple[int, int]], *, retry: bool) -
             assert slot not in attempts, f"{run.outcome}, and called"
         if run.outcome == "running":
             assert slot >= slots[-1] - 2 * STEP, "a vanished worker's run is taken for a running one"
+        if retry and slot < slots[-1] - 60:
+            assert run.outcome != "abandoned" or run.attempt == 3, "abandoned, and nobody tries again"
     calm = [history[slot].outcome for slot in slots if slot > slots[-1] - 50 and slot < slots[-1] - STEP]
     assert set(calm) <= {"completed", "skipped"}, (
         "in calm weather every slot is run, or skipped for one that runs"
