@@ -89,15 +89,17 @@ class Execution:
             try:
                 return await stack.enter_async_context(self._hold(wait=0.0))
             except LeaseTaken as taken:
-                if overlap == "skip":
+                # A slot that is run again was promised a run: it waits, or a later slot's run would cost it that.
+                if overlap == "skip" and self._attempt == 1:
                     raise
-                await self._part.backend.force(
-                    self._full,
-                    token=taken.token,
-                    by=f"its next slot, by {called(self._part.owner)}",
-                    now=False,
-                    timeout=self._timing.request_timeout,
-                )
+                if overlap == "replace":
+                    await self._part.backend.force(
+                        self._full,
+                        token=taken.token,
+                        by=f"its next slot, by {called(self._part.owner)}",
+                        now=False,
+                        timeout=self._timing.request_timeout,
+                    )
         return await stack.enter_async_context(self._hold(wait=self._job.terms.misfire_grace))
 
     def _hold(self, *, wait: float, name: str = "") -> Hold:

@@ -180,6 +180,22 @@ def test_on_request_an_abandoned_slot_is_run_again_under_the_same_key_and_a_larg
     virtually(scenario)
 
 
+def test_an_abandoned_slot_that_is_run_again_waits_for_a_later_slots_run_instead_of_being_skipped() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        doomed = fleet.worker().tick(20, takes=1e9, lease_ttl=6, retry_abandoned=True).start()
+        await fleet.until(20.5)
+        doomed.kill()
+        # The slot at 40 s is taken before anybody looks after the one that vanished, and is still under way then.
+        await fleet.until(39)
+        fleet.worker().tick(20, takes=15.0, lease_ttl=6, retry_abandoned=True).start()
+        await fleet.until(130)
+        history = await fleet.history()
+        assert (history[20].outcome, history[20].attempt) == ("completed", 2)
+        assert history[20].token > history[40].token
+
+    virtually(scenario)
+
+
 def test_an_abandoned_slot_is_not_tried_for_ever() -> None:
     async def scenario(fleet: Fleet) -> None:
         for _ in range(5):
