@@ -7,23 +7,29 @@ HERD_ARGS ?= --quick
 MICRO_ARGS ?=
 PEERS_VENV ?= .venv-peers
 PEERS_ARGS ?=
+HTTP_VENV ?= .venv-http
+HTTP_ARGS ?=
 SCALE_ARGS ?= --output results
+AUDIT_VENV ?= .venv-bench-audit
+AUDIT_ARGS ?=
 
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 PEERS_READY = $(PEERS_VENV)/.ready
+HTTP_READY = $(HTTP_VENV)/.ready
+AUDIT_READY = $(AUDIT_VENV)/.ready
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Reports and caches of the tools stay in the checkout, also where HOME is missing or read-only.
 export MPLCONFIGDIR = $(CURDIR)/.cache/matplotlib
 
-.PHONY: help demo test test-redis test-pgbouncer check bench bench-peers bench-scale search interpreters floor venv clean lint format types public-types imports coverage
+.PHONY: help demo test test-redis test-pgbouncer check bench bench-peers bench-http bench-scale search interpreters floor venv clean lint format types public-types imports coverage audit bench-audit
 .DEFAULT_GOAL := help
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(firstword $(MAKEFILE_LIST)) | while IFS='	' read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
 
-demo: $(READY) ## the production herd, reproduced and cured (HERD_ARGS=--full for all five modes)
+demo: $(READY) ## the production herd, reproduced and cured (HERD_ARGS=--full for all six modes)
 	$(BIN)/python -m bench.herd $(HERD_ARGS)
 
 test: $(READY) ## every test, on a real Valkey from its wheel (PYTEST_ARGS="-k takeover" for some)
@@ -33,12 +39,13 @@ test: $(READY) ## every test, on a real Valkey from its wheel (PYTEST_ARGS="-k t
 test-redis: $(READY) ## the contract, the scripts and the rights on the redis-server found here (Debian's 7.0, say)
 	STAMPEDE_GUARD_SERVER=redis-server $(BIN)/python -m pytest tests/stores/test_contract.py \
 	  tests/stores/test_contract_leases.py tests/stores/test_contract_tags.py tests/stores/test_contract_passing.py \
-	  tests/stores/test_scripts_twins.py tests/stores/test_rights.py $(PYTEST_ARGS)
+	  tests/stores/test_scripts_twins.py tests/stores/test_rights.py \
+	  tests/leases/redis tests/leases/contract tests/leases/runs $(PYTEST_ARGS)
 
 test-pgbouncer: $(READY) ## leases in PostgreSQL through the pgbouncer found here, in transaction mode
 	$(BIN)/python -m pytest tests/pooler $(PYTEST_ARGS)
 
-check: lint format types public-types imports coverage ## lint, types, direction of imports, coverage of the last `make test`
+check: lint format types public-types imports audit coverage ## lint, types, imports, its own audit, coverage of the last `make test`
 
 bench: $(READY) ## the speed table: ratios measured in one run
 	$(BIN)/python -m bench.micro $(MICRO_ARGS)
@@ -46,8 +53,14 @@ bench: $(READY) ## the speed table: ratios measured in one run
 bench-peers: $(PEERS_READY) ## the library beside its peers; a quarter of an hour (PEERS_ARGS=--quick: some minutes)
 	$(PEERS_VENV)/bin/python -m bench.peers $(PEERS_ARGS)
 
+bench-http: $(HTTP_READY) ## the HTTP cache beside others, and nginx where it is installed; some minutes (HTTP_ARGS=--quick: one)
+	$(HTTP_VENV)/bin/python -m bench.http $(HTTP_ARGS)
+
 bench-scale: $(READY) ## how costs grow to 16 processes and 100,000 keys, and a fleet of 10,000 simulated (SCALE_ARGS=--quick)
 	$(BIN)/python -m bench.scale $(SCALE_ARGS)
+
+bench-audit: $(READY) $(AUDIT_READY) ## files per second of the audit beside ruff and bandit, on all that is installed here
+	$(BIN)/python -m bench.audit $(AUDIT_ARGS)
 
 search: $(READY) ## the larger worlds of the exhaustive search (half an hour, a few GB)
 	STAMPEDE_SEARCH=deep $(BIN)/python -m pytest tests/core/test_search.py tests/core/test_tags.py -s
@@ -75,6 +88,9 @@ public-types: $(READY)
 imports: $(READY)
 	$(BIN)/lint-imports --no-logo
 
+audit: $(READY)  # the one example that is wrong on purpose is left out
+	$(BIN)/python -m stampede_guard.audit . --strict --exclude examples/audited_app
+
 coverage: $(READY)
 	@test -f .coverage || { echo "No coverage data yet, so the tests run first."; $(MAKE) test; }
 	$(BIN)/coverage report
@@ -99,7 +115,25 @@ $(PEERS_READY): pyproject.toml constraints.txt bench/peers/requirements.txt
 	  || echo "$$peer cannot be installed here: its row will say NOT RUN" >&2; done < bench/peers/requirements.txt
 	@touch $@
 
+# Pinned like the rest, but for the two that the peers decide.
+$(HTTP_READY): pyproject.toml constraints.txt bench/http/requirements.txt
+	@test -x $(HTTP_VENV)/bin/python || $(PYTHON) -m venv $(HTTP_VENV)
+	@echo "Installing the other HTTP caches into $(HTTP_VENV) (once; about a minute)"
+	@grep -v -e '^fastapi==' -e '^starlette==' constraints.txt > $(HTTP_VENV)/constraints.txt
+	@grep -e '^fastapi==' -e '^starlette==' bench/http/requirements.txt >> $(HTTP_VENV)/constraints.txt
+	@$(HTTP_VENV)/bin/python -m pip install --quiet --constraint $(HTTP_VENV)/constraints.txt --editable '.[bench]'
+	@while read -r peer; do case "$$peer" in ''|'#'*) continue;; esac; \
+	  $(HTTP_VENV)/bin/python -m pip install --quiet --constraint $(HTTP_VENV)/constraints.txt "$$peer" \
+	  || echo "$$peer cannot be installed here: its row will say NOT RUN" >&2; done < bench/http/requirements.txt
+	@touch $@
+
+$(AUDIT_READY): bench/audit/requirements.txt
+	@test -x $(AUDIT_VENV)/bin/python || $(PYTHON) -m venv $(AUDIT_VENV)
+	@$(AUDIT_VENV)/bin/python -m pip install --quiet --constraint constraints.txt --requirement $< \
+	  || echo "bandit cannot be installed here: its rows will say NOT RUN" >&2
+	@touch $@
+
 clean: ## remove the environments, the caches and the results
-	rm -rf $(VENV) $(PEERS_VENV) .cache .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(PEERS_VENV) $(HTTP_VENV) $(AUDIT_VENV) .cache .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	rm -rf build dist results *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -67,6 +67,7 @@ class Recorder:
             seconds=response_time / 1000,
             status=status,
             worker=int(headers.get("x-worker-pid", 0)),
+            collapsed="collapsed" in headers.get("cache-status", ""),
             error="" if exception is None else f"{type(exception).__name__}: {exception}",
         )
 

@@ -22,7 +22,7 @@ from stampede_guard.modes import checked_mode
 from stampede_guard.options import Options, refuse_positions
 from stampede_guard.plan import UNSETTLED, Plan, Run
 from stampede_guard.policy import Mode, Policy
-from stampede_guard.serving import after_read
+from stampede_guard.serving import after_read, read_failed
 from stampede_guard.tagged import TaggedCodec, tagged
 from stampede_guard.tags import TagTemplates, tag_names
 from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl, split
@@ -228,6 +228,7 @@ class Face(Generic[P, R]):
             try:
                 reading = await runtime.read(name)
             except StoreError:
+                read_failed(runtime, name)
                 reading = None
             if reading is not None:
                 body, _, total_ms, stale_ms, remaining_ms, _ = reading
@@ -248,8 +249,7 @@ class Face(Generic[P, R]):
             return await self._guarded().invalidate_entry(build(args, kwargs), self._plan.policy)
 
         async def refresh(*args: P.args, **kwargs: P.kwargs) -> R:
-            guard = self._guarded()
-            run = self._tagged_run(guard, args, kwargs)
+            run = self._tagged_run(guard := self._guarded(), args, kwargs)
             result: R = await guard.refresh_entry(self._plan, build(args, kwargs), run)
             return result
 

@@ -36,7 +36,9 @@ def refresh_early(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Re
         draw=runtime.draw(),
     ):
         return
-    if name in runtime.flights or name in runtime.asked_early or name in runtime.failing or runtime.closing:
+    if name in runtime.flights or runtime.asked_early.hold(name) or runtime.closing:
+        return
+    if runtime.failing.hold(name, reading.token):
         return
     # Without the store, or its leases, every process would compute, and nobody needs it yet.
     if (

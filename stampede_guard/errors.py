@@ -10,6 +10,7 @@ StampedeError
 |- StoreError             the store did not do what was asked
 |  |- StoreUnavailable    not reached, or no answer within the deadline; the outcome may be unknown
 |  |- StoreRefused        it answered, and the answer was no (wrong password, missing permission)
+|     |- WrongTopology    the URL or client is one for a cluster and the server is not, or the other way round
 |- Undecodable            stored bytes that are not a value of this type (handled as a miss)
 |- WaitTimeout            the caller's waiting time is over: 503 with Retry-After
 |  |- Overloaded          a cap on passengers or computations was reached
@@ -39,6 +40,7 @@ __all__ = [
     "UnsupportedValue",
     "UrlError",
     "WaitTimeout",
+    "WrongTopology",
 ]
 
 
@@ -105,6 +107,10 @@ class StoreRefused(StoreError):
     def __init__(self, message: str, *, may_pass: bool = False) -> None:
         super().__init__(message)
         self.may_pass = may_pass
+
+
+class WrongTopology(StoreRefused):
+    """A cluster's URL or client with a server that is part of none, or a single server's with a node of a cluster."""
 
 
 class Undecodable(StampedeError):

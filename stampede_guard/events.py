@@ -4,13 +4,14 @@
     guard = StampedeGuard.from_url("redis://...", hooks=(hook,))
 
 A hook is called in the event loop, at once, so it must be short and must not block; an error of it is logged once and
-harms nobody. `Hit`, `Stale`, `Miss`, `Waited` and `Invalidated` are told in the context of the caller (its trace is
-the current one), `Started` in that of the computation, the others in none in particular.
+harms nobody. `Hit`, `Stale`, `Miss`, `Waited`, `Refreshed` and `Invalidated` are told in the context of the caller (its
+trace is the current one), `Started` in that of the computation, the others in none in particular.
 
 | event | one per |
 |---|---|
 | `Hit`, `Stale`, `Miss` | call |
-| `Waited` | call that was not a hit |
+| `Waited` | `Miss`, and `Stale` that waited for `soft_timeout` or within its request |
+| `Refreshed` | `refresh()`, which is no call for a value that may be there: no `Miss` and no `Waited` of its own |
 | `Started`, `Computed` | computation, a fallback's included |
 | `Collapsed` | flight that served more callers than it made computations |
 | `Fallback` | caller that tried one |
@@ -54,6 +55,7 @@ __all__ = [
     "LeaseSkipped",
     "LeaseWon",
     "Miss",
+    "Refreshed",
     "Source",
     "Stale",
     "Started",
@@ -85,7 +87,10 @@ class Hit(_AboutEntry):
 
 @dataclass(frozen=True, slots=True)
 class Stale(_AboutEntry):
-    """A stale value was served at once, while somebody refreshes it. One served after a wait is told by `Waited`."""
+    """There is a stale value, and somebody refreshes it. It is served at once, unless a `Waited` follows.
+
+    That is so with `soft_timeout`, or where this very request is to compute; it tells what was served in the end.
+    """
 
     source: Source = "store"
 
@@ -103,6 +108,15 @@ class Waited(_AboutEntry):
     `cancelled` when the caller left, else what it got instead of a fresh value. `flight` names the computation's
     flight in this process.
     """
+
+    seconds: float
+    outcome: WaitOutcome
+    flight: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshed(_AboutEntry):
+    """The end of a `refresh()`: fields as those of `Waited`, from the call to the outcome."""
 
     seconds: float
     outcome: WaitOutcome
@@ -248,6 +262,7 @@ Event = (
     | Stale
     | Miss
     | Waited
+    | Refreshed
     | Started
     | Computed
     | Collapsed

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from contextvars import Context
 from typing import TYPE_CHECKING, assert_never
 
 from stampede_guard.computation import Computation, Result
 from stampede_guard.core import flight as core
 from stampede_guard.core.entry import Reading
-from stampede_guard.core.scripts import Found, Granted, Held, Message, Passing
+from stampede_guard.core.scripts import FailedRecently, Found, Granted, Held, Message, Passing
 from stampede_guard.core.tags import sealed
 from stampede_guard.delivery import Delivery
 from stampede_guard.ending import ended
 from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable, WaitTimeout
 from stampede_guard.events import TakenOver
 from stampede_guard.failures import encode_failure
+from stampede_guard.hearing import Hearing
 from stampede_guard.oldvalue import Previous
 from stampede_guard.passengers import Passengers
 from stampede_guard.tagcheck import acquire, ask_again, believed, versions_before
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["Flight"]
 
 log = logging.getLogger("stampede_guard")
-
-MESSAGES = 64
-"""Messages kept for a flight that is not waiting yet. One is enough to make it look."""
 
 
 class Flight:
@@ -85,10 +82,7 @@ class Flight:
         self._runtime = runtime
         self.passengers = Passengers(plan, runtime.loop)
         self._delivery = Delivery(runtime, self)
-        self._heard: deque[Message] = deque(maxlen=MESSAGES)
-        self._signal: asyncio.Future[None] | None = None
-        self._gap = False
-        self._look_at = 0.0
+        self._hearing = Hearing(runtime.loop)
         self._trusted_until = 0.0
         self._unanswered = False
         self._failed = False
@@ -168,13 +162,10 @@ class Flight:
     # --- what others tell ----------------------------------------------------------------------
 
     def hear(self, message: Message) -> None:
-        """Kept until the flight waits: the message may overtake the answer of the ask that registered for it."""
-        self._heard.append(message)
-        self._wake()
+        self._hearing.hear(message)
 
     def notice_gap(self) -> None:
-        self._gap = True
-        self._wake()
+        self._hearing.notice_gap()
         self.computation.renew_now()
 
     def invalidated(self) -> None:
@@ -183,10 +174,6 @@ class Flight:
         self._delivery.outdated = True
         if not isinstance(self._state, core.Landed):
             self._state, _ = core.decide(self._state, core.Invalidated(), self.plan.policy)
-
-    def _wake(self) -> None:
-        if self._signal is not None and not self._signal.done():
-            self._signal.set_result(None)
 
     # --- the flight ----------------------------------------------------------------------------
 
@@ -206,8 +193,8 @@ class Flight:
             self._state = core.Landed()
             self._runtime.landed(self)
             if self._failed:
-                # A failure that the store does not know of: private, or the store was away. So it is kept here.
-                self._runtime.failing.begin(self.name, self.plan.policy.error_ttl)
+                # So that stale hits do not ask meanwhile; and the store may not know of it (private, or it was away).
+                self._pause(self.plan.policy.error_ttl)
             self.passengers.dismiss(crash)
             if self._unanswered and not self._runtime.closing:
                 self._runtime.session.forget(self.name, flight=self.id)
@@ -219,7 +206,7 @@ class Flight:
             case core.Ask():
                 return await self._ask()
             case core.Wait(seconds):
-                self._look_at = self._runtime.loop.time() + seconds
+                self._hearing.look_after(seconds)
                 if self.plan.on_wait is not None:
                     self.plan.on_wait(self._runtime, self.name)
                 return await self._wait()
@@ -268,8 +255,8 @@ class Flight:
 
     async def _ask_once(self) -> core.Event:
         self._delivery.covered = self.passengers.joined
-        # From here on a gap is news again; messages heard earlier stay: the fence of the answer decides on them.
-        self._gap = False
+        self._failed = False
+        self._hearing.begin_to_ask()
         if self._cut_off:
             return core.StoreFailed(away=True, wanted=self._needed)
         try:
@@ -290,10 +277,12 @@ class Flight:
             # What is being computed elsewhere began before the refresh was asked for.
             self.outdates_holder = False
             self.newer_than = max(self.newer_than, answer.last)
+        if isinstance(answer, FailedRecently):
+            self._pause(answer.remaining_ms / 1000)
         # Nobody is let through for nobody; and not every stale hit is to ask whether it would be.
         alone = not self.passengers and isinstance(answer, Passing)
         if alone:
-            self._runtime.failing.begin(self.name, policy.poll_interval)
+            self._pause(policy.poll_interval)
         return core.Answered(answer, self._runtime.draw(), self._wanted and not alone)
 
     def _without_writes(self) -> core.Event:
@@ -307,28 +296,23 @@ class Flight:
                 return core.Answered(Found(known), self._runtime.draw(), self.passengers.wanted)
         return core.StoreFailed(away=True, wanted=self._needed)
 
+    def _pause(self, seconds: float) -> None:
+        """So long stale hits leave the value alone that is there now."""
+        self._runtime.failing.begin(self.name, seconds, token=self.old.token if self.old is not None else 0)
+
     async def _wait(self) -> core.Event:
-        loop = self._runtime.loop
-        while True:
-            while self._heard:
-                message = self._heard.popleft()
-                # A refresh must not be answered with the value that it is to replace, announced late.
-                if message.kind == "again" or message.token > self.newer_than:
-                    return core.Heard(await believed(self._runtime, self, message), self._still_wanted)
-            remaining = self._look_at - loop.time()
-            if self._gap or remaining <= 0:
-                self._gap = False
-                return core.LookAgain(self._still_wanted)
-            self._signal = loop.create_future()
-            timer = loop.call_later(remaining, self._wake)
-            try:
-                await self._signal
-            finally:
-                timer.cancel()
-                self._signal = None
+        message = await self._hearing.listen(self._is_news)
+        if message is None:
+            return core.LookAgain(self._still_wanted)
+        self._failed = message.kind == "failure"
+        return core.Heard(await believed(self._runtime, self, message), self._still_wanted)
+
+    def _is_news(self, message: Message) -> bool:
+        """A refresh must not be answered with the value that it is to replace, announced late."""
+        return message.kind == "again" or message.token > self.newer_than
 
     async def _compute(self, grant: Granted | None) -> core.Event:
-        self._heard.clear()
+        self._hearing.forget()
         self._delivery.alone = grant is None and not self.bypassed
         self._delivery.outdated = False
         if self.lets_nobody_wait:
@@ -375,8 +359,6 @@ class Flight:
                 self._runtime.note_refusal(error)
             self._unanswered = True
             return core.StoreFailed(away=session.away_for(self.name))
-        if stored:
-            self._failed = False
         self.stored = outcome.kind != "pass" and (stored or None)
         if tags is not None and outcome.kind != "failure" and not await tags.confirm(outcome.body):
             # Somebody may have joined after an invalidation that no fence tells of: see `core.tags`.

@@ -27,6 +27,12 @@ class Flights(dict[str, "Flight"]):
         if flight.place != flight.name:
             self._apart.setdefault(flight.name, []).append(flight)
 
+    def set_apart(self, flight: Flight) -> None:
+        """It goes on, and callers find it no more."""
+        self.forget(flight)
+        flight.place = f"{flight.name}\0{flight.id}"
+        self.add(flight)
+
     def forget(self, flight: Flight) -> None:
         if self.get(flight.place) is flight:
             del self[flight.place]

@@ -1,18 +1,11 @@
-"""StampedeGuard: a store, a namespace and a policy; everything that is cached goes through one.
-
-A guard may be made before there is an event loop and used from several. It keeps a `Runtime` per event loop, made at
-the first call there; after a fork the child makes its own and leaves the parent's sockets alone.
-"""
+"""StampedeGuard: a store, a namespace and a policy; everything that is cached goes through one."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import importlib
-import os
 import re
-import threading
-import weakref
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar
@@ -22,37 +15,34 @@ from stampede_guard.errors import Misuse
 from stampede_guard.events import Hook
 from stampede_guard.hooks import Hooks
 from stampede_guard.keys.explained import Explanation, explain_name
-from stampede_guard.moded import Moded
 from stampede_guard.near import Near
 from stampede_guard.outdating import outdate_entry, outdate_tag
+from stampede_guard.parted import Parted
 from stampede_guard.plan import Plan, Run
-from stampede_guard.plans import Plans, entry_key
+from stampede_guard.plans import Plans, computation_of, entry_key
 from stampede_guard.policy import Mode, Policy, checked_policy
-from stampede_guard.portal import at_end, portal, portal_loop
-from stampede_guard.runtime import Runtime
-from stampede_guard.serving import refresh, serve, serve_bypassed
+from stampede_guard.portal import portal_loop
+from stampede_guard.refreshing import refresh
+from stampede_guard.serving import serve, serve_bypassed
 from stampede_guard.single import Single
+from stampede_guard.sync import SyncGuard
 from stampede_guard.tagged import tagged, tags_of
 from stampede_guard.tags import checked_tags, tag_key, tag_names
 from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl, given
-from stampede_guard.workers import warn_if_one_of_several
 
 if TYPE_CHECKING:
     from stampede_guard.encryption import Encryption
-    from stampede_guard.stores.protocol import Store
+    from stampede_guard.runtime import Runtime
 
 __all__ = ["StampedeGuard"]
 
 T = TypeVar("T")
 
-MOST_ROUNDS = 8
-"""Of closing: so deep may calls of cached functions within each other be while the guard closes."""
 NAMESPACE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 _BYPASSED: ContextVar[tuple[StampedeGuard, ...]] = ContextVar("stampede_guard_bypassed", default=())
-_GUARDS: weakref.WeakSet[StampedeGuard] = weakref.WeakSet()
 
 
-class StampedeGuard(Moded):
+class StampedeGuard(Parted):
     """`client` is your own `redis.asyncio.Redis` or `RedisCluster` (its settings are used, not its pool), or a store.
 
     `namespace` stands before every key: guards with different namespaces never share an entry. `policy` is the default
@@ -74,18 +64,15 @@ class StampedeGuard(Moded):
             raise Misuse(
                 f"namespace={namespace!r} is not allowed: write 1 to 64 letters, digits, dots, colons, - or _"
             )
-        super().__init__()
-        # By name, so that no module of the runtime depends on a concrete store.
-        self._store: Store = importlib.import_module("stampede_guard.urls").store_for(client, encryption)
-        self.namespace = namespace
-        self.policy = checked_policy(policy)
-        self._hooks = Hooks(hooks)
-        self.prefix = f"{namespace}:"
+        super().__init__(
+            # By name, so that no module of the runtime depends on a concrete store.
+            importlib.import_module("stampede_guard.urls").store_for(client, encryption),
+            namespace,
+            checked_policy(policy),
+            Hooks(hooks),
+        )
         self._tenants: dict[str, StampedeGuard] = {}
-        # The runtime used last. Its loop is asked of itself: two attributes could be read in between by another thread.
-        self._current: Runtime | None = None
         self._plans = Plans(namespace, self.policy)
-        _GUARDS.add(self)
 
     @classmethod
     def from_url(
@@ -169,14 +156,10 @@ class StampedeGuard(Moded):
         back exactly as they went in. Give `request_bound=True` when `compute` uses things that end with the caller's
         request, such as its database session. `tags`: the same in all calls of one key.
         """
-        if not callable(compute):
-            raise Misuse(
-                f"get_or_compute({key!r}, compute) calls compute() when there is no value: give it the async function "
-                f"itself, without parentheses, not a {compute.__class__.__name__}"
-            )
+        run = computation_of(key, compute)
         names, fields = tag_names(self.prefix, sorted(checked_tags(tags))), fields | given(ttl, should_cache)
         plan = self._plans.plan(key, type, request_bound, fields, tagged=bool(names))
-        value: T = await self.call(plan, entry_key(key, type, plan), tagged(compute, names))
+        value: T = await self.call(plan, entry_key(key, type, plan), tagged(run, names))
         return value
 
     def single(
@@ -203,7 +186,8 @@ class StampedeGuard(Moded):
 
         After `"done"` no caller is served an older value, also not by a computation that was under way. Without `type`,
         the entries go of all types that this guard has used for such keys. It knows of no others: a process that does
-        nothing but invalidate must name the type. Raises `StoreRefused` when the store does not let this client.
+        nothing but invalidate must name the type. Code without an event loop writes `guard.sync.invalidate(key)`.
+        Raises `StoreRefused` when the store does not let this client.
         """
         entries = self._plans.entries(key, type)
         answers = await asyncio.gather(*(self.invalidate_entry(entry, self.policy) for entry in entries))
@@ -212,6 +196,11 @@ class StampedeGuard(Moded):
     async def invalidate_tag(self, tag: str) -> Invalidation:
         """Outdate all entries with this tag in this namespace, however many: see docs/tags.md. Raises `Misuse`."""
         return await outdate_tag(self._runtimes, self.runtime(), self._hooks, self.prefix + tag_key(tag))
+
+    @property
+    def sync(self) -> SyncGuard:
+        """`guard.sync.invalidate(key)` and `guard.sync.invalidate_tag(tag)`: for code without an event loop."""
+        return SyncGuard(self)
 
     @contextlib.contextmanager
     def bypassed(self) -> Iterator[None]:
@@ -247,41 +236,6 @@ class StampedeGuard(Moded):
         from stampede_guard.apps import install
 
         install(self, app)
-
-    async def aclose(self) -> None:
-        """End this event loop's part and that of plain functions: see `close`.
-
-        The guard can be used again afterwards; it then connects anew.
-        """
-        await self._close_here()
-        if portal_loop() in self._runtimes:
-            await portal().elsewhere(self._close_here)
-
-    def close(self) -> None:
-        """End the part of plain functions: flights drain for `drain_timeout` s, leases go back, connections close.
-
-        Done by itself when the process ends. For a program without an event loop; `await aclose()` does it too.
-        """
-        if portal_loop() in self._runtimes:
-            portal().call(self._close_here)
-
-    async def _close_here(self) -> None:
-        loop = asyncio.get_running_loop()
-        # More than once, because a computation that drains may call other cached functions, for which a new part opens.
-        for _ in range(MOST_ROUNDS):
-            with self._lock:
-                runtime = self._runtimes.pop(loop, None)
-            if runtime is None:
-                return
-            if self._current is runtime:
-                self._current = None
-            await runtime.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
     # --- what faces are built on ---------------------------------------------------------------
 
@@ -343,58 +297,6 @@ class StampedeGuard(Moded):
         runtime, name = self.runtime(), self.prefix + key
         return await outdate_entry(self._runtimes, runtime, self._hooks, name, policy)
 
-    def runtime(self) -> Runtime:
-        """The running event loop's part of this guard."""
-        loop = asyncio.get_running_loop()
-        current = self._current
-        if current is not None and current.loop is loop:
-            return current
-        with self._lock:
-            runtime = self._runtimes.get(loop)
-            if runtime is None:
-                self._forget_closed_loops()
-                if not self._store.shared:
-                    warn_if_one_of_several()
-                runtime = self._runtimes[loop] = Runtime(
-                    self._store,
-                    self.policy,
-                    self._hooks,
-                    namespace=self.namespace,
-                    on_switches=self._switched,
-                    known_switches=lambda: self._modes.fleet,
-                )
-                if self._asks_store:
-                    runtime.watch_switches()
-        self._current = runtime
-        return runtime
-
-    def _forget_closed_loops(self) -> None:
-        """A loop that ended without `aclose()` leaves its connections behind, and nobody else would close them."""
-        for loop in [loop for loop in self._runtimes if loop.is_closed()]:
-            self._runtimes.pop(loop).abandon()
-
     def _leave_the_parents(self) -> None:
-        for runtime in list(self._runtimes.values()):
-            runtime.abandon()
-        self._runtimes.clear()
-        self._current = None
-        # Another thread of the parent may have held it.
-        self._lock = threading.Lock()
+        super()._leave_the_parents()
         self._plans.leave_the_parents()
-
-
-def _close_all() -> None:
-    for guard in list(_GUARDS):
-        guard.close()
-
-
-at_end(_close_all)
-
-
-def _after_fork() -> None:
-    for guard in list(_GUARDS):
-        guard._leave_the_parents()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

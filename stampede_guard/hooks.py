@@ -17,11 +17,13 @@ log = logging.getLogger("stampede_guard")
 class Hooks:
     """True when there are any: whoever would tell an event asks that first, so that nothing is made for nobody.
 
-    `any` says the same. On the hit path an attribute is read in less time than `bool()` takes.
+    `any` says the same. On the hit path an attribute is read in less time than `bool()` takes. `logs_herds`: one of
+    them writes a line for each herd (it has `logs_herds = True`), so that the guard's own logger need not.
     """
 
     def __init__(self, hooks: Iterable[Hook] = ()) -> None:
         self.any = False
+        self.logs_herds = False
         self._hooks: tuple[Hook, ...] = ()
         self._failed: set[int] = set()
         for hook in hooks:
@@ -45,6 +47,7 @@ class Hooks:
             )
         self._hooks = (*self._hooks, hook)
         self.any = True
+        self.logs_herds = self.logs_herds or getattr(hook, "logs_herds", False) is True
 
     def tell(self, event: Event) -> None:
         """Never raises: what is observed must not depend on who observes it."""

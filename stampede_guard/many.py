@@ -25,7 +25,7 @@ from stampede_guard.options import Options, refuse_positions
 from stampede_guard.plan import Plan, Run
 from stampede_guard.policy import Policy
 from stampede_guard.runtime import Runtime
-from stampede_guard.serving import after_read, hit, keep_near
+from stampede_guard.serving import after_read, hit, keep_near, read_failed
 from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl
 from stampede_guard.verdict import given as given_choice
 
@@ -303,6 +303,7 @@ class _ManyCall:
             try:
                 reading = await look
             except StoreError:
+                read_failed(runtime, name)
                 reading = None
             value, fresh = hit(runtime, self._plan, name, reading)
             if fresh:

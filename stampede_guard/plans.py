@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -10,12 +11,12 @@ from stampede_guard.codec import Codec, codec_for
 from stampede_guard.early import refuse_where_it_cannot_be
 from stampede_guard.errors import Misuse
 from stampede_guard.keys.parts import escape
-from stampede_guard.plan import Plan
+from stampede_guard.plan import Plan, Run
 from stampede_guard.policy import Policy
 from stampede_guard.tagged import TaggedCodec
 from stampede_guard.verdict import NO_CHOICE, split
 
-__all__ = ["Plans", "entry_key", "escape_key"]
+__all__ = ["Plans", "computation_of", "entry_key", "escape_key"]
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -104,3 +105,24 @@ def escape_key(key: Any) -> str:
     if not isinstance(key, str) or not 0 < len(key) <= LONGEST_KEY:
         raise Misuse(f"a key must be a text of 1 to {LONGEST_KEY} characters")
     return "=" + escape(key)
+
+
+def computation_of(key: str, compute: Any) -> Run:
+    """What `get_or_compute` was given, to be called when there is no value. Raises `Misuse`, now or then."""
+    if not callable(compute):
+        raise Misuse(
+            f"get_or_compute({key!r}, compute) calls compute() when there is no value: give it the async function "
+            f"itself, without parentheses, not a {type(compute).__name__}"
+        )
+
+    async def run() -> Any:
+        given = compute()
+        if not inspect.isawaitable(given):
+            raise Misuse(
+                f"get_or_compute({key!r}, compute) awaits what compute() returns, and a {type(given).__name__} cannot "
+                "be awaited: write `async def`, or `lambda: asyncio.to_thread(function)` for a plain function; a plain "
+                "function can also be decorated, with @guard.locked_cache"
+            )
+        return await given
+
+    return run

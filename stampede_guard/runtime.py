@@ -6,14 +6,15 @@ It is the session's listener: messages, gaps and the breaker's changes arrive he
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import logging
 import random
 import uuid
+import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from stampede_guard.closing import Closing
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Message
 from stampede_guard.core.switch import Switch
@@ -42,8 +43,6 @@ __all__ = ["Runtime"]
 
 log = logging.getLogger("stampede_guard")
 
-RELEASE_SECONDS = 1.0
-
 
 class Runtime:
     """Made within the event loop that it serves."""
@@ -67,21 +66,21 @@ class Runtime:
         """Also while invalidations wait for the store: until they are applied it has older values."""
         self.refused = False
         """Whether the store answered last that it lets this guard in no more (a password, a permission)."""
-        self.batches: dict[object, Batches] = {}
-        """By decorated function."""
+        self.batches: weakref.WeakKeyDictionary[object, Batches] = weakref.WeakKeyDictionary()
+        """By decorated function, as long as there is that: one that is made per request is not kept."""
         self.remembered: Reading | None = None
         """The reading remembered last. One reading serves all callers of its tick; to remember it once is enough."""
         self.last = LastValues(policy.last_value_bytes)
         self.now: Callable[[], float] = getattr(store, "clock", self.loop.time)
-        """By which last values grow old: the store's own clock if it is one of this process."""
+        """By which last values and pauses grow old: the store's own clock if it is one of this process."""
         self.threads = Threads(policy.max_threads)
         """For plain functions. None is started before the first of them computes."""
         self.slots = Slots()
         self.asked_early = Pauses(self.loop)
         """Entries whose early refresh was somebody else's a moment ago."""
-        self.failing = Pauses(self.loop)
-        """Entries whose computation failed here a moment ago, of which the store knows nothing; or whose refresh would
-        be in vain, because nothing may be stored."""
+        self.failing = Pauses(self.loop, self.now)
+        """Entries whose computation failed a moment ago; or whose refresh would be in vain, because nothing may be
+        stored. Their stale hits do not ask the store."""
         self._policy = policy
         self._id = uuid.uuid4().hex
         self._numbers = itertools.count(1)
@@ -166,7 +165,7 @@ class Runtime:
         collapsed = flight.joined - 1
         if self.hooks and flight.passengers.collapsed:
             self.hooks.tell(Collapsed(flight.plan.title, flight.name, flight.passengers.collapsed))
-        if collapsed > 0 and log.isEnabledFor(logging.INFO):
+        if collapsed > 0 and not self.hooks.logs_herds and log.isEnabledFor(logging.INFO):
             log.info(
                 "%s: %d callers were served by one flight",
                 flight.plan.title,
@@ -338,51 +337,15 @@ class Runtime:
         Cancelled, it does so without letting them end. That goes on by itself when it is cancelled once more.
         """
         self.closing = self._pending.closing = True
-        draining = self.loop.create_future()
-        self._end = self.loop.create_task(self._close(draining), name="stampede_guard closing")
+        drain_timeout = self._policy.drain_timeout
+        closing = Closing(self, self._pending, self._switches, drain_timeout=drain_timeout)
+        self._end = closing.task
         try:
-            await asyncio.shield(self._end)
+            await asyncio.shield(closing.task)
         except asyncio.CancelledError:
-            draining.cancel()
-            await asyncio.wait({self._end})
+            closing.cut_short()
+            await asyncio.wait({closing.task})
             raise
-
-    async def _close(self, draining: asyncio.Future[None]) -> None:
-        """`draining` is cancelled to cut the drain short."""
-        try:
-            flights = list(self.flights.values())
-            await self._drain(flights, draining)
-            left = [flight for flight in flights if not flight.task.done()]
-            tasks = [flight.task for flight in left] + list(self.fallbacks.values())
-            for task in tasks:
-                task.cancel()
-            if tasks:
-                await asyncio.wait(tasks, timeout=RELEASE_SECONDS * 2)
-            await self._give_back(left)
-            await self._pending.end(draining)
-        finally:
-            self.threads.close()
-            await self.shadow.aclose()
-            await self._switches.aclose()
-            await self.session.aclose()
-
-    async def _drain(self, flights: list[Flight], draining: asyncio.Future[None]) -> None:
-        if flights:
-            drained = asyncio.gather(*(flight.landed for flight in flights))
-            either: set[asyncio.Future[Any]] = {drained, draining}
-            await asyncio.wait(
-                either, timeout=self._policy.drain_timeout, return_when=asyncio.FIRST_COMPLETED
-            )
-
-    async def _give_back(self, flights: list[Flight]) -> None:
-        """All leases at once: against a store that does not answer, each would take its whole deadline."""
-        there = [flight for flight in flights if not self.session.away_for(flight.name)]
-        if not there:
-            return
-        releases = [self.session.release(flight.name, flight=flight.id) for flight in there]
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(RELEASE_SECONDS):
-                await asyncio.gather(*releases, return_exceptions=True)
 
     def abandon(self) -> None:
         """After a fork, in the child: nothing here is ours."""

@@ -17,8 +17,8 @@ from stampede_guard.core.caller import patience_with_stale
 from stampede_guard.core.entry import Reading, freshness
 from stampede_guard.early import refresh_early
 from stampede_guard.errors import StoreError, StoreRefused, Undecodable
-from stampede_guard.events import Hit, Miss, Source, Stale, TimedOut, Waited, WaitOutcome
-from stampede_guard.lastresort import too_long, wait_on
+from stampede_guard.events import Hit, Miss, Refreshed, Source, Stale, TimedOut, Waited, WaitOutcome
+from stampede_guard.lastresort import wait_on
 from stampede_guard.near import NOTHING, Asked
 from stampede_guard.passenger import ON_ITS_OWN, OUT_OF_PATIENCE
 from stampede_guard.reentry import waiting_for
@@ -30,7 +30,17 @@ if TYPE_CHECKING:
     from stampede_guard.plan import Plan, Run
     from stampede_guard.runtime import Runtime
 
-__all__ = ["after_read", "bypassed_name", "fly", "hit", "keep_near", "refresh", "serve", "serve_bypassed"]
+__all__ = [
+    "after_read",
+    "bypassed_name",
+    "fly",
+    "hit",
+    "keep_near",
+    "read_failed",
+    "ride",
+    "serve",
+    "serve_bypassed",
+]
 
 
 async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
@@ -47,7 +57,7 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     if flight is not None and flight.open_to_all:
         if runtime.hooks:
             runtime.hooks.tell(Miss(plan.title, name))
-        return await _ride(runtime, plan, name, run, flight, None)
+        return await ride(runtime, plan, name, run, flight, None)
     if runtime.away_for(name, tags):
         return await _served_by_last(runtime, plan, name, run)
     try:
@@ -58,6 +68,7 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
         return await _served_by_last(runtime, plan, name, run)
     except StoreError:
         # The flight asks once more and finds out.
+        read_failed(runtime, name)
         return await _miss(runtime, plan, name, run)
     runtime.refused = False
     if asked is not None:
@@ -71,6 +82,17 @@ async def _served_by_last(runtime: Runtime, plan: Plan, name: str, run: Run) -> 
     if known is not None and not runtime.tags.allow(tags_of(run), known.body):
         known = None
     return await _served_by(runtime, plan, name, run, known, fresh=state == "fresh", source="memory")
+
+
+def read_failed(runtime: Runtime, name: str) -> None:
+    """A caller whose read failed does not join an early refresh.
+
+    1. A fresh value is refreshed early. 2. A caller's read fails. 3. It joins the refresh, and the source fails: an
+    error, for a caller whose value is there. In a flight that asks for itself it is found.
+    """
+    flight = runtime.flights.get(name)
+    if flight is not None and flight.early:
+        runtime.flights.set_apart(flight)
 
 
 def keep_near(
@@ -143,7 +165,7 @@ async def serve_bypassed(runtime: Runtime, plan: Plan, name: str, run: Run) -> A
     if runtime.hooks:
         runtime.hooks.tell(Miss(plan.title, name))
     flight = runtime.take_off(name, plan, run, plan.capture(), bypassed=True)
-    return await _ride(runtime, plan, name, run, flight, None)
+    return await ride(runtime, plan, name, run, flight, None)
 
 
 def bypassed_name(name: str) -> str:
@@ -155,50 +177,10 @@ def bypassed_name(name: str) -> str:
     return f"bypassed {name}"
 
 
-async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
-    """Compute anew even if a fresh value is there; others are served the old one until the new one is stored."""
-    before = runtime.flights.get(name)
-    if before is not None:
-        # Its computation may have begun before this call. The next flight's cannot, whoever starts it.
-        with waiting_for(before, plan):
-            await asyncio.wait({before.landed}, timeout=plan.policy.wait_timeout)
-        if not before.landed.done():
-            raise too_long(plan)
-    token, reading = 0, None
-    if not runtime.away_for(name, tags_of(run)):
-        with contextlib.suppress(StoreError):
-            reading = await runtime.session.read(name)
-            token = reading.token if reading is not None else 0
-    flight = runtime.take_off(name, plan, run, plan.capture(), refreshing=token > 0, newer_than=token)
-    flight.newer_than = max(flight.newer_than, token)
-    flight.outdates_holder = True
-    if reading is not None:
-        with contextlib.suppress(Undecodable):
-            plan.decode(reading.body)
-            flight.know(reading)
-    value = await _ride(runtime, plan, name, run, flight, None, keep_refreshing=token > 0)
-    if flight.stored is False or (flight.stored is None and await _has_none_since(runtime, name, token)):
-        await runtime.outdate(name, plan.policy)
-    return value
-
-
-async def _has_none_since(runtime: Runtime, name: str, token: int) -> bool:
-    """Whether there may be nothing newer than what had this token, although the store refused a newer value.
-
-    1. A refresh is granted token 9; the value has token 5. 2. A full server evicts the record. 3. The refreshed value
-    is refused, as any would be without the record of its grant. The old one is still there, and fresh.
-    """
-    try:
-        kept = await runtime.session.read(name)
-    except StoreError:
-        return True
-    return kept is not None and kept.token <= token
-
-
 def _miss(
     runtime: Runtime, plan: Plan, name: str, run: Run, *, newer_than: int = 0
 ) -> Coroutine[Any, Any, Any]:
-    return _ride(runtime, plan, name, run, _to_take_off(runtime, plan, name, run, newer_than), None)
+    return ride(runtime, plan, name, run, _to_take_off(runtime, plan, name, run, newer_than), None)
 
 
 async def fly(runtime: Runtime, plan: Plan, name: str, run: Run, old: Reading | None) -> Any:
@@ -207,7 +189,7 @@ async def fly(runtime: Runtime, plan: Plan, name: str, run: Run, old: Reading | 
     flight = _to_take_off(runtime, plan, name, run, token)
     if old is not None and (flight.old is None or flight.old.token < token):
         flight.know(old)
-    return await _ride(runtime, plan, name, run, flight, None)
+    return await ride(runtime, plan, name, run, flight, None)
 
 
 def _to_take_off(runtime: Runtime, plan: Plan, name: str, run: Run, newer_than: int) -> Flight:
@@ -225,14 +207,14 @@ async def _stale(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Rea
     if runtime.closing or (flight is not None and not policy.soft_timeout):
         return value
     if flight is None:
-        if name in runtime.failing or len(runtime.flights) >= policy.max_flights:
+        if runtime.failing.hold(name, reading.token) or len(runtime.flights) >= policy.max_flights:
             return value
         flight = runtime.take_off(name, plan, run, plan.capture(), refreshing=True)
         flight.know(reading)
         if not policy.soft_timeout:
             # Bound to this request it cannot go on in the background: compute here if nobody else does.
             bound = plan.request_bound
-            return await _ride(runtime, plan, name, run, flight, reading) if bound else value
+            return await ride(runtime, plan, name, run, flight, reading) if bound else value
     patience = patience_with_stale(
         soft_timeout=policy.soft_timeout,
         wait_timeout=policy.wait_timeout,
@@ -240,10 +222,10 @@ async def _stale(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Rea
     )
     if not patience or len(flight.passengers) >= policy.max_passengers:
         return value
-    return await _ride(runtime, plan, name, run, flight, reading, soft=patience)
+    return await ride(runtime, plan, name, run, flight, reading, soft=patience)
 
 
-async def _ride(
+async def ride(
     runtime: Runtime,
     plan: Plan,
     name: str,
@@ -254,10 +236,11 @@ async def _ride(
     keep_refreshing: bool = False,
     soft: float = 0.0,
     began: float | None = None,
+    kind: type[Waited | Refreshed] = Waited,
 ) -> Any:
-    """`stale` is served instead when nobody computes, and, with `soft`, after so many seconds at the latest.
+    """Wait for a flight. `stale` is served when nobody computes, and, with `soft`, after so many seconds at the latest.
 
-    `began`: when the waiting began, if that was with another flight.
+    `began`: when the waiting began, if that was with another flight. `kind`: what the end of the wait is told as.
     """
     refuse_other_tags(plan.title, tags_of(run), flight.tags)
     passenger = flight.join(run, plan.capture(), bound=plan.request_bound, stale=stale, patient=soft > 0)
@@ -285,7 +268,7 @@ async def _ride(
         patience.cancel()
         future = passenger.future
         if runtime.hooks and (ended := _outcome(passenger)) is not None:
-            runtime.hooks.tell(Waited(plan.title, name, runtime.loop.time() - began, ended, flight.id))
+            runtime.hooks.tell(kind(plan.title, name, runtime.loop.time() - began, ended, flight.id))
         if future.done() and not future.cancelled():
             # The caller may have been cancelled in the very moment in which its flight failed.
             future.exception()
@@ -295,7 +278,7 @@ async def _ride(
     alone = runtime.take_off(
         name, plan, run, variables, bypassed=bypassed, newer_than=flight.newer_than, alone=True
     )
-    return await _ride(runtime, plan, name, run, alone, stale, soft=soft, began=began)
+    return await ride(runtime, plan, name, run, alone, stale, soft=soft, began=began, kind=kind)
 
 
 def _outcome(passenger: Passenger) -> WaitOutcome | None:

@@ -11,7 +11,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from stampede_guard.errors import Misuse
-from stampede_guard.guard import _GUARDS, NAMESPACE, StampedeGuard
+from stampede_guard.guard import NAMESPACE, StampedeGuard
+from stampede_guard.parted import GUARDS
 from stampede_guard.plans import Plans
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class TenantGuard(StampedeGuard):
         self._plans = Plans(namespace, parent.policy)
         self._tenants = {}
         # To be told of a fork. To be closed with the others does nothing.
-        _GUARDS.add(self)
+        GUARDS.add(self)
 
     @property
     def _modes(self) -> Modes:  # type: ignore[override]  # those of the guard that it is within, always

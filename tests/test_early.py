@@ -340,3 +340,37 @@ def test_a_computation_bound_to_its_request_cannot_ask_for_it() -> None:
     with pytest.raises(PolicyError, match="early_beta"):
         guard.single("k", early_beta=1.0)
     guard.locked_cache(unkeyed=("db",), early_beta=0.0)(query)
+
+
+# --- a read that fails meanwhile ------------------------------------------------------------------------
+
+
+def fail_reads(guard: StampedeGuard, error: Exception) -> list[str]:
+    """All reads from now on; they are noted."""
+    failed: list[str] = []
+
+    def read(name: str) -> Any:
+        failed.append(name)
+        answer = asyncio.get_running_loop().create_future()
+        answer.set_exception(error)
+        return answer
+
+    guard.runtime().session.read = read  # type: ignore[method-assign]
+    return failed
+
+
+async def test_a_caller_whose_read_fails_meanwhile_asks_once_more_and_has_the_fresh_value(
+    guards: Guards,
+) -> None:
+    await put(guards, guards.name("k"), text("old"))
+    guard, source = early(guards), Source()
+    assert await guard.get_or_compute("k", source) == "old"
+    await source.gate.arrival()
+    failed = fail_reads(guard, StoreUnavailable("no answer"))
+    callers = [asyncio.create_task(guard.get_or_compute("k", source)) for _ in range(5)]
+    assert await soon(asyncio.gather(*callers)) == ["old"] * 5, "while the refresh is under way"
+    assert failed
+    source.error = LookupError("the source is down")
+    source.gate.open()
+    await landed(guard)
+    assert source.gate.entered == 1

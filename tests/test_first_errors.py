@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 from contextvars import ContextVar
 from typing import Any
@@ -176,3 +177,16 @@ class TestPolicies:
         given: Any = datetime.timedelta(minutes=5)
         with pytest.raises(PolicyError, match=r"total_seconds\(\)"):
             Policy(stale_ttl=given)
+
+
+class TestComputations:
+    @pytest.mark.parametrize("mode", ["on", "shadow", "bypass", "off"])
+    async def test_a_plain_function_is_told_how_to_become_one_that_can_be_awaited(self, mode: Any) -> None:
+        async with StampedeGuard.from_url("memory://", policy=Policy(mode=mode)) as guard:
+            words = r"get_or_compute\('k', compute\) awaits .* a int cannot be awaited: write `async def`"
+            with pytest.raises(Misuse, match=words):
+                await guard.get_or_compute("k", lambda: 5)  # type: ignore[arg-type,return-value]
+
+    async def test_whatever_can_be_awaited_will_do(self) -> None:
+        async with StampedeGuard.from_url("memory://") as guard:
+            assert await guard.get_or_compute("k", lambda: asyncio.sleep(0, "value")) == "value"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import sys
 from collections.abc import AsyncIterator, Iterable
@@ -549,6 +550,24 @@ async def test_nothing_of_a_call_is_left_when_it_is_over(guards: Guards) -> None
     await soon(asyncio.gather(*(products([id, 100 + id]) for id in range(30))))
     (batches,) = guard.runtime().batches.values()
     assert (batches._expected, batches._gatherings) == ({}, {})
+
+
+async def test_a_function_that_is_gone_leaves_nothing_behind(guards: Guards) -> None:
+    guard = guards.guard()
+
+    async def of_one_request() -> None:
+        @guard.cached_many(ttl=60)
+        async def doubles(ids: list[int]) -> dict[int, int]:
+            return {id: 2 * id for id in ids}
+
+        assert await doubles([1, 2]) == {1: 2, 2: 4}
+        assert len(guard.runtime().batches) == 1
+
+    for _ in range(3):
+        await of_one_request()
+        await until(lambda: not guard.runtime().flights)
+        gc.collect()
+        assert len(guard.runtime().batches) == 0
     await until(lambda: not guard.runtime().flights)
 
 

@@ -148,7 +148,7 @@ async def test_what_waited_and_is_refused_then_goes_on_waiting_and_is_told_once(
             assert await guard.get_or_compute("k", source.read) == "before"
             await proxy.refuse()
             assert await soon(guard.invalidate("k")) == "pending"
-            assert guard.runtime().session.away
+            await until(lambda: guard.runtime().session.away)
             source.now = "after"
             await may(operator, "-del")
             await proxy.listen()

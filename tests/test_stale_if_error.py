@@ -11,6 +11,7 @@ import pytest
 from stampede_guard import StampedeGuard
 from tests.support.gate import soon, until
 from tests.support.guards import Guards
+from tests.test_early import count_asks
 
 PROCESSES = 4
 CALLERS = 10
@@ -92,6 +93,50 @@ async def test_a_failing_source_is_asked_once_per_error_ttl_and_nobody_sees_the_
     assert source.asked == 5
 
 
+async def test_stale_hits_do_not_ask_the_store_for_what_it_has_answered(guards: Guards) -> None:
+    fleet = fleet_of(guards)
+    source = await broken(guards, fleet, RuntimeError("the source is down"))
+    asked = [count_asks(guard) for guard in fleet]
+    for period in range(1, 4):
+        assert await hammer(fleet, source) == {"value 1"}
+        known = sum(map(len, asked))
+        assert await hammer(fleet, source) == {"value 1"}
+        await guards.age(guards.name("k"), ERROR_TTL - 1)
+        assert await hammer(fleet, source) == {"value 1"}
+        assert sum(map(len, asked)) == known and source.asked == period
+        await guards.age(guards.name("k"), 1.5)
+
+
+async def test_a_process_that_comes_late_asks_again_when_all_others_do(guards: Guards) -> None:
+    first, late = fleet_of(guards)[:2]
+    source = await broken(guards, [first], RuntimeError("the source is down"))
+    assert await hammer([first], source) == {"value 1"}
+    await guards.age(guards.name("k"), ERROR_TTL - 1)
+    asked = count_asks(late)
+    assert await hammer([late], source) == {"value 1"} and len(asked) == 1
+    await guards.age(guards.name("k"), 1.5)
+    source.error = None
+    await hammer([late], source)
+    assert await hammer([late], source) == {"value 2"}
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, HTTPException], ids=["told to all", "private"])
+async def test_a_value_that_is_stored_meanwhile_is_refreshed_when_it_is_stale_in_its_turn(
+    guards: Guards, kind: type[Exception]
+) -> None:
+    fleet = fleet_of(guards, error_ttl=6000.0)
+    source = await broken(guards, fleet, kind("the source is down"))
+    assert await hammer(fleet, source) == {"value 1"}
+    source.error = None
+    await fleet[0].invalidate("k")
+    (stored,) = await hammer(fleet, source)
+    assert stored != "value 1"
+    await guards.age(guards.name("k"), 61)
+    asked = source.asked
+    await hammer(fleet, source)
+    assert source.asked == asked + 1, "although the pause of the value before it is not over"
+
+
 @pytest.mark.parametrize("options", [{}, {"request_bound": True}], ids=["in the background", "in a request"])
 async def test_a_failure_that_must_not_leave_the_process_is_throttled_within_it(
     guards: Guards, options: dict[str, Any]
@@ -126,4 +171,4 @@ async def test_a_pause_ends_by_itself_and_the_source_is_asked_again(guards: Guar
         assert await fleet[0].get_or_compute("k", source) == "value 1"
         await until(lambda: not runtime.flights)
         assert source.asked == asked
-        await until(lambda: not len(runtime.failing._names))
+        await until(lambda: not len(runtime.failing))

@@ -121,7 +121,7 @@ def _parser() -> argparse.ArgumentParser:
     size = parser.add_mutually_exclusive_group()
     for name, plan, text in (
         ("--quick", QUICK, "three modes, about 90 s (the default)"),
-        ("--full", FULL, "all five modes, ttl 24 s, 75 s each"),
+        ("--full", FULL, "all six modes, ttl 24 s, 75 s each"),
         ("--smoke", SMOKE, "two modes, short: for continuous integration"),
     ):
         size.add_argument(name, dest="plan", action="store_const", const=plan, help=text)

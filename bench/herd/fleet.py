@@ -10,29 +10,35 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from bench.herd import processes
-from bench.herd.settings import AppSettings
 
-__all__ = ["Fleet"]
+__all__ = ["Fleet", "Settings"]
 
 _START_PATIENCE = 180.0
 _REPOSITORY = Path(__file__).resolve().parents[2]
 
 
+class Settings(Protocol):
+    """What a worker must know."""
+
+    def to_environment(self) -> dict[str, str]: ...
+
+
 @dataclass(slots=True)
 class Fleet:
-    """`size` workers that all listen on one loopback port.
+    """`size` workers that all listen on one loopback port, each a run of `module`.
 
     On Linux each has a socket of its own (SO_REUSEPORT), so the kernel spreads connections by their address;
     with one shared socket, a worker that wakes takes all connections that wait, and some workers get none.
     Raises `RuntimeError` with a worker's last words if one does not start.
     """
 
-    settings: AppSettings
+    settings: Settings
     size: int
     port: int = 0
+    module: str = "bench.herd.worker"
     _children: list[processes.Child] = field(default_factory=list, init=False, repr=False)
 
     def __enter__(self) -> Self:
@@ -61,7 +67,7 @@ class Fleet:
         try:
             for number, listening in enumerate(sockets):
                 child = processes.start(
-                    [sys.executable, "-m", "bench.herd.worker", str(listening.fileno()), str(write_end)],
+                    [sys.executable, "-m", self.module, str(listening.fileno()), str(write_end)],
                     env=environment,
                     cwd=_REPOSITORY,  # where `bench` is found, whatever PYTHONPATH says
                     pass_fds=(listening.fileno(), write_end),

@@ -12,9 +12,9 @@ import bisect
 import itertools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from bench.herd.recording import DatabaseSample, Recording
+from bench.herd.recording import DatabaseSample, Recording, Request
 
 __all__ = ["AFTER_EXPIRY", "Burst", "Figures", "Latency", "find_bursts", "measure", "percentile"]
 
@@ -71,6 +71,7 @@ class Figures:
     requests_per_second: float
     errors: int
     workers: int
+    collapsed_per_expiry: list[int] = field(default_factory=list)
 
 
 def measure(recording: Recording, *, quiet: float) -> Figures:
@@ -110,6 +111,15 @@ def measure(recording: Recording, *, quiet: float) -> Figures:
         requests_per_second=len(requests) / max(0.001, end - begin),
         errors=sum(request.failed for request in recording.requests),
         workers=len({request.worker for request in recording.requests} - {0}),
+        collapsed_per_expiry=[_collapsed(requests, burst) for burst in counted],
+    )
+
+
+def _collapsed(requests: Sequence[Request], burst: Burst) -> int:
+    """Those that came while the application was at it, and say that they were served by its one call."""
+    return sum(
+        request.collapsed and -_LEADERS_START <= request.start - burst.start <= burst.end - burst.start
+        for request in requests
     )
 
 

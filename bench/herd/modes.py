@@ -1,4 +1,4 @@
-"""The ways to put a cache before the same query: three that teams write, and the guard.
+"""The ways to put a cache before the same query: three that teams write, the guard, and the HTTP cache on it.
 
 The hand-written ones are reproduced with their faults; each docstring names what goes wrong.
 """
@@ -14,8 +14,8 @@ from redis.asyncio import Redis
 
 __all__ = ["HAND_WRITTEN", "MODES", "HandWritten", "Mode", "incident_fix", "local", "naive"]
 
-Mode = Literal["naive", "local", "incident-fix", "guard", "guard-stale"]
-MODES: Final[tuple[Mode, ...]] = ("naive", "local", "incident-fix", "guard", "guard-stale")
+Mode = Literal["naive", "local", "incident-fix", "guard", "guard-stale", "middleware"]
+MODES: Final[tuple[Mode, ...]] = ("naive", "local", "incident-fix", "guard", "guard-stale", "middleware")
 
 Compute = Callable[[], Awaitable[Any]]
 HandWritten = Callable[["Redis", str, float, Compute], Awaitable[Any]]
@@ -38,7 +38,7 @@ async def local(redis: Redis, key: str, ttl: float, compute: Compute) -> Any:
     cached = await redis.get(key)
     if cached:
         return json.loads(cached)
-    async with _local_locks.setdefault(key, asyncio.Lock()):
+    async with _local_locks.setdefault(key, asyncio.Lock()):  # noqa: SG304 as it was deployed
         return await naive(redis, key, ttl, compute)
 
 
@@ -51,7 +51,7 @@ async def incident_fix(redis: Redis, key: str, ttl: float, compute: Compute) -> 
     cached = await redis.get(key)
     if cached:
         return json.loads(cached)
-    async with _local_locks.setdefault(key, asyncio.Lock()):
+    async with _local_locks.setdefault(key, asyncio.Lock()):  # noqa: SG304 as it was deployed
         cached = await redis.get(key)
         if cached:
             return json.loads(cached)
@@ -67,7 +67,7 @@ async def incident_fix(redis: Redis, key: str, ttl: float, compute: Compute) -> 
             return value
         finally:
             if won:
-                await redis.delete(f"{key}:lock")
+                await redis.delete(f"{key}:lock")  # noqa: SG302 as it was deployed
 
 
 HAND_WRITTEN: Final[dict[Mode, HandWritten]] = {"naive": naive, "local": local, "incident-fix": incident_fix}

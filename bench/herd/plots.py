@@ -20,6 +20,7 @@ COLOURS: Final[dict[Mode, str]] = {
     "incident-fix": "#ea8a0c",
     "guard": "#15803d",
     "guard-stale": "#0369a1",
+    "middleware": "#6d28d9",
 }
 _STYLE: Final[dict[Any, Any]] = {
     "font.size": 9.5,

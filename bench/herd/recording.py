@@ -9,13 +9,15 @@ __all__ = ["CpuSample", "DatabaseSample", "Recording", "Request"]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request as its user saw it; `worker` is 0 and `error` not empty where no answer came."""
+    """One request as its user saw it; `worker` is 0 and `error` not empty where no answer came. `collapsed`: the
+    answer's Cache-Status says that another request's call of the application served it."""
 
     start: float
     seconds: float
     status: int
     worker: int
     error: str = ""
+    collapsed: bool = False
 
     @property
     def failed(self) -> bool:

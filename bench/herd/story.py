@@ -27,6 +27,7 @@ ABOUT: Final[dict[Mode, str]] = {
     "incident-fix": "a worker's lock and a Redis lock: the incident's fix",
     "guard": "@locked_cache(ttl=...)",
     "guard-stale": "@locked_cache(ttl=..., stale_ttl=...)",
+    "middleware": 'StampedeMiddleware in front of the app, CacheRoute("/quality", ttl=...)',
 }
 
 

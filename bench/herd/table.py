@@ -8,6 +8,7 @@ from typing import Final
 from rich.table import Table
 
 from bench.herd.measure import Figures
+from bench.herd.modes import HAND_WRITTEN
 from bench.herd.story import Story
 
 __all__ = ["FOOTNOTE", "rows", "terminal_table"]
@@ -20,6 +21,7 @@ def rows(story: Story) -> list[tuple[str, list[str]]]:
     columns = [told.figures for told in story.modes.values()]
     return [
         ("queries per expiry", [_counts(figures.queries_per_expiry) for figures in columns]),
+        ('answers "collapsed" per expiry', [_collapsed(figures) for figures in columns]),
         ("peak concurrent queries", [str(figures.peak_concurrent_queries) for figures in columns]),
         ("DB CPU, peak", [_percent(figures.db_cpu_peak) for figures in columns]),
         ("DB CPU, mean", [_percent(figures.db_cpu_mean) for figures in columns]),
@@ -53,10 +55,14 @@ def terminal_table(story: Story) -> Table:
     )
     table.add_column("", no_wrap=True)
     for mode in story.modes:
-        table.add_column(mode, justify="right", style="bold green" if mode.startswith("guard") else "")
+        table.add_column(mode, justify="right", style="" if mode in HAND_WRITTEN else "bold green")
     for what, texts in rows(story):
         table.add_row(what, *texts)
     return table
+
+
+def _collapsed(figures: Figures) -> str:
+    return _counts(figures.collapsed_per_expiry) if any(figures.collapsed_per_expiry) else "-"
 
 
 def _counts(counts: list[int]) -> str:

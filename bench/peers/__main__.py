@@ -17,10 +17,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from bench.herd.story import machine
 from bench.herd.valkey import ValkeyServer
+from bench.markdown import into_readme
 from bench.peers.adapters import TABLE
 from bench.peers.picture import draw
 from bench.peers.plan import FULL, QUICK, Sizes
-from bench.peers.report import into_readme, markdown, terminal_tables
+from bench.peers.report import markdown, terminal_tables
 from bench.peers.results import Results
 from bench.peers.run import measure, measure_memory_hits
 from bench.peers.scenarios import SCENARIOS
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.json.write_text(json.dumps(results.to_json(), indent=2) + "\n")
         console.print(f"figures: {options.json}")
     if options.readme:
-        into_readme(FOLDER / "README.md", markdown(results))
+        into_readme(FOLDER / "README.md", markdown(results), program="bench.peers")
         draw(results, FOLDER / "peers.png")
     return 0
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from rich.table import Table
 
+from bench.markdown import grid
 from bench.peers.adapters import ADAPTERS
 from bench.peers.memory import ARMS
 from bench.peers.results import Results, Row
@@ -15,7 +14,7 @@ from bench.peers.scenario import Column, Scenario
 from bench.peers.scenarios import SCENARIOS
 from bench.peers.verdict import OURS, Verdict, verdicts
 
-__all__ = ["column_of", "into_readme", "markdown", "memory_ratios", "scenario_cells", "terminal_tables"]
+__all__ = ["column_of", "markdown", "memory_ratios", "scenario_cells", "terminal_tables"]
 
 _OVERVIEW: Final = (
     ("cold", "computations", "cold: computations"),
@@ -33,10 +32,6 @@ _OVERVIEW: Final = (
     ("hot", "alone", "hit, x GET"),
     ("hot", "together", "50 callers, x GET"),
 )
-_BEGIN: Final = "<!-- tables: written by `python -m bench.peers --readme` -->"
-_END: Final = "<!-- end of the tables -->"
-
-
 _MEMORY_TITLES: Final = ("", "option", "a hit, us", "of async_lru's", "of ours")
 
 
@@ -135,20 +130,20 @@ def _cheats(verdict: Verdict) -> str:
 def markdown(results: Results) -> str:
     """All tables, under headings of the third rank."""
     parts = [f"{results.setting}; load average {results.load[0]:.1f} to {results.load[1]:.1f} meanwhile."]
-    parts += ["### In one table", _grid(["", *[title for *_, title in _OVERVIEW]], _overview(results))]
+    parts += ["### In one table", grid(["", *[title for *_, title in _OVERVIEW]], _overview(results))]
     for scenario in _played(results):
         titles = ["", *[column.title for column in scenario.columns]]
         rows = [[_bold(row.name), *scenario_cells(row, scenario)] for row in results.rows]
-        parts += [f"### {scenario.title}", scenario.story, _grid(titles, rows)]
+        parts += [f"### {scenario.title}", scenario.story, grid(titles, rows)]
     if results.memory:
         rows = [
             [_bold(name), f"`{ARMS[name][1]}`", *cells]
             for name, cells in memory_ratios(results.memory).items()
         ]
-        parts += ["### Hits in process memory", _grid(_MEMORY_TITLES, rows)]
+        parts += ["### Hits in process memory", grid(_MEMORY_TITLES, rows)]
     rows = [_verdict_cells(verdict) for verdict in verdicts(results, SCENARIOS)]
-    parts += ["### Ours, column by column", _grid(list(_VERDICT_TITLES), rows)]
-    parts += ["### What was used", _grid(["", "version", "option", "note"], _used(results))]
+    parts += ["### Ours, column by column", grid(list(_VERDICT_TITLES), rows)]
+    parts += ["### What was used", grid(["", "version", "option", "note"], _used(results))]
     return "\n\n".join(parts) + "\n"
 
 
@@ -177,21 +172,6 @@ def _used(results: Results) -> list[list[str]]:
 
 def _bold(name: str) -> str:
     return f"**{name}**" if name.startswith(OURS) else name
-
-
-def _grid(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    return "\n".join([_line(titles), _line(["---", *["---:"] * (len(titles) - 1)]), *map(_line, rows)])
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def into_readme(path: Path, tables: str) -> None:
-    """Put the tables between the two markers of `path`. Raises `ValueError` if they are not there."""
-    text = path.read_text("utf-8")
-    begin, end = text.index(_BEGIN) + len(_BEGIN), text.index(_END)
-    path.write_text(f"{text[:begin]}\n\n{tables}\n{text[end:]}", "utf-8")
 
 
 def column_of(scenario: str, name: str) -> Column:

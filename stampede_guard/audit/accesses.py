@@ -34,13 +34,13 @@ _EXPIRES = frozenset(
     "ex px ttl timeout expire expiry expiration time exat pxat expirein expire_in cache_timeout".split()
 )
 
-_READ_WORDS = frozenset(
+READ_WORDS = frozenset(
     "get read load fetch lookup retrieve check find try query hit peek obtain aget".split()
 )
-_WRITE_WORDS = frozenset(
+WRITE_WORDS = frozenset(
     "set save put store write add insert populate persist update into aset cache push remember record fill".split()
 )
-_NOT_ACCESS = frozenset(
+NOT_ACCESS = frozenset(
     "key keys ttl timeout stats statistics config settings client backend prefix manager service "
     "instance size dir "
     "directory path file filename control headers header info connection conn pool url name "
@@ -50,12 +50,19 @@ _NOT_ACCESS = frozenset(
 )
 _FILLERS = (
     CACHE_WORDS
-    | _READ_WORDS
-    | _WRITE_WORDS
+    | READ_WORDS
+    | WRITE_WORDS
     | frozenset(
         "from to in into with by for the async sync data value result results json item entry object response".split()
     )
 )
+
+
+# What a method of a cache does, by its name: the same tables for `traces`, which reads text.
+METHODS: dict[str, Literal["read", "write"]] = {
+    **dict.fromkeys(_SETS | _MANY_SETS, "write"),
+    **dict.fromkeys(_GETS | _EXISTS | _MANY_GETS, "read"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +140,9 @@ def _in_pipeline(receiver: ast.expr) -> bool:
 
 
 def _key_and_value(call: ast.Call, name: str, what: str) -> tuple[tuple[ast.expr, ...], ast.expr | None]:
-    key = argument(call, 0, "key", "name", "k", "cache_key", "id", "path")
+    key = argument(call, 0, "key", "name", "k", "cache_key", "id", "path") or next(
+        (keyword.value for keyword in call.keywords if keyword.arg and keyword.arg.endswith("_key")), None
+    )
     if key is None:
         return (), None
     if what != "write":
@@ -172,23 +181,45 @@ def _helper(module: Module, function: Function, call: ast.Call, name: str, recei
     said = words(name)
     if not said or not (is_cachy(name) or (receiver and is_cachy(last(receiver)))):
         return None
-    if set(said) & _NOT_ACCESS or name[:1].isupper() or is_nx(call):
+    if set(said) & NOT_ACCESS or name[:1].isupper() or is_nx(call):
         return None
     topic = frozenset(said) - _FILLERS
     own = module.callee(call, function)
     keys = tuple(arg for arg in call.args if not isinstance(arg, ast.Starred))
     keys += tuple(keyword.value for keyword in call.keywords if keyword.arg and keyword.arg not in _EXPIRES)
-    first = said[0] if said[0] != "async" or len(said) == 1 else said[1]
-    if first in _READ_WORDS or said[-1] in ("get", "load", "read", "lookup") or first == "cached":
-        if first == "get" and not keys and own is None:
+    if len(keys) > 1 and _is_client(keys[0]):
+        keys = keys[1:]
+    role = helper_role(said)
+    if role == "read":
+        if _verb(said) == "get" and not keys and own is None and not (topic and is_cachy(last(receiver))):
             return None
         return Access(call, "read", receiver, keys, None, name, topic, True)
-    if first in _WRITE_WORDS or said[-1] in ("set", "put", "save", "store", "write"):
-        if not keys:
-            return None
+    if role == "write" and keys:
         return Access(
             call, "write", receiver, keys[:-1] or keys, _helper_value(call, keys), name, topic, True
         )
+    return None
+
+
+def _verb(said: tuple[str, ...]) -> str:
+    """`cache_get_list` gets, `cache_user` caches."""
+    after = next((i for i, word in enumerate(said) if word not in CACHE_WORDS and word != "async"), 0)
+    return said[after] if said[after] in READ_WORDS | WRITE_WORDS else said[0]
+
+
+def _is_client(node: ast.expr) -> bool:
+    """`cache_get(redis, key)`: the store itself is handed over first."""
+    said = words(last(path(node))) if isinstance(node, ast.Name | ast.Attribute) else ()
+    return bool(said) and said[-1] in CACHE_WORDS
+
+
+def helper_role(said: tuple[str, ...]) -> Literal["read", "write"] | None:
+    """What a function does whose name has a cache word in it, or whose owner has."""
+    first = _verb(said)
+    if first in READ_WORDS or said[-1] in ("get", "load", "read", "lookup") or first == "cached":
+        return "read"
+    if first in WRITE_WORDS or said[-1] in ("set", "put", "save", "store", "write"):
+        return "write"
     return None
 
 

@@ -1,40 +1,174 @@
-"""A source text made into a `Module`, in one walk of its tree."""
+"""From source text to a `Module`: one walk over the statements, and one over each body somebody asks for."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
-from stampede_guard.audit.model import Function, Module, owner_class
+from stampede_guard.audit.model import Body, Function, Module, owner_class
 from stampede_guard.audit.newer import parse
 
 _TESTS = (ast.If, ast.While, ast.IfExp, ast.Assert, ast.Match)
 _LOOPS = (ast.While, ast.For, ast.AsyncFor)
-
-
-def build(path: str, source: str) -> Module:
-    """Raises SyntaxError, ValueError, RecursionError or MemoryError for what `ast` cannot read."""
-    module = Module(path=path, source=source, tree=parse(source))
-    _Walker(module).walk()
-    return module
-
+_DEFS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_Place = tuple[ast.AST, Function | None, ast.ClassDef | None]
 
 # What no rule asks for by itself: most nodes of a tree.
 _LEAVES = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.Constant)
 _RECORDED = frozenset(
     (
-        *(
-            ast.Call,
-            ast.Name,
-            ast.Attribute,
-            ast.Import,
-            ast.ImportFrom,
-            ast.Assign,
-            ast.AnnAssign,
-            ast.NamedExpr,
-        ),
-        *(ast.With, ast.AsyncWith, ast.Await, ast.Compare, ast.Subscript, ast.For, ast.AsyncFor, *_TESTS),
+        *(ast.Call, ast.Name, ast.Attribute, ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.Subscript),
+        *(ast.With, ast.AsyncWith, ast.Await, ast.Compare, ast.For, ast.AsyncFor, *_TESTS),
     )
 )
+# Statements with statements in them, by the fields those are in.
+_BLOCKS: dict[type, tuple[str, ...]] = {
+    **dict.fromkeys((ast.If, ast.For, ast.AsyncFor, ast.While), ("body", "orelse")),
+    **dict.fromkeys((ast.With, ast.AsyncWith, ast.ClassDef, ast.ExceptHandler, ast.match_case), ("body",)),
+    **dict.fromkeys((ast.Try, ast.TryStar), ("body", "handlers", "orelse", "finalbody")),
+    ast.Match: ("cases",),
+    ast.Module: ("body",),
+}
+
+
+def build(path: str, source: str) -> Module:
+    """Raises SyntaxError, ValueError, RecursionError or MemoryError for what `ast` cannot read."""
+    tree = parse(source)
+    reader = _Reader(tree)
+    module = Module(path, source, tree, reader, reader.parents, reader.owners)
+    _Survey(module).walk()
+    return module
+
+
+class _Survey:
+    """Statements only: functions, classes, imports, and what names and attributes are made of."""
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+
+    def walk(self) -> None:
+        """Depth first, in source order, without recursion: generated code nests deeper than the stack."""
+        module, parents = self.module, self.module.parents
+        stack: list[_Place] = [(module.tree, None, None)]
+        while stack:
+            node, function, cls = stack.pop()
+            kind = type(node)
+            blocks = _BLOCKS.get(kind)
+            if kind is ast.Assign or kind is ast.AnnAssign:
+                self._assign(node, function, cls)  # type: ignore[arg-type]
+            elif isinstance(node, _DEFS):
+                function, cls = self._function(node, function, cls), None
+                blocks = ("body",)
+            elif isinstance(node, ast.ClassDef):
+                module.classes.append(node)
+                cls = node
+            elif isinstance(node, ast.Import | ast.ImportFrom):
+                self._import(node)
+            if blocks is not None:
+                inner = [child for name in blocks for child in getattr(node, name)]
+                for child in reversed(inner):
+                    parents[child] = node
+                    stack.append((child, function, cls))
+        if ":=" in module.source:
+            self._named()
+
+    def _function(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef, outer: Function | None, cls: ast.ClassDef | None
+    ) -> Function:
+        made = Function(self.module.reader, node, outer, cls)
+        self.module.functions.append(made)
+        self.module.owners[node] = made
+        for decorator in node.decorator_list:
+            self.module.parents[decorator] = node
+        return made
+
+    def _named(self) -> None:
+        """`if (name := value):` outside of functions."""
+        for node in _outside(self.module):
+            if isinstance(node, ast.NamedExpr) and not _empty(node.value):
+                self.module.values.setdefault(node.target.id, node.value)
+
+    def _import(self, node: ast.Import | ast.ImportFrom) -> None:
+        imports = self.module.imports
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                imports[alias.asname or alias.name.partition(".")[0]] = (
+                    alias.name if alias.asname else alias.name.partition(".")[0]
+                )
+        else:
+            base = "." * node.level + (node.module or "")
+            for alias in node.names:
+                imports[alias.asname or alias.name] = f"{base}.{alias.name}" if base else alias.name
+
+    def _assign(
+        self, node: ast.Assign | ast.AnnAssign, function: Function | None, cls: ast.ClassDef | None
+    ) -> None:
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        value = node.value
+        annotation = node.annotation if isinstance(node, ast.AnnAssign) else None
+        for target in targets:
+            if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+                if target.value.id in ("self", "cls") and (owner := owner_class(function)) is not None:
+                    self._attribute(owner.name, target.attr, value or annotation, function)
+            elif isinstance(target, ast.Name) and function is None:
+                known = value if value is not None and not _empty(value) else annotation or value
+                if known is not None and cls is None:
+                    self.module.values[target.id] = known
+                elif known is not None and cls is not None:
+                    self._attribute(cls.name, target.id, known, None)
+
+    def _attribute(self, cls: str, name: str, value: ast.expr | None, function: Function | None) -> None:
+        if value is not None and not _empty(value):
+            self.module.attributes.setdefault((cls, name), []).append((value, function))
+
+
+class _Reader:
+    """Walks bodies, each at most once. It knows no module: then nothing holds on to a tree that is done with."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.tree = tree
+        self.parents: dict[ast.AST, ast.AST] = {}
+        self.owners: dict[ast.AST, Function] = {}
+
+    def body_of(self, function: Function) -> Body:
+        body, owners = Body(), self.owners
+        for node in self._within(function.node, function.node.body):
+            if type(node) in _RECORDED:
+                _record(node, body)
+        for call in body.calls:
+            owners[call] = function
+        return body
+
+    def calls_outside(self) -> list[ast.Call]:
+        """Calls that belong to no function: those of the module, of classes, and of what decorates either."""
+        return [node for node in self._within(self.tree, self.tree.body) if isinstance(node, ast.Call)]
+
+    def _within(self, around: ast.AST, body: list[ast.stmt]) -> Iterator[ast.AST]:
+        parents = self.parents
+        stack: list[ast.AST] = []
+        for statement in reversed(body):
+            parents[statement] = around
+            stack.append(statement)
+        while stack:
+            node = stack.pop()
+            for inner in _head(node) if isinstance(node, _DEFS) else _children(node):
+                parents[inner] = node
+                stack.append(inner)
+            yield node
+
+
+def _outside(module: Module) -> Iterator[ast.AST]:
+    stack: list[ast.AST] = [module.tree]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack += _head(node) if isinstance(node, _DEFS) else _children(node)
+
+
+def _head(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.AST]:
+    """Decorators, defaults and annotations belong to whoever defines the function."""
+    head: list[ast.AST] = [*node.decorator_list, node.args]
+    return [*head, node.returns] if node.returns is not None else head
 
 
 def _children(node: ast.AST) -> list[ast.AST]:
@@ -52,133 +186,46 @@ def _children(node: ast.AST) -> list[ast.AST]:
     return found
 
 
-class _Walker:
-    def __init__(self, module: Module) -> None:
-        self.module = module
-
-    def walk(self) -> None:
-        """Depth first, in source order, without recursion: generated code nests deeper than the stack."""
-        parents, record = self.module.parents, self.record
-        stack: list[tuple[ast.AST, Function | None, ast.ClassDef | None]] = [(self.module.tree, None, None)]
-        while stack:
-            node, function, cls = stack.pop()
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                self._outside(node, function, cls, stack)
-                made = Function(node=node, outer=function, cls=cls)
-                self.module.functions.append(made)
-                self.module.owners[node] = made
-                for child in reversed(node.body):
-                    parents[child] = node
-                    stack.append((child, made, None))
-                continue
-            if isinstance(node, ast.ClassDef):
-                self.module.classes.append(node)
-                cls = node
-            elif type(node) in _RECORDED:
-                record(node, function, cls)
-            for inner in _children(node):
-                parents[inner] = node
-                stack.append((inner, function, cls))
-
-    def _outside(
-        self,
-        node: ast.FunctionDef | ast.AsyncFunctionDef,
-        function: Function | None,
-        cls: ast.ClassDef | None,
-        stack: list[tuple[ast.AST, Function | None, ast.ClassDef | None]],
-    ) -> None:
-        """Decorators, defaults and annotations belong to whoever defines the function."""
-        for child in (*node.decorator_list, node.args, node.returns):
-            if child is not None:
-                self.module.parents[child] = node
-                stack.append((child, function, cls))
-
-    def record(self, node: ast.AST, function: Function | None, cls: ast.ClassDef | None) -> None:
-        module = self.module
-        if isinstance(node, ast.Call):
-            module.calls.append(node)
-            if function:
-                module.owners[node] = function
-                function.calls.append(node)
-        elif isinstance(node, ast.Name):
-            if function and isinstance(node.ctx, ast.Load):
-                function.loads.append((node.id, node))
-        elif isinstance(node, ast.Attribute):
-            if (
-                function
-                and isinstance(node.ctx, ast.Load)
-                and isinstance(node.value, ast.Name)
-                and node.value.id == "self"
-            ):
-                function.loads.append((f"self.{node.attr}", node))
-        elif isinstance(node, ast.Import | ast.ImportFrom):
-            self._import(node)
-        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr):
-            self._assign(node, function, cls)
-        elif function:
-            self._inner(node, function)
-        if function and isinstance(node, _TESTS):
-            function.tests.append(node)
-
-    def _inner(self, node: ast.AST, function: Function) -> None:
-        if isinstance(node, ast.With | ast.AsyncWith):
-            function.withs.append(node)
-            for item in node.items:
-                if item.optional_vars is not None:
-                    function.bindings.append((node, _targets(item.optional_vars), item.context_expr))
-            if isinstance(node, ast.AsyncWith):
-                function.awaits.append(node)
-        elif isinstance(node, ast.Await):
-            function.awaits.append(node)
-        elif isinstance(node, ast.Compare):
-            function.compares.append(node)
-        elif isinstance(node, ast.Subscript):
-            if not isinstance(node.ctx, ast.Load):
-                function.stores.append(node)
-        elif isinstance(node, _LOOPS):
-            function.loops.append(node)
-            if isinstance(node, ast.For | ast.AsyncFor):
-                function.bindings.append((node, _targets(node.target), node.iter))
-
-    def _import(self, node: ast.Import | ast.ImportFrom) -> None:
-        imports = self.module.imports
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                imports[alias.asname or alias.name.partition(".")[0]] = (
-                    alias.name if alias.asname else alias.name.partition(".")[0]
-                )
-        else:
-            base = "." * node.level + (node.module or "")
-            for alias in node.names:
-                imports[alias.asname or alias.name] = f"{base}.{alias.name}" if base else alias.name
-
-    def _assign(
-        self,
-        node: ast.Assign | ast.AnnAssign | ast.NamedExpr,
-        function: Function | None,
-        cls: ast.ClassDef | None,
-    ) -> None:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        value = node.value
-        annotation = node.annotation if isinstance(node, ast.AnnAssign) else None
-        for target in targets:
-            if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
-                if target.value.id in ("self", "cls") and (owner := owner_class(function)) is not None:
-                    self._attribute(owner.name, target.attr, value or annotation, function)
-            elif isinstance(target, ast.Name) and function is None:
-                known = value if value is not None and not _empty(value) else annotation or value
-                if known is not None and cls is None:
-                    self.module.values[target.id] = known
-                elif known is not None and cls is not None:
-                    self._attribute(cls.name, target.id, known, None)
-        if function and value is not None:
+def _record(node: ast.AST, body: Body) -> None:
+    if isinstance(node, ast.Call):
+        body.calls.append(node)
+    elif isinstance(node, ast.Name):
+        if isinstance(node.ctx, ast.Load):
+            body.loads.append((node.id, node))
+    elif isinstance(node, ast.Attribute):
+        if isinstance(node.ctx, ast.Load) and isinstance(node.value, ast.Name) and node.value.id == "self":
+            body.loads.append((f"self.{node.attr}", node))
+    elif isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr):
+        if node.value is not None:
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             names = [name for target in targets for name in _targets(target)]
             if names:
-                function.bindings.append((node, names, value))
+                body.bindings.append((node, names, node.value))
+    else:
+        _record_more(node, body)
+    if isinstance(node, _TESTS):
+        body.tests.append(node)
 
-    def _attribute(self, cls: str, name: str, value: ast.expr | None, function: Function | None) -> None:
-        if value is not None and not _empty(value):
-            self.module.attributes.setdefault((cls, name), []).append((value, function))
+
+def _record_more(node: ast.AST, body: Body) -> None:
+    if isinstance(node, ast.With | ast.AsyncWith):
+        body.withs.append(node)
+        for item in node.items:
+            if item.optional_vars is not None:
+                body.bindings.append((node, _targets(item.optional_vars), item.context_expr))
+        if isinstance(node, ast.AsyncWith):
+            body.awaits.append(node)
+    elif isinstance(node, ast.Await):
+        body.awaits.append(node)
+    elif isinstance(node, ast.Compare):
+        body.compares.append(node)
+    elif isinstance(node, ast.Subscript):
+        if not isinstance(node.ctx, ast.Load):
+            body.stores.append(node)
+    elif isinstance(node, _LOOPS):
+        body.loops.append(node)
+        if isinstance(node, ast.For | ast.AsyncFor):
+            body.bindings.append((node, _targets(node.target), node.iter))
 
 
 def _empty(value: ast.expr) -> bool:

@@ -9,15 +9,20 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from stampede_guard.audit import baseline, changes, suppressions
 from stampede_guard.audit.config import Config, Misconfigured, load, selected
 from stampede_guard.audit.discovery import Discovery
-from stampede_guard.audit.engine import Options, Outcome, audit, audit_source, relative
+from stampede_guard.audit.engine import Options, Outcome, audit, audit_source
 from stampede_guard.audit.explain import explain, listing
 from stampede_guard.audit.finding import CONFIDENCES
+from stampede_guard.audit.fixes.face import fix_files, fix_text
+from stampede_guard.audit.fixes.files import require_libcst
+from stampede_guard.audit.paths import relative
+from stampede_guard.audit.progress import Progress
 from stampede_guard.audit.reports import FORMATS
 from stampede_guard.audit.reports.text import has_rich, rich_text
 from stampede_guard.audit.uses import counted
@@ -85,6 +90,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--write-baseline", metavar="FILE", help="remember the present findings")
     add("--changed-since", metavar="REV", help="report only lines changed since a revision")
     add("--add-noqa", action="store_true", help="write a suppression behind every finding")
+    add("--fix", action="store_true", help="rewrite what can be rewritten safely (needs the extra [audit])")
+    add("--unsafe-fixes", action="store_true", help="with --fix: rewrite also what must be looked at")
+    add("--diff", action="store_true", help="with --fix: show what it would do, and write nothing")
     add("--stdin-filename", metavar="PATH", default="stdin.py")
     add("--exit-zero", action="store_true", help="exit 0 also with findings")
     add("--strict", action="store_true", help="exit 2 when files were skipped")
@@ -103,27 +111,66 @@ def _positive(text: str) -> int:
 
 def _run(given: argparse.Namespace) -> int:
     config = _config(given)
-    codes, named = selected(_listed(given.select) or config.select, _listed(given.ignore) or config.ignore)
-    options = Options(codes=codes, named=named, least=given.min_confidence or config.min_confidence)
-    outcome = _judge(given, config, options)
-    outcome.findings = [finding for finding in outcome.findings if not config.ignores(finding)]
-    if given.changed_since is not None:
-        lines = changes.changed_lines(given.changed_since)
-        outcome.findings = [finding for finding in outcome.findings if changes.touches(finding, lines)]
+    ignored = _listed(given.ignore) or config.ignore
+    codes, named = selected(_listed(given.select) or config.select, ignored)
+    least = given.min_confidence or config.min_confidence
+    unused = suppressions.UNUSED not in (code.upper() for code in ignored)
+    options = Options(codes=codes, named=named, least=least, unused=unused)
+    if given.fix or given.diff:
+        return _fix(given, config, options)
+    outcome = _found(given, config, options, _stdin(given))
     if given.write_baseline is not None:
         baseline.write(given.write_baseline, outcome.findings)
         sys.stderr.write(f"audit: {len(outcome.findings)} findings remembered in {given.write_baseline}\n")
         return CLEAN
-    known = given.baseline or config.baseline
-    if known is not None:
-        outcome.findings = baseline.new(outcome.findings, baseline.read(known))
     if given.add_noqa:
         sys.stderr.write(f"audit: {suppressions.add(outcome.findings)} lines suppressed\n")
         return CLEAN
     _write(given, outcome)
+    return _code(given, outcome)
+
+
+def _code(given: argparse.Namespace, outcome: Outcome) -> int:
     if given.strict and outcome.skipped:
         return MISUSED
     return FOUND if outcome.findings and not given.exit_zero else CLEAN
+
+
+def _fix(given: argparse.Namespace, config: Config, options: Options) -> int:
+    """Rewrites and reports what is left; with --diff only shows, and says by its code whether there is anything."""
+    require_libcst()
+    data = _stdin(given)
+    outcome = _found(given, config, options, data)
+    how = {"diff": given.diff, "unsafe": given.unsafe_fixes}
+    if data is not None:
+        after = fix_text(outcome, data, relative(given.stdin_filename), **how)
+        changed = after != data
+    else:
+        after = None
+        changed = fix_files(outcome, list(_discovery(given, config).files(given.paths)), **how) > 0
+    if given.diff:
+        return FOUND if changed and not given.exit_zero else CLEAN
+    left = _found(given, config, options, after)
+    if data is None:
+        _write(given, left)
+    return _code(given, left)
+
+
+def _stdin(given: argparse.Namespace) -> bytes | None:
+    return sys.stdin.buffer.read() if given.paths == ["-"] else None
+
+
+def _found(given: argparse.Namespace, config: Config, options: Options, data: bytes | None) -> Outcome:
+    """What is to be reported: judged, and held against everything that leaves findings out."""
+    outcome = _judge(given, config, options, data)
+    outcome.findings = [finding for finding in outcome.findings if not config.ignores(finding)]
+    if given.changed_since is not None:
+        lines = changes.changed_lines(given.changed_since)
+        outcome.findings = [finding for finding in outcome.findings if changes.touches(finding, lines)]
+    known = given.baseline or config.baseline
+    if known is not None and given.write_baseline is None:
+        outcome.findings = baseline.new(outcome.findings, baseline.read(known))
+    return outcome
 
 
 def _config(given: argparse.Namespace) -> Config:
@@ -141,24 +188,24 @@ def _listed(values: list[str]) -> tuple[str, ...]:
     return tuple(code.strip() for value in values for code in value.split(",") if code.strip())
 
 
-def _judge(given: argparse.Namespace, config: Config, options: Options) -> Outcome:
-    if given.paths == ["-"]:
-        data = sys.stdin.buffer.read()
-        return audit_source(
-            relative(given.stdin_filename),
-            data,
-            Options(codes=options.codes, named=options.named, least=options.least, parse_all=True),
+def _judge(given: argparse.Namespace, config: Config, options: Options, data: bytes | None) -> Outcome:
+    if data is not None:
+        return audit_source(relative(given.stdin_filename), data, replace(options, parse_all=True))
+    discovery = _discovery(given, config)
+    with Progress(shown=sys.stderr.isatty()) as progress:
+        outcome = audit(
+            progress.watch(discovery.files(given.paths)), options, jobs=given.jobs, progress=progress.advance
         )
-    discovery = Discovery(
+    outcome.findings = counted(outcome.findings, progress.files)
+    outcome.skipped = sorted([*outcome.skipped, *discovery.skipped])
+    return outcome
+
+
+def _discovery(given: argparse.Namespace, config: Config) -> Discovery:
+    return Discovery(
         exclude=(*config.exclude, *_listed(given.exclude)),
         include_tests=given.include_tests or config.include_tests,
     )
-    files = list(discovery.files(given.paths))
-    with _Progress(len(files), shown=sys.stderr.isatty() and given.output_format == "text") as progress:
-        outcome = audit(files, options, jobs=given.jobs, progress=progress.advance)
-    outcome.findings = counted(outcome.findings, files)
-    outcome.skipped = sorted([*outcome.skipped, *discovery.skipped])
-    return outcome
 
 
 def _write(given: argparse.Namespace, outcome: Outcome) -> None:
@@ -167,25 +214,10 @@ def _write(given: argparse.Namespace, outcome: Outcome) -> None:
     elif given.output_format == "text" and sys.stdout.isatty() and has_rich():
         sys.stdout.write(rich_text(outcome, width=shutil.get_terminal_size().columns))
     else:
-        sys.stdout.write(FORMATS[given.output_format](outcome))
+        _say(FORMATS[given.output_format](outcome))
 
 
-class _Progress:
-    """A counter on the terminal's error stream, gone when the report comes."""
-
-    def __init__(self, total: int, *, shown: bool) -> None:
-        self._total, self._done, self._shown = total, 0, shown
-        self.advance: Callable[[int], None] = self._advance
-
-    def __enter__(self) -> _Progress:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._shown:
-            sys.stderr.write("\r\x1b[K")
-
-    def _advance(self, files: int) -> None:
-        self._done += files
-        if self._shown:
-            sys.stderr.write(f"\r{self._done}/{self._total} files")
-            sys.stderr.flush()
+def _say(report: str) -> None:
+    """A terminal that cannot show a character gets its number."""
+    encoding = sys.stdout.encoding or "utf-8"
+    sys.stdout.write(report.encode(encoding, "backslashreplace").decode(encoding))

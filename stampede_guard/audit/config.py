@@ -11,6 +11,7 @@ from typing import Any
 from stampede_guard.audit.discovery import matches
 from stampede_guard.audit.finding import CONFIDENCES, Confidence, Finding
 from stampede_guard.audit.rule import all_rules
+from stampede_guard.audit.suppressions import UNUSED
 
 
 class Misconfigured(ValueError):
@@ -94,7 +95,7 @@ def selected(select: Iterable[str], ignore: Iterable[str]) -> tuple[frozenset[st
         if any(text.upper() == code or text.lower() == name for text in wanted)
     }
     for text in (*wanted, *ignore):
-        if not any(_means(text, code) for code in codes):
+        if text.upper() != UNUSED and not any(_means(text, code) for code in codes):
             raise Misconfigured(f"{text!r} means no rule; `explain` lists them all")
     return frozenset(c for c in chosen if not any(_means(text, c) for text in ignore)), frozenset(named)
 

@@ -18,7 +18,8 @@ _KINDS = (
     (
         "HTTP",
         re.compile(
-            r"requests\.|httpx|aiohttp|urlopen|http_client|\.get_json|api\b|client\.(?:get|post)|fetch_", re.I
+            r"requests\.|httpx|aiohttp|urlopen|http_client|\.get_json|api\b|client\.(?:get|post)|fetch_(?!all|val|row|one)",
+            re.I,
         ),
     ),
     ("model", re.compile(r"openai|anthropic|llm|embed|predict|generate|completion|inference", re.I)),

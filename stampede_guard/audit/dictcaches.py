@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from stampede_guard.audit import locks
 from stampede_guard.audit.keys import same_key
 from stampede_guard.audit.model import Function, Module, inside, owner_class, position
-from stampede_guard.audit.words import is_cachy, last, names_in, path
+from stampede_guard.audit.words import is_cachy, last, path
 
 _ONE_RUN = re.compile(
     r"Import(?:er)?|Export(?:er)?|Migrat|Job|Run(?:ner)?$|Request|Context|Session|Transaction|DataLoader|Parser"
@@ -77,17 +77,24 @@ def _looks(function: Function, holder: str, key: ast.expr) -> list[ast.expr]:
 def _awaits_value(
     module: Module, function: Function, look: ast.expr, store: ast.Subscript, value: ast.expr
 ) -> bool:
-    """Whether the stored value was awaited after the look."""
+    """Whether other coroutines may run between the look and the store, on the way of a miss."""
     if any(isinstance(node, ast.Await) for node in ast.walk(value)):
         return True
-    names = names_in(value)
-    for _ in range(4):
-        for _node, bound, source in function.bindings:
-            if position(look) < position(source) < position(store) and names & set(bound):
-                if any(isinstance(node, ast.Await) for node in ast.walk(source)):
-                    return True
-                names |= names_in(source)
     return any(
-        isinstance(node, ast.AsyncWith) and position(look) < position(node) < position(store)
+        position(look) < position(node) < position(store) and not _aside(module, function, node, store)
         for node in function.awaits
     )
+
+
+def _aside(module: Module, function: Function, node: ast.AST, store: ast.Subscript) -> bool:
+    """In a branch that does not come to the store: `if hit: await send(hit); return`."""
+    for around in module.up(node):
+        if around is function.node:
+            return False
+        if (
+            isinstance(around, ast.If)
+            and not inside(store, around)
+            and isinstance(around.body[-1], ast.Return)
+        ):
+            return any(inside(node, statement) for statement in around.body)
+    return False

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from stampede_guard.audit.finding import Skipped
 from stampede_guard.audit.gitignore import Ignores, above
+from stampede_guard.audit.paths import relative
 
 # Never the project's own code, however deep; a folder named on the command line is walked all the same.
 FOREIGN = frozenset(
@@ -51,19 +52,21 @@ class Discovery:
             info = os.stat(folder)
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
         except OSError as error:
-            self.skipped.append(Skipped(path=folder, reason=f"unreadable: {error.strerror or error}"))
+            self.skipped.append(
+                Skipped(path=relative(folder), reason=f"unreadable: {error.strerror or error}")
+            )
             return
         identity = (info.st_dev, info.st_ino)
         if identity in inside:
             self.skipped.append(
-                Skipped(path=folder, reason="a symbolic link that leads back to a folder around it")
+                Skipped(path=relative(folder), reason="a symbolic link that leads back to a folder around it")
             )
             return
         if identity in self._seen:
             return
         self._seen.add(identity)
-        ignores = ignores.entering(os.path.realpath(folder))
         real = os.path.realpath(folder)
+        ignores = ignores.entering(real)
         for entry in entries:
             yield from self._entry(entry, f"{real}/{entry.name}", ignores, (*inside, identity))
 
@@ -87,8 +90,7 @@ class Discovery:
             yield entry.path
 
     def _excluded(self, path: str) -> bool:
-        relative = os.path.relpath(path).replace(os.sep, "/")
-        return any(matches(relative, pattern) for pattern in self.exclude)
+        return bool(self.exclude) and any(matches(relative(path), pattern) for pattern in self.exclude)
 
 
 def matches(path: str, pattern: str) -> bool:

@@ -6,18 +6,21 @@ import gc
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
-from itertools import islice
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from itertools import chain, islice
 
 from stampede_guard.audit.builder import build
 from stampede_guard.audit.finding import Confidence, Finding, Skipped, confident
+from stampede_guard.audit.paths import relative
 from stampede_guard.audit.reading import Unreadable, decode, read
-from stampede_guard.audit.rule import Hint, Rule, all_rules
+from stampede_guard.audit.rule import Rule, all_rules
 from stampede_guard.audit.suppressions import NAME_OF_UNUSED, UNUSED, Suppressions
+from stampede_guard.audit.text import Text
+from stampede_guard.audit.workers import shared
 
-_CHUNK = 48  # files handed to a process at once
-_PARALLEL_FROM = 150  # files: below, starting processes costs more than it saves
+_CHUNK = 64  # files handed to a process at once
+_PARALLEL_FROM = 300  # files: below, starting processes costs more than it saves
 # A handful of files is always parsed, so that a broken one is never passed over in silence.
 _FEW = 100
 _NAMES_US = re.compile(rb"noqa\s*:[^\n]*SG\d", re.IGNORECASE)
@@ -32,12 +35,20 @@ class Options:
     named: frozenset[str] = frozenset()
     least: Confidence = "medium"
     parse_all: bool = False
+    # Whether suppressions that silence nothing are findings (SG000).
+    unused: bool = True
 
-    def rules(self) -> list[Rule]:
-        return [rule for rule in all_rules() if self.codes is None or rule.code in self.codes]
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        return _rules(self.codes)
 
     def shows(self, finding: Finding) -> bool:
         return finding.code in self.named or confident(finding, self.least)
+
+
+@cache
+def _rules(codes: frozenset[str] | None) -> tuple[Rule, ...]:
+    return tuple(rule for rule in all_rules() if codes is None or rule.code in codes)
 
 
 @dataclass(kw_only=True)
@@ -66,12 +77,17 @@ def audit(
     progress: Callable[[int], None] | None = None,
 ) -> Outcome:
     """Judges files (see `discovery` for folders). `jobs` are processes; the default is one per CPU."""
-    files = list(paths)
-    options = options or Options()
-    if len(files) <= _FEW:
-        options = Options(codes=options.codes, named=options.named, least=options.least, parse_all=True)
+    rest, options = iter(paths), options or Options()
+    first = list(islice(rest, _PARALLEL_FROM))
+    if len(first) <= _FEW:
+        options = replace(options, parse_all=True)
+    jobs = jobs or os.cpu_count() or 1
+    serial = jobs == 1 or len(first) < _PARALLEL_FROM
+    chunks = _chunks(chain(first, rest))
+    all_rules()  # before a fork: each process would import them again
     outcome = Outcome()
-    for part in _parts(files, options, jobs or os.cpu_count() or 1):
+    judge = partial(_judge_files, options=options)
+    for part in map(judge, chunks) if serial else shared(judge, chunks, jobs, lost=_lost):
         outcome.add(part)
         if progress is not None:
             progress(part.files)
@@ -80,19 +96,13 @@ def audit(
     return outcome
 
 
-def _parts(files: list[str], options: Options, jobs: int) -> Iterator[Outcome]:
-    chunks = list(_chunks(files))
-    if jobs == 1 or len(files) < _PARALLEL_FROM:
-        yield from (_judge_files(chunk, options) for chunk in chunks)
-        return
-    with ProcessPoolExecutor(jobs) as pool:
-        yield from pool.map(_judge_files, chunks, [options] * len(chunks))
-
-
-def _chunks(files: list[str]) -> Iterator[list[str]]:
-    rest = iter(files)
-    while chunk := list(islice(rest, _CHUNK)):
+def _chunks(files: Iterator[str]) -> Iterator[list[str]]:
+    while chunk := list(islice(files, _CHUNK)):
         yield chunk
+
+
+def _lost(path: str) -> Outcome:
+    return Outcome(files=1, skipped=[Skipped(path=relative(path), reason="the process that read it died")])
 
 
 def _judge_files(files: list[str], options: Options) -> Outcome:
@@ -110,52 +120,59 @@ def _judge_files(files: list[str], options: Options) -> Outcome:
 
 
 def _judge_file(path: str, options: Options) -> Outcome:
-    shown = relative(path)
     try:
-        return audit_source(shown, read(path), options)
+        data = read(path)
     except Unreadable as reason:
-        return Outcome(files=1, skipped=[Skipped(path=shown, reason=str(reason))])
+        return Outcome(files=1, skipped=[Skipped(path=relative(path), reason=str(reason))])
+    return audit_source(relative(path), data, options)
 
 
 def audit_source(path: str, data: bytes, options: Options | None = None) -> Outcome:
     """Judges one source text; `path` is only what is reported."""
-    options = options or Options()
     outcome = Outcome(files=1)
-    asked: dict[Hint, bool] = {}
-    rules = [rule for rule in options.rules() if rule.may_apply(data, asked)]
     try:
-        source = decode(data)
-        found: list[Finding] = []
-        if rules or options.parse_all:
-            module = build(path, source)
-            outcome.parsed = 1
-            found = [finding for rule in rules for finding in rule.findings(module) if options.shows(finding)]
-        wanted = b"noqa" in data and (bool(found) or _NAMES_US.search(data) is not None)
-        suppressions = Suppressions.of(source) if wanted else Suppressions()
+        _judge(outcome, path, data, options or Options())
     except Unreadable as reason:
-        outcome.skipped.append(Skipped(path=path, reason=str(reason)))
-        return outcome
+        said = str(reason)
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
-        where = f" (line {line})" if line else ""
-        outcome.skipped.append(
-            Skipped(path=path, reason=f"not Python that this Python reads: {_said(error)}{where}")
-        )
-        return outcome
+        said = f"not Python that this Python reads: {_said(error)}{f' (line {line})' if line else ''}"
     except (RecursionError, MemoryError):
-        outcome.skipped.append(Skipped(path=path, reason="nested too deeply"))
-        return outcome
+        said = "nested too deeply"
     except Exception as error:  # a rule's own bug costs one file, not the run
-        outcome.skipped.append(Skipped(path=path, reason=f"a rule failed on it: {error!r}"))
+        said = f"a rule failed on it: {error!r}"
+    else:
         return outcome
-    kept = [finding for finding in found if not suppressions.covers(finding)]
-    outcome.suppressed = len(found) - len(kept)
-    outcome.findings = kept + _unused(path, suppressions, options)
-    return outcome
+    return Outcome(files=1, parsed=outcome.parsed, skipped=[Skipped(path=path, reason=said)])
+
+
+def _judge(outcome: Outcome, path: str, data: bytes, options: Options) -> None:
+    """Raises what reading, parsing and the rules raise."""
+    text = Text(data)
+    rules = [rule for rule in options.rules if rule.may_apply(text)]
+    names_us = b"noqa" in data and _NAMES_US.search(data) is not None
+    if not rules and not names_us and not options.parse_all:
+        if not data.isascii():
+            decode(data)
+        return
+    source = decode(data)
+    found: list[Finding] = []
+    if rules or options.parse_all:
+        module = build(path, source)
+        outcome.parsed = 1
+        found = [finding for rule in rules for finding in rule.findings(module)]
+        module.release()
+    wanted = names_us or (bool(found) and b"noqa" in data)
+    suppressions = Suppressions.of(source) if wanted else Suppressions()
+    # A finding that is too unsure to be shown needs its suppression all the same, for those who ask for it.
+    left = [finding for finding in found if not suppressions.covers(finding)]
+    outcome.suppressed = len(found) - len(left)
+    outcome.findings = [finding for finding in left if options.shows(finding)]
+    outcome.findings += _unused(path, suppressions, options)
 
 
 def _unused(path: str, suppressions: Suppressions, options: Options) -> list[Finding]:
-    judged = {rule.code for rule in options.rules()}
+    judged = {rule.code for rule in options.rules} if options.unused else set()
     return [
         Finding(
             path=path,
@@ -175,11 +192,3 @@ def _unused(path: str, suppressions: Suppressions, options: Options) -> list[Fin
 
 def _said(error: SyntaxError | ValueError) -> str:
     return error.msg if isinstance(error, SyntaxError) else str(error)
-
-
-def relative(path: str) -> str:
-    """As seen from the working directory, with forward slashes."""
-    try:
-        return os.path.relpath(path).replace(os.sep, "/")
-    except ValueError:  # another drive
-        return path.replace(os.sep, "/")

@@ -33,10 +33,10 @@ def listing() -> str:
 
 def table() -> str:
     """The table of the docs page."""
-    rows = ["| code | name | what it is | confidence | scope |", "|---|---|---|---|---|"]
+    rows = ["| code | name | what it is | confidence | scope | fix |", "|---|---|---|---|---|---|"]
     rows += [
         f"| [{rule.code}](#{rule.code.lower()}) | {rule.name} | {rule.summary.replace('|', chr(92) + '|')} "
-        f"| {rule.confidence} | {rule.scope} |"
+        f"| {rule.confidence} | {rule.scope} | {' or '.join(rule.fixes) or '-'} |"
         for rule in all_rules()
     ]
     return "\n".join(rows) + "\n"

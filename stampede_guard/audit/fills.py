@@ -8,13 +8,17 @@ and read-modify-write fall out by the third, flags and markers because nothing w
 from __future__ import annotations
 
 import ast
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 
 from stampede_guard.audit import locks
 from stampede_guard.audit.accesses import Access, accesses
 from stampede_guard.audit.flow import Flow
-from stampede_guard.audit.keys import same_key
+from stampede_guard.audit.keys import same_key, skeleton
+from stampede_guard.audit.lockuse import key_text
 from stampede_guard.audit.model import Function, Module, inside, owner_class, position
+from stampede_guard.audit.sparing import spares
+from stampede_guard.audit.traces import Traces
 from stampede_guard.audit.words import is_cachy, last, names_in, path, words
 
 
@@ -42,8 +46,17 @@ def fills(module: Module) -> list[Fill]:
 def accesses_of(module: Module, function: Function) -> list[Access]:
     memo: dict[Function, list[Access]] = module.memo.setdefault("accesses", {})
     if function not in memo:
-        memo[function] = accesses(module, function)
+        memo[function] = accesses(module, function) if _is_traced(module, function) else []
     return memo[function]
+
+
+def _is_traced(module: Module, function: Function) -> bool:
+    """Whether its text shows a read or a write: most functions' bodies need not be looked into for that."""
+    lines: list[int] | None = module.memo.get("traces")
+    if lines is None:
+        lines = module.memo["traces"] = Traces(module.source.encode("utf-8", "replace")).lines()
+    index = bisect_left(lines, function.node.lineno)
+    return index < len(lines) and lines[index] <= (function.node.end_lineno or 0)
 
 
 def _of_function(module: Module, function: Function) -> list[Fill]:
@@ -76,15 +89,34 @@ def _fills(module: Module, function: Function, read: Access, write: Access, read
     write = _wider(read, write)
     if write.value is None:
         return False
-    if not (read.sure or write.sure) or not _belong_together(function, read, write):
+    if not (read.sure or write.sure) or not _belong_together(module, function, read, write):
         return False
     flow = Flow(module, function, read, reads)
     return (
         flow.tested
+        and (flow.tells_misses() or not _in_batches(module, read, write))
         and not flow.on_hit_side(write.call)
         and not flow.derived(write.value, write.call)
         and flow.computed(write.value, write.call)
-        and (flow.used(write.call) or _read_again(function, read, reads))
+        and (flow.used(write.call) or _read_again(function, read, reads) or _in_batches(module, read, write))
+        and spares(flow, write.call, write.value)
+        and not _edits_what_is_there(module, function, read, write, reads)
+    )
+
+
+def _edits_what_is_there(
+    module: Module, function: Function, read: Access, write: Access, reads: list[Access]
+) -> bool:
+    """A second get of the key gave what is stored: that one is edited, whatever the first was for."""
+    assert write.value is not None
+    return any(
+        other is not read
+        and other.what == "read"
+        and other.receiver == write.receiver
+        and position(read.call) < position(other.call) < position(write.call)
+        and same_key(function, read.key, other.key)
+        and Flow(module, function, other, reads).derived(write.value, write.call)
+        for other in reads
     )
 
 
@@ -97,28 +129,69 @@ def _wider(read: Access, write: Access) -> Access:
         or write.helper
     ):
         return write
-    asked, told = read.call.args, write.call.args
-    if len(asked) < 2 or len(told) <= len(asked):
+    asked = {ast.dump(argument) for argument in _arguments(read.call)}
+    told = _arguments(write.call)
+    if len(asked) < 2 or not asked <= {ast.dump(argument) for argument in told}:
         return write
-    if all(ast.dump(a) == ast.dump(b) for a, b in zip(asked, told, strict=False)):
-        return replace(write, value=told[len(asked)])
-    return write
+    value = next((argument for argument in told if ast.dump(argument) not in asked), None)
+    return replace(write, key=read.key, value=value) if value is not None else write
 
 
-def _belong_together(function: Function, read: Access, write: Access) -> bool:
+def _arguments(call: ast.Call) -> list[ast.expr]:
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
+
+
+def _belong_together(module: Module, function: Function, read: Access, write: Access) -> bool:
+    if _in_batches(module, read, write) and read.receiver == write.receiver:
+        return bool(read.helper) == bool(write.helper) and read.topic == write.topic
     if read.what == "read-many" or write.what == "write-many":
         return read.receiver == write.receiver and read.what != "read" and write.what != "write"
     if bool(read.helper) != bool(write.helper):
-        return same_key(function, read.key, write.key) and is_cachy(last(read.receiver) or read.helper)
+        if same_key(function, read.key, write.key) and is_cachy(last(read.receiver) or read.helper):
+            return True
+        return _half_by_a_helper(module, function, read, write)
     if read.helper:
         if read.receiver != write.receiver and read.receiver and write.receiver:
             return False
         if read.topic and write.topic and not (read.topic & write.topic):
             return False
-        if not read.key:
+        if not read.key or (_says_its_key_itself(write) and read.topic == write.topic):
             return bool(read.topic & write.topic) or not (read.topic or write.topic)
         return same_key(function, read.key[:1], write.key[:1]) or _same_subject(read.key[0], write.key[0])
     return _same_receiver(read.receiver, write.receiver) and same_key(function, read.key, write.key)
+
+
+def _in_batches(module: Module, read: Access, write: Access) -> bool:
+    """One loop asks for each, a later one stores what was missing: the keys have other names there."""
+    if read.what != "read" or write.what != "write":
+        return False
+    asking = [node for node in module.up(read.call) if isinstance(node, ast.For | ast.AsyncFor)]
+    storing = [node for node in module.up(write.call) if isinstance(node, ast.For | ast.AsyncFor)]
+    return bool(asking and storing) and not set(asking) & set(storing)
+
+
+def _says_its_key_itself(write: Access) -> bool:
+    """`set_match(match)`: the one thing handed over carries its key."""
+    return isinstance(write.call, ast.Call) and len(write.call.args) + len(write.call.keywords) == 1
+
+
+def _half_by_a_helper(module: Module, function: Function, read: Access, write: Access) -> bool:
+    """`get_cached_schema()` beside `redis.set(self._schema_key, ...)`: what the helper does, or what it is about."""
+    helper, plain = (read, write) if read.helper else (write, read)
+    if not plain.key:
+        return False
+    callee = module.callee(helper.call, function) if isinstance(helper.call, ast.Call) else None
+    if callee is None:
+        said = {word for part in key_text(function, plain.key[0]).split() for word in words(part)}
+        return bool(helper.topic) and helper.topic <= said
+    return any(
+        inner.key
+        and not inner.helper
+        and (inner.what == "write") == (helper.what == "write")
+        and _same_receiver(inner.receiver, plain.receiver)
+        and skeleton(callee, inner.key[0]) == skeleton(function, plain.key[0]) != ""
+        for inner in accesses_of(module, callee)
+    )
 
 
 def _same_subject(one: ast.expr, other: ast.expr) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 Confidence = Literal["low", "medium", "high"]
 Scope = Literal["process", "fleet"]
+FixSafety = Literal["safe", "unsafe"]
 
 CONFIDENCES: tuple[Confidence, ...] = ("low", "medium", "high")
 
@@ -25,8 +26,12 @@ class Finding:
     confidence: Confidence
     # Where the herd forms: among the callers of one process, or only among the workers of the fleet.
     scope: Scope
+    # What `--fix` does by itself, and what else it would do with --unsafe-fixes.
     fixable: bool = False
+    fix: FixSafety | None = None
     function: str = ""
+    # What a client asks for ("GET /quality/{project}"), where the function is a route's.
+    endpoint: str = ""
     # What a miss pays for ("SQL", "HTTP", "model"), as far as the names of the calls tell.
     cost: tuple[str, ...] = ()
 

@@ -44,6 +44,8 @@ def above(folder: Path) -> Ignores:
     root = next((index for index, parent in enumerate(chain) if (parent / ".git").exists()), None)
     found = Ignores()
     if root is not None:
+        mine = read(chain[root] / ".git" / "info" / "exclude")
+        found = Ignores(((str(chain[root]), mine),)) if mine else found
         for parent in reversed(chain[1 : root + 1]):
             found = found.entering(str(parent))
     return found
@@ -59,6 +61,8 @@ def read(path: Path) -> tuple[Pattern, ...]:
 
 def parse(line: str) -> Pattern | None:
     text = line.rstrip()
+    if text.endswith("\\") and line[len(text) : len(text) + 1] == " ":
+        text += " "
     if not text or text.startswith("#"):
         return None
     negated = text.startswith("!")
@@ -83,6 +87,9 @@ def _translate(text: str) -> str:
             index += 3
         elif text.startswith("**", index):
             out.append(".*")
+            index += 2
+        elif text[index] == "\\" and index + 1 < len(text):
+            out.append(re.escape(text[index + 1]))
             index += 2
         elif text[index] == "[" and (end := text.find("]", index + 2)) != -1:
             inner = text[index + 1 : end].replace("\\", "\\\\")

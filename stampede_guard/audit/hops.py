@@ -8,8 +8,9 @@ from stampede_guard.audit import locks
 from stampede_guard.audit.accesses import Access
 from stampede_guard.audit.fills import Fill, accesses_of, decorator_around
 from stampede_guard.audit.flow import Flow
+from stampede_guard.audit.keys import skeleton
 from stampede_guard.audit.model import Function, Module, position
-from stampede_guard.audit.words import text_of
+from stampede_guard.audit.words import names_in
 
 
 def split_fills(module: Module) -> list[Fill]:
@@ -48,6 +49,8 @@ def _stores(module: Module, function: Function, call: ast.Call, read: Access) ->
             continue
         flow = Flow(module, callee, write)
         flow.since = None
+        if _stores_the_got(module, function, read, write):
+            continue
         if flow.computed(write.value, write.call) and _about_the_same(module, function, read, callee, write):
             return Access(
                 write.call, "write", write.receiver, write.key, write.value, callee.name, write.topic, True
@@ -55,31 +58,21 @@ def _stores(module: Module, function: Function, call: ast.Call, read: Access) ->
     return None
 
 
+def _stores_the_got(module: Module, function: Function, read: Access, write: Access) -> bool:
+    """`self.history = cache.get(...)` here, `cache.set(..., self.history)` there: an edit of what is stored."""
+    return bool(Flow(module, function, read).names & {n for n in names_in(write.value) if "." in n})
+
+
 def _about_the_same(
     module: Module, function: Function, read: Access, callee: Function, write: Access
 ) -> bool:
     if read.receiver and read.receiver == write.receiver and not read.helper and not write.helper:
-        return _skeleton(function, read) == _skeleton(callee, write) != ""
+        return bool(read.key and write.key) and (
+            skeleton(function, read.key[0]) == skeleton(callee, write.key[0]) != ""
+        )
     if read.helper and write.helper:
         return bool(read.topic & write.topic) or not (read.topic or write.topic)
     return False
-
-
-def _skeleton(function: Function, access: Access) -> str:
-    """A key without its variable parts: the constants of an f-string, the function or the name that makes it."""
-    key = access.key[0] if access.key else None
-    if isinstance(key, ast.Name):
-        bound = [value for _node, names, value in function.bindings if names == [key.id]]
-        key = bound[-1] if bound else key
-    match key:
-        case ast.JoinedStr(values=values):
-            return " ".join(str(part.value) for part in values if isinstance(part, ast.Constant))
-        case ast.Call(func=func):
-            return text_of(func)
-        case None:
-            return ""
-        case _:
-            return text_of(key)
 
 
 def _unlocked(module: Module, function: Function, read: Access, call: ast.Call, write: Access) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from stampede_guard.audit.model import Function
-from stampede_guard.audit.words import path
+from stampede_guard.audit.words import path, text_of
 
 _TELLING = 4  # letters in the constant part of a key, from which on it names a family
 
@@ -47,6 +47,20 @@ def _shape(node: ast.expr) -> str:
             return path(func)
         case _:
             return ""
+
+
+def skeleton(function: Function, key: ast.expr) -> str:
+    """A key without its variable parts: the constants of an f-string, the function or the name that makes it."""
+    if isinstance(key, ast.Name):
+        bound = [value for _node, names, value in function.bindings if names == [key.id]]
+        key = bound[-1] if bound else key
+    match key:
+        case ast.JoinedStr(values=values):
+            return " ".join(str(part.value) for part in values if isinstance(part, ast.Constant))
+        case ast.Call(func=func):
+            return text_of(func)
+        case _:
+            return text_of(key)
 
 
 def _meanings(function: Function, node: ast.expr, depth: int = 2) -> set[str]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, Protocol
 
 from stampede_guard.audit.words import path
 
@@ -15,12 +18,9 @@ Tested = ast.If | ast.While | ast.IfExp | ast.Assert | ast.Match
 
 
 @dataclass(eq=False)
-class Function:
-    """A function and what is in its own body: not in the functions defined inside it."""
+class Body:
+    """What happens in a function: not in those defined inside it, except for their decorators and defaults."""
 
-    node: FunctionNode
-    outer: Function | None
-    cls: ast.ClassDef | None
     calls: list[ast.Call] = field(default_factory=list)
     bindings: list[tuple[ast.AST, list[str], ast.expr]] = field(default_factory=list)
     withs: list[With] = field(default_factory=list)
@@ -30,6 +30,55 @@ class Function:
     loads: list[tuple[str, ast.expr]] = field(default_factory=list)
     compares: list[ast.Compare] = field(default_factory=list)
     stores: list[ast.Subscript] = field(default_factory=list)
+
+
+class Function:
+    """A function. Its body is walked when somebody asks for it: rules ask for few of a file's functions."""
+
+    def __init__(
+        self, reader: Reader, node: FunctionNode, outer: Function | None, cls: ast.ClassDef | None
+    ) -> None:
+        self.reader, self.node, self.outer, self.cls = reader, node, outer, cls
+
+    @cached_property
+    def body(self) -> Body:
+        return self.reader.body_of(self)
+
+    @property
+    def calls(self) -> list[ast.Call]:
+        return self.body.calls
+
+    @property
+    def bindings(self) -> list[tuple[ast.AST, list[str], ast.expr]]:
+        return self.body.bindings
+
+    @property
+    def withs(self) -> list[With]:
+        return self.body.withs
+
+    @property
+    def tests(self) -> list[Tested]:
+        return self.body.tests
+
+    @property
+    def awaits(self) -> list[ast.AST]:
+        return self.body.awaits
+
+    @property
+    def loops(self) -> list[ast.stmt]:
+        return self.body.loops
+
+    @property
+    def loads(self) -> list[tuple[str, ast.expr]]:
+        return self.body.loads
+
+    @property
+    def compares(self) -> list[ast.Compare]:
+        return self.body.compares
+
+    @property
+    def stores(self) -> list[ast.Subscript]:
+        return self.body.stores
 
     @property
     def name(self) -> str:
@@ -57,6 +106,14 @@ class Function:
             here = here.outer
 
 
+class Reader(Protocol):
+    """What walks the parts of a file that somebody asks for."""
+
+    def body_of(self, function: Function) -> Body: ...
+
+    def calls_outside(self) -> list[ast.Call]: ...
+
+
 @dataclass(eq=False)
 class Module:
     """A parsed file. `path` is what is reported; `memo` keeps what several rules want to know."""
@@ -64,16 +121,62 @@ class Module:
     path: str
     source: str
     tree: ast.Module
+    reader: Reader
+    # Complete for statements, decorators, and what is in the bodies asked for so far.
+    parents: dict[ast.AST, ast.AST]
+    owners: dict[ast.AST, Function]
     imports: dict[str, str] = field(default_factory=dict)
     functions: list[Function] = field(default_factory=list)
     classes: list[ast.ClassDef] = field(default_factory=list)
-    calls: list[ast.Call] = field(default_factory=list)
     values: dict[str, ast.expr] = field(default_factory=dict)
     attributes: dict[tuple[str, str], list[tuple[ast.expr, Function | None]]] = field(default_factory=dict)
-    parents: dict[ast.AST, ast.AST] = field(default_factory=dict)
-    owners: dict[ast.AST, Function] = field(default_factory=dict)
-    top: Function | None = None
     memo: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def calls(self) -> list[ast.Call]:
+        """Every call of the file, in source order: walks all of it."""
+        inner = [call for function in self.functions for call in function.calls]
+        return sorted([*self.calls_outside, *inner], key=position)
+
+    @cached_property
+    def calls_outside(self) -> list[ast.Call]:
+        """Those that belong to no function."""
+        return self.reader.calls_outside()
+
+    def calls_of(self, *names: str) -> list[ast.Call]:
+        """The calls of functions and methods of these names: walks only where the text has them."""
+        wanted = re.compile(rf"\b(?:{'|'.join(names)})[\s\\]*\(")
+        inner = [call for function in self.functions_with(wanted) for call in function.calls]
+        outside = [] if self._are_inside(self._lines_with(wanted)) else self.calls_outside
+        return sorted((call for call in (*outside, *inner) if _called(call) in names), key=position)
+
+    def functions_with(self, pattern: re.Pattern[str]) -> list[Function]:
+        """The functions in whose text, or in that of functions inside them, a pattern occurs."""
+        known: dict[re.Pattern[str], list[Function]] = self.memo.setdefault("with", {})
+        if pattern not in known:
+            lines = self._lines_with(pattern)
+            known[pattern] = [function for function in self.functions if _has_line(function.node, lines)]
+        return known[pattern]
+
+    def _are_inside(self, lines: list[int]) -> bool:
+        """Whether all lines are in bodies of functions: then what is outside need not be walked."""
+        spans = [(_first_inside(f.node), f.node.end_lineno or 0) for f in self.functions if f.outer is None]
+        starts = [start for start, _end in spans]
+        return all((at := bisect_right(starts, line)) and line <= spans[at - 1][1] for line in lines)
+
+    def _lines_with(self, pattern: re.Pattern[str]) -> list[int]:
+        found: list[int] = []
+        line, before = 1, 0
+        for match in pattern.finditer(self.source):
+            line += self.source.count("\n", before, match.start())
+            before = match.start()
+            found.append(line)
+        return found
+
+    def release(self) -> None:
+        """Unties functions and module from each other: the collector that would is off meanwhile."""
+        for held in (self.functions, self.owners, self.attributes, self.memo):
+            held.clear()
 
     def up(self, node: ast.AST) -> Iterator[ast.AST]:
         """The nodes around a node, the nearest first."""
@@ -121,18 +224,29 @@ class Module:
 
     def uses(self, function: Function) -> list[ast.Call]:
         """Where this file calls one of its own functions."""
-        index: dict[str, list[ast.Call]] | None = self.memo.get("calls-by-name")
-        if index is None:
-            index = {}
-            for call in self.calls:
-                match call.func:
-                    case ast.Name(id=name) | ast.Attribute(attr=name):
-                        index.setdefault(name, []).append(call)
-                    case _:
-                        pass
-            self.memo["calls-by-name"] = index
-        named = index.get(function.name, [])
+        named = self.calls_of(function.name)
         return [call for call in named if self.callee(call, self.owners.get(call)) is function]
+
+
+def _called(call: ast.Call) -> str:
+    match call.func:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name
+        case _:
+            return ""
+
+
+def _first_inside(node: FunctionNode) -> int:
+    """The first line with nothing of the head on it: defaults and annotations belong to whoever defines."""
+    head = [*node.args.defaults, *filter(None, node.args.kw_defaults), *filter(None, (node.returns,))]
+    ends = [expression.end_lineno or 0 for expression in head]
+    return max(node.body[0].lineno, node.lineno + 1, *(end + 1 for end in ends))
+
+
+def _has_line(node: FunctionNode, lines: list[int]) -> bool:
+    first = min((node.lineno, *(decorator.lineno for decorator in node.decorator_list)))
+    index = bisect_left(lines, first)
+    return index < len(lines) and lines[index] <= (node.end_lineno or 0)
 
 
 def owner_class(function: Function | None) -> ast.ClassDef | None:

@@ -17,31 +17,35 @@ class Unreadable(Exception):
     """Why a file is skipped."""
 
 
+# A pipe is opened without waiting for somebody to write into it; it is no regular file, and left at that.
+_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
+
+
 def read(path: str) -> bytes:
     """Raises Unreadable."""
     try:
-        info = os.stat(path)
-        if not stat.S_ISREG(info.st_mode):
-            raise Unreadable("not a regular file")
-        if info.st_size > LARGEST:
-            raise Unreadable(f"larger than {LARGEST:,} bytes")
-        with open(path, "rb") as file:
-            data = file.read()
-    except OSError as error:
-        raise Unreadable(f"unreadable: {error.strerror or error}") from error
+        with io.FileIO(os.open(path, _FLAGS)) as file:
+            info = os.fstat(file.fileno())
+            if not stat.S_ISREG(info.st_mode):
+                raise Unreadable("not a regular file")
+            if info.st_size > LARGEST:
+                raise Unreadable(f"larger than {LARGEST:,} bytes")
+            data = file.readall()
+    except (OSError, ValueError) as error:
+        raise Unreadable(f"unreadable: {getattr(error, 'strerror', None) or error}") from error
     if len(data) > _GENERATED_FROM and _GENERATED.search(data[:1_000]):
         raise Unreadable("generated code")
     return data
 
 
 def decode(data: bytes) -> str:
-    """Raises Unreadable."""
+    """The text, its lines ended as `ast` counts them. Raises Unreadable."""
     try:
-        return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        pass
-    try:
-        encoding, _lines = tokenize.detect_encoding(io.BytesIO(data).readline)
-        return data.decode(encoding)
-    except (SyntaxError, UnicodeDecodeError, LookupError, ValueError) as error:
-        raise Unreadable("not in the encoding it declares (UTF-8 where it declares none)") from error
+        try:
+            encoding, _lines = tokenize.detect_encoding(io.BytesIO(data).readline)
+            text = data.decode(encoding)
+        except (SyntaxError, UnicodeDecodeError, LookupError, ValueError) as error:
+            raise Unreadable("not in the encoding it declares (UTF-8 where it declares none)") from error
+    return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text

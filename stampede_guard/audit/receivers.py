@@ -21,14 +21,14 @@ _OTHER_ORIGIN = re.compile(
     r"|configparser|Queue|Event\(|QSettings|Cookie"
 )
 # Stores of other things, whatever they are called besides: a session, a setting, a request.
-_OTHER_WORDS = frozenset(
+OTHER_WORDS = frozenset(
     "settings setting config configs configuration conf prefs preferences options session sessions cookies cookie "
     "environ env registry ctx context contextvar request requests req headers params query http api httpx aiohttp "
     "queue event events form forms args kwargs state states response responses parser db "
     "database repo repository oper "
     "dao orm table model models control keys limiter ratelimit throttle".split()
 )
-_MAYBE_WORDS = frozenset(
+MAYBE_WORDS = frozenset(
     "client conn connection r rc rd rcli store storage backend kv db pool provider manager "
     "service layer region mem "
     "l1 l2 local remote memory persistent instance".split()
@@ -51,7 +51,7 @@ def _kind(module: Module, node: ast.expr, function: Function | None) -> Kind:
     if dotted in ("self", "cls"):
         cls = owner_class(function)
         return "cache" if cls is not None and _is_cache_class(cls) else "no"
-    if said and said[-1] in _OTHER_WORDS and not (said[-1] == "db" and is_cachy(name)):
+    if said and said[-1] in OTHER_WORDS and not (said[-1] == "db" and is_cachy(name)):
         return "maybe" if said[-1] == "db" else "no"
     made = origin(module, node, function)
     if made and _OTHER_ORIGIN.search(made) and not is_cachy(name):
@@ -62,7 +62,7 @@ def _kind(module: Module, node: ast.expr, function: Function | None) -> Kind:
         return "cache"
     if "super()" in dotted:
         return "no"
-    if any(word in _MAYBE_WORDS for word in said):
+    if any(word in MAYBE_WORDS for word in said):
         return "maybe"
     if any(is_cachy(part) for part in dotted.split(".")[:-1]):
         return "maybe"

@@ -5,16 +5,15 @@ from __future__ import annotations
 import ast
 import importlib
 import pkgutil
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
-from stampede_guard.audit.finding import Confidence, Finding, Scope
+from stampede_guard.audit.finding import Confidence, Finding, FixSafety, Scope
+from stampede_guard.audit.fixes.plan import Plan
 from stampede_guard.audit.model import Module
-
-# One of these must occur. Patterns begin with literal text, which keeps them as quick as a search for it.
-Hint = tuple[bytes | re.Pattern[bytes], ...]
+from stampede_guard.audit.routes import endpoint
+from stampede_guard.audit.text import Hint, Text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,12 +39,14 @@ class Hit:
     scope: Scope | None = None
     function: str = ""
     cost: tuple[str, ...] = ()
-    fixable: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One code. `hints` are what a file's text cannot do without: one of each group."""
+    """One code. `hints` are what a file's text cannot do without: one of each group, the rarest group first.
+
+    `near` is asked of the files that have them, where the words alone are too common.
+    """
 
     code: str
     name: str
@@ -55,38 +56,43 @@ class Rule:
     documentation: Documentation
     hints: tuple[Hint, ...]
     check: Callable[[Module], Iterator[Hit]]
+    near: Callable[[Text], bool] | None = None
+    # What can be done about a hit; None for a rule that leaves it to people.
+    fix: Callable[[Module, Hit], Plan | None] | None = None
+    # Which fixes there are, as the documentation says; held against the code by the tests.
+    fixes: tuple[FixSafety, ...] = ()
 
-    def may_apply(self, data: bytes, known: dict[Hint, bool] | None = None) -> bool:
-        """`known` spares asking again what another rule asked of the same text."""
-        known = {} if known is None else known
-        for hint in self.hints:
-            if hint not in known:
-                known[hint] = _occurs(hint, data)
-            if not known[hint]:
-                return False
-        return True
+    def may_apply(self, text: Text) -> bool:
+        return all(map(text.has_any, self.hints)) and (self.near is None or self.near(text))
 
     def findings(self, module: Module) -> Iterator[Finding]:
+        for _hit, finding in self.judged(module):
+            yield finding
+
+    def judged(self, module: Module) -> Iterator[tuple[Hit, Finding]]:
+        """What the check found, as it saw it and as it is reported."""
         for hit in self.check(module):
             line = getattr(hit.node, "lineno", 1)
-            yield Finding(
-                path=module.path,
-                line=line,
-                column=getattr(hit.node, "col_offset", 0) + 1,
-                end_line=getattr(hit.node, "end_lineno", None) or line,
-                code=self.code,
-                name=self.name,
-                message=hit.message,
-                confidence=hit.confidence or self.confidence,
-                scope=hit.scope or self.scope,
-                fixable=hit.fixable,
-                function=hit.function,
-                cost=hit.cost,
+            plan = self.fix(module, hit) if self.fix is not None else None
+            yield (
+                hit,
+                Finding(
+                    path=module.path,
+                    line=line,
+                    column=getattr(hit.node, "col_offset", 0) + 1,
+                    end_line=getattr(hit.node, "end_lineno", None) or line,
+                    code=self.code,
+                    name=self.name,
+                    message=hit.message,
+                    confidence=hit.confidence or self.confidence,
+                    scope=hit.scope or self.scope,
+                    fixable=plan is not None and plan.safety == "safe",
+                    fix=plan.safety if plan is not None else None,
+                    function=hit.function,
+                    endpoint=endpoint(module, hit.node),
+                    cost=hit.cost,
+                ),
             )
-
-
-def _occurs(hint: Hint, data: bytes) -> bool:
-    return any(text in data if isinstance(text, bytes) else text.search(data) is not None for text in hint)
 
 
 @cache

@@ -20,6 +20,19 @@ _HOOKS = frozenset(
         "worker_startup",
     )
 )
+# What a text cannot do without in which `started` finds anything.
+HOOKS = (
+    *(
+        b"startup",
+        b"lifespan",
+        b"before_serving",
+        b"before_first_request",
+        b"server_start",
+        b"asynccontextmanager",
+    ),
+    *(b"AppConfig", b"create_app"),
+    re.compile(rb"def \w*(?:start|lifespan|setup|init|boot)\w*\([\s\S]{0,400}?\bapp(?:lication)?\b"),
+)
 _WEB = re.compile(
     r"\b(?:fastapi|starlette|flask|quart|sanic|litestar|django|aiohttp\.web|aiohttp import web|falcon|uvicorn|"
     r"gunicorn)\b",
@@ -123,7 +136,8 @@ def _registered(module: Module) -> set[str]:
     names: set[str] | None = module.memo.get("hooks")
     if names is None:
         names = set()
-        for call in module.calls:
+        told = any(word in module.source for word in ("add_event_handler", "lifespan", "on_startup"))
+        for call in module.calls if told else ():
             if last(path(call.func)) == "add_event_handler" and len(call.args) == 2:
                 if isinstance(call.args[0], ast.Constant) and call.args[0].value == "startup":
                     names.add(last(path(call.args[1])))
@@ -138,7 +152,13 @@ def _registered(module: Module) -> set[str]:
 
 def is_elected(module: Module, function: Function) -> bool:
     """Whether anything around says that one worker is chosen: the functions' own text decides."""
-    return any(_ELECTED.search(_source(module, scope)) for scope in function.chain())
+    known: dict[Function, bool] = module.memo.setdefault("elected", {})
+    for scope in function.chain():
+        if scope not in known:
+            known[scope] = _ELECTED.search(_source(module, scope)) is not None
+        if known[scope]:
+            return True
+    return False
 
 
 def _source(module: Module, function: Function) -> str:

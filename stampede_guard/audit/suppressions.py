@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from stampede_guard.audit.finding import Finding
+from stampede_guard.audit.reading import decode
 
 UNUSED = "SG000"
 NAME_OF_UNUSED = "unused-suppression"
@@ -64,27 +65,54 @@ def _comments(source: str) -> Iterator[tuple[int, str]]:
 
 
 def add(findings: list[Finding]) -> int:
-    """Writes a suppression behind every finding's first line; returns how many lines were changed."""
+    """Writes a suppression for every finding into its lines; returns how many lines were changed."""
     changed = 0
-    by_path: dict[str, dict[int, set[str]]] = {}
+    by_path: dict[str, list[Finding]] = {}
     for finding in findings:
         if finding.code != UNUSED:
-            by_path.setdefault(finding.path, {}).setdefault(finding.line, set()).add(finding.code)
-    for path, lines in by_path.items():
-        text = Path(path).read_bytes().decode("utf-8").splitlines(keepends=True)
-        for number, codes in lines.items():
-            line = text[number - 1]
-            body = line.rstrip("\r\n")
-            if body.endswith("\\"):
-                continue  # nothing may follow a line continuation
-            text[number - 1] = _with_codes(body, sorted(codes)) + line[len(body) :]
-            changed += 1
-        Path(path).write_bytes("".join(text).encode("utf-8"))
+            by_path.setdefault(finding.path, []).append(finding)
+    for path, found in by_path.items():
+        data = Path(path).read_bytes()
+        lines = data.split(b"\n")  # as the parser counts them; other separators of str.splitlines are text
+        wanted = _by_line(found, _closed(decode(data)))
+        for number, codes in wanted.items():
+            lines[number - 1] = _with_codes(lines[number - 1], sorted(codes))
+        Path(path).write_bytes(b"\n".join(lines))
+        changed += len(wanted)
     return changed
 
 
-def _with_codes(line: str, codes: list[str]) -> str:
-    known = _NOQA.search(line)
+def _by_line(findings: list[Finding], closed: set[int]) -> dict[int, set[str]]:
+    """The codes for each line, the first of a finding's lines that a comment can end."""
+    wanted: dict[int, set[str]] = {}
+    for finding in findings:
+        line = next((n for n in range(finding.line, finding.end_line + 1) if n in closed), None)
+        if line is not None:
+            wanted.setdefault(line, set()).add(finding.code)
+    return wanted
+
+
+def _closed(source: str) -> set[int]:
+    """The lines whose end is neither inside a string nor continued by a backslash."""
+    lines = source.split("\n")
+    found = {number for number, line in enumerate(lines, 1) if not line.endswith("\\")}
+    begun = 0
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        name = tokenize.tok_name[token.type]
+        if name.endswith("STRING_START"):  # f-strings of 3.12 and later come in parts
+            begun = begun or token.start[0]
+        elif name == "STRING" or name.endswith("STRING_END"):
+            found.difference_update(range(begun or token.start[0], token.end[0]))
+            begun = 0
+    return found
+
+
+def _with_codes(line: bytes, codes: list[str]) -> bytes:
+    body = line.rstrip(b"\r")
+    text = body.decode("latin-1")  # any encoding of source has ASCII where it is ASCII
+    known = _NOQA.search(text)
     if known is None or known["codes"] is None:
-        return f"{line}  # noqa: {', '.join(codes)}"
-    return f"{line[: known.end('codes')]}, {', '.join(codes)}{line[known.end('codes') :]}"
+        text = f"{text}  # noqa: {', '.join(codes)}"
+    else:
+        text = f"{text[: known.end('codes')]}, {', '.join(codes)}{text[known.end('codes') :]}"
+    return text.encode("latin-1") + line[len(body) :]

@@ -12,6 +12,8 @@ CACHE_WORDS = frozenset(
     "cache cached caches caching cacher redis rediss aioredis memcache memcached mc valkey diskcache rds rdb "
     "dragonfly keydb kvstore memo memoize memoized memcachier lrucache ttlcache rediscache".split()
 )
+# Each cache word has one of these in it: quick to look for in a text.
+CACHE_STEMS = ("cach", "redis", "memo", "mc", "valkey", "rds", "rdb", "dragonfly", "keydb", "kvstore")
 LOCK_WORDS = frozenset(
     "lock locks mutex mutexes rlock redlock singleflight locking filelock keylock leader".split()
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stampede_guard.cli.known import Known, functions_known
 from stampede_guard.cli.options import Json, Namespace, Url
 from stampede_guard.cli.running import answer, run, session_at
 from stampede_guard.cli.words import parse_seconds, seconds_text
@@ -45,6 +46,9 @@ def mode(
     lasting: Annotated[
         str | None, typer.Option("--for", help="90s, 30m, 2h, 1d; without it, until changed.")
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also where no entry is of a function of this name.")
+    ] = False,
     url: Url = None,
     namespace: Namespace = "default",
     as_json: Json = False,
@@ -55,6 +59,12 @@ def mode(
         switch = None if name is None else _switch(name, to, sample, lasting)
         async with session_at(url) as session:
             if name is not None:
+                if (
+                    switch is not None
+                    and not force
+                    and name not in (EVERYTHING, *await session.switches(namespace))
+                ):
+                    _check(name, await functions_known(url, namespace, name), namespace)
                 told = await session.switch(namespace, name, switch)
                 if not as_json:
                     typer.echo(
@@ -85,6 +95,20 @@ def _switch(name: str, to: To | None, sample: float | None, lasting: str | None)
         raise Misuse(f"--sample goes with on and shadow, not with {to}")
     mode: Any = to.value
     return Switch(mode, sample, None if lasting is None else parse_seconds(lasting))
+
+
+def _check(name: str, known: Known, namespace: str) -> None:
+    """A name that nobody has is a switch that does nothing. Raises `Misuse` where that is certain enough."""
+    if known.found:
+        return
+    whose = f"no entry in namespace {namespace!r} is of a function named {name!r}"
+    if known.complete and known.titles:
+        raise Misuse(
+            f"{whose}; the nearest are: {', '.join(known.nearest(name))}. One that has stored nothing yet is switched "
+            "with --force"
+        )
+    why = "there are no entries" if known.complete else "not all entries could be looked at"
+    typer.echo(f"stampede-guard: {whose} ({why}): look at the name once more", err=True)
 
 
 def _said(name: str, switch: Switch | None) -> str:

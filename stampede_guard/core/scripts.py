@@ -118,8 +118,11 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class FailedRecently:
+    """`remaining_ms`: so long nobody is to try again. 0 = not known."""
+
     body: bytes
     token: int
+    remaining_ms: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +204,7 @@ def acquire(entry: Entry, ask: Ask, *, now_us: int, listening: frozenset[str] | 
     if failure is not None and entry.record is not None and failure.token < entry.record.fence:
         failure = None
     if failure is not None and not failure.passes:
-        return entry, FailedRecently(failure.body, failure.token)
+        return entry, FailedRecently(failure.body, failure.token, (failure.expires_us - now_us) // 1000)
     record = entry.record or _new_record(entry, ask.epoch, now_us)
     record = replace(record, expires_us=max(record.expires_us, now_us + ask.record_ms * 1000))
     lease = entry.lease

@@ -35,7 +35,9 @@ def answer(stored: StoredResponse, request: CacheRequest, *, age: float, now: fl
     response = Response(stored.status, fields, stored.body)
     if request.plain or request.method not in ("GET", "HEAD"):
         return response
-    if stored.status in (200, 206) and is_not_modified(request.fields, stored.fields, now=now):
+    if stored.status in (200, 206) and is_not_modified(
+        request.fields, stored.fields, now=now, received_at=now - max(0.0, age - stored.age)
+    ):
         return not_modified(response)
     wanted = request.wanted
     if (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
@@ -23,13 +24,16 @@ from stampede_guard.http.request import CacheRequest
 from stampede_guard.http.routes import CacheRoute, Scope
 from stampede_guard.http.settings import Settings
 from stampede_guard.http.spec.message import Fields
+from stampede_guard.http.spec.reuse import verdict
 from stampede_guard.http.spec.vary import nominated
-from stampede_guard.http.stored import HttpCodec, Refused, StoredResponse
+from stampede_guard.http.stored import AGAIN, HttpCodec, Refused, StoredResponse
 from stampede_guard.plan import Plan
 from stampede_guard.runtime import Runtime
 from stampede_guard.serving import fly, serve_bypassed
 
 __all__ = ["Cache", "Found"]
+
+log = logging.getLogger("stampede_guard")
 
 VERSION = "http1"
 _HEADERS = 256 * 1024
@@ -40,13 +44,14 @@ _AT_ONCE = 1_000_000
 class Found(NamedTuple):
     """What was read for a request. `key` is the entry's name without the guard's prefix. `stored` is None where there
     is nothing for this request; `reading` may then be of something else in its place. `varies`: there was a response
-    for other requests."""
+    for other requests. `replaces`: nothing was read, since a flight is under way that replaces a stale one."""
 
     key: str
     stored: StoredResponse | None = None
     reading: Reading | None = None
     age: float = 0.0
     varies: bool = False
+    replaces: bool = False
 
 
 class Cache:
@@ -54,7 +59,7 @@ class Cache:
         self.settings = settings
         self.guard = guard
         self.now: Callable[[], float] = settings.clock
-        own = "" if settings.name == "stampede_guard" else f"{settings.name}:"
+        own = "" if settings.name == "stampede_guard" else f"@{settings.name}:"
         self.prefix = f"{VERSION}:{own}"
         policy = guard.policy.replace(
             max_value_bytes=max(guard.policy.inline_bytes, settings.max_body_bytes + _HEADERS),
@@ -74,9 +79,36 @@ class Cache:
         self._waiting: defaultdict[str, set[Fetch]] = defaultdict(set)
 
     def _policy_for(self, value: Any) -> Any:
-        return None if isinstance(value, Refused) else lifetimes(value, self.plan.policy)
+        if isinstance(value, Refused):
+            # For those who wait now, and for nobody after them.
+            return self.plan.policy.replace(ttl=0.001, stale_ttl=0.0) if value is AGAIN else None
+        return lifetimes(value, self.plan.policy)
 
     # --- reading -------------------------------------------------------------------------------
+
+    def joined(self, request: CacheRequest) -> Found | None:
+        """For a request that joins the flight under way here without having looked into the store; None: it must look.
+
+        What the flight replaces only tells that this request could not use it either, and is not served. 1. The flight
+        is told of it. 2. Another process invalidates it. 3. A request comes.
+        """
+        flights = self.guard.runtime().flights
+        if not flights or not request.plain or request.asked is not None:
+            return None
+        key = self.key_of(request)
+        flight = flights.get(self.guard.prefix + key)
+        if flight is None or not flight.open_to_all:
+            return None
+        if flight.old is None:
+            return Found(key)
+        try:
+            stored = flight.old.value
+        except Undecodable:
+            return None
+        if not isinstance(stored, StoredResponse) or not stored.is_for(request.fields):
+            return None
+        situation = stored.situation(stored.age + flight.old.age)
+        return Found(key, replaces=True) if verdict(situation, request.fields) == "validate" else None
 
     async def look_up(self, request: CacheRequest) -> Found:
         """One round trip; two for a variant that is not the one in the base entry."""
@@ -95,9 +127,8 @@ class Cache:
         return other._replace(varies=other.stored is None)
 
     def key_of(self, request: CacheRequest) -> str:
-        route = request.route
-        part = str(route.key(request.scope)) if route is not None and route.key is not None else ""
-        return base_name(self.prefix, request.target, route=route, part=part)
+        part = request.own_part if request.route is not None else None
+        return base_name(self.prefix, request.target, route=request.route, part=part or "")
 
     async def _read(self, runtime: Runtime, key: str) -> Found:
         name = self.guard.prefix + key
@@ -147,7 +178,9 @@ class Cache:
         """In the background, one fleet-wide: with a request of its own, since the one at hand will be over."""
         runtime = self.guard.runtime()
         name = self.guard.prefix + found.key
-        if name in runtime.flights or name in runtime.failing or runtime.closing or found.reading is None:
+        if name in runtime.flights or runtime.closing or found.reading is None:
+            return
+        if runtime.failing.hold(name, found.reading.token):
             return
         if len(runtime.flights) < self.plan.policy.max_flights:
             fetch = Fetch(self, request, found.key, background=True)
@@ -156,8 +189,11 @@ class Cache:
             )
             flight.know(found.reading)
 
-    def begin(self, scope: Scope, context: contextvars.Context, *, ours: Fields) -> Exchange:
-        exchange = Exchange(self._app, scope, context, max_body_bytes=self.settings.max_body_bytes, ours=ours)
+    def begin(
+        self, scope: Scope, context: contextvars.Context, *, ours: Fields, body: bytes = b""
+    ) -> Exchange:
+        most = self.settings.max_body_bytes
+        exchange = Exchange(self._app, scope, context, max_body_bytes=most, ours=ours, body=body)
         self._exchanges.add(exchange.task)
         exchange.task.add_done_callback(self._exchanges.discard)
         return exchange
@@ -182,17 +218,23 @@ class Cache:
         for number, target in enumerate(targets):
             keys[base_name(self.prefix, target)] = None
             for route in self.settings.routes:
-                if not route.matches(target.path.encode("latin-1")):
+                if route.methods == ("POST",) or not route.matches(target.path.encode("latin-1")):
                     continue
                 own = route.key is not None and scope is not None and number == 0
                 part = str(route.key(scope)) if own and route.key is not None and scope is not None else ""
                 keys[base_name(self.prefix, target, route=route, part=part)] = None
         for key in keys:
             self.marks.drop(key)
-        await asyncio.gather(*(self.guard.invalidate_entry(key, self.plan.policy) for key in keys))
+        await asyncio.gather(*(self.invalidate_key(key) for key in keys))
 
     async def invalidate_key(self, key: str) -> None:
-        await self.guard.invalidate_entry(key, self.plan.policy)
+        """A client that the store does not let in is told so in the log: what its request has done is done."""
+        try:
+            await self.guard.invalidate_entry(key, self.plan.policy)
+        except StoreError as error:
+            if isinstance(error, StoreRefused):
+                self.guard.runtime().note_refusal(error)
+            log.warning("what a request has changed could not be invalidated: %s", error)
 
     async def put(self, key: str, stored: StoredResponse) -> None:
         """Store what came unasked for, after the invalidation that it brought. If somebody computes, his is newer."""
@@ -226,7 +268,9 @@ def route_for(scope: Scope, fields: Fields, target: Target, settings: Settings) 
         if scope["method"] in route.methods and route.matches(path):
             if names & set(settings.credential_headers) or (route.cookies == "bypass" and b"cookie" in names):
                 return None
-            return route
+            # A POST is looked at when its body is known.
+            posted = scope["method"] == "POST"
+            return route if posted or route.key is None or route.key(scope) is not None else None
     return None
 
 

@@ -8,8 +8,9 @@ answer itself says, is never served what was stored for those without.
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote_plus, urlsplit
 
 from stampede_guard.http.routes import CacheRoute, Scope
 from stampede_guard.http.spec.fields import lines
@@ -19,6 +20,8 @@ from stampede_guard.keys.parts import digest, escape
 __all__ = ["Target", "base_name", "target_of", "target_of_url", "variant_name"]
 
 _LONGEST = 200
+_HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.v]+\])(?::[0-9]*)?")
+"""RFC 9110, 7.2. One with a slash could be read on into the path, and share an entry with another host's."""
 _PORTS = {"http": ":80", "https": ":443"}
 
 
@@ -37,9 +40,10 @@ class Target(NamedTuple):
 
 
 def target_of(scope: Scope, fields: Fields) -> Target | None:
-    """None where it cannot be told whom the request is for: there is more than one Host, or an empty one."""
+    """None where it cannot be told what the request is for: there is more than one Host, or one that is no host; or
+    its target is no path, as in what is sent to a proxy (RFC 9112, 3.2.2)."""
     hosts = lines(fields, b"host")
-    if len(hosts) > 1 or (hosts and not hosts[0]):
+    if len(hosts) > 1 or (hosts and _HOST.fullmatch(hosts[0]) is None):
         return None
     scheme = str(scope.get("scheme") or "http").lower()
     if hosts:
@@ -47,10 +51,17 @@ def target_of(scope: Scope, fields: Fields) -> Target | None:
     else:
         server = scope.get("server") or ("", None)
         host = f"{server[0]}:{server[1]}"
-    path = scope.get("raw_path") or str(scope.get("path", "/")).encode("utf-8", "surrogatepass")
+    path = (scope.get("raw_path") or b"").partition(b"?")[0] or _quoted(str(scope.get("path", "/")))
+    if path[:1] != b"/":
+        return None
     query = scope.get("query_string") or b""
     host = host.removesuffix(_PORTS.get(scheme, "\0"))
-    return Target(scheme, host, path.partition(b"?")[0].decode("latin-1"), query.decode("latin-1"))
+    return Target(scheme, host, path.decode("latin-1"), query.decode("latin-1"))
+
+
+def _quoted(path: str) -> bytes:
+    """Of a server that tells the path only as it is when decoded: a question mark in it begins no query."""
+    return quote(path, safe="/:@!$&'()*+,;=~", errors="surrogatepass").encode()
 
 
 def target_of_url(url: str) -> Target | None:
@@ -78,7 +89,8 @@ def _selected(query: str, route: CacheRoute) -> str:
         return query
     if route.query == "ignore":
         return ""
-    pairs = [(pair.partition("=")[0], pair) for pair in query.split("&") if pair]
+    # As the application will read the names: `%70age` is `page`, and would not count if it were not known.
+    pairs = [(unquote_plus(pair.partition("=")[0]), pair) for pair in query.split("&") if pair]
     if route.query != "sorted":
         pairs = [(name, pair) for name, pair in pairs if name in route.query]
     return "&".join(pair for _, pair in sorted(pairs, key=lambda pair: pair[0]))

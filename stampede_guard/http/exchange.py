@@ -48,10 +48,9 @@ class Exchange:
         *,
         max_body_bytes: int,
         ours: Fields = (),
-        ranged: bool = False,
+        body: bytes = b"",
     ) -> None:
         self.ours = ours
-        self.ranged = ranged
         self.status = 0
         self.fields: Fields = ()
         self.error: BaseException | None = None
@@ -65,6 +64,7 @@ class Exchange:
         self._dropped = 0
         self._gone = asyncio.Event()
         self._asked_for_body = False
+        self._body = body
         self._changed = asyncio.Event()
         self.task = asyncio.get_running_loop().create_task(
             self._run(app, scope), name="stampede_guard exchange", context=context
@@ -93,7 +93,7 @@ class Exchange:
     async def _receive(self) -> Message:
         if not self._asked_for_body:
             self._asked_for_body = True
-            return {"type": "http.request", "body": b"", "more_body": False}
+            return {"type": "http.request", "body": self._body, "more_body": False}
         await self._gone.wait()
         return {"type": "http.disconnect"}
 
@@ -106,6 +106,9 @@ class Exchange:
             self.length = content_length(self.fields)
             self.status = int(message["status"])
             self._tell()
+            # Whoever waits for this decides now. An application that does not let go of the loop would else have sent
+            # all of a body that belongs to one client before anybody could hold it back.
+            await asyncio.sleep(0)
         elif kind == "http.response.body":
             await self._take(bytes(message.get("body", b"")), more=bool(message.get("more_body", False)))
 
@@ -199,7 +202,7 @@ class Exchange:
 
 def as_fields(headers: Any) -> Fields:
     """As bytes with lower-case names, whatever the application wrote."""
-    return tuple((bytes(name).lower(), bytes(value)) for name, value in headers)
+    return tuple([(bytes(name).lower(), bytes(value)) for name, value in headers])
 
 
 def content_length(fields: Fields) -> int | None:

@@ -11,7 +11,7 @@ from stampede_guard.computation import CURRENT
 from stampede_guard.errors import StampedeError
 from stampede_guard.http.answer import covers
 from stampede_guard.http.exchange import Exchange
-from stampede_guard.http.judging import judge, with_body
+from stampede_guard.http.judging import judge, names_somebody, with_body
 from stampede_guard.http.request import CacheRequest
 from stampede_guard.http.spec.fields import first, without
 from stampede_guard.http.spec.message import Fields, Response
@@ -19,7 +19,7 @@ from stampede_guard.http.spec.ranges import content_range
 from stampede_guard.http.spec.reuse import may_serve_on_error
 from stampede_guard.http.spec.updating import freshened, head_verdict
 from stampede_guard.http.spec.validation import conditions_for, same_representation, unconditional
-from stampede_guard.http.stored import REFUSED, Refused, StoredResponse
+from stampede_guard.http.stored import AGAIN, REFUSED, Refused, StoredResponse
 from stampede_guard.oldvalue import previous
 
 if TYPE_CHECKING:
@@ -29,6 +29,10 @@ __all__ = ["SERVER_ERRORS", "Fetch", "OriginFailed"]
 
 SERVER_ERRORS = frozenset({500, 502, 503, 504})
 """RFC 5861, 4: instead of these, and of none at all, a stale response may be served."""
+
+
+_ABOUT_THE_CLIENT = frozenset({"authorization", "credentials"})
+"""Refused because of who asked: another's answer may well be stored."""
 
 
 class OriginFailed(StampedeError):
@@ -52,6 +56,7 @@ class Fetch:
         self.outdated = False
         self.gone = background
         self.collapsed = False
+        self._stands_in = False
         self._cache = cache
         self._name = name
 
@@ -65,8 +70,24 @@ class Fetch:
     # --- the computation of a flight -----------------------------------------------------------
 
     async def run(self) -> StoredResponse | Refused:
-        known = previous()
-        old: StoredResponse | None = known.value if known is not None else None
+        """1. One with credentials is first at an expiry; a thousand without wait for him. 2. His answer may not be
+        stored. 3. Let through, all of them would ask the application. So the next one asks for the others first."""
+        if self._stands_in and self.refusal is not None:
+            # It has its answer, which is not for the others either. Now the engine would let it ask for itself.
+            return REFUSED
+        brought = await self._asked()
+        # An error is handed on when the flight is over, since there may be something stale in its place.
+        about_the_client = self.refusal in _ABOUT_THE_CLIENT and self.status not in SERVER_ERRORS
+        if not isinstance(brought, Refused) or not about_the_client:
+            return brought
+        for other in self._cache.waiting_for(self._name, but=self):
+            if not (other.gone or other.live.done() or names_somebody(other.request, self._cache.settings)):
+                other._stands_in = True
+                return await other.run()
+        return AGAIN if _stored_before() is None else REFUSED
+
+    async def _asked(self) -> StoredResponse | Refused:
+        old = _stored_before()
         if old is not None and not old.is_for(self.request.fields):
             old = None
         readers = self._cache.waiting_for(self._name, but=self)
@@ -94,6 +115,9 @@ class Fetch:
         whole = (request.without_range(), ())
         if request.method == "HEAD":
             return [(unconditional(request.without_range()), ())]
+        if request.method == "POST":
+            # Once: asked again, it might do again what it should not do.
+            return [(request.without_range(), ())]
         if old is None:
             mine = request.fields
             if request.wanted is None or first(mine, b"if-range") is not None:
@@ -120,7 +144,7 @@ class Fetch:
         # A computation that waits for itself is found out, also across the application.
         context.run(CURRENT.set, CURRENT.get())
         scope = self.request.forwarded(fields, method=self.request.method)
-        return self._cache.begin(scope, context, ours=ours)
+        return self._cache.begin(scope, context, ours=ours, body=self.request.body or b"")
 
     async def _brought(
         self, exchange: Exchange, old: StoredResponse | None, requested_at: float, readers: list[Fetch]
@@ -185,7 +209,7 @@ class Fetch:
             self.live.set_result(exchange)
         if self.gone or self.live.result() is not exchange:
             exchange.cancel()
-        if why != "authorization" and self.request.method == "GET":
+        if why not in _ABOUT_THE_CLIENT and self.request.method != "HEAD":
             self._cache.marks.note(self._name)
         return REFUSED
 
@@ -275,6 +299,11 @@ class Fetch:
                 return self.value
             self.outdated = verdict == "outdated"
         return self._refuse(exchange, "method")
+
+
+def _stored_before() -> StoredResponse | None:
+    known = previous()
+    return known.value if known is not None and isinstance(known.value, StoredResponse) else None
 
 
 def _nonce(old: StoredResponse | None) -> str:

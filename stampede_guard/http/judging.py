@@ -20,13 +20,16 @@ from stampede_guard.http.spec.vary import names_in_vary, nominated
 from stampede_guard.http.stored import StoredResponse
 from stampede_guard.policy import Policy
 
-__all__ = ["judge", "lifetimes", "with_body"]
+__all__ = ["judge", "lifetimes", "names_somebody", "with_body"]
 
 _OF_ROUTES = frozenset({200, 203, 204, 300, 301, 308})
 """An error status, or a redirection for now, is stored only if the application itself says so."""
 _SAYS_SOMETHING = (b"no-store", b"private", b"no-cache", b"max-age", b"s-maxage")
 _SHORTEST = 0.001
 _LONGEST = 10 * 366 * 86_400.0
+_MOST_ON_THE_WAY = 0.5
+"""Of its lifetime that the time which an answer took can take. RFC 9111, 4.2.3, knows no such bound; but what takes
+longer to be made than it is fresh would be of no use to those who wait for it, and each would ask the application."""
 _LITTLE = 60.0
 """Seconds that a response without a validator is kept when it is stale: for clients that accept that, and for HEAD."""
 
@@ -51,6 +54,8 @@ def judge(
     refusal = may_store(replace(request.request, method=method), response, directives, life)
     if refusal is not None:
         return refusal
+    if not life.explicit and names_somebody(request, settings) and not _is_for_all(directives):
+        return "credentials"
     held = content_range(response) if response.status == 206 else None
     if response.status == 206 and held is None:
         return "partial"
@@ -61,7 +66,9 @@ def judge(
         names = tuple(sorted({*names, *request.route.names}))
     fields = stored_fields(response, directives)
     age = corrected_initial_age(
-        response.fields if dated is None else dated, requested_at=requested_at, received_at=received_at
+        response.fields if dated is None else dated,
+        requested_at=max(requested_at, received_at - _on_the_way(life)),
+        received_at=received_at,
     )
     return StoredResponse(
         status=response.status,
@@ -93,7 +100,24 @@ def _told(
         return "status"
     if has(response.fields, b"set-cookie"):
         return "set-cookie"
-    return Directives({**own.values, **route.directives.values}), Lifetime(float(route.ttl), "directive")
+    return Directives({**own.values, **route.directives.values}), Lifetime(float(route.ttl), "route")
+
+
+def names_somebody(request: CacheRequest, settings: Settings) -> bool:
+    """Whether the request says who is asking."""
+    known = (b"cookie", b"authorization", *settings.credential_headers)
+    return any(name in known for name, _ in request.fields)
+
+
+def _is_for_all(directives: Directives) -> bool:
+    """Stricter than RFC 9111: what an application said nothing about is not guessed to be for all, where the request
+    says who is asking. What is validated each time may be: the application sees who asks then."""
+    return b"public" in directives or b"no-cache" in directives
+
+
+def _on_the_way(life: Lifetime) -> float:
+    """Seconds for which an answer may have been on its way, as to its age. A route's lifetime is told for here."""
+    return 0.0 if life.source == "route" else life.seconds * _MOST_ON_THE_WAY
 
 
 def _keep(response: Response, directives: Directives, settings: Settings, *, varies: bool) -> float:

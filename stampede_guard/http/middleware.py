@@ -18,6 +18,7 @@ from stampede_guard.guard import StampedeGuard
 from stampede_guard.http.cache import Cache, route_for
 from stampede_guard.http.direct import direct, unsafe
 from stampede_guard.http.exchange import Message, Receive, Send
+from stampede_guard.http.posted import posted
 from stampede_guard.http.request import CacheRequest, has_two_lengths, parsed
 from stampede_guard.http.routes import CacheRoute, Scope
 from stampede_guard.http.settings import Settings, field_names
@@ -32,12 +33,13 @@ class StampedeMiddleware:
     """Without `routes` it obeys what the application's responses say; `routes` are for endpoints that say nothing.
 
     `guard`: None = the default one. `name`: of this cache in Cache-Status. `targets`: fields that are obeyed before
-    Cache-Control (RFC 9213), in this order. `max_body_bytes`: a larger response passes through. `variants`: at most so
-    many responses per URL are stored for different values of the fields in Vary. `keep`: for so many seconds a stale
-    response with a validator is kept to be validated. `stale_if_error`: for so many seconds a stale response is served
-    in place of an error where neither side says how long. `credential_headers`: requests with one of these, or a
-    Cookie, go past `routes`. `x_cache` adds X-Cache: HIT or MISS, `expose_key` the entry's name to Cache-Status,
-    `add_etag` an ETag to stored responses that have none.
+    Cache-Control (RFC 9213), in this order. `max_body_bytes`: a larger response passes through. `max_request_bytes`: a
+    POST with a larger body goes past its route. `variants`: at most so many responses per URL are stored for different
+    values of the fields in Vary. `keep`: for so many seconds a stale response with a validator is kept to be
+    validated. `stale_if_error`: for so many seconds a stale response is served in place of an error where neither side
+    says how long. `credential_headers`: requests with one of these, or a Cookie, go past `routes`. `x_cache` adds
+    X-Cache: HIT or MISS, `expose_key` the entry's name to Cache-Status, `add_etag` an ETag to stored responses that
+    have none.
 
     Requests are collapsed by what they ask for; one that a client wants answered by the origin (`no-cache`) joins
     others that want the same. A flight runs with a copy of the context of the request that it runs for.
@@ -54,6 +56,7 @@ class StampedeMiddleware:
         name: str = "stampede_guard",
         targets: Sequence[str | bytes] = ("cdn-cache-control",),
         max_body_bytes: int = 4 * 1024 * 1024,
+        max_request_bytes: int = 64 * 1024,
         variants: int = 1024,
         keep: float = 86_400.0,
         stale_if_error: float = 0.0,
@@ -73,6 +76,7 @@ class StampedeMiddleware:
             name=name,
             targets=field_names(targets, what="targets"),
             max_body_bytes=max_body_bytes,
+            max_request_bytes=max_request_bytes,
             variants=variants,
             keep=keep,
             stale_if_error=stale_if_error,
@@ -108,7 +112,9 @@ class StampedeMiddleware:
         method = scope["method"]
         route = route_for(scope, fields, target, self.settings) if self.settings.routes else None
         request = CacheRequest.of(scope, route, fields, target)
-        if not is_safe(method):
+        if method == "POST" and route is not None:
+            await posted(self._app, request, receive, send, cache, bypassed=mode == "bypass")
+        elif not is_safe(method):
             await unsafe(self._app, request, receive, send, cache)
         elif method not in ("GET", "HEAD"):
             await direct(self._app, request, receive, send, CacheStatus(forwarded="method"), cache)

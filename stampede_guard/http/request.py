@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import contextvars
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from stampede_guard.http.entries import Target, target_of
-from stampede_guard.http.exchange import as_fields, content_length
+from stampede_guard.http.exchange import as_fields
 from stampede_guard.http.routes import CacheRoute, Scope
-from stampede_guard.http.spec.fields import has, lines, without
+from stampede_guard.http.spec.directives import Directives
+from stampede_guard.http.spec.fields import lines, without
 from stampede_guard.http.spec.message import Fields, Request
 from stampede_guard.http.spec.ranges import Wanted, requested_range
 from stampede_guard.http.spec.reuse import request_directives
 from stampede_guard.http.spec.validation import CONDITIONS
+from stampede_guard.keys.parts import digest
 
 __all__ = ["CacheRequest"]
 
@@ -29,9 +32,10 @@ _WITHOUT_US = frozenset(
 """Extensions for sending past the ASGI messages that are stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class CacheRequest:
-    """`plain`: a GET without conditions and range, so what is stored answers it as it is."""
+class CacheRequest(msgspec.Struct, frozen=True):
+    """`plain`: without conditions and range, so what is stored answers it as it is. `asked`: what the client says of
+    caching; None = nothing. `body`: of a POST that a route answers from what is stored; None for all others, which have
+    none."""
 
     scope: Scope
     method: str
@@ -41,22 +45,41 @@ class CacheRequest:
     route: CacheRoute | None
     plain: bool
     wanted: Wanted | None
+    asked: Directives | None
+    has_body: bool
+    body: bytes | None = None
 
     @classmethod
     def of(cls, scope: Scope, route: CacheRoute | None, fields: Fields, target: Target) -> CacheRequest:
         # A copy: the leader's own context, as without a cache. What is stored depends on the leader's request anyway.
         names = {name for name, _ in fields}
-        plain = scope["method"] == "GET" and not names & _NOT_PLAIN
+        plain = scope["method"] in ("GET", "POST") and not names & _NOT_PLAIN
         wanted = requested_range(fields) if b"range" in names else None
-        return cls(scope, scope["method"], fields, target, contextvars.copy_context(), route, plain, wanted)
+        asked = request_directives(fields) if names & _OF_CACHING else None
+        has_body = bool(names & _OF_BODIES) and (
+            b"transfer-encoding" in names
+            or any(length != b"0" for length in lines(fields, b"content-length"))
+        )
+        context = contextvars.copy_context()
+        return cls(scope, scope["method"], fields, target, context, route, plain, wanted, asked, has_body)
 
     @property
     def request(self) -> Request:
         return Request(self.method, self.target.url, self.fields)
 
     @property
-    def has_body(self) -> bool:
-        return has(self.fields, b"transfer-encoding") or content_length(self.fields) not in (None, 0)
+    def own_part(self) -> str | None:
+        """What belongs to its name beside the URL, on a route: its body, and what the route's key function says. None
+        where that function says that it is not for this route."""
+        scope, route, part = self.scope, self.route, ""
+        if self.body is not None:
+            scope = {**scope, "body": self.body}
+            kind = [lines(self.fields, name) for name in (b"content-type", b"content-encoding")]
+            part = f"POST {kind!r} {digest(self.body.decode('latin-1'))} "
+        if route is None or route.key is None:
+            return part
+        own = route.key(scope)
+        return None if own is None else part + str(own)
 
     def without_range(self) -> Fields:
         return without(self.fields, (*CONDITIONS, b"range"))
@@ -77,10 +100,12 @@ class CacheRequest:
     @property
     def only_for_itself(self) -> bool:
         """RFC 9111, 5.2.1.5: what a client does not want stored is forwarded past the cache."""
-        return b"no-store" in request_directives(self.fields)
+        return self.asked is not None and b"no-store" in self.asked
 
 
 _NOT_PLAIN = frozenset({*CONDITIONS, b"range"})
+_OF_CACHING = frozenset({b"cache-control", b"pragma"})
+_OF_BODIES = frozenset({b"transfer-encoding", b"content-length"})
 
 
 def parsed(scope: Scope) -> tuple[Fields, Target | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
@@ -16,8 +17,8 @@ __all__ = ["CacheRoute", "Scope"]
 Scope = MutableMapping[str, Any]
 
 _PATTERN = re.compile(r"/[\x21-\x7e]*")
-_TRICKS = re.compile(rb"//|/\.{1,2}(?:/|$)|\\|;|%(?:2e|2f|5c|00)", re.IGNORECASE)
-_METHODS = frozenset({"GET", "HEAD"})
+_TRICKS = re.compile(rb"//|/\.{1,2}(?:/|$)|\\|;|%(?:2e|2f|5c|00|23|3f)", re.IGNORECASE)
+_METHODS = frozenset({"GET", "HEAD", "POST"})
 _LONGEST = 366 * 86_400.0
 
 
@@ -30,7 +31,10 @@ class CacheRoute:
     that the answer depends on, beside those that its Vary names. `query`: "sorted" by name (the order means nothing),
     "verbatim", "ignore", or a tuple of the names that count. `cookies="ignore"`: requests with a Cookie are served like
     all others; by default they, like those with credentials, go by what the answer says itself. `key` gives one more
-    part of the key, from the ASGI scope. Only answers of status 200, 203, 204, 300, 301 and 308 are stored.
+    part of the key, from the ASGI scope; None = this request goes past the route. With "POST" in `methods`, a POST is a
+    question like a GET: its body and Content-Type are part of the key, and `key` finds the body in `scope["body"]`. It
+    invalidates nothing, and nothing but time invalidates it. Only answers of status 200, 203, 204, 300, 301 and 308 are
+    stored.
 
     Raises `Misuse` for a pattern or a combination that cannot work.
     """
@@ -39,7 +43,7 @@ class CacheRoute:
     ttl: float
     stale_ttl: float = 0.0
     vary: tuple[str, ...] = ()
-    key: Callable[[Scope], str] | None = None
+    key: Callable[[Scope], str | None] | None = None
     methods: tuple[str, ...] = ("GET", "HEAD")
     cookies: Literal["ignore", "bypass"] = "bypass"
     query: Literal["sorted", "verbatim", "ignore"] | tuple[str, ...] = "sorted"
@@ -50,13 +54,13 @@ class CacheRoute:
     def __post_init__(self) -> None:
         # As they came: a caller without a type checker may have given anything.
         given: dict[str, Any] = {
-            name: getattr(self, name) for name in ("pattern", "vary", "methods", "query")
+            name: getattr(self, name) for name in ("pattern", "vary", "methods", "query", "key")
         }
-        pattern, vary, methods, query = given.values()
+        pattern, vary, methods, query, key = given.values()
         if not isinstance(pattern, str) or not _PATTERN.fullmatch(pattern):
             raise self._wrong("pattern", "write a path that begins with a slash, such as '/reports/*'")
-        if "**" in pattern or "?" in pattern or "#" in pattern:
-            raise self._wrong("pattern", "a path has no query, and one `*` is enough")
+        if "?" in pattern or "#" in pattern or any(part.count("*") > 1 for part in pattern.split("/")):
+            raise self._wrong("pattern", "a path has no query, and in one segment one `*` is enough")
         for name, least in (("ttl", 0.001), ("stale_ttl", 0.0)):
             value = getattr(self, name)
             if (
@@ -66,7 +70,7 @@ class CacheRoute:
             ):
                 raise self._wrong(name, f"it must be a number of seconds between {least:g} and a year")
         if isinstance(vary, str) or not all(
-            isinstance(name, str) and token(name.encode("ascii", "replace")) for name in vary
+            isinstance(name, str) and name != "*" and token(name.encode("ascii", "replace")) for name in vary
         ):
             raise self._wrong(
                 "vary", "write a tuple of names of request fields, such as ('accept-language',)"
@@ -76,9 +80,9 @@ class CacheRoute:
         if self.cookies == "ignore" and "cookie" in map(str.lower, self.vary):
             raise self._wrong("vary", 'cookies="ignore" says the opposite')
         if isinstance(methods, str) or not methods or not set(methods) <= _METHODS:
-            raise self._wrong("methods", "GET and HEAD are what can be cached, in a tuple of text")
-        if self.key is not None and not callable(self.key):
-            raise self._wrong("key", "it must be a function of the ASGI scope that returns a text")
+            raise self._wrong("methods", "GET, HEAD and POST are what can be cached, in a tuple of text")
+        if key is not None and (not callable(key) or inspect.iscoroutinefunction(key)):
+            raise self._wrong("key", "it must be a plain function of the ASGI scope that returns a text")
         if isinstance(query, str):
             if query not in ("sorted", "verbatim", "ignore"):
                 raise self._wrong("query", 'it must be "sorted", "verbatim", "ignore" or a tuple of names')

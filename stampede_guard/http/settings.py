@@ -25,6 +25,7 @@ class Settings:
     name: str = "stampede_guard"
     targets: tuple[bytes, ...] = (b"cdn-cache-control",)
     max_body_bytes: int = 4 * 1024 * 1024
+    max_request_bytes: int = 64 * 1024
     variants: int = 1024
     keep: float = 86_400.0
     x_cache: bool = False
@@ -38,11 +39,23 @@ class Settings:
         for route in self.routes:
             if not isinstance(route, CacheRoute):
                 raise Misuse(f"routes= takes CacheRoute objects, not a {type(route).__name__}")
+        seen: set[tuple[str, str]] = set()
+        for route in self.routes:
+            for method in route.methods:
+                if (route.pattern, method) in seen:
+                    raise Misuse(
+                        f"routes: there are two for {method} {route.pattern!r}, and the first would always be taken"
+                    )
+                seen.add((route.pattern, method))
+        if b"cache-control" in self.targets:
+            raise Misuse(
+                "targets: Cache-Control is what they go before; name fields such as 'cdn-cache-control'"
+            )
         if not _NAME.fullmatch(self.name):
             raise Misuse(
                 f"name={self.name!r}: Cache-Status takes a token of 1 to 64 characters, such as 'edge'"
             )
-        for field, least in (("max_body_bytes", 1), ("variants", 1)):
+        for field, least in (("max_body_bytes", 1), ("max_request_bytes", 0), ("variants", 1)):
             value = getattr(self, field)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise Misuse(f"{field}={value!r}: it must be a whole number of at least {least}")

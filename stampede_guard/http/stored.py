@@ -17,7 +17,7 @@ from stampede_guard.http.spec.ranges import ContentRange
 from stampede_guard.http.spec.reuse import Situation
 from stampede_guard.http.spec.vary import nominated
 
-__all__ = ["REFUSED", "HttpCodec", "Refused", "StoredResponse"]
+__all__ = ["AGAIN", "REFUSED", "HttpCodec", "Refused", "StoredResponse"]
 
 _MAGIC = b"H1"
 
@@ -61,6 +61,10 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def situation(self, age: float) -> Situation:
         return Situation(age, self.lifetime, Directives(dict(self.directives), self.targeted))
 
+    def serves_all(self, age: float) -> bool:
+        """Fresh for every request that says nothing of caching: what the verdict would be, at the price of a hit."""
+        return age < self.lifetime and not any(name == b"no-cache" for name, _ in self.directives)
+
     def is_for(self, request_fields: Fields) -> bool:
         """RFC 9111, 4.1."""
         return not self.vary or nominated(request_fields, self.vary) == self.nominated
@@ -72,30 +76,39 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Refused:
-    """What a flight brings when the response may not be stored: nothing. Each requester asks the application."""
+    """What a flight brings when the response may not be stored: nothing. Each requester asks the application.
+
+    `AGAIN`: it may not be stored because of who asked. One of the others may bring what can be.
+    """
 
     def __repr__(self) -> str:
         return "REFUSED"
 
 
 REFUSED = Refused()
+AGAIN = Refused()
+_AGAIN = b"A1"
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(StoredResponse).decode
 
 
 class HttpCodec:
-    """Bytes of a `StoredResponse`; none at all for `REFUSED`."""
+    """Bytes of a `StoredResponse`, or of `AGAIN`; none at all for `REFUSED`."""
 
     fingerprint = "http1"
     shareable: bool | None = True
 
     def encode(self, value: Any) -> bytes:
-        return b"" if isinstance(value, Refused) else _MAGIC + _encode(value)
+        if isinstance(value, Refused):
+            return _AGAIN if value is AGAIN else b""
+        return _MAGIC + _encode(value)
 
     def decode(self, data: bytes) -> StoredResponse | Refused:
         if not data:
             return REFUSED
+        if data == _AGAIN:
+            return AGAIN
         if data[:2] != _MAGIC:
             raise Undecodable("not a stored response of this version")
         try:

@@ -20,7 +20,7 @@ from stampede_guard.http.exchange import Exchange, Receive, Send
 from stampede_guard.http.fetch import SERVER_ERRORS, Fetch, OriginFailed
 from stampede_guard.http.request import CacheRequest
 from stampede_guard.http.spec.fields import without_hops
-from stampede_guard.http.spec.reuse import may_serve_on_error, request_directives, verdict
+from stampede_guard.http.spec.reuse import Verdict, may_serve_on_error, request_directives, verdict
 from stampede_guard.http.spec.status import CacheStatus, Forwarded
 from stampede_guard.http.stored import StoredResponse
 
@@ -43,8 +43,11 @@ class Visit:
         cache, request = self._cache, self._request
         why: Forwarded = "uri-miss"
         detail: str | None = None
-        for _ in range(ROUNDS):
-            found = Found(cache.key_of(request)) if bypassed else await cache.look_up(request)
+        for number in range(ROUNDS):
+            if bypassed:
+                found = Found(cache.key_of(request))
+            else:
+                found = (cache.joined(request) if not number else None) or await cache.look_up(request)
             if await self._from_store(found):
                 return
             why, detail = self._why(found), None
@@ -59,6 +62,8 @@ class Visit:
         await direct(self._app, request, self._receive, self._send, status, cache)
 
     def _why(self, found: Found) -> Forwarded:
+        if found.replaces:
+            return "stale"
         if found.stored is None:
             return "vary-miss" if found.varies else "uri-miss"
         if not covers(found.stored, self._request):
@@ -69,8 +74,12 @@ class Visit:
 
     async def _from_store(self, found: Found) -> bool:
         stored = found.stored
-        situation = stored.situation(found.age) if stored is not None else None
-        decision = verdict(situation, self._request.fields)
+        if stored is not None and self._request.asked is None and stored.serves_all(found.age):
+            # The verdict that is nearly always the one, without looking at everything it might depend on.
+            decision: Verdict = "fresh"
+        else:
+            situation = stored.situation(found.age) if stored is not None else None
+            decision = verdict(situation, self._request.fields)
         if decision == "gateway-timeout":
             await self._only_if_cached()
             return True
@@ -243,10 +252,10 @@ class Visit:
         )
         # What is one client's comes as without a cache; what is for all has nothing of one connection (RFC 9111, 3.1).
         fields = exchange.fields if exchange.live else without_hops(exchange.fields)
-        fields = tuple(marked(fields, status, self._cache.settings))
+        headers = marked(fields, status, self._cache.settings)
         watch = asyncio.ensure_future(self._watch(exchange)) if exchange.live else None
         try:
-            await self._send({"type": "http.response.start", "status": exchange.status, "headers": fields})
+            await self._send({"type": "http.response.start", "status": exchange.status, "headers": headers})
             self._started = True
             more = True
             async for chunk, sent in exchange.chunks():

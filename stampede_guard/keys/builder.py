@@ -22,7 +22,7 @@ from stampede_guard.keys.parts import (
     text_of,
 )
 
-__all__ = ["LONGEST_KEY", "KeyBuilder", "arguments_of"]
+__all__ = ["LONGEST_KEY", "KeyBuilder", "arguments_of", "readable_name"]
 
 LONGEST_KEY = 200
 _LONGEST_NAME = 64
@@ -87,8 +87,7 @@ class KeyBuilder:
 
     def _make_head(self) -> str:
         whole = "\n".join((self.name, self.version, self.fingerprint, str(self._replaced)))
-        readable = escape(self.name.replace("<locals>.", ""))
-        return f"{readable[-_LONGEST_NAME:]}:{digest(whole, size=6)}:"
+        return f"{readable_name(self.name)}:{digest(whole, size=6)}:"
 
     def build(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """The key of a call, at most 200 characters, without braces, spaces and control characters.
@@ -219,6 +218,11 @@ class KeyBuilder:
             f"To fix: {advice}.",
             parameter=parameter.removeprefix("@"),
         )
+
+
+def readable_name(name: str) -> str:
+    """A function's name as its keys begin with it: escaped, a long one from its end."""
+    return escape(name.replace("<locals>.", ""))[-_LONGEST_NAME:]
 
 
 def _full_name(function: Callable[..., Any]) -> str:

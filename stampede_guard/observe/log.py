@@ -37,8 +37,10 @@ class LogHook:
     Each line is the event's name with its fields: as keywords for structlog, in `extra=` (and in the text) for
     `logging`. Computations are of level DEBUG (a failed one WARNING), herds INFO, faults WARNING, the breaker's opening
     ERROR; hits, stale hits, misses, waits, soft time-outs and invalidations are not logged. A caller that waited
-    `wait_timeout` in vain is a line of its own.
+    `wait_timeout` in vain is a line of its own. The line that a guard without hooks writes for a herd is left out.
     """
+
+    logs_herds = True
 
     def __init__(self, logger: Any = None) -> None:
         self._logger: Any = logging.getLogger("stampede_guard.events") if logger is None else logger

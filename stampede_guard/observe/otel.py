@@ -1,8 +1,8 @@
 """Traces for OpenTelemetry (`pip install stampede_guard[otel]`): who computed, who waited, and for whom.
 
 A computation is a span of its own, the root of its own trace, since it serves many requests; what it calls (a query)
-comes below it. A call that waited is a span in its request's trace, with a link to the computation's span where that
-ran in the same process; `stampede_guard.flight` is the same attribute in both.
+comes below it. A call that waited, or refreshed, is a span in its request's trace, with a link to the computation's
+span where that ran in the same process; `stampede_guard.flight` is the same attribute in both.
 Hits make no spans: at thousands a second they would be the larger part of the trace's cost.
 """
 
@@ -39,7 +39,9 @@ class OpenTelemetryHook:
             case events.Computed():
                 self._end(event)
             case events.Waited():
-                self._waited(event)
+                self._waited(event, "wait")
+            case events.Refreshed():
+                self._waited(event, "refresh")
             case events.TakenOver() | events.LeaseLost() | events.TimedOut() | events.Fallback():
                 trace.get_current_span().add_event(
                     f"stampede_guard.{type(event).__name__}", {"stampede_guard.function": event.function}
@@ -72,11 +74,11 @@ class OpenTelemetryHook:
                 span.set_status(Status(StatusCode.ERROR, event.error))
             span.end()
 
-    def _waited(self, event: events.Waited) -> None:
+    def _waited(self, event: events.Waited | events.Refreshed, what: str) -> None:
         known = self._known.get(event.flight)
         now = time.time_ns()
         span = self._tracer.start_span(
-            f"wait {event.function}",
+            f"{what} {event.function}",
             kind=SpanKind.INTERNAL,
             links=[Link(known)] if known is not None else None,
             start_time=now - round(event.seconds * 1e9),

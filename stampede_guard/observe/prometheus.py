@@ -4,6 +4,7 @@
 |---|---|---|
 | `stampede_guard_calls_total` | function, result | calls: `hit`, `stale`, `miss` |
 | `stampede_guard_wait_seconds` | function, outcome | how long a call that was no hit waited, and for what |
+| `stampede_guard_refreshes_total` | function, outcome | calls of `refresh()`, and what they got |
 | `stampede_guard_compute_seconds` | function | how long computations took |
 | `stampede_guard_computations_total` | function, outcome | computations: `ok`, `error` |
 | `stampede_guard_collapsed_total` | function | callers that another's computation served |
@@ -53,6 +54,7 @@ class PrometheusHook:
         self._functions: set[str] = set()
         self._calls = counter("calls_total", "Calls of cached functions.", "function", "result")
         self._waits = histogram("wait_seconds", "Waits of calls that were no hits.", "function", "outcome")
+        self._refreshes = counter("refreshes_total", "Calls of refresh().", "function", "outcome")
         self._durations = histogram("compute_seconds", "Durations of computations.", "function")
         self._computations = counter("computations_total", "Computations that ended.", "function", "outcome")
         self._collapsed = counter("collapsed_total", "Callers served by another's computation.", "function")
@@ -81,6 +83,8 @@ class PrometheusHook:
                 self._calls.labels(self._label(event.function), "miss").inc()
             case events.Waited():
                 self._waits.labels(self._label(event.function), event.outcome).observe(event.seconds)
+            case events.Refreshed():
+                self._refreshes.labels(self._label(event.function), event.outcome).inc()
             case events.Started():
                 pass
             case events.Computed():

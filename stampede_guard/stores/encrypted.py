@@ -142,8 +142,8 @@ class EncryptedSession:
         match answer:
             case Found(reading):
                 return Found(self._bodies.reading(reading, name))
-            case FailedRecently(body, token):
-                return FailedRecently(self._bodies.opened(body, name), token)
+            case FailedRecently(body, token, remaining_ms):
+                return FailedRecently(self._bodies.opened(body, name), token, remaining_ms)
             case _:
                 return answer
 

@@ -31,7 +31,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
+from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable, WrongTopology
 from stampede_guard.stores.patience import more_time, patiently
 from stampede_guard.stores.pipe import Pipe, take_over
 from stampede_guard.stores.progress import LARGE, LONGEST
@@ -323,6 +323,11 @@ def store_error(error: BaseException) -> StoreError:
         return StoreRefused(f"the store refuses this client: {type(error).__name__}: {error}")
     if is_not_serving(error):
         return StoreUnavailable(f"the store cannot serve now: {error}")
+    if isinstance(error, ResponseError) and "cluster support disabled" in str(error):
+        return WrongTopology(
+            "the server is no node of a cluster: write redis:// (rediss:// for TLS) in place of redis+cluster://, or "
+            "give a Redis client in place of a RedisCluster"
+        )
     if isinstance(error, ResponseError):
         may_pass = isinstance(error, OutOfMemoryError) or str(error).startswith(_MAY_PASS)
         return StoreRefused(f"the store refused a command: {error}", may_pass=may_pass)

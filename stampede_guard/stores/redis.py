@@ -13,12 +13,14 @@ from typing import Any, Protocol
 
 from redis.asyncio import Redis
 from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import AskError, ClusterCrossSlotError, ResponseError
 
 from stampede_guard.core.breaker import PROBE_SECONDS
 from stampede_guard.core.entry import Reading
+from stampede_guard.errors import WrongTopology
 from stampede_guard.stores.calls import READS_PER_CALL as _MOST_READS
 from stampede_guard.stores.calls import ReadCall, Script, ScriptCall
-from stampede_guard.stores.lane import stop
+from stampede_guard.stores.lane import Call, stop
 from stampede_guard.stores.node import Node
 from stampede_guard.stores.protocol import Listener
 from stampede_guard.stores.scripted import ScriptedSession
@@ -102,7 +104,7 @@ class RedisSession(ScriptedSession):
             if len(call.waiting) < _MOST_READS:
                 call.waiting[name] = [future]
                 return future
-        self._reads = call = ReadCall(self._reads_closed, self._lane.send)
+        self._reads = call = ReadCall(self._reads_closed, self._lane.send, _is_elsewhere)
         call.waiting[name] = [future]
         self._lane.send(call)
         return future
@@ -125,7 +127,7 @@ class RedisSession(ScriptedSession):
     async def _run(self, script: Script, name: str, args: list[bytes], *, renewal: bool = False) -> Any:
         future: asyncio.Future[Any] = self._loop.create_future()
         lane = self._renewals if renewal else self._lane
-        lane.send(ScriptCall(script, script.keys_of(name), args, future, lane.send))
+        lane.send(ScriptCall(script, script.keys_of(name), args, future, lane.send, _is_elsewhere))
         return await future
 
     # --- breaker ----------------------------------------------------------------------------------
@@ -155,3 +157,16 @@ class RedisSession(ScriptedSession):
     def abandon(self) -> None:
         super().abandon()
         self._node.abandon()
+
+
+def _is_elsewhere(call: Call, error: ResponseError) -> bool:
+    """What only a cluster answers. The few entries that live on this very node would work, and all others not."""
+    if not isinstance(error, AskError | ClusterCrossSlotError):
+        return False
+    call.fail(
+        WrongTopology(
+            "the server is a node of a cluster, and there are others: write redis+cluster:// (rediss+cluster:// for "
+            "TLS) in place of redis://, or give a RedisCluster client in place of a Redis"
+        )
+    )
+    return True

@@ -31,7 +31,10 @@ from stampede_guard.stores.wire import (
     value_bytes,
 )
 
-__all__ = ["ScriptedSession"]
+__all__ = ["WAKE_BYTES", "ScriptedSession"]
+
+WAKE_BYTES = 8 * 1024 * 1024
+"""Bytes of all wake-ups together that carry a value for which a full server has no room: they wait in its memory."""
 
 _ACQUIRE = Script("acquire")
 _RENEW = Script("renew")
@@ -146,6 +149,8 @@ class ScriptedSession(ABC):
             name_bytes(name),
             b"0" if grant.leased else b"1",
             changes_channel(name),
+            _ms(policy.pass_ttl),
+            b"%d" % WAKE_BYTES,
         ]
         return bool(await self._run(_PUBLISH, name, args))
 

@@ -142,8 +142,8 @@ def parse_answer(reply: Any) -> Answer | Denied:
                 reading = parse_value(stored, remaining_ms)
                 if reading is not None:
                     return Found(reading)
-            case [b"failed", bytes(body), bytes(token)]:
-                return FailedRecently(body, int(token))
+            case [b"failed", bytes(body), bytes(token), int(remaining_ms)]:
+                return FailedRecently(body, int(token), max(0, remaining_ms))
             case [b"granted", bytes(token), bytes(epoch)]:
                 return Granted(int(token), epoch.decode())
             case [b"granted", bytes(token), bytes(epoch), bytes(replaces)]:

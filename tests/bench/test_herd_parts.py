@@ -38,7 +38,11 @@ def test_a_missing_or_unknown_setting_is_named() -> None:
 
 
 def test_every_mode_is_hand_written_or_the_guards() -> None:
-    assert [mode for mode in MODES if mode not in HAND_WRITTEN] == ["guard", "guard-stale"]
+    assert [mode for mode in MODES if mode not in HAND_WRITTEN] == [
+        "guard",
+        "guard-stale",
+        "middleware",
+    ]
 
 
 def test_a_slow_machine_gets_fewer_scores_to_convert_and_a_fast_one_more() -> None:

@@ -144,6 +144,17 @@ def test_redis_commands_are_counted_while_the_herd_lasts() -> None:
     assert figures.redis_commands_per_request == pytest.approx(1.0)
 
 
+def test_answers_of_one_call_for_all_are_counted_for_the_expiry_at_which_they_came() -> None:
+    seen = recording()
+    seen.requests += [
+        Request(10.98, 0.4, 200, 1, collapsed=True),
+        Request(11.1, 0.3, 200, 2, collapsed=True),
+        Request(14.0, 0.3, 200, 2, collapsed=True),  # between two expiries
+    ]
+    assert measure(seen, quiet=2.0).collapsed_per_expiry == [2, 0]
+    assert measure(recording(), quiet=2.0).collapsed_per_expiry == [0, 0]
+
+
 def test_what_could_not_be_seen_is_none_and_not_zero() -> None:
     blind = recording()
     blind.redis_commands = None

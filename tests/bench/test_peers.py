@@ -17,13 +17,14 @@ import pytest
 
 from bench.herd.valkey import ValkeyServer
 from bench.journal import Journal, Line
+from bench.markdown import into_readme
 from bench.peers.__main__ import parse
 from bench.peers.adapter import About, Compute
 from bench.peers.adapters import ADAPTERS, TABLE
 from bench.peers.commands import CommandCount
 from bench.peers.outcome import Answer, Outcome
 from bench.peers.plan import Sizes
-from bench.peers.report import into_readme, markdown, memory_ratios, scenario_cells
+from bench.peers.report import markdown, memory_ratios, scenario_cells
 from bench.peers.results import Results, Row
 from bench.peers.run import measure
 from bench.peers.scenario import NEVER, Column
@@ -193,8 +194,8 @@ def test_tables_go_between_the_markers_of_the_readme_and_nowhere_else(tmp_path: 
     readme = tmp_path / "README.md"
     readme.write_text((ROOT / "bench" / "peers" / "README.md").read_text())
     before = readme.read_text()
-    into_readme(readme, "THE TABLES")
-    into_readme(readme, "THE TABLES")
+    into_readme(readme, "THE TABLES", program="bench.peers")
+    into_readme(readme, "THE TABLES", program="bench.peers")
     after = readme.read_text()
     assert after.count("THE TABLES") == 1
     assert after.splitlines()[0] == before.splitlines()[0]

@@ -30,7 +30,7 @@ class Program:
     def __init__(self, url: str, namespace: str, journal: Journal) -> None:
         self.url = f"{url}?client_name=guard-{namespace}"
         self.namespace = namespace
-        self.guard = StampedeGuard.from_url(self.url, namespace=namespace, policy=Policy(lease_ttl=30.0))
+        self.guard = StampedeGuard.from_url(self.url, namespace=namespace, policy=Policy(lease_ttl=200.0))
         self.journal = journal
 
     async def call(self, key: str, seconds: float) -> str:

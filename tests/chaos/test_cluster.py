@@ -88,7 +88,7 @@ async def replaced(cluster: ValkeyCluster | ValkeySentinel, name: str, dead: Val
     def now() -> ValkeyServer:
         return cluster.master_of(name) if isinstance(cluster, ValkeyCluster) else cluster.master()
 
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         while await asyncio.to_thread(now) is dead:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 

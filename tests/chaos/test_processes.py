@@ -79,14 +79,14 @@ async def test_a_child_that_outlives_its_parent_does_not_keep_the_parents_lease_
             return "heir"
 
         async with StampedeGuard.from_url(
-            valkey_url, namespace=namespace, policy=Policy(lease_ttl=30.0)
+            valkey_url, namespace=namespace, policy=Policy(lease_ttl=200.0, wait_timeout=100.0)
         ) as guard:
             os.kill(program.pid, signal.SIGKILL)
             program.process.wait()
             began = time.monotonic()
             assert await guard.get_or_compute("held", heir, type=str) == "heir"
             # Long before the lease would have ended.
-            assert time.monotonic() - began < 10.0
+            assert time.monotonic() - began < 60.0
     finally:
         program.kill()
 
@@ -131,7 +131,7 @@ async def ask_gunicorn(url: str, child: processes.Child, journal: Journal) -> No
         except httpx.TransportError:
             return False
 
-    async with asyncio.timeout(60.0):
+    async with asyncio.timeout(120.0):
         while not await answers():  # noqa: ASYNC110 - no event tells that a port is listened on
             await asyncio.sleep(0.05)
         workers: set[int] = set()

@@ -21,9 +21,10 @@ from bench.herd.valkey import free_port
 from tests.chaos.fleet import ROOT
 from tests.chaos.journal import Journal
 from tests.chaos.visitors import Visitor, Visitors
-from tests.support.listener import PATIENCE
 
 TTL = 0.5
+BUSY = 120
+"""Seconds for which a process may get nothing done because the machine is busy."""
 CLOCKS = 0.005
 """Seconds that the journal's clock and the server's may differ in rounding."""
 
@@ -32,8 +33,11 @@ def command(server: str, port: int) -> tuple[list[str], int]:
     """How it is started, and how many processes it makes of the app."""
     app = "tests.chaos.served:app"
     uvicorn = ["uvicorn", app, "--port", f"{port}", "--workers", "8", "--log-level", "warning"]
+    # Their own patience with a process that is not scheduled for seconds ends in SIGKILL, which is another test's.
+    uvicorn += ["--timeout-worker-healthcheck", f"{BUSY}"]
     gunicorn = ["gunicorn", app, "--preload", "--workers", "4", "--bind", f"127.0.0.1:{port}"]
-    gunicorn += ["--worker-class", "uvicorn.workers.UvicornWorker"]
+    gunicorn += ["--worker-class", "uvicorn.workers.UvicornWorker", "--timeout", f"{BUSY}"]
+    gunicorn += ["--graceful-timeout", f"{BUSY}"]
     granian = ["granian", app, "--interface", "asgi", "--port", f"{port}", "--workers", "4"]
     # Without it, one process that ends is the end of all of them.
     granian += ["--respawn-failed-workers", "--log-level", "warning"]
@@ -68,8 +72,9 @@ async def test_sigterm_to_the_process_that_computes_costs_no_answer_and_no_compu
         for key in ("hot", "stale"):
             await end_the_one_that_computes(key, journal, first)
             await one_more(key, journal)
+        await seen(lambda: sum(load.statuses.values()) > 50)
         await load.stop()
-        assert set(load.statuses) == {200} and load.statuses[200] > 50
+        assert set(load.statuses) == {200}
         for key in ("hot", "stale"):
             one_computation_per_expiry(key, journal)
         assert child.running, child.last_words()
@@ -107,7 +112,7 @@ async def end_the_one_that_computes(key: str, journal: Journal, first: set[str])
 
 async def seen(condition: Callable[[], object]) -> None:
     """Wait for what stands in the journal, at a pace that leaves the machine to the servers."""
-    async with asyncio.timeout(2 * PATIENCE):
+    async with asyncio.timeout(BUSY):
         while not condition():  # noqa: ASYNC110 - no event tells that another process has written a line
             await asyncio.sleep(0.02)
 

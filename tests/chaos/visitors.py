@@ -15,8 +15,8 @@ from typing import Any
 
 __all__ = ["Torn", "Visitor", "Visitors"]
 
-MOST_TRIES = 100
-PATIENCE = 30.0
+PATIENCE = 120.0
+"""Seconds for an answer, and until somebody listens again."""
 
 
 class Torn(Exception):
@@ -34,14 +34,12 @@ class Visitor:
 
     async def get(self, path: str) -> tuple[int, Any]:
         """Status and body. Raises `Torn`, and `TimeoutError` when no answer comes."""
-        for _ in range(MOST_TRIES):
-            answer = await asyncio.wait_for(self._try(path), PATIENCE)
-            if answer is not None:
-                return answer
-            self.tried_again += 1
-            # Nobody may be listening for the moment in which one process replaces another.
-            await asyncio.sleep(0.01)
-        raise TimeoutError(f"{path}: {MOST_TRIES} connections were closed without an answer")
+        async with asyncio.timeout(PATIENCE):
+            while (answer := await self._try(path)) is None:
+                self.tried_again += 1
+                # Nobody may be listening for the moment in which one process replaces another.
+                await asyncio.sleep(0.01)
+        return answer
 
     async def _try(self, path: str) -> tuple[int, Any] | None:
         received = b""

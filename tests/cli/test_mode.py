@@ -60,3 +60,50 @@ async def test_what_makes_no_sense_is_refused_with_what_would(
     told = await operator.call("mode", *args)
     assert told.code == 2
     assert said in told.err
+
+
+async def test_a_name_that_nobody_has_is_refused_with_those_that_are_known(
+    operator: Operator, shop: Shop
+) -> None:
+    told = await operator.call("mode", "shop.qualty", "bypass")
+    assert told.code == 2
+    assert "no entry" in told.err and "the nearest are: shop.quality" in told.err and "--force" in told.err
+    assert (await operator.call("mode", "--json")).json == {}
+    assert "error" in (await operator.call("mode", "shop.qualty", "bypass", "--json")).json
+
+
+async def test_it_is_switched_all_the_same_by_force_and_from_then_on_known(
+    operator: Operator, shop: Shop
+) -> None:
+    assert (await operator.call("mode", "shop.new", "bypass", "--force")).code == 0
+    told = await operator.call("mode", "shop.new", "shadow")
+    assert (told.code, told.err) == (0, "")
+    assert (await operator.call("mode", "shop.new", "default")).code == 0
+
+
+@pytest.mark.parametrize("known", ["shop.quality", "*", "http"])
+async def test_known_names_are_switched_without_a_word(operator: Operator, shop: Shop, known: str) -> None:
+    told = await operator.call("mode", known, "bypass")
+    assert (told.code, told.err) == (0, "")
+    assert (await operator.call("mode", known, "default")).code == 0
+
+
+async def test_long_and_local_names_and_those_of_keys_are_known(operator: Operator, shop: Shop) -> None:
+    local, long = "module.outer.<locals>.inner", "module." + "x" * 90
+    for name in (local, long):
+
+        @shop.guard.locked_cache(name=name)
+        async def function(project: int) -> int:
+            return project
+
+        await function(7)
+    for name in (local, long, f"{operator.namespace}:report"):
+        told = await operator.call("mode", name, "bypass")
+        assert (told.code, told.err) == (0, "")
+        assert (await operator.call("mode", name, "default")).code == 0
+
+
+async def test_where_there_are_no_entries_it_is_a_warning(operator: Operator) -> None:
+    told = await operator.call("mode", "shop.quality", "bypass")
+    assert told.code == 0 and "there are no entries" in told.err
+    await operator.call("mode", "shop.quality", "default")

@@ -20,9 +20,9 @@ def server() -> Iterator[ValkeyServer]:
 COMMANDS = (
     ["keys"],
     ["show", "=k:1"],
-    ["mode", "shop.quality", "bypass"],
+    ["mode", "shop:k", "bypass"],
     ["mode"],
-    ["mode", "shop.quality", "default"],
+    ["mode", "shop:k", "default"],
     ["invalidate", "--match", "*", "--yes"],
     ["doctor"],
 )

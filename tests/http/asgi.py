@@ -30,10 +30,11 @@ async def request(
     fields: list[tuple[str, str]] | None = None,
     body: bytes = b"",
     gone: asyncio.Event | None = None,
+    announced: bool = True,
 ) -> Answer:
-    """Raises what the application raises. `gone` is set when the client leaves."""
+    """Raises what the application raises. `gone` is set when the client leaves. `announced`: with Content-Length."""
     given = list(fields or ())
-    if body:
+    if body and announced:
         given.append(("content-length", str(len(body))))
     sent: list[dict[str, Any]] = []
     bodies = [{"type": "http.request", "body": body, "more_body": False}]

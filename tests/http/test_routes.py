@@ -10,6 +10,10 @@ from stampede_guard import CacheRoute, Misuse, StampedeMiddleware, cache_control
 from tests.http.fleet import App, Fleet, status_of
 
 
+async def _asynchronous(scope: Any) -> str:
+    return ""
+
+
 @pytest.mark.parametrize(
     ("pattern", "path", "expected"),
     [
@@ -44,6 +48,7 @@ def test_a_route_matches_paths_that_nobody_reads_otherwise(pattern: str, path: b
         {"pattern": ""},
         {"pattern": "/a?b=1"},
         {"pattern": "/a/**"},
+        {"pattern": "/*-*"},
         {"pattern": 7},
         {"ttl": 0},
         {"ttl": "60"},
@@ -54,11 +59,14 @@ def test_a_route_matches_paths_that_nobody_reads_otherwise(pattern: str, path: b
         {"vary": ("a b",)},
         {"vary": ("Cookie",), "cookies": "ignore"},
         {"cookies": "maybe"},
-        {"methods": ("POST",)},
+        {"methods": ("PUT",)},
+        {"methods": ("GET", "DELETE")},
         {"methods": ()},
         {"methods": "GET"},
         {"query": "random"},
         {"query": (1,)},
+        {"vary": ("*",)},
+        {"key": _asynchronous},
         {"key": "path"},
     ],
 )
@@ -75,11 +83,14 @@ def test_a_route_that_cannot_work_is_refused_at_once_and_named(wrong: dict[str, 
         {"name": "no spaces"},
         {"name": ""},
         {"max_body_bytes": 0},
+        {"max_request_bytes": -1},
         {"variants": 0},
         {"keep": -1},
         {"stale_if_error": "1"},
         {"targets": "cdn-cache-control"},
         {"targets": ("a b",)},
+        {"targets": ("Cache-Control",)},
+        {"routes": [CacheRoute("/a", ttl=1), CacheRoute("/a", ttl=2, methods=("GET",))]},
         {"credential_headers": (1,)},
         {"guard": "redis://"},
     ],

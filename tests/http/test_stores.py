@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from stampede_guard import CacheRoute
 from stampede_guard.testing import FaultyStore
 from tests.http.fleet import App, Fleet, cached, status_of
 from tests.http.test_herd import joined
@@ -59,3 +62,17 @@ async def test_while_the_store_is_away_nobody_waits_for_what_is_not_shared() -> 
         store.fail()
         answers = await asyncio.gather(*fleet.herd(20))
         assert len({answer.body for answer in answers}) == 20
+
+
+@pytest.mark.parametrize("fault", ["fail", "refuse", "refuse_writes"])
+async def test_no_fault_of_the_store_is_an_error_of_an_answer(fault: str) -> None:
+    app = App(cached(etag='"a"'))
+    store = FaultyStore(clock=Clock(1_700_000_000.0))
+    async with Fleet(app, on=store, routes=[CacheRoute("/r", ttl=9, methods=("GET", "POST"))]) as fleet:
+        await fleet.get()
+        getattr(store, fault)()
+        for method in ("GET", "HEAD", "PUT", "POST", "DELETE", "OPTIONS"):
+            for path in ("/", "/new", "/r"):
+                answer = await fleet.get(path, method=method)
+                assert answer.status == 200, (method, path)
+        assert (await fleet.get(if_none_match='"a"')).status in (200, 304)

@@ -21,6 +21,7 @@ from stampede_guard.events import (
     Invalidated,
     LeaseLost,
     Miss,
+    Refreshed,
     Stale,
     Started,
     TakenOver,
@@ -405,3 +406,71 @@ async def test_without_hooks_a_hit_takes_the_shortest_way_and_with_one_it_does_n
     guard.add_hook(Recorder())
     assert guard.on(plan) is None
     await guard.aclose()
+
+
+# --- refreshes -------------------------------------------------------------------------------------------
+
+
+def story(told: Recorder) -> list[type]:
+    return [type(event) for event in told.events]
+
+
+async def test_a_refresh_is_told_as_one_and_not_as_a_wait_without_a_miss(guards: Guards) -> None:
+    guard, told = watched(guards)
+
+    @guard.locked_cache(ttl=60)
+    async def quality(project: int) -> int:
+        return project
+
+    await quality(7)
+    told.forget()
+    assert await quality.refresh(7) == 7
+    assert story(told) == [Started, Computed, Refreshed]
+    (refreshed,), (started,) = told.of(Refreshed), told.of(Started)
+    assert (refreshed.outcome, refreshed.flight) == ("computed", started.flight)
+    assert refreshed.seconds >= told.of(Computed)[0].seconds
+
+
+async def test_so_is_one_that_fails_and_one_of_many(guards: Guards) -> None:
+    guard, told = watched(guards)
+
+    @guard.cached_many(ttl=60)
+    async def doubles(ids: list[int]) -> dict[int, int]:
+        if 3 in ids:
+            raise LookupError
+        return {id: 2 * id for id in ids}
+
+    await doubles.refresh([1, 2])
+    with pytest.raises(LookupError):
+        await doubles.refresh([3])
+    assert [event.outcome for event in told.of(Refreshed)] == ["computed", "computed", "error"]
+    assert not told.of(Miss) and not told.of(Waited)
+
+
+async def test_a_refresh_that_waits_in_vain_for_an_older_computation_is_told_too(guards: Guards) -> None:
+    guard, told = watched(guards, wait_timeout=0.05, fallback_limit=0)
+    gate = Gate()
+
+    @guard.locked_cache(ttl=60, compute_timeout=60)
+    async def quality(project: int) -> int:
+        await gate.hold()
+        return project
+
+    caller = asyncio.create_task(quality(7))
+    await gate.arrival()
+    with pytest.raises(WaitTimeout):
+        await quality.refresh(7)
+    assert [event.outcome for event in told.of(Refreshed)] == ["timeout"]
+    gate.open()
+    await asyncio.wait({caller})
+
+
+async def test_in_mode_bypass_it_is_a_call_like_any_other(guards: Guards) -> None:
+    guard, told = watched(guards)
+
+    @guard.locked_cache(ttl=60, mode="bypass")
+    async def quality(project: int) -> int:
+        return project
+
+    await quality.refresh(7)
+    assert story(told) == [Miss, Started, Computed, Waited]

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections.abc import Callable
 
 import pytest
 import structlog
 
-from stampede_guard import events
+from stampede_guard import StampedeGuard, events
 from stampede_guard.observe.log import LogHook
+from tests.support.gate import Gate, soon, until
 
 ENTRY = "shop:secret@example.org"
 PER_REQUEST = [
@@ -16,6 +19,7 @@ PER_REQUEST = [
     events.Stale("f", ENTRY),
     events.Miss("f", ENTRY),
     events.Waited("f", ENTRY, 0.1, "collapsed", "1"),
+    events.Refreshed("f", ENTRY, 0.1, "computed", "1"),
     events.Started("f", ENTRY, "1"),
     events.Invalidated(ENTRY, True),
     events.TimedOut("f", ENTRY, "soft_timeout"),
@@ -69,3 +73,33 @@ def test_a_structlog_logger_gets_keywords() -> None:
         "callers": 49,
     }
     assert ENTRY not in str(lines)
+
+
+@pytest.mark.parametrize(
+    ("hooks", "lines"),
+    [
+        ([], ["stampede_guard"]),
+        ([LogHook], ["stampede_guard.events"]),
+        ([lambda: lambda event: None], ["stampede_guard"]),
+    ],
+    ids=["no hook", "the log hook", "another hook"],
+)
+async def test_a_herd_is_one_line_whoever_writes_it(
+    hooks: list[Callable[[], events.Hook]], lines: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    guard, gate = StampedeGuard.from_url("memory://", hooks=[make() for make in hooks]), Gate()
+
+    async def compute() -> str:
+        await gate.hold()
+        return "value"
+
+    with caplog.at_level(logging.INFO):
+        async with guard:
+            calls = [asyncio.create_task(guard.get_or_compute("k", compute)) for _ in range(3)]
+            await gate.arrival()
+            await until(lambda: any(flight.joined == 3 for flight in guard.runtime().flights.values()))
+            gate.open()
+            await soon(asyncio.gather(*calls))
+            await until(lambda: not guard.runtime().flights)
+    herds = [record for record in caplog.records if getattr(record, "callers", None)]
+    assert [record.name for record in herds] == lines

@@ -95,3 +95,18 @@ def test_flights_that_a_wait_can_be_linked_to_are_bounded() -> None:
         traces.hook(events.Computed("f", "e", 0.1, str(number)))
     assert len(traces.hook._known) == MOST_FLIGHTS
     assert traces.hook._open == {}
+
+
+async def test_a_refresh_is_a_span_of_that_name() -> None:
+    traces = Traces()
+
+    @traces.guard.locked_cache(ttl=60, name="report")
+    async def report(number: int) -> str:
+        return "report"
+
+    await report.refresh(7)
+    (span,) = traces.named("refresh report")
+    (computing,) = traces.named("compute report")
+    assert [link.context.span_id for link in span.links] == [computing.context.span_id]
+    assert not traces.named("wait report")
+    await traces.guard.aclose()

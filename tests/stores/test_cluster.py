@@ -10,13 +10,16 @@ import pytest
 
 from bench.herd.cluster import ValkeyCluster
 from bench.herd.valkey import ValkeyServer, free_port
+from stampede_guard import StampedeGuard
 from stampede_guard.core.scripts import Granted, Held
-from stampede_guard.errors import StoreRefused, StoreUnavailable
+from stampede_guard.errors import StoreUnavailable, WrongTopology
 from stampede_guard.policy import Policy
 from stampede_guard.stores.addresses import cluster_from_url
-from stampede_guard.stores.cluster import ClusterSession
+from stampede_guard.stores.clustersession import ClusterSession
+from stampede_guard.stores.protocol import Session
 from stampede_guard.stores.slots import slot_of
 from tests.support.listener import PATIENCE, RecordingListener
+from tests.support.sessions import Sessions
 
 POLICY = Policy(ttl=60, lease_ttl=20)
 LONG = 10.0
@@ -63,7 +66,7 @@ def one_name_per_master(cluster: ValkeyCluster, namespace: str) -> list[str]:
     return list(found.values())
 
 
-async def grant(session: ClusterSession, name: str, flight: str = "holder") -> Granted:
+async def grant(session: Session, name: str, flight: str = "holder") -> Granted:
     answer = await session.acquire(name, flight=flight, policy=POLICY)
     assert isinstance(answer, Granted), answer
     return answer
@@ -319,9 +322,50 @@ class TestNoMap:
     ) -> None:
         session, listener = open_on(f"redis+cluster://127.0.0.1:{own_valkey.port}")
         for _ in range(2):
-            with pytest.raises(StoreRefused, match="cluster support disabled"):
+            with pytest.raises(WrongTopology, match=r"no node of a cluster: write redis:// .* in place of"):
                 await session.read(name)
         assert listener.breaker == [] and not session.away
+
+    async def test_a_node_of_a_cluster_asked_as_if_it_were_alone_says_so(
+        self, cluster: ValkeyCluster, namespace: str, sessions: Sessions
+    ) -> None:
+        session, listener = sessions.open(f"redis://127.0.0.1:{cluster.servers[0].port}")
+        answers = []
+        for name in one_name_per_master(cluster, namespace):
+            try:
+                answers.append(await session.read(name))
+                await grant(session, name)
+            except WrongTopology as error:
+                assert "node of a cluster" in str(error) and "write redis+cluster://" in str(error)
+                with pytest.raises(WrongTopology):
+                    await grant(session, name)
+                with pytest.raises(WrongTopology):
+                    await session.invalidate(name, policy=POLICY)
+        assert answers == [None], "its own entries only"
+        together = [session.read(name) for name in one_name_per_master(cluster, namespace)]
+        with pytest.raises(WrongTopology):
+            await asyncio.gather(*together)
+        assert listener.breaker == [] and not session.away
+
+    async def test_either_is_logged_once_and_no_caller_sees_it(
+        self, cluster: ValkeyCluster, own_valkey: ValkeyServer, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def value() -> str:
+            return "value"
+
+        for url in (
+            f"redis+cluster://127.0.0.1:{own_valkey.port}",
+            f"redis://127.0.0.1:{cluster.servers[0].port}",
+        ):
+            caplog.clear()
+            async with StampedeGuard.from_url(url) as guard:
+                for number in range(20):
+                    assert await guard.get_or_compute(f"k:{number}", value) == "value"
+                with pytest.raises(WrongTopology):
+                    for number in range(20):
+                        await guard.invalidate(f"k:{number}")
+            lines = [record for record in caplog.records if record.levelname == "ERROR"]
+            assert len(lines) == 1 and "cluster" in lines[0].getMessage()
 
     async def test_what_waits_for_the_map_ends_with_the_session(
         self, open_on: Open, own_valkey: ValkeyServer, name: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -11,9 +12,12 @@ import redis.asyncio
 from bench.herd.valkey import ValkeyServer
 from stampede_guard.core.scripts import FailedRecently, Found, Granted, Held
 from stampede_guard.errors import ComputeFailed
+from stampede_guard.stores.scripted import WAKE_BYTES
 from stampede_guard.stores.wire import entry_keys
 from tests.support.asking import POLICY, fail, fill, grant, publish
+from tests.support.gate import Gate, soon
 from tests.support.guards import Guards
+from tests.support.listener import PATIENCE
 from tests.support.sessions import Sessions
 
 
@@ -52,7 +56,7 @@ async def test_invalidation_goes_on_and_what_was_computed_before_is_refused(
     assert not await publish(session, name, granted)
 
 
-async def test_a_full_server_still_lets_only_one_compute_and_wakes_the_others_with_the_value(
+async def test_a_full_server_still_lets_only_one_compute_and_wakes_the_theirswith_the_value(
     server: ValkeyServer, sessions: Sessions, name: str, full: Any
 ) -> None:
     (session, _), (other, heard) = sessions.open(server.url), sessions.open(server.url)
@@ -141,3 +145,76 @@ async def test_fallbacks_are_still_counted(
     await full()
     assert isinstance(await session.fallback(name, flight="one", policy=POLICY), Granted)
     assert not isinstance(await session.fallback(name, flight="two", policy=POLICY), Granted)
+
+
+class Source:
+    """A computation that is held at a gate, of a value that a full server has no room for."""
+
+    def __init__(self, size: int) -> None:
+        self.gate = Gate()
+        self.size = size
+
+    async def __call__(self) -> str:
+        await self.gate.hold()
+        return "x" * self.size
+
+
+async def fleet_waiting(
+    guards: Guards, source: Source, theirs: Source, callers: int
+) -> list[asyncio.Task[str]]:
+    """One process computes, and all others, who have a source of their own, wait for it."""
+    first, *others = [guards.guard() for _ in range(callers)]
+    calls = [asyncio.create_task(first.get_or_compute("k", source))]
+    await source.gate.arrival()
+    calls += [asyncio.create_task(guard.get_or_compute("k", theirs)) for guard in others]
+    async with redis.asyncio.Redis.from_url(guards.url) as client:
+        waiters = entry_keys(guards.name("k"))[4]
+        async with asyncio.timeout(PATIENCE):
+            while await client.scard(waiters) < callers - 1:  # type: ignore[misc]
+                pass  # asked again at once: the answer is the wait
+    return calls
+
+
+async def test_all_who_wait_for_a_large_value_are_served_by_the_one_computation(
+    server: ValkeyServer, namespace: str, full: Any
+) -> None:
+    async with Guards(server.url, namespace) as guards:
+        await full()
+        source = Source(512 * 1024)
+        calls = await fleet_waiting(guards, source, source, 8)
+        source.gate.open()
+        assert {len(value) for value in await soon(asyncio.gather(*calls))} == {source.size}
+        assert source.gate.entered == 1
+
+
+async def test_where_that_would_be_too_much_for_the_server_they_compute_beside_one_another(
+    server: ValkeyServer, namespace: str, full: Any
+) -> None:
+    async with Guards(server.url, namespace) as guards:
+        await full()
+        source, theirs = Source(WAKE_BYTES // 4), Source(WAKE_BYTES // 4)
+        calls = await fleet_waiting(guards, source, theirs, 8)
+        source.gate.open()
+        for _ in range(7):
+            await theirs.gate.arrival()
+        assert theirs.gate.entered == 7, "none has come to an end: at once, and not one after the other"
+        theirs.gate.open()
+        await soon(asyncio.gather(*calls))
+        assert (source.gate.entered, theirs.gate.entered) == (1, 7)
+
+
+async def test_once_there_is_room_again_it_is_stored_and_found(
+    server: ValkeyServer, outside: redis.asyncio.Redis, namespace: str, full: Any
+) -> None:
+    async with Guards(server.url, namespace) as guards:
+        await full()
+        source, theirs = Source(WAKE_BYTES // 4), Source(WAKE_BYTES // 4)
+        calls = await fleet_waiting(guards, source, theirs, 8)
+        source.gate.open()
+        await theirs.gate.arrival()
+        await outside.config_set("maxmemory", "0")
+        theirs.gate.open()
+        await soon(asyncio.gather(*calls))
+        computed = theirs.gate.entered
+        await soon(guards.guard().get_or_compute("k", theirs))
+        assert theirs.gate.entered == computed

@@ -128,7 +128,7 @@ class TestAnswers:
     def test_every_answer_of_the_scripts_is_understood(self) -> None:
         stored = value_bytes(b"body", token=7, total_ms=9, stale_ms=4)
         assert parse_answer([b"found", stored, 8]) == Found(Reading(b"body", 7, 9, 4, 8))
-        assert parse_answer([b"failed", b"why", b"7"]) == FailedRecently(b"why", 7)
+        assert parse_answer([b"failed", b"why", b"7", 900]) == FailedRecently(b"why", 7)
         assert parse_answer([b"granted", b"7", b"epoch"]) == Granted(7, "epoch")
         held = parse_answer([b"held", b"7", 1, b"9"])
         assert isinstance(held, Held)

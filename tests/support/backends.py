@@ -12,7 +12,8 @@ from redis.asyncio.cluster import RedisCluster
 from redis.asyncio.sentinel import Sentinel
 
 from stampede_guard.core.entry import EMPTY, prune
-from stampede_guard.stores.cluster import ClusterSession, ClusterStore
+from stampede_guard.stores.cluster import ClusterStore
+from stampede_guard.stores.clustersession import ClusterSession
 from stampede_guard.stores.encrypted import EncryptedStore
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.stores.protocol import Session, Store

@@ -66,10 +66,13 @@ class Guards:
         )
 
     async def age(self, name: str, seconds: float) -> None:
-        """Let an entry's value and failure grow older. On memory everything does, leases too."""
+        """Let an entry's value and failure, and what processes know of it, grow older. On memory, leases too."""
         if self.memory is not None:
             self.clock.advance(seconds)
             return
+        for guard in self.made:
+            pauses = guard.runtime().failing
+            pauses._ends = {name: (ends - seconds, token) for name, (ends, token) in pauses._ends.items()}
         async with redis.asyncio.Redis.from_url(self.url) as client:
             for part in ("v", "e"):
                 key = f"{{{name}}}:{part}"

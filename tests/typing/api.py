@@ -204,6 +204,8 @@ async def the_guard_itself() -> None:
 
     assert_type(await guard.get_or_compute("report:7", compute, ttl=300), float)
     assert_type(await guard.invalidate("report:7"), Literal["done", "pending"])
+    assert_type(guard.sync.invalidate("report:7"), Literal["done", "pending"])
+    assert_type(guard.sync.invalidate_tag("project:7"), Literal["done", "pending"])
     async with guard.single("report:7", ttl=300) as entry:
         if entry.missing:
             await entry.set({"rows": 3})

@@ -64,6 +64,12 @@ def total(outcome: Outcome) -> str:
     parts = [
         f"{count} finding{'' if count == 1 else 's'} in {outcome.files} file{'' if outcome.files == 1 else 's'}"
     ]
+    safe = sum(finding.fix == "safe" for finding in outcome.findings)
+    unsafe = sum(finding.fix == "unsafe" for finding in outcome.findings)
+    if safe:
+        parts.append(f"{safe} fixable with --fix")
+    if unsafe:
+        parts.append(f"{unsafe} {'more ' if safe else 'fixable '}with --fix --unsafe-fixes")
     if outcome.suppressed:
         parts.append(f"{outcome.suppressed} suppressed")
     if outcome.skipped:

@@ -23,9 +23,11 @@ class Pattern:
 
     @property
     def headline(self) -> str:
+        endpoints = {finding.endpoint for finding in self.findings}
+        what = "function" if "" in endpoints else "endpoint"
         places = {finding.function for finding in self.findings if finding.function}
-        count = max(len(places), 1)
-        return f"{count} function{' shares' if count == 1 else 's share'} this pattern"
+        count = max(len(places if "" in endpoints else endpoints), 1)
+        return f"{count} {what}{' shares' if count == 1 else 's share'} this pattern"
 
 
 def price(finding: Finding) -> int:

@@ -59,6 +59,8 @@ def _frame(finding: Finding) -> list[str]:
     how = f"confidence {finding.confidence}, scope {finding.scope}"
     if finding.cost:
         how += f", a miss costs {', '.join(finding.cost)}"
+    if finding.fix is not None:
+        how += ", fixable" if finding.fixable else ", fixable (unsafe)"
     return [*lines, f" {'':>{width}} = {how}"]
 
 
@@ -76,7 +78,8 @@ def _summary(outcome: Outcome) -> list[str]:
         lines.append(f"{pattern.code} {pattern.name}: {pattern.headline}")
         for finding in pattern.findings[:_SHOWN]:
             cost = f" ({', '.join(finding.cost)})" if finding.cost else ""
-            lines.append(f"    {finding.function or finding.path}{cost}  {finding.path}:{finding.line}")
+            where = finding.endpoint or finding.function or finding.path
+            lines.append(f"    {where}{cost}  {finding.path}:{finding.line}")
         if len(pattern.findings) > _SHOWN:
             lines.append(f"    and {len(pattern.findings) - _SHOWN} more")
     return [*lines, ""] if lines else []

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from stampede_guard.audit.cost import cost
 from stampede_guard.audit.decorations import decorations
+from stampede_guard.audit.fixes.decorators import fastapi_cache
 from stampede_guard.audit.model import Module
 from stampede_guard.audit.rule import Documentation, Hit, Rule
 
@@ -31,6 +32,8 @@ RULE = Rule(
     scope="process",
     hints=((b"fastapi_cache",),),
     check=check,
+    fix=fastapi_cache,
+    fixes=("safe", "unsafe"),
     documentation=Documentation(
         what="An endpoint is cached with fastapi-cache's decorator.",
         why="It gets, calls and sets. Nothing joins the callers of one process, nothing joins "
@@ -40,5 +43,10 @@ RULE = Rule(
         instead='@app.get("/quality")\n@locked_cache(ttl=300)\nasync def quality(project: int) -> Quality: ...',
         unless="The endpoint costs about as little as a round trip to the cache.",
         sure="High: the import says which decorator it is.",
+        fix="Safe: `@cache(expire=60)` becomes `@locked_cache(ttl=60)` where every parameter is declared as one of "
+        "Python's own types, the result is declared and the route is for GET (the headers that fastapi-cache adds go; "
+        "StampedeMiddleware sends such). Unsafe with a key builder, coder or namespace, without a lifetime, with a "
+        "session or Request among the parameters (they become `unkeyed`), and where types are left open. None for "
+        "responses, for other methods than GET, and above the route (see SG109).",
     ),
 )

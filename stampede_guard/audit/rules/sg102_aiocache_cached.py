@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from stampede_guard.audit.cost import cost
 from stampede_guard.audit.decorations import Decoration, decorations
+from stampede_guard.audit.fixes.decorators import aiocache
 from stampede_guard.audit.model import Module
 from stampede_guard.audit.rule import Documentation, Hit, Rule
 
@@ -40,6 +41,8 @@ RULE = Rule(
     scope="process",
     hints=((b"aiocache",),),
     check=check,
+    fix=aiocache,
+    fixes=("safe", "unsafe"),
     documentation=Documentation(
         what="A coroutine function is cached with aiocache's `cached` or `multi_cached`.",
         why="Both get, await the function and set. Every coroutine that misses meanwhile awaits "
@@ -50,5 +53,8 @@ RULE = Rule(
         "helps within its limits: its "
         "lease is not renewed.",
         sure="High: the import says which decorator it is.",
+        fix="Safe: `@cached(ttl=60)` becomes `@locked_cache(ttl=60)` where parameters and result are declared as "
+        "Python's own types; where None may be returned it stays unstored, as with aiocache. Unsafe with a key, key "
+        "builder, namespace or a store of its own, and without a lifetime. None for methods and `multi_cached`.",
     ),
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from stampede_guard.audit.cost import cost
 from stampede_guard.audit.decorations import Decoration, decorations, is_false, is_true
 from stampede_guard.audit.finding import Confidence, Scope
+from stampede_guard.audit.fixes.decorators import cashews
 from stampede_guard.audit.model import Module
 from stampede_guard.audit.rule import Documentation, Hit, Rule
 
@@ -56,6 +57,8 @@ RULE = Rule(
     scope="fleet",
     hints=((b"cashews",),),
     check=check,
+    fix=cashews,
+    fixes=("safe", "unsafe"),
     documentation=Documentation(
         what="A function is cached with cashews and without `lock=True`.",
         why="Eight workers are eight computations per expiry: cashews joins callers of one "
@@ -67,5 +70,8 @@ RULE = Rule(
         sure="Low, and so shown only on request (`--min-confidence low`, or `--select SG103`), "
         "where only the workers are "
         "apart; medium for `hit`, high for `protected=False`.",
+        fix='Safe: `@cache(ttl="5m")` becomes `@locked_cache(ttl=300)` where parameters and result are declared as '
+        "Python's own types. Unsafe with a key template, condition, prefix or tags. None for `early`, `soft`, `hit` "
+        "and `failover`, which are strategies of their own.",
     ),
 )

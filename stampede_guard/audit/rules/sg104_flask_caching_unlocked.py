@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from stampede_guard.audit.cost import cost
@@ -67,7 +68,7 @@ RULE = Rule(
     summary="Flask-Caching's `cached`, `memoize`",
     confidence="high",
     scope="process",
-    hints=((b".cached", b".memoize"),),
+    hints=((b".cached", b".memoize"), (re.compile(rb"\.cached\b"), re.compile(rb"\.memoize\b"))),
     check=check,
     documentation=Documentation(
         what="A view or function is cached with Flask-Caching.",

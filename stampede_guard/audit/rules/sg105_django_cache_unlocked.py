@@ -27,6 +27,8 @@ def check(module: Module) -> Iterator[Hit]:
                 decoration.function,
             )
     for call in module.calls:
+        if isinstance(call.func, ast.Call):  # `cache_page(60)(view)`: the inner call is the finding
+            continue
         name = last(path(call.func))
         function = module.owners.get(call)
         if name == "cache_page" and call not in decorated and "django" in module.resolve(call.func):
@@ -95,7 +97,7 @@ RULE = Rule(
     summary="Django's `cache_page`, `get_or_set` with a computed default (a constant default is fine)",
     confidence="high",
     scope="process",
-    hints=((b"cache_page", b"get_or_set"),),
+    hints=((b"cache", b"Cache", b"redis", b"memc"), (b"cache_page", b"get_or_set")),
     check=check,
     documentation=Documentation(
         what="A view is cached by `cache_page`, or a value by `cache.get_or_set(key, compute)`.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stampede_guard.audit.decorations import decorations
+from stampede_guard.audit.fixes.decorators import memo_on_coroutine
 from stampede_guard.audit.model import Module
 from stampede_guard.audit.rule import Documentation, Hit, Rule
 
@@ -35,6 +36,8 @@ RULE = Rule(
     scope="process",
     hints=((b"async def",), (b"lru_cache", b"functools", b"cachetools", b"cached_property")),
     check=check,
+    fix=memo_on_coroutine,
+    fixes=("unsafe",),
     documentation=Documentation(
         what="A memo made for plain functions decorates an `async def`.",
         why="It stores what the call returns: a coroutine, which can be awaited once. The second caller gets "
@@ -43,5 +46,7 @@ RULE = Rule(
         instead="@locked_cache(ttl=300)\nasync def settings() -> Settings: ...",
         unless="The function is called once per key, in which case the memo is not needed.",
         sure="High.",
+        fix="Unsafe: `@lru_cache` becomes `@locked_cache(ttl=300)`, and the 300 seconds are a guess (that of a "
+        "TTLCache is taken over). None for cached properties and methods.",
     ),
 )

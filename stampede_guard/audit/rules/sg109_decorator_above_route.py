@@ -6,21 +6,18 @@ import ast
 import re
 from collections.abc import Iterator
 
+from stampede_guard.audit.fixes.order import below_the_route
 from stampede_guard.audit.model import Module
+from stampede_guard.audit.routes import is_route
 from stampede_guard.audit.rule import Documentation, Hit, Rule
 from stampede_guard.audit.words import is_cachy, last, path
-
-_VERBS = frozenset(
-    ("get", "post", "put", "delete", "patch", "head", "options", "route", "api_route", "websocket")
-)
-_APPS = frozenset(("app", "router", "api", "bp", "blueprint", "application"))
 
 
 def check(module: Module) -> Iterator[Hit]:
     for function in module.functions:
         above: ast.expr | None = None
         for decorator in function.node.decorator_list:
-            if above is not None and _is_route(decorator):
+            if above is not None and is_route(decorator):
                 yield Hit(
                     node=above,
                     message=f"the cache decorator stands above the route's, so the route serves {function.name}() "
@@ -30,15 +27,6 @@ def check(module: Module) -> Iterator[Hit]:
                 break
             if _is_cache(decorator):
                 above = decorator
-
-
-def _is_route(decorator: ast.expr) -> bool:
-    if not isinstance(decorator, ast.Call) or not isinstance(decorator.func, ast.Attribute):
-        return False
-    owner = last(path(decorator.func.value)).lower()
-    return decorator.func.attr in _VERBS and (
-        owner in _APPS or owner.endswith(("router", "_app", "_bp", "_api"))
-    )
 
 
 def _is_cache(decorator: ast.expr) -> bool:
@@ -66,6 +54,8 @@ RULE = Rule(
         (re.compile(rb"@\w+\.(?:get|post|put|delete|patch|route|api_route|head|options|websocket)\("),),
     ),
     check=check,
+    fix=below_the_route,
+    fixes=("safe", "unsafe"),
     documentation=Documentation(
         what="A cache decorator is written above `@app.get(...)`.",
         why="Decorators apply from the bottom up: the route registers the bare function, and "
@@ -75,5 +65,7 @@ RULE = Rule(
         instead='@app.get("/rates")\n@locked_cache(ttl=60)\nasync def rates() -> Rates: ...',
         unless="The decorator only marks the function for a middleware.",
         sure="High for FastAPI, Starlette and Flask routes.",
+        fix="The decorator moves below the route's. Safe for `locked_cache` on a route for GET: every parameter is in "
+        "its key. Unsafe for other caches, which begin to work, perhaps for callers that they cannot tell apart.",
     ),
 )

@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from stampede_guard.audit.cost import cost
 from stampede_guard.audit.fills import fills, what_is_cached
+from stampede_guard.audit.fixes.handwritten import by_decorator
 from stampede_guard.audit.model import Module
-from stampede_guard.audit.rule import Documentation, Hint, Hit, Rule
+from stampede_guard.audit.rule import Documentation, Hit, Rule
+from stampede_guard.audit.text import Hint
 
 STORES = (b"cache", b"Cache", b"CACHE", b"redis", b"Redis", b"REDIS", b"valkey", b"memc", b".setex(")
-_VERBS = (b"set", b"save", b"store", b"put", b"write", b"add", b"update", b"push", b"populate", b"remember")
-# A write to such a store, or a helper that is called after one.
-WRITES: Hint = (
-    *(b".set(", b".setex(", b".aset(", b".async_set(", b".put(", b".set_", b".hset", b".mset(", b".hmset("),
-    *(
-        b"cache.add(",
-        b"cache.aadd(",
-        b"mc.add(",
-        b".cache_",
-        b"cache_set",
-        b"redis_set",
-        b"mc_set",
-        b"store.save(",
-    ),
-    *(re.compile(rb"%s_\w*(?:[cC]ache|redis|memo)" % verb) for verb in _VERBS),
-    *(re.compile(rb"%s_(?:to|in|into)_\w*cache" % verb) for verb in _VERBS),
-    re.compile(rb" _?cache_\w+\("),
-    re.compile(rb"cache\w*\.(?:save|store|write|insert|set|put)\w*\("),
-)
-READS = (b".get", b"get_", b"_get", b"load", b"exists", b"fetch", b"read", b" in ")
-HINTS: tuple[Hint, ...] = (STORES, READS, WRITES)
+HINTS: tuple[Hint, ...] = (STORES,)
 
 
 def check(module: Module) -> Iterator[Hit]:
@@ -45,7 +26,6 @@ def check(module: Module) -> Iterator[Hit]:
             confidence="high" if fill.sure else "medium",
             function=what_is_cached(fill.function),
             cost=cost(fill.function.node),
-            fixable=False,
         )
 
 
@@ -56,7 +36,10 @@ RULE = Rule(
     confidence="high",
     scope="process",
     hints=HINTS,
+    near=lambda text: text.traces.may_fill,
     check=check,
+    fix=by_decorator,
+    fixes=("unsafe",),
     documentation=Documentation(
         what="A function reads a key, tests for a miss, computes, and stores under the same key, "
         "and nothing makes "
@@ -73,6 +56,8 @@ RULE = Rule(
         sure="High where the object is known to be a cache; medium where only the key or a TTL "
         "speaks for it. Counters, "
         "flags, read-modify-write and values that were passed in are left out.",
-        fix="No fix is offered yet: what the function takes and returns must fit the cached value.",
+        fix="Unsafe: a function that consists of get, test, computation, set and return, under a key made of constants "
+        "and of its parameters, keeps the computation and gets `@locked_cache`; parameters that are not in the key "
+        "become `unkeyed`. Other code that reads or deletes those keys must be found. None for everything else.",
     ),
 )

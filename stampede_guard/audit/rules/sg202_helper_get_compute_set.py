@@ -34,6 +34,7 @@ RULE = Rule(
     confidence="medium",
     scope="process",
     hints=HINTS,
+    near=lambda text: text.traces.may_fill or text.traces.may_fill_by_hop,
     check=check,
     documentation=Documentation(
         what="A function asks a helper of the project for the cached value, computes on a miss, "

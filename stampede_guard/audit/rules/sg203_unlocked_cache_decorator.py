@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stampede_guard.audit.fills import fills
+from stampede_guard.audit.fixes.handwritten import of_the_definition
 from stampede_guard.audit.model import Module
 from stampede_guard.audit.rule import Documentation, Hit, Rule
 from stampede_guard.audit.rules.sg201_get_compute_set import HINTS
@@ -33,7 +34,10 @@ RULE = Rule(
     confidence="high",
     scope="process",
     hints=HINTS,
+    near=lambda text: text.traces.may_fill,
     check=check,
+    fix=of_the_definition,
+    fixes=("unsafe",),
     documentation=Documentation(
         what="A decorator of the project wraps functions in get, compute, set, without a lock.",
         why="One definition, many endpoints: all of them stampede, and curing the definition cures them all.",
@@ -45,5 +49,7 @@ RULE = Rule(
         instead="from stampede_guard import locked_cache   # @locked_cache(ttl=300) in its place",
         unless="What it decorates is cheap everywhere.",
         sure="High where the object is known to be a cache, else medium.",
+        fix="Unsafe: the inner wrapper goes and the decorator returns `locked_cache(ttl=...)(function)`, which cures "
+        "all its uses at once. Their keys become others, and every parameter must be able to stand in one.",
     ),
 )

@@ -6,11 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from stampede_guard.audit.fills import fills, what_is_cached
+from stampede_guard.audit.fixes.expressions import asks_for_none
 from stampede_guard.audit.flow import Flow
 from stampede_guard.audit.model import Module, inside, position
 from stampede_guard.audit.rule import Documentation, Hit, Rule
 from stampede_guard.audit.rules.sg201_get_compute_set import HINTS
-from stampede_guard.audit.words import path
+from stampede_guard.audit.words import names_in, path
 
 
 def check(module: Module) -> Iterator[Hit]:
@@ -48,6 +49,8 @@ def _truth_test(flow: Flow) -> ast.expr | None:
             return test.test
         if isinstance(condition, ast.Name) and condition.id in direct:
             return test.test
+        if direct & names_in(test.test):
+            return None  # the first test of the value is the one that tells a miss
     return None
 
 
@@ -85,7 +88,10 @@ RULE = Rule(
     confidence="medium",
     scope="process",
     hints=HINTS,
+    near=lambda text: text.traces.may_fill,
     check=check,
+    fix=asks_for_none,
+    fixes=("safe", "unsafe"),
     documentation=Documentation(
         what="The miss test is the value's truth instead of `is None`.",
         why="A count of 0, an empty result list, an empty text: true answers, cached, and never "
@@ -96,5 +102,8 @@ RULE = Rule(
         instead="if count is None: ...",
         unless="A falsy value never occurs.",
         sure="Medium: what is stored as serialised text is never falsy and is not reported.",
+        fix="`if count:` becomes `if count is not None:`. Safe where the client is known and answers None for a miss. "
+        "Unsafe where only its name speaks for that, or an empty answer is stored on a failure. None where the get "
+        "names another default.",
     ),
 )

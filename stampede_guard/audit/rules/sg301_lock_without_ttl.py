@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from stampede_guard.audit import lockuse
+from stampede_guard.audit.fixes.expressions import expiring_lock
 from stampede_guard.audit.locks import is_nx
 from stampede_guard.audit.model import Function, Module, argument, keyword_names
 from stampede_guard.audit.receivers import kind
@@ -17,16 +18,27 @@ _MEMCACHE = frozenset("memcache memcached mc".split())
 
 
 def check(module: Module) -> Iterator[Hit]:
-    for call in module.calls:
+    for call in module.calls_of("set", "setnx", "add", "aadd"):
         if not isinstance(call.func, ast.Attribute):
             continue
         function = module.owners.get(call)
-        if _never_expires(module, call, call.func, function) and _is_lock(module, call, function):
-            yield Hit(
-                node=call,
-                message="this lock has no TTL: when its holder dies, nobody gets it ever again",
-                function=function.name if function else "",
-            )
+        if not _never_expires(module, call, call.func, function) or not _is_lock(module, call, function):
+            continue
+        if call.func.attr == "setnx" and _expires_later(call, function):
+            if not _is_repaired(function):
+                yield Hit(
+                    node=call,
+                    message="a holder that dies between SETNX and EXPIRE keeps this lock for ever: "
+                    "SET NX EX does both at once",
+                    confidence="medium",
+                    function=function.name if function else "",
+                )
+            continue
+        yield Hit(
+            node=call,
+            message="this lock has no TTL: when its holder dies, nobody gets it ever again",
+            function=function.name if function else "",
+        )
 
 
 def _never_expires(module: Module, call: ast.Call, func: ast.Attribute, function: Function | None) -> bool:
@@ -35,7 +47,7 @@ def _never_expires(module: Module, call: ast.Call, func: ast.Attribute, function
     if func.attr == "set":
         return is_nx(call) and len(call.args) <= 2 and not keyword_names(call) & _TTL
     if func.attr == "setnx":
-        return len(call.args) <= 2 and not keyword_names(call) & _TTL and not _expires_later(call, function)
+        return len(call.args) <= 2 and not keyword_names(call) & _TTL
     if func.attr in ("add", "aadd"):
         return _added_for_ever(call, func)
     return False
@@ -61,6 +73,14 @@ def _expires_later(call: ast.Call, function: Function | None) -> bool:
         for other in function.calls
         if isinstance(other.func, ast.Attribute)
         and lockuse.same_spelling(function, key, function, argument(other, 0, "name", "key"))
+    )
+
+
+def _is_repaired(function: Function | None) -> bool:
+    """Somebody who finds the lock without a TTL gives it one, or both commands are one transaction."""
+    return function is not None and any(
+        isinstance(call.func, ast.Attribute) and call.func.attr in ("ttl", "pttl", "pipeline", "multi")
+        for call in function.calls
     )
 
 
@@ -91,19 +111,27 @@ RULE = Rule(
     confidence="high",
     scope="fleet",
     hints=(
-        (b"nx=", b"nx =", b"setnx", b'"NX"', b"'NX'", b"cache.add(", b"cached.add(", b"mc.add(", b".aadd("),
+        (
+            *(b"nx=", b"nx =", b"setnx", b'"NX"', b"'NX'"),
+            *(b"cache.add(", b"cached.add(", b"mc.add(", b"cache.aadd(", b"cached.aadd(", b"mc.aadd("),
+        ),
         (b"lock", b"Lock", b"LOCK", b"delete", b"running", b"mutex", b"leader"),
+        (b"setnx", b".set(", b".add(", b".aadd("),
     ),
     check=check,
+    fix=expiring_lock,
+    fixes=("unsafe",),
     documentation=Documentation(
         what="A key set with NX (or memcached's `add`) serves as a lock and has no expiry.",
         why="The process that holds it is killed, deployed over or out of memory: the key stays, "
         "and with it the work undone.",
         example='if await redis.set("lock:report", 1, nx=True): ...',
         instead='if await redis.set("lock:report", token, nx=True, px=5000): ...   # renew it; or guard.single()',
-        unless="The key is a marker that must stay for ever (a secret, a once-only flag): those "
-        "are not reported where their "
-        "name says so.",
+        unless="SETNX with EXPIRE after it is reported too, at medium, for a crash may lie between, "
+        "except where TTL is looked at again or both are one transaction. "
+        "The key is a marker that must stay for ever (a secret, a once-only flag): those are not "
+        "reported where their name says so.",
         sure="High where the key or the function is called a lock.",
+        fix="Unsafe: `set(..., nx=True)` gets `ex=60`, and `setnx` becomes such a set. The 60 seconds are a guess.",
     ),
 )

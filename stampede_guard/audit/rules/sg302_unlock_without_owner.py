@@ -15,15 +15,18 @@ from stampede_guard.audit.rules.sg201_get_compute_set import STORES
 from stampede_guard.audit.words import words
 
 _RELEASES = frozenset("release unlock free unlocked unlocks releases aexit exit".split())
+_TAKES = frozenset("acquire obtain".split())
 _FORCES = re.compile(
     r"force|admin|init|setup|startup|clear|reset|flush|clean|purge|stale|test", re.IGNORECASE
 )
-_SCRIPTS = frozenset(("eval", "evalsha", "register_script", "fcall", "execute_command"))
+_DELETES = re.compile(r"delete|unlink")
+# WATCH makes a transaction of the comparison and what follows.
+_SCRIPTS = frozenset(("eval", "evalsha", "register_script", "fcall", "execute_command", "watch"))
 
 
 def check(module: Module) -> Iterator[Hit]:
-    for function in module.functions:
-        if _FORCES.search(function.name) or _compares_an_owner(function):
+    for function in module.functions_with(_DELETES):
+        if _compares_an_owner(function):
             continue
         for call in lockuse.deletes(function):
             assert isinstance(call.func, ast.Attribute)
@@ -79,9 +82,13 @@ def _frees_a_lock(module: Module, function: Function, key: ast.expr) -> bool:
     own = [call for scope in function.chain() for call in scope.calls if is_claim(module, call)]
     if any(lockuse.same_spelling(function, key, function, argument(c, 0, "name", "key")) for c in own):
         return True
+    if _FORCES.search(function.name):
+        return False
     releases = set(words(function.name)) & _RELEASES
     if releases and (named or lockuse.says_lock(lockuse.around(function))):
-        return any(is_claim(module, call) for call in module.calls)
+        return any(is_claim(module, call) for call in module.calls) or any(
+            set(words(sibling.name)) & _TAKES for sibling in lockuse.siblings(module, function)
+        )
     return named and any(
         is_claim(module, call) for sibling in lockuse.siblings(module, function) for call in sibling.calls
     )
@@ -94,9 +101,22 @@ RULE = Rule(
     confidence="high",
     scope="fleet",
     hints=(
+        STORES,
         (b".delete(", b".adelete(", b".unlink("),
         (b"lock", b"Lock", b"LOCK", b"mutex", b"nx="),
-        STORES,
+        # Somebody takes what is freed.
+        (
+            b"nx",
+            b"NX",
+            b"acquire",
+            b".add(",
+            b"set_if_absent",
+            b"enter__",
+            b"try",
+            b"take",
+            b"obtain",
+            b"claim",
+        ),
     ),
     check=check,
     documentation=Documentation(

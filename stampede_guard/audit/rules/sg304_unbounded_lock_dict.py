@@ -19,8 +19,9 @@ _REMOVES = frozenset("pop popitem clear".split())
 
 
 def check(module: Module) -> Iterator[Hit]:
-    shrinking = _shrinking(module)
-    for node, holder, key, function in _growths(module):
+    growths = list(_growths(module))
+    shrinking = _shrinking(module) if growths else set()
+    for node, holder, key, function in growths:
         if holder in shrinking or not holder or _is_few(module, node, key, function):
             continue
         if _is_local(holder, function) or _BOUNDED.search(_made(module, node, holder, function)):
@@ -34,7 +35,7 @@ def check(module: Module) -> Iterator[Hit]:
 
 
 def _growths(module: Module) -> Iterator[_Growth]:
-    for call in module.calls:
+    for call in module.calls_of("setdefault", "defaultdict", *_aliases(module)):
         function = module.owners.get(call)
         match call:
             case ast.Call(func=ast.Attribute(value=holder, attr="setdefault"), args=[key, value]):
@@ -45,7 +46,9 @@ def _growths(module: Module) -> Iterator[_Growth]:
                     yield call, _assigned(module, call), None, function
             case _:
                 pass
-    for function in module.functions:
+    for function in module.functions_with(
+        re.compile("|".join(("Lock", "Semaphore", "Condition", *_aliases(module))))
+    ):
         locals_ = {
             name for _n, names, value in function.bindings if _is_lock(module, value) for name in names
         }
@@ -56,6 +59,15 @@ def _growths(module: Module) -> Iterator[_Growth]:
             made = parent.value
             if _is_lock(module, made) or (isinstance(made, ast.Name) and made.id in locals_):
                 yield store, path(store.value), store.slice, function
+
+
+def _aliases(module: Module) -> list[str]:
+    """What the file calls a lock, or a defaultdict, when it has a name of its own for it."""
+    return [
+        re.escape(name)
+        for name, known in module.imports.items()
+        if known == "collections.defaultdict" or _LOCK.search(known)
+    ]
 
 
 def _is_lock(module: Module, value: ast.expr) -> bool:

@@ -17,6 +17,8 @@ from stampede_guard.audit.rules.sg201_get_compute_set import HINTS
 
 def check(module: Module) -> Iterator[Hit]:
     for function in module.functions:
+        if _is_optimistic(function):
+            continue
         seen = accesses_of(module, function)
         for read in seen:
             if (
@@ -51,6 +53,11 @@ def _names_a_lock(function: Function, key: ast.expr) -> bool:
     return not lockuse.is_other(text) and (lockuse.says_lock(text) or lockuse.says_busy(text))
 
 
+def _is_optimistic(function: Function) -> bool:
+    """WATCH: the set fails when somebody else wrote meanwhile."""
+    return any(isinstance(call.func, ast.Attribute) and call.func.attr == "watch" for call in function.calls)
+
+
 def _is_flag(call: ast.expr) -> bool:
     """Not SET NX, and not a value anybody reads."""
     if not isinstance(call, ast.Call):
@@ -66,7 +73,8 @@ RULE = Rule(
     summary="a get-then-set flag used as a lock",
     confidence="medium",
     scope="fleet",
-    hints=((b"lock", b"Lock", b"LOCK", b"running", b"mutex", b"busy", b"in_progress", b"processing"), *HINTS),
+    hints=(*HINTS, (b"lock", b"Lock", b"LOCK", b"running", b"mutex", b"busy", b"in_progress", b"processing")),
+    near=lambda text: text.traces.may_flag,
     check=check,
     documentation=Documentation(
         what="A flag is read, and when it is missing, set: a lock in two steps.",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from stampede_guard.audit.model import Function, Module
 from stampede_guard.audit.rule import Documentation, Hit, Rule
-from stampede_guard.audit.startup import is_elected, is_single_program, started
+from stampede_guard.audit.startup import HOOKS, is_elected, is_single_program, started
 from stampede_guard.audit.words import last, path, words
 
 _TASKS = frozenset(("create_task", "ensure_future", "start_soon", "add_task", "Thread"))
@@ -18,7 +18,7 @@ _OWN = re.compile(
     r"stream|metric|monitor_event|"
     r"flush|watchdog|ping|keepalive|keep_alive|queue|dispatch|drain|log|batch|local|memory|in_?process|connection|pool|"
     r"health|reload|watch|lag|profil|gauge|collect_stats|"
-    r"warm|preload|load|init|connect|serve|server|bot|polling|shutdown|grpc",
+    r"warm|preload|load|init|startup|once|connect|serve|server|bot|polling|shutdown|grpc",
     re.IGNORECASE,
 )
 _PERIODIC = frozenset(
@@ -116,7 +116,10 @@ RULE = Rule(
     summary="`repeat_every`, or an endless task created at start-up, likewise",
     confidence="medium",
     scope="fleet",
-    hints=((b"repeat_every", b"create_task", b"ensure_future", b"Thread(", b"start_soon", b"add_task"),),
+    hints=(
+        (b"repeat_every", b"create_task", b"ensure_future", b"Thread(", b"start_soon", b"add_task"),
+        (b"repeat_every", *HOOKS),
+    ),
     check=check,
     documentation=Documentation(
         what="`repeat_every` decorates a function, or a lifespan starts a task that loops with a sleep.",

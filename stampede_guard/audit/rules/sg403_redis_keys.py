@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from stampede_guard.audit.fixes.expressions import scan
 from stampede_guard.audit.model import Function, Module
 from stampede_guard.audit.origins import origin
 from stampede_guard.audit.receivers import kind
@@ -14,7 +15,7 @@ from stampede_guard.audit.words import is_cachy, last, path, text_of
 
 
 def check(module: Module) -> Iterator[Hit]:
-    for call in module.calls:
+    for call in module.calls_of("keys", "execute_command"):
         function = module.owners.get(call)
         if _is_keys(module, call, function) or _is_command(call):
             yield Hit(
@@ -58,8 +59,13 @@ RULE = Rule(
     summary="`KEYS` where SCAN belongs",
     confidence="high",
     scope="fleet",
-    hints=((re.compile(rb"\.keys\(\s*[^)\s]"), re.compile(rb"await [^\n]*\.keys\("), b"execute_command("),),
+    hints=(
+        (b".keys(", b"execute_command("),
+        (re.compile(rb"\.keys\(\s*[^)\s]"), re.compile(rb"await [^\n]*\.keys\("), b"execute_command("),
+    ),
     check=check,
+    fix=scan,
+    fixes=("unsafe",),
     documentation=Documentation(
         what="`keys(pattern)` is called on a Redis client.",
         why="It is O(N) in all keys of the server and runs alone: with a million keys everybody waits for it.",
@@ -67,5 +73,7 @@ RULE = Rule(
         instead='async for key in redis.scan_iter("user:*", count=500): ...',
         unless="The server is yours alone and small, as in a test.",
         sure="High: `.keys` with a pattern on something that is a client by name, origin or pattern.",
+        fix="Unsafe: `keys(pattern)` becomes `scan_iter(pattern)`, gathered in a list where it is not looped over. "
+        "SCAN sees keys that come and go meanwhile, and may name one twice.",
     ),
 )

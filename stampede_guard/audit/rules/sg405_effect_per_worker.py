@@ -10,12 +10,13 @@ from stampede_guard.audit.rule import Documentation, Hit, Rule
 from stampede_guard.audit.startup import is_elected, is_single_program, started
 from stampede_guard.audit.words import last, path
 
-_EFFECTS = re.compile(
-    r"^(?:send_(?:\w+_)?(?:message|mail|email|notification|alert|sms)|notify_\w+|set_webhook|"
+_NAMES = (
+    r"(?:send_(?:\w+_)?(?:message|mail|email|notification|alert|sms)|notify_\w+|set_webhook|"
     r"(?:pre)?warm_?(?:up)?_?(?:\w*_)?caches?|cache_warm\w*|populate_caches?|preload_caches?|"
     r"run_(?:\w+_)?migrations?|migrate\w*|apply_migrations|upgrade_db|create_all|seed_\w+|create_(?:first|default|initial)_\w+|"
-    r"init_db|create_db_and_tables|bootstrap_data|import_\w+_data|sync_\w+_to_\w+)$"
+    r"init_db|create_db_and_tables|bootstrap_data|import_\w+_data|sync_\w+_to_\w+)"
 )
+_EFFECTS = re.compile(f"^{_NAMES}$")
 
 
 def check(module: Module) -> Iterator[Hit]:
@@ -42,26 +43,8 @@ RULE = Rule(
     confidence="medium",
     scope="fleet",
     hints=(
-        (b"lifespan", b"startup", b"def ready", b"create_app", b"on_event"),
-        (
-            b"send_",
-            b"notify_",
-            b"set_webhook",
-            b"warm",
-            b"populate_",
-            b"preload",
-            b"migrat",
-            b"upgrade",
-            b"create_all",
-            b"create_db",
-            b"create_first",
-            b"create_default",
-            b"create_initial",
-            b"seed_",
-            b"init_db",
-            b"_data(",
-            b"sync_",
-        ),
+        (b"lifespan", b"startup", b"AppConfig", b"create_app", b"server_start"),
+        (re.compile(rf"\b{_NAMES}\s*\(".encode()), b"upgrade"),
     ),
     check=check,
     documentation=Documentation(

@@ -16,12 +16,12 @@ _DAYS = "|".join(calendar.day_abbr)
 _LONG_DAYS = "|".join(calendar.day_name)
 _MONTH = "|".join(_MONTHS)
 _TIME = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)"
-# The names of days and months are matched in any case: the grammar says otherwise, and nothing else can be meant.
+# In any case: the grammar says otherwise, but a cache should not (RFC 9111, 4.2).
 _FORMATS = tuple(
     re.compile(text, re.IGNORECASE | re.ASCII)
     for text in (
-        rf"(?:{_DAYS}), (?P<day>\d\d) (?P<month>{_MONTH}) (?P<year>\d{{4}}) {_TIME} (?-i:GMT)",
-        rf"(?:{_LONG_DAYS}), (?P<day>\d\d)-(?P<month>{_MONTH})-(?P<short>\d\d) {_TIME} (?-i:GMT)",
+        rf"(?:{_DAYS}), (?P<day>\d\d) (?P<month>{_MONTH}) (?P<year>\d{{4}}) {_TIME} GMT",
+        rf"(?:{_LONG_DAYS}), (?P<day>\d\d)-(?P<month>{_MONTH})-(?P<short>\d\d) {_TIME} GMT",
         rf"(?:{_DAYS}) (?P<month>{_MONTH}) (?P<day>\d\d| \d) {_TIME} (?P<year>\d{{4}})",
     )
 )

@@ -89,6 +89,10 @@ _ITEM = re.compile(
     rb"|(?P<boolean>\?[01])"
     rb"|(?P<bytes>:[A-Za-z0-9+/=]*:)"
 )
+_BARE = rb"(?:" + re.sub(rb"\?P<[a-z]+>", rb"?:", _ITEM.pattern) + rb")"
+_WITH = _BARE + rb"(?:; *[a-z*][a-z0-9_\-.*]*(?:=" + _BARE + rb")?)*"
+_INNER_LIST = re.compile(rb"\( *(?:" + _WITH + rb"(?: +" + _WITH + rb")* *)?\)")
+"""No directive that is known here has one, but a directive that is not known may."""
 _BOOLEANS = frozenset(
     {
         b"no-store",
@@ -117,7 +121,12 @@ def targeted(fields: Fields, name: bytes) -> Directives | None:
             return None
         name_, rest = key[0], rest[key.end() :]
         value: bytes | None = None
-        if rest[:1] == b"=":
+        if rest[:2] == b"=(":
+            inner = _INNER_LIST.match(rest, 1)
+            if inner is None or name_ in _SECONDS or name_ in _BOOLEANS:
+                return None
+            value, rest = b"", rest[inner.end() :]
+        elif rest[:1] == b"=":
             item = _ITEM.match(rest, 1)
             if item is None or not _of_right_type(name_, item):
                 return None

@@ -45,7 +45,10 @@ def lines(fields: Fields, name: bytes) -> list[bytes]:
 
 
 def has(fields: Fields, name: bytes) -> bool:
-    return any(key == name for key, _ in fields)
+    for key, _ in fields:  # noqa: SIM110 - a generator would cost more than the search
+        if key == name:
+            return True
+    return False
 
 
 def first(fields: Fields, name: bytes) -> bytes | None:

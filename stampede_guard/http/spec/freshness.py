@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from stampede_guard.http.spec.dates import date_of
 from stampede_guard.http.spec.directives import MOST_SECONDS, Directives, seconds
-from stampede_guard.http.spec.fields import first, has, lines
+from stampede_guard.http.spec.fields import first, has
 from stampede_guard.http.spec.message import Fields, Response
 
 __all__ = [
@@ -32,11 +32,11 @@ class Lifetime(NamedTuple):
     """Seconds for which a response is fresh, counted from its origin, and who said so."""
 
     seconds: float
-    source: Literal["directive", "expires", "heuristic", "none"]
+    source: Literal["directive", "expires", "route", "heuristic", "none"]
 
     @property
     def explicit(self) -> bool:
-        return self.source in ("directive", "expires")
+        return self.source in ("directive", "expires", "route")
 
 
 def lifetime(response: Response, directives: Directives, *, received_at: float) -> Lifetime:
@@ -85,12 +85,11 @@ def age_value(fields: Fields) -> int:
 
 
 def corrected_initial_age(fields: Fields, *, requested_at: float, received_at: float) -> float:
-    """RFC 9111, 4.2.3: the larger of what the clocks say and what Age says, with the time the answer took."""
+    """RFC 9111, 4.2.3: the larger of what the clocks say and what Age says, with the time the answer took: it may have
+    been true at any moment of that."""
     date = date_of(fields, b"date", now=received_at)
     apparent = 0.0 if date is None else max(0.0, received_at - date)
     delay = max(0.0, received_at - requested_at)
     # A date has whole seconds: an answer that came within its second is not older than that.
     apparent = 0.0 if apparent < 1.0 else apparent
-    return min(
-        max(apparent, age_value(fields) + (delay if lines(fields, b"age") else 0.0)), float(MOST_SECONDS)
-    )
+    return min(max(apparent, age_value(fields) + delay), float(MOST_SECONDS))

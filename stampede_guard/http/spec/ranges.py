@@ -102,7 +102,10 @@ def unsatisfiable(stored: Response) -> Response:
 
 
 def if_range_holds(request: Fields, stored: Fields, *, now: float) -> bool:
-    """RFC 9110, 13.1.5: a strong tag that is equal, or exactly the Last-Modified; True without the field."""
+    """RFC 9110, 13.1.5: a strong tag that is equal, or exactly the Last-Modified; True without the field.
+
+    A Last-Modified of the second in which the response was made may be that of two contents (8.8.2.2).
+    """
     condition = first(request, b"if-range")
     if condition is None:
         return True
@@ -112,4 +115,6 @@ def if_range_holds(request: Fields, stored: Fields, *, now: float) -> bool:
         date_of(fields, name, now=now)
         for fields, name in ((request, b"if-range"), (stored, b"last-modified"))
     )
-    return since is not None and since == modified
+    date = date_of(stored, b"date", now=now)
+    strong = modified is not None and (date is None or date - modified >= 1)
+    return since is not None and strong and since == modified

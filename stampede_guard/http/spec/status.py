@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 __all__ = ["CacheStatus", "Forwarded"]
 
@@ -13,8 +14,7 @@ Forwarded = Literal["bypass", "method", "uri-miss", "vary-miss", "miss", "reques
 _TOKEN = re.compile(r"[A-Za-z*][!#$%&'*+\-.^_`|~0-9A-Za-z:/]*")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CacheStatus:
+class CacheStatus(msgspec.Struct, frozen=True, kw_only=True):
     """RFC 9211, 2.1 to 2.8. `ttl`: seconds it is fresh yet, negative when stale. `detail` is our own word."""
 
     hit: bool = False

@@ -18,6 +18,9 @@ UNDERSTOOD = frozenset(
 )
 """Final status codes whose requirements are carried out here (RFC 9111, 5.2.2.3, with RFC 9110, 15)."""
 
+_ABOUT_THE_REQUEST = frozenset({412, 416, 417})
+"""What another request would have been answered otherwise: without this one's condition, range or expectation."""
+
 Refusal = Literal[
     "method",
     "status",
@@ -28,6 +31,7 @@ Refusal = Literal[
     "partial",
     "nothing to go by",
     "set-cookie",
+    "credentials",
 ]
 """Why a response is not stored; the text of `Cache-Status`'s detail."""
 
@@ -35,13 +39,14 @@ Refusal = Literal[
 def may_store(request: Request, response: Response, directives: Directives, life: Lifetime) -> Refusal | None:
     """RFC 9111, 3, condition by condition; None if it may be stored.
 
-    Two are stricter than the RFC. What may never be used again, stale or fresh, and has no validator is not stored.
+    Three are stricter than the RFC. What may never be used again, stale or fresh, and has no validator is not stored.
     And an answer with Set-Cookie is stored only if it says itself how long it is fresh: the RFC leaves it to the
-    origin to say so (7.3), and an application that says nothing has not thought of it.
+    origin to say so (7.3), and an application that says nothing has not thought of it. And an answer to the conditions
+    of one request (412, 416, 417) is not stored, whatever it says: anybody could have it served to all.
     """
     if request.method not in ("GET", "HEAD", "POST"):
         return "method"
-    if not 200 <= response.status <= 999 or response.status == 304:
+    if not 200 <= response.status <= 999 or response.status == 304 or response.status in _ABOUT_THE_REQUEST:
         return "status"
     if b"must-understand" in directives and response.status not in UNDERSTOOD:
         return "status"

@@ -34,11 +34,15 @@ _IN_304 = frozenset(
         b"set-cookie",
     }
 )
-"""RFC 9110, 15.4.5, and what a cache says of itself."""
-_TAG = re.compile(rb'[ \t]*((?:W/)?"[^"]*"|[^\s,]+)[ \t]*(?:,|$)')
+"""RFC 9110, 15.4.5, and what a cache says of itself; and any other targeted field (RFC 9213, 2), by its ending."""
+_TAG = re.compile(rb'(?:[^",]|"[^"]*"?)+')
+"""What stands between commas that are in no quotes: in an entity-tag nothing escapes (8.8.3), so this is no list of
+quoted strings. Each byte can be read in one way only, so a field of any length takes a time like its length."""
 
 
-def is_not_modified(request_fields: Fields, stored: Fields, *, now: float) -> bool:
+def is_not_modified(
+    request_fields: Fields, stored: Fields, *, now: float, received_at: float | None = None
+) -> bool:
     """Whether a stored response answers the request's condition with 304 (RFC 9111, 4.3.2).
 
     If-None-Match goes before If-Modified-Since, which counts only without it (RFC 9110, 13.2.2). A date that is none is
@@ -53,13 +57,15 @@ def is_not_modified(request_fields: Fields, stored: Fields, *, now: float) -> bo
     modified = date_of(stored, b"last-modified", now=now)
     if modified is None:
         modified = date_of(stored, b"date", now=now)
+    if modified is None:
+        modified = received_at
     return since is not None and modified is not None and modified <= since
 
 
 def _matches_one(tags: bytes, etag: bytes | None) -> bool:
     if tags.strip() == b"*":
         return True
-    return etag is not None and any(weakly_equal(found[1], etag) for found in _TAG.finditer(tags))
+    return etag is not None and any(weakly_equal(tag.strip(b" \t"), etag) for tag in _TAG.findall(tags))
 
 
 def weakly_equal(one: bytes, other: bytes) -> bool:
@@ -68,8 +74,12 @@ def weakly_equal(one: bytes, other: bytes) -> bool:
 
 
 def not_modified(response: Response) -> Response:
-    """The 304 for a stored response: what a 200 would have had of these fields (RFC 9110, 15.4.5)."""
-    return Response(304, tuple(pair for pair in response.fields if pair[0] in _IN_304))
+    """The 304 for a stored response: what a 200 would have had of these fields (RFC 9110, 15.4.5). Last-Modified guides
+    an update where there is no ETag."""
+    kept = _IN_304 if has(response.fields, b"etag") else _IN_304 | {b"last-modified"}
+    return Response(
+        304, tuple(pair for pair in response.fields if pair[0] in kept or pair[0].endswith(b"-cache-control"))
+    )
 
 
 def conditions_for(stored: Fields) -> Fields:
@@ -92,11 +102,13 @@ def unconditional(request_fields: Fields) -> Fields:
 def same_representation(stored: Fields, answer: Fields) -> Literal["same", "other", "unknown"]:
     """Which stored response a 304 (or the answer to a HEAD) is about (RFC 9111, 4.3.4 and 4.3.5).
 
-    A strong validator decides; else a weak one or Last-Modified; an answer without any is about what was asked for.
+    A strong validator decides, and is only that of an equally strong one; else a weak one or Last-Modified; an answer
+    without any is about what was asked for.
     """
     new, old = first(answer, b"etag"), first(stored, b"etag")
     if new is not None:
-        return "same" if old is not None and weakly_equal(new, old) else "other"
+        equal = weakly_equal if new.startswith(b"W/") else bytes.__eq__
+        return "same" if old is not None and equal(new, old) else "other"
     new, old = first(answer, b"last-modified"), first(stored, b"last-modified")
     if new is not None:
         return "same" if new == old else "other"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Callable, Mapping
 
 from stampede_guard.http.spec.fields import combined, members, token
@@ -30,8 +32,16 @@ def nominated(request_fields: Fields, names: tuple[bytes, ...]) -> Fields:
     for name in names:
         value = combined(request_fields, name)
         if value is not None:
-            found.append((name, normal_value(name, value)))
+            found.append((name, _short(normal_value(name, value))))
     return tuple(found)
+
+
+def _short(value: bytes) -> bytes:
+    """What is long is kept as its digest: it is a client that chooses how much of a store its fields take. No field
+    begins with a NUL (RFC 9110, 5.5), so none can be written to equal another's digest."""
+    if len(value) <= _LONGEST and value[:1] != b"\0":
+        return value
+    return b"\0" + hashlib.blake2b(value, digest_size=24).digest()
 
 
 def normal_value(name: bytes, value: bytes) -> bytes:
@@ -58,28 +68,39 @@ def _weighted(value: bytes) -> list[tuple[float, bytes]] | None:
         weight = 1.0
         for parameter in parameters:
             key, _, number = parameter.partition(b"=")
-            if key.strip() != b"q":
+            if key.strip() != b"q" or _QVALUE.fullmatch(number.strip()) is None:
                 return None
-            try:
-                weight = float(number)
-            except ValueError:
-                return None
+            weight = float(number)
         found.append((weight, what))
     return found
 
 
 def _preferences(value: bytes) -> bytes:
-    """In order of preference, equals in the order of the alphabet; what is refused (`q=0`) comes last, as such."""
+    """In order of preference, equals in the order of the alphabet; what is refused (`q=0`) comes last, as such. Two old
+    names mean what the new ones mean (8.4.1)."""
     weighted = _weighted(value)
     if weighted is None:
         return b",".join(part.strip().lower() for part in value.split(b","))
-    ordered = sorted(weighted, key=lambda pair: (-pair[0], pair[1]))
-    return b",".join(what if weight == 1 else b"%b;q=%.3f" % (what, weight) for weight, what in ordered)
+    codings = {(weight, _CODINGS.get(what, what)) for weight, what in weighted}
+    return _written(sorted(codings, key=lambda pair: (-pair[0], pair[1])))
 
 
 def _languages(value: bytes) -> bytes:
-    """Language tags have no case. Their order is kept: servers take the first of equals."""
-    return b",".join(part.strip().lower().replace(b" ", b"") for part in value.split(b","))
+    """Language tags have no case (RFC 5646, 2.1.1), and are in order of preference. The order of equals is kept: it is
+    not said to mean anything, but servers take the first (RFC 9110, 12.5.4)."""
+    weighted = _weighted(value)
+    if weighted is None:
+        return b",".join(part.strip().lower().replace(b" ", b"") for part in value.split(b","))
+    return _written(sorted(weighted, key=lambda pair: -pair[0]))
+
+
+def _written(weighted: list[tuple[float, bytes]]) -> bytes:
+    return b",".join(what if weight == 1 else b"%b;q=%.3f" % (what, weight) for weight, what in weighted)
+
+
+_LONGEST = 256
+_QVALUE = re.compile(rb"0(?:\.[0-9]{0,3})?|1(?:\.0{0,3})?")
+_CODINGS = {b"x-gzip": b"gzip", b"x-compress": b"compress"}
 
 
 _KNOWN: Mapping[bytes, Callable[[bytes], bytes]] = {

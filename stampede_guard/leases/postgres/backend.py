@@ -207,13 +207,6 @@ class PostgresBackend:
             rooms.append(self.ear.aclose())
         await asyncio.gather(*rooms)
 
-    def abandon(self) -> None:
-        """After a fork, in the child: let go of the copied sockets without a word to the server."""
-        for room in (self.room, self._renewals):
-            room.abandon()
-        if self.ear is not None:
-            self.ear.abandon()
-
 
 def _ms(seconds: float) -> str:
     # 0 would mean: wait for ever.

@@ -23,13 +23,14 @@ async def in_transaction(conn: Any, sql: str, *args: object) -> Any:
             raise _outside()
         return await conn.fetchrow(sql, *args)
     named = {f"p{number}": arg for number, arg in enumerate(args, 1)}
-    module = type(conn).__module__
-    if module.startswith("sqlalchemy."):
-        # Not imported here: whoever has such a connection has it.
+    # Of subclasses too, which are in modules of the user's.
+    libraries = {base.__module__.partition(".")[0] for base in type(conn).__mro__}
+    if "sqlalchemy" in libraries:
+        # Not imported here: whoever has such a connection has it. In brackets: `:p1::text` is no parameter to it.
         text = sys.modules["sqlalchemy"].text
-        found = await conn.execute(text(re.sub(r"\$(\d+)", r":p\1", sql)), named)
+        found = await conn.execute(text(re.sub(r"\$(\d+)", r"(:p\1)", sql)), named)
         return found.first()
-    if module.startswith("psycopg."):
+    if "psycopg" in libraries:
         if conn.autocommit and conn.info.transaction_status == 0:
             raise _outside()
         cursor = await conn.execute(re.sub(r"\$(\d+)", r"%(p\1)s", sql), named)

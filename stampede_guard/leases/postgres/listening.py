@@ -14,6 +14,7 @@ from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 
+from stampede_guard.leases.forked import let_go_in_children
 from stampede_guard.leases.postgres.rooms import Connect, let_go_after_fork
 from stampede_guard.leases.postgres.statements import CHANNEL
 
@@ -37,6 +38,8 @@ class Ear:
         self._task: asyncio.Task[None] | None = None
         self._connection: Any = None
         self._settled = asyncio.Event()
+        self._lost = asyncio.Event()
+        let_go_in_children(self)
         self.hearing = False
         self.pooled = False
         """A pooler is between: it is not tried again."""
@@ -59,8 +62,10 @@ class Ear:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def abandon(self) -> None:
-        if self._connection is not None:
-            let_go_after_fork(self._connection)
+        """After a fork, in the child."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            let_go_after_fork(connection)
 
     async def _run(self) -> None:
         retry = FIRST_RETRY
@@ -94,6 +99,8 @@ class Ear:
             if await connection.fetchval("SELECT pg_backend_pid()") != connection.get_server_pid():
                 self.pooled = True
                 return False
+            self._lost.clear()
+            connection.add_termination_listener(lambda _: self._lost.set())
             await connection.add_listener(CHANNEL, self._heard)
         self.hearing = True
         self._settled.set()
@@ -101,7 +108,11 @@ class Ear:
 
     async def _keep(self) -> None:
         while True:
-            await asyncio.sleep(QUIET_SECONDS)
+            try:
+                await asyncio.wait_for(self._lost.wait(), QUIET_SECONDS)
+                raise ConnectionResetError("the database closed the connection")
+            except TimeoutError:
+                pass
             async with asyncio.timeout(self._deadline):
                 await self._connection.fetchval("SELECT 1")
 

@@ -15,6 +15,7 @@ from typing import Any
 import asyncpg  # type: ignore[import-untyped]
 
 from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable, UrlError
+from stampede_guard.leases.forked import let_go_in_children
 from stampede_guard.stores.patience import patiently
 
 __all__ = ["Connect", "Room", "connect_to", "store_error"]
@@ -57,7 +58,7 @@ class Room:
         self._idle: list[Any] = []
         self._busy: set[Any] = set()
         self._closed = False
-        self._pid = os.getpid()
+        let_go_in_children(self)
 
     async def fetch(self, sql: str, *args: object, timeout: float) -> Sequence[Any]:
         """The rows of one statement in autocommit. Raises `StoreUnavailable` or `StoreRefused`.
@@ -69,8 +70,6 @@ class Room:
 
     async def use(self, call: Callable[[Any], Awaitable[Any]], *, timeout: float) -> Any:
         """As `fetch`, for more than one statement."""
-        if self._pid != os.getpid():
-            self.abandon()
         if self._closed:
             raise StoreUnavailable("the connections to the database are closed")
         try:
@@ -98,11 +97,13 @@ class Room:
             answered = not _code(error).startswith(_NOT_SERVING) and _code(error) != "25006"
             raise
         finally:
-            self._busy.discard(connection)
-            if answered and not self._closed and not connection.is_closed():
+            if connection not in self._busy:
+                pass  # a copy of our parent's
+            elif answered and not self._closed and not connection.is_closed():
                 self._idle.append(connection)
             else:
                 connection.terminate()
+            self._busy.discard(connection)
 
     def _taken(self) -> Any | None:
         while self._idle:
@@ -131,7 +132,6 @@ class Room:
 
     def abandon(self) -> None:
         """After a fork, in the child: the sockets are the parent's, to whom not a word may be cut short."""
-        self._pid = os.getpid()
         for connection in [*self._idle, *self._busy]:
             let_go_after_fork(connection)
         self._idle, self._busy = [], set()

@@ -220,10 +220,6 @@ class RedisBackend:
         self._freed.clear()
         await self.scripts.aclose()
 
-    def abandon(self) -> None:
-        """After a fork, in the child: let go of the copied sockets without a word to the server."""
-        self.scripts.abandon()
-
 
 def _us(seconds: float) -> bytes:
     return b"%d" % round(seconds * 1_000_000)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from stampede_guard.core.scripts import Message
 from stampede_guard.errors import Misuse, StoreUnavailable
+from stampede_guard.leases.forked import let_go_in_children
 from stampede_guard.stores.calls import Script
 from stampede_guard.stores.patience import patiently
 from stampede_guard.stores.protocol import Store
@@ -65,6 +66,7 @@ class Scripts:
         self._listening = False
         self._closed = False
         self._retry: asyncio.TimerHandle | None = None
+        let_go_in_children(self)
 
     @property
     def _session(self) -> _Session:
@@ -112,7 +114,7 @@ class Scripts:
             await self._opened.aclose()
 
     def abandon(self) -> None:
-        """The next step opens anew, in the event loop that runs then."""
+        """After a fork, in the child. The next step opens anew, in the event loop that runs then."""
         self._listening = False
         opened, self._opened = self._opened, None
         if opened is not None:

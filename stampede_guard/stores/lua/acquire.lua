@@ -16,7 +16,7 @@ local epoch, last, fence = record[1], tonumber(record[2] or 0), tonumber(record[
 local failure_token, failure_body, passes = failure()
 passes = passes and failure_token >= fence
 if failure_token and failure_token >= fence and not passes then
-  return {'failed', failure_body, text(failure_token)}
+  return {'failed', failure_body, text(failure_token), redis.call('PTTL', KEYS[FAILURE])}
 end
 failure_token = failure_token or 0
 

@@ -84,6 +84,8 @@ def test_a_list_of_fields_loses_to_the_directive_without_one() -> None:
         (b"no-store=?1", {b"no-store": None}),
         (b"no-store=?0, max-age=1", {b"max-age": b"1"}),
         (b"max-age=60;a=1;b, must-revalidate", {b"max-age": b"60", b"must-revalidate": None}),
+        (b'max-age=60, foo=(a "b" 1;c=2 ?1);d', {b"max-age": b"60", b"foo": b""}),
+        (b"foo=(), max-age=60", {b"foo": b"", b"max-age": b"60"}),
         (b"max-age=60 , \tno-store", {b"max-age": b"60", b"no-store": None}),
     ],
 )
@@ -105,6 +107,10 @@ def test_a_targeted_field_is_a_dictionary(value: bytes, expected: dict[bytes, by
         b"max-age=60,",
         b"max-age = 60",
         b"no-store=1",
+        b"max-age=(60)",
+        b"no-store=(a)",
+        b"foo=(a, max-age=60",
+        b"foo=(a,b), max-age=60",
         b"max-age=60 no-store",
     ],
 )

@@ -100,7 +100,7 @@ def test_the_first_age_counts(lines: tuple[bytes, ...], expected: int) -> None:
 @pytest.mark.parametrize(
     ("fields", "delay", "expected"),
     [
-        ((), 2.0, 0.0),
+        ((), 2.0, 2.0),
         (((b"age", b"30"),), 2.0, 32.0),
         (((b"date", date(-100)),), 0.0, 100.0),
         (((b"date", date(-100)), (b"age", b"30")), 0.0, 100.0),
@@ -116,4 +116,4 @@ def test_the_initial_age_is_the_larger_of_what_clock_and_age_say(
 
 
 def test_a_date_of_the_same_second_makes_no_age() -> None:
-    assert corrected_initial_age(((b"date", date(0)),), requested_at=NOW, received_at=NOW + 0.9) == 0.0
+    assert corrected_initial_age(((b"date", date(0)),), requested_at=NOW + 0.9, received_at=NOW + 0.9) == 0.0

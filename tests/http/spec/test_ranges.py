@@ -122,3 +122,11 @@ def test_if_range(condition: bytes, expected: bool) -> None:
     stored = ((b"etag", b'"a"'), (b"last-modified", b"Wed, 01 Jan 2020 00:00:00 GMT"))
     assert if_range_holds(((b"if-range", condition),), stored, now=0.0) is expected
     assert if_range_holds((), stored, now=0.0)
+
+
+def test_a_last_modified_of_the_second_in_which_the_answer_was_made_holds_no_range() -> None:
+    modified = b"Wed, 01 Jan 2020 00:00:00 GMT"
+    asked = ((b"if-range", modified),)
+    for date, holds in ((modified, False), (b"Wed, 01 Jan 2020 00:00:01 GMT", True)):
+        stored = ((b"last-modified", modified), (b"date", date))
+        assert if_range_holds(asked, stored, now=0.0) is holds

@@ -79,6 +79,11 @@ def test_a_status_that_is_not_cacheable_by_default_needs_to_be_told(status: int)
     assert refusal(MODIFIED, (CC, b"public"), status=status) is None
 
 
+@pytest.mark.parametrize("status", [412, 416, 417])
+def test_an_answer_to_ones_own_conditions_is_nobody_elses(status: int) -> None:
+    assert refusal((CC, b"public, max-age=60"), status=status) == "status"
+
+
 def test_must_understand_refuses_a_status_that_is_not_understood() -> None:
     assert refusal((CC, b"max-age=60, must-understand"), status=599) == "status"
     assert refusal((CC, b"max-age=60, must-understand"), status=451) is None

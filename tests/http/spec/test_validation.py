@@ -38,6 +38,12 @@ def date(offset: float) -> bytes:
         (b"a", b"a", True),
         (b'"a"', b"a", False),
         (b"", b'"a"', False),
+        (b'"a" "b"', b'"a"', False),
+        (b'"x", "a', b'"a"', False),
+        (b'"a\\", "b"', b'"b"', True),
+        (b'"a\\", "b"', b'"a\\"', True),
+        (b'\t"b" ,, W/"a"\t,', b'"a"', True),
+        (b'"\xe4"', b'"\xe4"', True),
     ],
 )
 def test_if_none_match(asked: bytes, etag: bytes, expected: bool) -> None:
@@ -60,11 +66,28 @@ def test_if_none_match_goes_before_if_modified_since() -> None:
         (date(-101), ((b"last-modified", date(-100)),), False),
         (date(-50), ((b"date", date(-100)),), True),
         (date(-50), (), False),
+        (date(0), ((b"last-modified", b"lately"),), False),
         (b"once", ((b"last-modified", date(-100)),), False),
     ],
 )
 def test_if_modified_since(since: bytes, stored: Fields, expected: bool) -> None:
     assert is_not_modified(((b"if-modified-since", since),), stored, now=NOW) is expected
+
+
+@pytest.mark.parametrize(("since", "expected"), [(-50, True), (-100, True), (-101, False)])
+def test_without_any_date_the_time_of_its_arrival_is_that_of_the_last_change(
+    since: float, expected: bool
+) -> None:
+    asked = ((b"if-modified-since", date(since)),)
+    assert is_not_modified(asked, (), now=NOW, received_at=NOW - 100) is expected
+    assert not is_not_modified(asked, ((b"last-modified", date(0)),), now=NOW, received_at=NOW - 100)
+
+
+def test_a_304_guides_an_update_by_last_modified_where_there_is_no_tag() -> None:
+    modified, targeted = (b"last-modified", date(-9)), (b"my-cache-control", b"max-age=1")
+    assert not_modified(Response(200, (modified, targeted, (b"x", b"y")))).fields == (modified, targeted)
+    tagged = (b"etag", b'"a"')
+    assert not_modified(Response(200, (modified, tagged))).fields == (tagged,)
 
 
 def test_a_304_has_the_fields_that_it_must_have_and_no_body() -> None:
@@ -113,6 +136,9 @@ def test_an_answer_updates_what_it_names_and_nothing_about_the_content() -> None
     [
         (((b"etag", b'"a"'),), ((b"etag", b'"a"'),), "same"),
         (((b"etag", b'"a"'),), ((b"etag", b'"b"'),), "other"),
+        (((b"etag", b'W/"a"'),), ((b"etag", b'W/"a"'),), "same"),
+        (((b"etag", b'"a"'),), ((b"etag", b'W/"a"'),), "same"),
+        (((b"etag", b'W/"a"'),), ((b"etag", b'"a"'),), "other"),
         (((b"etag", b'"a"'),), (), "unknown"),
         ((), ((b"etag", b'"a"'),), "other"),
         (((b"last-modified", b"x"),), ((b"last-modified", b"x"),), "same"),

@@ -39,6 +39,9 @@ def test_a_missing_field_is_not_an_empty_one() -> None:
         (b"accept-language", b"en, de", b"eN,De"),
         (b"accept-encoding", b"gzip, br", b"br,gzip;q=1"),
         (b"accept-encoding", b"gzip;q=0.5, br", b"BR, gzip; q=0.500"),
+        (b"accept-encoding", b"x-gzip, br", b"br, gzip, gzip"),
+        (b"accept-language", b"en;q=0.5, de", b"de, EN; q=0.50"),
+        (b"accept-language", b"en, , de", b"en, de"),
     ],
 )
 def test_differences_that_mean_nothing(name: bytes, one: bytes, other: bytes) -> None:
@@ -55,7 +58,20 @@ def test_differences_that_mean_nothing(name: bytes, one: bytes, other: bytes) ->
         (b"accept-encoding", b"gzip", b"gzip;q=0"),
         (b"accept-encoding", b"gzip;q=0.5, br", b"gzip, br;q=0.5"),
         (b"accept-encoding", b"gzip;q=x", b"gzip"),
+        (b"accept-encoding", b"gzip;q=nan", b"gzip"),
+        (b"accept-encoding", b"gzip;q=1_0", b"gzip;q=10"),
+        (b"accept-language", b"en;q=0.5, de", b"en, de;q=0.5"),
+        (b"accept-language", b"en;q=0.5, de;q=0.5", b"de;q=0.5, en;q=0.5"),
     ],
 )
 def test_differences_that_may_mean_something(name: bytes, one: bytes, other: bytes) -> None:
     assert normal_value(name, one) != normal_value(name, other)
+
+
+def test_a_long_value_takes_no_more_room_than_its_digest_and_is_equal_only_to_itself() -> None:
+    long, longer = b"x" * 60_000, b"x" * 60_001
+    (kept,) = nominated(((b"foo", long),), (b"foo",))
+    assert len(kept[1]) < 64
+    assert nominated(((b"foo", long),), (b"foo",)) == (kept,)
+    assert nominated(((b"foo", longer),), (b"foo",)) != (kept,)
+    assert nominated((kept,), (b"foo",)) != (kept,)

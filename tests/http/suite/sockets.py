@@ -24,7 +24,7 @@ AT_ONCE = 64
 
 
 @contextlib.asynccontextmanager
-async def serving(server: Server) -> AsyncIterator[int]:
+async def serving(server: Server, *, app: str = APP) -> AsyncIterator[int]:
     """The port on which it listens."""
     port = free_port()
     # Without --no-date-header uvicorn puts a Date of its own before that of the answer.
@@ -32,7 +32,7 @@ async def serving(server: Server) -> AsyncIterator[int]:
         "uvicorn": [
             "uvicorn",
             "--factory",
-            APP,
+            app,
             "--port",
             str(port),
             "--no-date-header",
@@ -42,7 +42,7 @@ async def serving(server: Server) -> AsyncIterator[int]:
         "granian": [
             "granian",
             "--factory",
-            APP,
+            app,
             "--port",
             str(port),
             "--interface",

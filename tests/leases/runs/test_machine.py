@@ -23,7 +23,7 @@ from tests.support.leases import LONG, owner
 
 SLACK = 2.0
 NUMBERS = itertools.count()
-SLOTS = st.integers(-4, 4)
+SLOTS = st.integers(-2, 2)
 RUNS = st.sampled_from(["a", "b", "c"])
 PRINTS = st.sampled_from(["f", "f", "f", "g"])
 ALIVE = st.sampled_from([12.5, 32.5])
@@ -38,6 +38,7 @@ class Machine(RuleBasedStateMachine):
         self.worlds = worlds
         self.job = ""
         self.base = 0
+        self.claimed = (0, "a")
 
     @initialize(registered=st.booleans())
     def begin(self, registered: bool) -> None:
@@ -81,6 +82,16 @@ class Machine(RuleBasedStateMachine):
             by_hand=by_hand,
         )
         self.alike(lambda backend: backend.claim(claim, timeout=LONG))
+        self.claimed = slot, run
+
+    @rule(another=RUNS, seconds=st.sampled_from([0, 0, 40]), attempts=st.integers(1, 3))
+    def another_claims_the_same(self, another: str, seconds: int, attempts: int) -> None:
+        self.time_passes(seconds)
+        self.claims(self.claimed[0], another, "f", 12.5, attempts, False)
+
+    @rule(outcome=ENDED)
+    def who_claimed_last_finishes(self, outcome: Any) -> None:
+        self.finishes(*self.claimed, outcome, "", 1)
 
     @rule(slot=SLOTS, run=RUNS, alive_for=ALIVE, token=st.integers(0, 3))
     def beats(self, slot: int, run: str, alive_for: float, token: int) -> None:

@@ -1,0 +1,1 @@
+"""How fast the audit reads a large tree, beside two tools that read trees as well: `make bench-audit`."""

@@ -1,0 +1,69 @@
+"""One run of one program: how long, and how much memory all its processes held at once."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from dataclasses import dataclass
+
+import psutil
+
+__all__ = ["Run", "best_of", "run"]
+
+_EVERY = 0.02  # seconds between looks at the memory
+
+
+@dataclass(frozen=True)
+class Run:
+    """`seconds` of wall time; `cpu` seconds of all processes; `memory` in bytes, the largest sum of resident sets."""
+
+    seconds: float
+    cpu: float
+    memory: int
+
+
+def best_of(command: list[str], times: int) -> Run:
+    """The quickest of some runs, with the most memory any of them took. Raises RuntimeError."""
+    runs = [run(command) for _ in range(times)]
+    quickest = min(runs, key=lambda one: one.seconds)
+    return Run(quickest.seconds, quickest.cpu, max(one.memory for one in runs))
+
+
+def run(command: list[str]) -> Run:
+    """Raises RuntimeError for a program that fails."""
+    before, started = _children(), time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:
+        memory = _watch(process)
+        said = process.stderr.read() if process.stderr is not None else b""
+    seconds = time.perf_counter() - started
+    if process.returncode != 0:
+        raise RuntimeError(f"{command[0]} ended with {process.returncode}: {said.decode()[-400:]}")
+    return Run(seconds, _children() - before, memory)
+
+
+def _watch(process: subprocess.Popen[bytes]) -> int:
+    most = 0
+    while True:
+        most = max(most, _resident(process.pid))
+        try:
+            process.wait(_EVERY)
+        except subprocess.TimeoutExpired:
+            continue
+        return most
+
+
+def _resident(pid: int) -> int:
+    """Shared pages count for each process that maps them: the truth is a little less."""
+    total = 0
+    try:
+        parent = psutil.Process(pid)
+        for process in (parent, *parent.children(recursive=True)):
+            total += process.memory_info().rss
+    except psutil.Error:
+        pass  # it ended while it was looked at
+    return total
+
+
+def _children() -> float:
+    times = psutil.Process().cpu_times()
+    return float(times.children_user + times.children_system)

@@ -1,0 +1,229 @@
+"""Another library's cache decorator becomes `@locked_cache(ttl=...)`: SG101, SG102, SG103, SG107."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from stampede_guard.audit.decorations import Decoration, decorations
+from stampede_guard.audit.fixes import naming
+from stampede_guard.audit.fixes.durations import GUESSED, Lifetime, seconds
+from stampede_guard.audit.fixes.plan import Plan, Replace, Span
+from stampede_guard.audit.fixes.signature import judge, may_be_none
+from stampede_guard.audit.model import Module, argument
+from stampede_guard.audit.routes import is_route, only_reads, routes
+from stampede_guard.audit.rule import Hit
+from stampede_guard.audit.words import last, path
+
+# What old decorators hang on a function.
+_FACE = frozenset(
+    "cache_clear cache_info cache_parameters cache cache_key cache_lock invalidate refresh".split()
+)
+_NOT_NONE = "should_cache=lambda value: value is not None"
+
+
+@dataclass
+class _Arguments:
+    """What the old decorator was told, in the new one's words. None stands for what has no counterpart."""
+
+    ttl: Lifetime | None = None
+    more: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+
+def fastapi_cache(module: Module, hit: Hit) -> Plan | None:
+    decoration = _decoration(module, hit)
+    if decoration is None or decoration.call is None:
+        return None
+    function = decoration.function
+    if not all(only_reads(route) for route in routes(function.node)):
+        return None  # it never cached anything but GET, and must not begin to
+    if not function.is_async and not routes(function.node):
+        return None  # its callers await what the old decorator made of it
+    given = _Arguments(_stated(module, argument(decoration.call, 0, "expire")))
+    if given.ttl is None:
+        given.ttl = _stated(module, _initial(module, "expire"))
+    given.reasons += _dropped(
+        decoration.call, coder="the coder goes: the return annotation decides how values are stored",
+        key_builder="the key builder goes: every parameter is in the key",
+        namespace="the namespace goes: what clears it would not reach these values",
+    )  # fmt: skip
+    if len(decoration.call.args) > 1 or any("FastAPICache.clear" in path(call.func) for call in module.calls):
+        given.reasons.append("what clears the old cache would not reach these values")
+    return _replaced(module, decoration, given)
+
+
+def aiocache(module: Module, hit: Hit) -> Plan | None:
+    decoration = _decoration(module, hit)
+    if decoration is None or decoration.call is None or decoration.tail == "multi_cached":
+        return None
+    place = 1 if decoration.tail == "cached_stampede" else 0
+    stated = decoration.keyword("ttl")
+    given = _Arguments(_stated(module, stated))
+    if stated is None and len(decoration.call.args) == place + 1:
+        first = _stated(module, decoration.call.args[place])
+        if first is None or not first.sure:
+            return None  # newer versions take the cache there
+        given.ttl = first
+    elif len(decoration.call.args) > place:
+        return None
+    skip = decoration.keyword("skip_cache_func")
+    if skip is not None:
+        given.more.append(_opposite(skip))
+        given.reasons.append("see that should_cache= says the opposite of skip_cache_func=")
+    elif may_be_none(decoration.function):
+        given.more.append(_NOT_NONE)  # to aiocache, None was a miss and never stored
+    if decoration.function.cls is not None or decoration.keyword("noself") is not None:
+        return None
+    place_of_values = {"cache", "endpoint", "port", "alias", "serializer", "plugins", "password", "db"}
+    if any(
+        keyword.arg in place_of_values and not _in_memory(keyword) for keyword in decoration.call.keywords
+    ):
+        given.reasons.append("the guard's URL says from now on where the values are kept")
+    given.reasons += _dropped(
+        decoration.call, key="the key goes: it is made of the function's name and its parameters",
+        key_builder="the key builder goes: every parameter is in the key",
+        namespace="the namespace goes: what clears it would not reach these values",
+    )  # fmt: skip
+    return _replaced(module, decoration, given)
+
+
+def cashews(module: Module, hit: Hit) -> Plan | None:
+    decoration = _decoration(module, hit)
+    if decoration is None or decoration.call is None or len(decoration.call.args) > 1:
+        return None
+    if decoration.tail not in ("cache", "Cache") or decoration.keyword("time_condition") is not None:
+        return None  # early, soft, hit and failover are strategies of their own
+    stated = argument(decoration.call, 0, "ttl")
+    if isinstance(stated, ast.Lambda):
+        return None
+    given = _Arguments(_stated(module, stated))
+    given.reasons += _dropped(
+        decoration.call, key="the key template goes: every parameter is in the key",
+        condition="the condition goes: say it with should_cache=", tags="the tags go: say them with tags=",
+        prefix="the prefix goes: what clears it would not reach these values",
+        upper="`upper` goes: say with should_cache= what is stored",
+    )  # fmt: skip
+    return _replaced(module, decoration, given)
+
+
+def memo_on_coroutine(module: Module, hit: Hit) -> Plan | None:
+    decoration = _decoration(module, hit)
+    if decoration is None or decoration.tail in ("cached_property", "cachedmethod"):
+        return None
+    return _replaced(module, decoration, _Arguments(_lifetime_of_memo(module, decoration)))
+
+
+# ------------------------------------------------------------------------------------------------------ common
+
+
+def _replaced(module: Module, decoration: Decoration, given: _Arguments) -> Plan | None:
+    function, node = decoration.function, decoration.node
+    if not _stands_right(decoration) or _is_asked_for_more(module, decoration):
+        return None
+    name = naming.locked_cache(module, function.node)
+    verdict = judge(module, function, is_route=bool(routes(function.node)))
+    if name is None or not verdict.possible:
+        return None
+    reasons = [*given.reasons, *verdict.of_parameters, *verdict.reasons]
+    if given.ttl is None:
+        reasons.append(f"no lifetime was stated: {GUESSED} seconds are a guess")
+    elif not given.ttl.sure:
+        reasons.append(f"{given.ttl.code} must be a number of seconds")
+    if node is not function.node.decorator_list[-1]:
+        reasons.append("what the decorators below it return is cached as well")
+    said = [f"ttl={given.ttl.code if given.ttl is not None else GUESSED}", *given.more]
+    if verdict.unkeyed:
+        said.append(unkeyed(verdict.unkeyed))
+    return Plan(
+        edits=(Replace(Span.of(node), f"{name.code}({', '.join(said)})"), *name.imports),
+        reasons=tuple(reasons),
+    )
+
+
+def unkeyed(names: list[str]) -> str:
+    said = ", ".join(f'"{name}"' for name in names)
+    return f"unkeyed=({said}{',' if len(names) == 1 else ''})"
+
+
+def _decoration(module: Module, hit: Hit) -> Decoration | None:
+    return next((found for found in decorations(module) if found.node is hit.node), None)
+
+
+def _stands_right(decoration: Decoration) -> bool:
+    """Below the route, and by itself: not inside `method_decorator(...)`."""
+    listed = decoration.function.node.decorator_list
+    below = listed[listed.index(decoration.node) + 1 :]
+    around = decoration.node.func if isinstance(decoration.node, ast.Call) else decoration.node
+    wraps = isinstance(decoration.node, ast.Call) and last(path(around)) == "method_decorator"
+    starred = decoration.call is not None and any(
+        keyword.arg is None or isinstance(keyword.value, ast.Starred) for keyword in decoration.call.keywords
+    )
+    return not (any(is_route(other) for other in below) or wraps or starred)
+
+
+def _is_asked_for_more(module: Module, decoration: Decoration) -> bool:
+    """`rates.cache_clear()`, `rates(cache_read=False)`: what only the old decorator offers."""
+    name = decoration.function.name
+    for call in module.calls:
+        match call.func:
+            case ast.Attribute(value=ast.Name(id=owner), attr=attr) if owner == name and attr in _FACE:
+                return True
+            case ast.Attribute(value=ast.Attribute(value=ast.Name(id=owner), attr="cache")) if owner == name:
+                return True
+            case ast.Name(id=called) if called == name:
+                if any(
+                    (keyword.arg or "").endswith(("cache_read", "cache_write")) for keyword in call.keywords
+                ):
+                    return True
+            case _:
+                pass
+    return False
+
+
+def _stated(module: Module, node: ast.expr | None) -> Lifetime | None:
+    return seconds(module, node) if node is not None else None
+
+
+def _initial(module: Module, name: str) -> ast.expr | None:
+    """What `FastAPICache.init(...)` says for all, if this file says it."""
+    for call in module.calls:
+        if path(call.func).endswith("FastAPICache.init"):
+            return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
+    return None
+
+
+def _dropped(call: ast.Call, **reasons: str) -> Iterator[str]:
+    given = {keyword.arg for keyword in call.keywords}
+    yield from (reason for name, reason in reasons.items() if name in given)
+
+
+def _opposite(skip: ast.expr) -> str:
+    """aiocache's `skip_cache_func` as `should_cache`."""
+    match skip:
+        case ast.Lambda(args=ast.arguments(args=[ast.arg(arg=name)]), body=body):
+            negated: ast.expr = ast.UnaryOp(ast.Not(), body)
+            if isinstance(body, ast.Compare) and isinstance(body.ops[0], ast.Is) and len(body.ops) == 1:
+                negated = ast.Compare(body.left, [ast.IsNot()], body.comparators)
+            return f"should_cache=lambda {name}: {ast.unparse(negated)}"
+        case _:
+            return f"should_cache=lambda value: not {ast.unparse(skip)}(value)"
+
+
+def _in_memory(keyword: ast.keyword) -> bool:
+    return keyword.arg == "cache" and last(path(keyword.value)) in ("MEMORY", "SimpleMemoryCache")
+
+
+def _lifetime_of_memo(module: Module, decoration: Decoration) -> Lifetime | None:
+    """`TTLCache(1024, 60)`, `ttl_cache(ttl=60)`; `lru_cache` has none."""
+    if decoration.call is None:
+        return None
+    if decoration.tail == "ttl_cache":
+        return _stated(module, argument(decoration.call, 1, "ttl"))
+    kept = argument(decoration.call, 0, "cache")
+    if isinstance(kept, ast.Name):
+        kept = module.values.get(kept.id)
+    if isinstance(kept, ast.Call) and last(path(kept.func)) == "TTLCache":
+        return _stated(module, argument(kept, 1, "ttl"))
+    return None

@@ -1,0 +1,97 @@
+"""Lifetimes as other libraries write them, made into seconds: `60`, `60 * 5`, "1h30m", `timedelta(minutes=5)`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+
+from stampede_guard.audit.model import Module
+from stampede_guard.audit.words import path
+
+# For a cache that never said how long: short enough to be noticed, and always a reason to look.
+GUESSED = 300
+_TEXT = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_UNITS = (86_400, 3_600, 60, 1)
+
+
+@dataclass(frozen=True)
+class Lifetime:
+    """`code` is an expression of seconds; `sure` is False where the file does not show that it is one."""
+
+    code: str
+    sure: bool = True
+
+
+def seconds(module: Module, node: ast.expr) -> Lifetime | None:
+    """None for what states no lifetime: None, 0, something that depends on the value."""
+    match node:
+        case ast.Constant(value=bool()) | ast.Constant(value=None):
+            return None
+        case ast.Constant(value=int() | float() as value):
+            return Lifetime(ast.unparse(node)) if value > 0 else None
+        case ast.Constant(value=str(text)):
+            return _of_text(text)
+        case ast.BinOp(left=left, op=ast.Mult() | ast.Add(), right=right):
+            parts = [seconds(module, left), seconds(module, right)]
+            if None in parts or _has_units(node):
+                return None
+            return Lifetime(_source(module, node), all(part is not None and part.sure for part in parts))
+        case ast.Call(func=func) if module.resolve(func) == "datetime.timedelta":
+            return _of_delta(module, node)
+        case ast.Name(id=name) if name in module.values:
+            known = seconds(module, module.values[name])
+            if known is None:
+                return None
+            return Lifetime(_in_seconds(module, module.values[name], name), known.sure)
+        case ast.Name() | ast.Attribute() if path(node):
+            return Lifetime(_source(module, node), sure=False)
+        case ast.Call(func=ast.Attribute(value=ast.Call(func=made), attr="total_seconds"), args=[]):
+            return Lifetime(_source(module, node), sure=module.resolve(made) == "datetime.timedelta")
+        case _:
+            return Lifetime(_source(module, node), sure=False)
+
+
+def _of_text(text: str) -> Lifetime | None:
+    """cashews' notation."""
+    found = _TEXT.fullmatch(text.replace(" ", ""))
+    if found is None:
+        return Lifetime(text) if text.isdigit() and int(text) > 0 else None
+    total = sum(int(number or 0) * unit for number, unit in zip(found.groups(), _UNITS, strict=True))
+    return Lifetime(str(total)) if total else None
+
+
+def _of_delta(module: Module, node: ast.Call) -> Lifetime:
+    numbers = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
+    numbers |= dict(zip(("days", "seconds", "microseconds", "milliseconds"), node.args, strict=False))
+    values = {
+        name: value.value
+        for name, value in numbers.items()
+        if isinstance(value, ast.Constant) and isinstance(value.value, int | float)
+    }
+    if len(values) == len(node.args) + len(node.keywords):
+        total = timedelta(**values).total_seconds()
+        if total > 0:
+            return Lifetime(f"{total:g}" if total != int(total) else str(int(total)))
+    return Lifetime(f"{_source(module, node)}.total_seconds()")
+
+
+def _in_seconds(module: Module, value: ast.expr, name: str) -> str:
+    """A module's constant by its name, or the seconds in it where it is no number."""
+    if isinstance(value, ast.Call) and module.resolve(value.func) == "datetime.timedelta":
+        return f"{name}.total_seconds()"
+    if isinstance(value, ast.Constant) and isinstance(value.value, str):
+        known = _of_text(value.value)
+        return known.code if known is not None else name
+    return name
+
+
+def _has_units(node: ast.expr) -> bool:
+    return any(isinstance(inner, ast.Call) for inner in ast.walk(node)) or any(
+        isinstance(inner, ast.Constant) and isinstance(inner.value, str) for inner in ast.walk(node)
+    )
+
+
+def _source(module: Module, node: ast.expr) -> str:
+    return ast.get_source_segment(module.source, node) or ast.unparse(node)

@@ -1,0 +1,135 @@
+"""Fixes of one expression: a miss test (SG205), a lock's lifetime (SG301), KEYS (SG403)."""
+
+from __future__ import annotations
+
+import ast
+
+from stampede_guard.audit.fills import Fill, fills
+from stampede_guard.audit.fixes.plan import Edit, Iterate, Plan, Replace, Span, Tell
+from stampede_guard.audit.model import Module
+from stampede_guard.audit.origins import origin
+from stampede_guard.audit.rule import Hit
+from stampede_guard.audit.words import is_cachy, last, names_in, path
+
+LEASE = 60  # seconds; a guess, and said to be one
+# Clients whose `get` answers None for a miss, and only for a miss.
+_NONE_IS_A_MISS = (
+    "redis",
+    "valkey",
+    "coredis",
+    "django.core.cache",
+    "aiocache",
+    "cashews",
+    "diskcache",
+    "pymemcache",
+)
+
+
+def asks_for_none(module: Module, hit: Hit) -> Plan | None:
+    """`if not count:` becomes `if count is None:`."""
+    test = hit.node
+    assert isinstance(test, ast.expr)
+    fill = _asked(module, test)
+    if fill is None:
+        return None
+    negated = isinstance(test, ast.UnaryOp)
+    subject = test.operand if isinstance(test, ast.UnaryOp) else test
+    text = source(module, subject)
+    if isinstance(subject, ast.NamedExpr):
+        text = f"({text})"
+    reasons = []
+    if not _misses_with_none(module, fill):
+        reasons.append("see that a miss is None and nothing else is")
+    if _stores_nothing(fill):
+        reasons.append("an empty answer that stands for a failure would be believed for its lifetime")
+    code = f"{text} is None" if negated else f"{text} is not None"
+    return Plan(edits=(Replace(Span.of(test), code),), reasons=tuple(reasons))
+
+
+def _asked(module: Module, test: ast.expr) -> Fill | None:
+    """The fill whose get's value is tested, if that get names no other answer to a miss."""
+    for fill in fills(module):
+        call = fill.read.call
+        tested = any(getattr(branch, "test", None) is test for branch in fill.function.tests)
+        if not tested or not isinstance(call, ast.Call) or fill.read.helper:
+            continue
+        named = {name for _n, names, value in fill.function.bindings if _holds(value, call) for name in names}
+        if len(call.args) == 1 and not call.keywords and names_in(test) & named:
+            return fill
+    return None
+
+
+def _holds(value: ast.expr, call: ast.Call) -> bool:
+    return (value.value if isinstance(value, ast.Await) else value) is call
+
+
+def _stores_nothing(fill: Fill) -> bool:
+    """Whether what is stored may be an empty literal: `except ApiError: rates = {}`."""
+    stored = names_in(fill.write.value)
+    bound = [value for _n, names, value in fill.function.bindings if set(names) & stored]
+    return any(
+        (isinstance(value, ast.Constant) and not value.value)
+        or (isinstance(value, ast.List | ast.Tuple | ast.Set) and not value.elts)
+        or (isinstance(value, ast.Dict) and not value.keys)
+        for value in bound
+    )
+
+
+def _misses_with_none(module: Module, fill: Fill) -> bool:
+    call = fill.read.call
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return False
+    if call.func.attr not in ("get", "aget"):
+        return False
+    made = origin(module, call.func.value, module.owners.get(call)).lower()
+    return any(name in made for name in _NONE_IS_A_MISS)
+
+
+def expiring_lock(module: Module, hit: Hit) -> Plan | None:
+    """`set(..., nx=True)` gets `ex=60`; `setnx` becomes such a set."""
+    call = hit.node
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or not call.args:
+        return None
+    added = {"set": f"ex={LEASE}", "setnx": f"nx=True, ex={LEASE}"}.get(call.func.attr)
+    if added is None:
+        return None
+    return Plan(
+        edits=(Tell(Span.of(call), added, "set"),),
+        reasons=(f"{LEASE} seconds are a guess: a holder that takes longer loses the lock to another",),
+    )
+
+
+def scan(module: Module, hit: Hit) -> Plan | None:
+    """`for key in redis.keys(p)` becomes `... in redis.scan_iter(p)`; elsewhere the keys are gathered in a list."""
+    call = hit.node
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "keys":
+        return None
+    receiver = call.func.value
+    made = origin(module, receiver, module.owners.get(call)).lower()
+    if not any(name in made for name in ("redis", "valkey")) and (made or not is_cachy(last(path(receiver)))):
+        return None
+    pattern = source(module, call.args[0]) if call.args else ""
+    if call.keywords:
+        pattern = f"match={source(module, call.keywords[0].value)}"
+    scanned = f"{source(module, receiver)}.scan_iter({pattern})"
+    parent = module.parents.get(call)
+    whole = parent if isinstance(parent, ast.Await) else call
+    around = module.parents.get(whole)
+    edits: tuple[Edit, ...]
+    if isinstance(around, ast.For) and around.iter is whole:
+        edits = (Replace(Span.of(whole), scanned),)
+        if isinstance(whole, ast.Await):
+            edits = (Iterate(Span.of(whole)), *edits)
+    elif isinstance(whole, ast.Await):
+        edits = (Replace(Span.of(whole), f"[key async for key in {scanned}]"),)
+    else:
+        edits = (Replace(Span.of(whole), f"list({scanned})"),)
+    return Plan(
+        edits=edits,
+        reasons=("SCAN sees keys that come and go meanwhile, and may name one twice",),
+    )
+
+
+def source(module: Module, node: ast.expr) -> str:
+    """The text of an expression as it is written."""
+    return ast.get_source_segment(module.source, node) or ast.unparse(node)

@@ -1,0 +1,65 @@
+"""`--fix` and `--fix --diff`: files rewritten or shown, and a line about what became of them."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+from stampede_guard.audit.engine import Outcome
+from stampede_guard.audit.finding import Finding
+from stampede_guard.audit.fixes.files import Fixed, Unfixable, fixed, fixed_files, write
+
+
+def fix_files(outcome: Outcome, files: list[str], *, diff: bool, unsafe: bool) -> int:
+    """The number of files that were changed, or would be. Diffs go to stdout, everything else to stderr."""
+    done: list[Fixed] = []
+    for made in fixed_files(_fixable(outcome), files, unsafe=unsafe):
+        if isinstance(made, tuple):
+            _refuse(*made)  # a whole file, or one finding of it
+            continue
+        try:
+            if diff:
+                sys.stdout.write(made.diff())
+            else:
+                write(made)
+            done.append(made)
+        except Unfixable as reason:
+            _refuse(made.path, str(reason))
+    sys.stderr.write(f"audit: {_told(done, diff=diff)}\n")
+    return len(done)
+
+
+def fix_text(outcome: Outcome, data: bytes, path: str, *, diff: bool, unsafe: bool) -> bytes:
+    """Standard input: the new text, or the diff, goes to stdout. Returns the new text."""
+    wanted = {(finding.code, finding.function) for finding in _fixable(outcome)}
+    made = Fixed(path, data, data)
+    try:
+        made = fixed(path, data, wanted, unsafe=unsafe)
+    except Unfixable as reason:
+        _refuse(path, str(reason))
+    sys.stdout.flush()
+    sys.stdout.buffer.write(made.diff().encode(made.encoding) if diff else made.after)
+    sys.stdout.buffer.flush()
+    return made.after
+
+
+def _fixable(outcome: Outcome) -> list[Finding]:
+    """All of a file that has anything to fix: one fix may make way for the next."""
+    paths = {finding.path for finding in outcome.findings if finding.fix is not None}
+    return [finding for finding in outcome.findings if finding.path in paths]
+
+
+def _refuse(path: str, reason: str) -> None:
+    sys.stderr.write(f"audit: {path} is left as it is: {reason}\n")
+
+
+def _told(done: list[Fixed], *, diff: bool) -> str:
+    codes = Counter(code for made in done for code in made.codes)
+    count = codes.total()
+    would = "would be fixed" if diff else "fixed"
+    what = f"{count} finding{'' if count == 1 else 's'} {would} in {len(done)} file{'' if len(done) == 1 else 's'}"
+    return (
+        f"{what} ({', '.join(f'{code}: {number}' for code, number in sorted(codes.items()))})"
+        if codes
+        else what
+    )

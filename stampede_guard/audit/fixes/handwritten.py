@@ -1,0 +1,334 @@
+"""Get, compute, set by hand becomes `@locked_cache` over the computation alone: SG201, and SG203 for a decorator.
+
+Only functions that consist of these steps and nothing else are rewritten: a get into a name, a test of it, the
+computation, one set, one return. The key must be made of constants and of parameters as they are; parameters that
+are not in it become `unkeyed`. Never safe: whoever reads, deletes or lists those keys elsewhere must be looked for.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stampede_guard.audit.fills import Fill, accesses_of, fills
+from stampede_guard.audit.fixes import naming
+from stampede_guard.audit.fixes.decorators import unkeyed
+from stampede_guard.audit.fixes.durations import GUESSED, Lifetime, seconds
+from stampede_guard.audit.fixes.plan import Decorate, Delete, Edit, Plan, Replace, Span, Unwrap
+from stampede_guard.audit.fixes.signature import judge
+from stampede_guard.audit.model import Module, argument, inside
+from stampede_guard.audit.routes import is_route
+from stampede_guard.audit.rule import Hit
+from stampede_guard.audit.words import last, names_in, path
+
+_ELSEWHERE = "other code that reads or deletes these keys must be found: it would not see the new entries"
+_WIRE = frozenset(
+    "loads dumps json packb unpackb model_validate_json model_dump_json model_validate model_dump decode encode "
+    "int float str bool dict list".split()
+)
+_REMOVES = frozenset("delete adelete unlink delete_many delete_pattern expire touch incr decr".split())
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """The statements of such a function. `cached` is the name that the get's answer has."""
+
+    read: ast.stmt | None
+    test: ast.If
+    write: ast.Expr
+    rest: tuple[ast.stmt, ...]
+    hit_first: bool
+    cached: str
+
+
+def by_decorator(module: Module, hit: Hit) -> Plan | None:
+    fill = _fill(module, hit)
+    if fill is None or fill.function.cls is not None or _is_disturbed(module, fill):
+        return None
+    steps = _steps(fill)
+    if steps is None:
+        return None
+    node = fill.function.node
+    verdict = judge(module, fill.function, is_route=any(map(is_route, node.decorator_list)))
+    name = naming.locked_cache(module, node)
+    keyed = _keyed(module, fill)
+    if not verdict.possible or name is None or keyed is None or _calls_a_parameter(fill):
+        return None
+    lifetime = _lifetime(module, fill.write.call)
+    if lifetime is not None and _is_local(lifetime, fill):
+        return None  # the decorator stands outside, where that name means nothing
+    reasons = [_ELSEWHERE, *verdict.reasons]
+    if not fill.function.is_async:
+        reasons.append(
+            "it computes in a thread of the guard: what belongs to its caller's thread is not there"
+        )
+    if lifetime is None:
+        reasons.append(f"no lifetime was stated: {GUESSED} seconds are a guess")
+    left_out = [a.arg for a in fill.function.arguments if a.arg not in keyed]
+    said = [f"ttl={lifetime.code if lifetime else GUESSED}", *([unkeyed(left_out)] if left_out else [])]
+    edits: list[Edit] = [Decorate(Span.of(node), f"{name.code}({', '.join(said)})"), *name.imports]
+    gone = _gone(fill, steps)
+    edits += [Delete(Span.of(statement)) for statement in gone]
+    edits += [] if steps.hit_first else [Unwrap(Span.of(steps.test))]
+    return Plan(edits=tuple(edits), reasons=tuple(reasons))
+
+
+def _fill(module: Module, hit: Hit) -> Fill | None:
+    found = [fill for fill in fills(module) if fill.read.call is hit.node]
+    return found[0] if len(found) == 1 and found[0].read.what == "read" else None
+
+
+def _calls_a_parameter(fill: Fill) -> bool:
+    """A helper that computes whatever it is given is itself the cache."""
+    return any(path(call.func) in fill.function.parameters for call in fill.function.calls)
+
+
+def _is_disturbed(module: Module, fill: Fill) -> bool:
+    """More than one get and one set, or a line elsewhere in the file that removes such keys."""
+    if len(accesses_of(module, fill.function)) != 2:
+        return True
+    return any(
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr in _REMOVES
+        and path(call.func.value) == fill.read.receiver
+        for call in module.calls
+    )
+
+
+# -------------------------------------------------------------------------------------------------------- shape
+
+
+def _steps(fill: Fill) -> _Steps | None:
+    body = _without_docstring(fill.function.node.body)
+    at = next((place for place, statement in enumerate(body) if isinstance(statement, ast.If)), None)
+    if at is None:
+        return None
+    test = body[at]
+    assert isinstance(test, ast.If)
+    cached, negated = _tested(test.test)
+    read = next((s for s in body[:at] if inside(fill.read.call, s)), None)
+    if cached is None or test.orelse or not _gets(read, test, cached, fill):
+        return None
+    after = body[at + 1 :]
+    if any(not isinstance(s, ast.Assign) for s in body[:at] if s is not read):
+        return None
+    if not negated:
+        write = _write(after, fill)
+        right = write is not None and _answers(test.body, cached) and _ends(after, fill)
+        return _Steps(read, test, write, (), True, cached) if right and write is not None else None
+    write = _write(test.body, fill)
+    if write is None:
+        return None
+    if isinstance(test.body[-1], ast.Return):
+        right = _ends(test.body, fill) and _answers(after, cached)
+        return _Steps(read, test, write, tuple(after), False, cached) if right else None
+    binds = any(cached in _bound(s) for s in test.body)
+    returned = len(after) == 1 and isinstance(after[0], ast.Return) and isinstance(after[0].value, ast.Name)
+    if binds and returned and names_in(after[0]) == {cached} and cached in names_in(fill.write.value):
+        return _Steps(read, test, write, (), False, cached)
+    return None
+
+
+def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
+    first = body[0]
+    is_doc = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    return body[1:] if is_doc else body
+
+
+def _tested(test: ast.expr) -> tuple[str | None, bool]:
+    """The name that is tested, and whether the branch is taken on a miss."""
+    match test:
+        case ast.Name(id=name):
+            return name, False
+        case ast.NamedExpr(target=ast.Name(id=name)):
+            return name, False
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _tested(operand)[0], True
+        case ast.Compare(left=left, ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant(value=None)]):
+            return _tested(left)[0], True
+        case ast.Compare(left=left, ops=[ast.IsNot() | ast.NotEq()], comparators=[ast.Constant(value=None)]):
+            return _tested(left)[0], False
+        case _:
+            return None, False
+
+
+def _gets(read: ast.stmt | None, test: ast.If, cached: str, fill: Fill) -> bool:
+    """`cached = await redis.get(key)`, before the test or in it."""
+    if read is None:
+        named = [n for n in ast.walk(test.test) if isinstance(n, ast.NamedExpr)]
+        return len(named) == 1 and _bare(named[0].value) is fill.read.call
+    match read:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value):
+            return name == cached and _bare(value) is fill.read.call
+        case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+            return name == cached and _bare(value) is fill.read.call
+        case _:
+            return False
+
+
+def _write(statements: list[ast.stmt], fill: Fill) -> ast.Expr | None:
+    found = [s for s in statements if isinstance(s, ast.Expr) and _bare(s.value) is fill.write.call]
+    return found[0] if len(found) == 1 else None
+
+
+def _answers(statements: list[ast.stmt], cached: str) -> bool:
+    """Nothing but a return of the cached value, decoded or as it is."""
+    if len(statements) != 1 or not isinstance(statements[0], ast.Return) or statements[0].value is None:
+        return False
+    value = statements[0].value
+    calls = [n for n in ast.walk(value) if isinstance(n, ast.Call)]
+    no_await = not any(isinstance(n, ast.Await) for n in ast.walk(value))
+    return cached in names_in(value) and no_await and all(last(path(c.func)) in _WIRE for c in calls)
+
+
+def _ends(statements: list[ast.stmt], fill: Fill) -> bool:
+    """The last statement returns what was stored, and there is one way out."""
+    final = statements[-1] if statements else None
+    if not isinstance(final, ast.Return) or final.value is None:
+        return False
+    exits = [n for s in statements for n in ast.walk(s) if isinstance(n, ast.Return)]
+    if len(exits) != 1 or not isinstance(final.value, ast.Name):
+        return False
+    stored = names_in(fill.write.value)
+    sources = {n for _s, names, v in fill.function.bindings if set(names) & stored for n in names_in(v)}
+    return final.value.id in stored | sources
+
+
+def _bound(statement: ast.stmt) -> set[str]:
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return {name for target in targets for name in names_in(target)}
+
+
+def _bare(value: ast.expr) -> ast.expr:
+    return value.value if isinstance(value, ast.Await) else value
+
+
+def _gone(fill: Fill, steps: _Steps) -> list[ast.stmt]:
+    """What caching alone needed: get, set, the hit's answer, and names that nothing else uses."""
+    gone: list[ast.stmt] = [s for s in (steps.read, steps.write, *steps.rest) if s is not None]
+    gone += [steps.test] if steps.hit_first else []
+    body = [s for s in ast.walk(fill.function.node) if isinstance(s, ast.Assign)]
+    for statement in body:
+        names = _bound(statement)
+        users = [n for n in ast.walk(fill.function.node) if isinstance(n, ast.Name) and n.id in names]
+        loads = [n for n in users if isinstance(n.ctx, ast.Load)]
+        only_here = loads and all(any(inside(n, g) for g in gone) for n in loads)
+        if statement not in gone and only_here and not _computes(statement):
+            gone.append(statement)
+    return gone
+
+
+def _computes(statement: ast.Assign) -> bool:
+    calls = [n for n in ast.walk(statement.value) if isinstance(n, ast.Call)]
+    awaits = any(isinstance(n, ast.Await) for n in ast.walk(statement.value))
+    return awaits or any(last(path(c.func)) not in _WIRE | {"format"} for c in calls)
+
+
+# ------------------------------------------------------------------------------------------------ key, lifetime
+
+
+def _keyed(module: Module, fill: Fill) -> set[str] | None:
+    """The parameters that the key is made of, each as it is; None if it is made of anything else."""
+    key: ast.expr = fill.read.key[0]
+    if isinstance(key, ast.Name) and key.id not in fill.function.parameters:
+        bound = [value for _n, names, value in fill.function.bindings if names == [key.id]]
+        if len(bound) > 1 or (not bound and key.id not in module.values):
+            return None
+        key = bound[0] if bound else key
+    if len(fill.read.key) != 1:
+        return None
+    found: set[str] = set()
+    for part in _parts(key):
+        if isinstance(part, ast.Name) and part.id in fill.function.parameters:
+            found.add(part.id)
+        elif not isinstance(part, ast.Constant) and not (
+            isinstance(part, ast.Name) and (part.id in module.values or part.id.isupper())
+        ):
+            return None
+    return found
+
+
+def _is_local(lifetime: Lifetime, fill: Fill) -> bool:
+    own = fill.function.parameters | {name for _n, names, _v in fill.function.bindings for name in names}
+    return bool(names_in(ast.parse(lifetime.code, mode="eval")) & own)
+
+
+def _parts(key: ast.expr) -> Iterator[ast.expr]:
+    match key:
+        case ast.JoinedStr(values=values):
+            for value in values:
+                yield from _parts(value.value if isinstance(value, ast.FormattedValue) else value)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            yield from _parts(left)
+            yield from _parts(right)
+        case ast.Call(func=ast.Name(id="str"), args=[inner], keywords=[]):
+            yield from _parts(inner)
+        case ast.Call(func=ast.Attribute(value=ast.Constant(), attr="format"), args=args, keywords=[]):
+            for inner in args:
+                yield from _parts(inner)
+        case _:
+            yield key
+
+
+def _lifetime(module: Module, call: ast.expr) -> Lifetime | None:
+    if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return None
+    if call.func.attr in ("setex", "psetex"):
+        stated = argument(call, 1, "time", "time_ms")
+    else:
+        stated = argument(call, 2, "ex", "px", "ttl", "timeout", "expire", "time", "expiration")
+    found = seconds(module, stated) if stated is not None else None
+    in_ms = call.func.attr == "psetex" or any(keyword.arg == "px" for keyword in call.keywords)
+    if found is None or not in_ms or not isinstance(stated, ast.Constant):
+        return found if not in_ms or found is None else Lifetime(f"({found.code}) / 1000", found.sure)
+    return Lifetime(f"{int(found.code) / 1000:g}", found.sure)
+
+
+# ---------------------------------------------------------------------------------------------------- decorator
+
+
+def of_the_definition(module: Module, hit: Hit) -> Plan | None:
+    """The project's own decorator hands over to `locked_cache`: all that it decorates is cured."""
+    fill = _fill(module, hit)
+    if fill is None or fill.decorator is None or fill.function.outer is None:
+        return None
+    wrapper, outer = fill.function, fill.function.outer
+    steps = _steps(fill)
+    body = _without_docstring(outer.node.body)
+    name = naming.locked_cache(module, fill.decorator.node)
+    if steps is None or name is None or len(outer.arguments) != 1 or len(body) != 2:
+        return None
+    decorated = outer.arguments[0].arg
+    made, returned = body
+    if made is not wrapper.node or not isinstance(returned, ast.Return) or returned.value is None:
+        return None
+    if names_in(returned.value) != {wrapper.name} or not isinstance(returned.value, ast.Name):
+        return None
+    if len([call for call in wrapper.calls if path(call.func) == decorated]) != 1:
+        return None
+    lifetime = _lifetime(module, fill.write.call)
+    ttl = lifetime.code if lifetime is not None else str(GUESSED)
+    used = _parameters_used(fill, outer.parameters) - {ttl}
+    if used:
+        return None  # a prefix, a key builder: they say something that locked_cache would have to be told
+    edits: tuple[Edit, ...] = (
+        Delete(Span.of(wrapper.node)),
+        Replace(Span.of(returned.value), f"{name.code}(ttl={ttl})({decorated})"),
+        *name.imports,
+    )
+    reasons = [
+        "all that it decorates gets new keys: every parameter must be able to stand in one",
+        _ELSEWHERE,
+    ]
+    return Plan(edits=edits, reasons=tuple(reasons))
+
+
+def _parameters_used(fill: Fill, own: set[str]) -> set[str]:
+    """Parameters of the decorator that its wrapper asks for."""
+    given: set[str] = set()
+    for scope in fill.function.chain():
+        if scope is not fill.function:
+            given |= scope.parameters
+    read = {n.id for n in ast.walk(fill.function.node) if isinstance(n, ast.Name)}
+    return (given - own) & read

@@ -1,0 +1,48 @@
+"""How a file would write `locked_cache`: by a guard or a name that it has already, else by an import."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from stampede_guard.audit.fixes.plan import Import
+from stampede_guard.audit.model import FunctionNode, Module
+
+_PACKAGE, _NAME = "stampede_guard", "locked_cache"
+_GUARDS = ("stampede_guard.StampedeGuard", "stampede_guard.StampedeGuard.from_url")
+
+
+@dataclass(frozen=True)
+class Name:
+    code: str
+    imports: tuple[Import, ...] = ()
+
+
+def locked_cache(module: Module, function: FunctionNode) -> Name | None:
+    """None where the name means something else in the file."""
+    guard = _guard_above(module, function)
+    if guard is not None:
+        return Name(f"{guard}.{_NAME}")
+    for bound, meant in module.imports.items():
+        if meant == f"{_PACKAGE}.{_NAME}":
+            return Name(bound, (Import(_PACKAGE, _NAME),) if bound == _NAME else ())
+        if meant == _PACKAGE:
+            return Name(f"{bound}.{_NAME}")
+    if _is_taken(module):
+        return None
+    return Name(_NAME, (Import(_PACKAGE, _NAME),))
+
+
+def _guard_above(module: Module, function: FunctionNode) -> str | None:
+    first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
+    for name, value in module.values.items():
+        if isinstance(value, ast.Call) and value.lineno < first and module.resolve(value.func) in _GUARDS:
+            return name
+    return None
+
+
+def _is_taken(module: Module) -> bool:
+    bound = {*module.imports, *module.values, *(cls.name for cls in module.classes)}
+    bound |= {function.name for function in module.functions}
+    bound |= {parameter for function in module.functions for parameter in function.parameters}
+    return _NAME in bound

@@ -1,0 +1,285 @@
+"""Whether a function can be cached as it stands: may its parameters be a key, can what it returns be stored?
+
+Only what the file declares counts. What it leaves open is a reason to call a fix unsafe, and some things, such as a
+response object that belongs to one caller, are a reason to offer none.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from stampede_guard.audit.model import Function, Module
+from stampede_guard.audit.origins import origin
+from stampede_guard.audit.words import last, path
+
+_SCALARS = frozenset(
+    "int float str bool bytes None datetime.datetime datetime.date datetime.time datetime.timedelta "
+    "decimal.Decimal uuid.UUID".split()
+)
+_CONTAINERS = frozenset(
+    "list dict set tuple frozenset List Dict Set Tuple FrozenSet Sequence Mapping Collection".split()
+)
+_RECORDS = frozenset("BaseModel Struct NamedTuple TypedDict Enum IntEnum StrEnum".split())
+_FACTORIES = frozenset("model_validate model_construct parse_obj from_orm model_validate_json".split())
+# They belong to one caller's request: `unkeyed=` says that the result does not depend on them.
+_RESOURCE = re.compile(r"(?:Session|Connection|Conn|Pool|Client|Request|Redis|Database|Engine|Logger)$")
+_RESOURCE_NAMES = frozenset("db session conn connection request client redis pool logger".split())
+# The answer itself, or work to be done after it: the callers of one flight cannot share those.
+_ONE_CALLERS = frozenset("Response BackgroundTasks WebSocket".split())
+_LIVE = frozenset("QuerySet Iterator Generator AsyncIterator AsyncGenerator Iterable AsyncIterable".split())
+_RESPONSES = ("fastapi.", "starlette.", "flask.", "django.http", "sanic.", "litestar.")
+_DEEP = 4
+
+
+@dataclass
+class Verdict:
+    """`possible` is False where no cache decorator would do."""
+
+    possible: bool = True
+    unkeyed: list[str] = field(default_factory=list)
+    of_parameters: list[str] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+
+
+def judge(module: Module, function: Function, *, is_route: bool) -> Verdict:
+    verdict = Verdict()
+    if function.cls is not None or _yields(function.node):
+        verdict.possible = False
+        return verdict
+    if function.outer is not None and not is_route:
+        verdict.reasons.append("it is defined anew at each call of the function around it")
+    for argument in function.arguments:
+        _judge_parameter(module, function, argument, verdict, is_route=is_route)
+    _judge_result(module, function, verdict, is_route=is_route)
+    if any(_reads_context(module, call, function) for call in function.calls):
+        verdict.reasons.append("it reads a ContextVar: name it in context=, or all callers share one value")
+    return verdict
+
+
+def may_be_none(function: Function) -> bool:
+    """Whether the annotation allows None; without one anything is possible."""
+    returns = function.node.returns
+    return returns is None or any(
+        (isinstance(node, ast.Constant) and node.value is None)
+        or (isinstance(node, ast.Name | ast.Attribute) and last(path(node)) == "Optional")
+        or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+        for node in ast.walk(returns)
+    )
+
+
+def _judge_parameter(
+    module: Module, function: Function, argument: ast.arg, verdict: Verdict, *, is_route: bool
+) -> None:
+    spec, name = function.node.args, argument.arg
+    kind = last(path(_bare(argument.annotation)))
+    if kind in _ONE_CALLERS:
+        verdict.possible = False
+    elif argument in (spec.vararg, spec.kwarg):
+        verdict.of_parameters.append(f"everything in *{name} must be something that can stand in a key")
+    elif is_closed(module, argument.annotation, _keyable_class(module)):
+        pass
+    elif _RESOURCE.search(kind) or (argument.annotation is None and name in _RESOURCE_NAMES):
+        verdict.unkeyed.append(name)
+        verdict.of_parameters.append(
+            f"{name} is taken for no part of the key: the result must not depend on it"
+        )
+    elif argument.annotation is None and is_route and not _depends(function, argument):
+        pass  # a path or query parameter: text
+    else:
+        verdict.of_parameters.append(f"{name} must be something that can stand in a key")
+
+
+def _bare(annotation: ast.expr | None) -> ast.expr | None:
+    """`Annotated[X, ...]` and `X | None` without what is around the X."""
+    match annotation:
+        case ast.Constant(value=str(text)):
+            parsed = _parsed(text)
+            return _bare(parsed) if parsed is not None else None
+        case ast.Subscript(value=value, slice=inner) if last(path(value)) in ("Annotated", "Optional"):
+            return _bare(inner.elts[0] if isinstance(inner, ast.Tuple) and inner.elts else inner)
+        case ast.BinOp(left=left, op=ast.BitOr()):
+            return _bare(left)
+        case _:
+            return annotation
+
+
+def _parsed(text: str) -> ast.expr | None:
+    try:
+        return ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError):
+        return None
+
+
+def _depends(function: Function, argument: ast.arg) -> bool:
+    spec = function.node.args
+    positional = [*spec.posonlyargs, *spec.args]
+    pairs = list(zip(reversed(positional), reversed(spec.defaults), strict=False))
+    pairs += [(arg, value) for arg, value in zip(spec.kwonlyargs, spec.kw_defaults, strict=True) if value]
+    return any(
+        known is argument
+        and isinstance(value, ast.Call)
+        and last(path(value.func)) in ("Depends", "Security")
+        for known, value in pairs
+    )
+
+
+# ------------------------------------------------------------------------------------------------- annotations
+
+
+def is_closed(
+    module: Module, node: ast.expr | None, is_known: Callable[[str, int], bool], depth: int = _DEEP
+) -> bool:
+    """Whether an annotation leaves nothing open: Python's own types, all the way down, and classes that are known."""
+    match node:
+        case ast.Constant(value=value) if value is None or value is ...:
+            return True
+        case ast.Constant(value=str(text)):
+            return is_closed(module, _parsed(text), is_known, depth)
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            return is_closed(module, left, is_known, depth) and is_closed(module, right, is_known, depth)
+        case ast.Subscript(value=value, slice=inner):
+            items = list(inner.elts) if isinstance(inner, ast.Tuple) else [inner]
+            name = last(path(value))
+            if name == "Literal":
+                return True
+            if name == "Annotated":
+                items = items[:1]
+            elif name not in _CONTAINERS | {"Optional", "Union"}:
+                return False
+            return all(is_closed(module, item, is_known, depth) for item in items)
+        case ast.Name() | ast.Attribute():
+            name = module.resolve(node)
+            return name in _SCALARS or is_known(name, depth)
+        case _:
+            return False
+
+
+def _record(module: Module, name: str) -> ast.ClassDef | None:
+    """A class of this file that holds declared fields."""
+    found = next((cls for cls in module.classes if cls.name == name), None)
+    if found is None:
+        return None
+    decorated = {last(path(d.func if isinstance(d, ast.Call) else d)) for d in found.decorator_list}
+    bases = {last(path(base)) for base in found.bases}
+    if "dataclass" in decorated or "define" in decorated or bases & _RECORDS:
+        return found
+    return found if any(_record(module, base) is not None for base in bases - {name}) else None
+
+
+def _keyable_class(module: Module) -> Callable[[str, int], bool]:
+    def is_known(name: str, depth: int) -> bool:
+        record = _record(module, name)
+        if record is None or depth == 0:
+            return False
+        return all(
+            is_closed(module, statement.annotation, is_known, depth - 1)
+            for statement in record.body
+            if isinstance(statement, ast.AnnAssign)
+        )
+
+    return is_known
+
+
+# ------------------------------------------------------------------------------------------------------ results
+
+
+def _judge_result(module: Module, function: Function, verdict: Verdict, *, is_route: bool) -> None:
+    returned = list(_returned(function.node))
+    stated = function.node.returns
+    made = [module.resolve(node.func) for node in returned if isinstance(node, ast.Call)]
+    inner = ast.walk(stated) if stated is not None else ()
+    kinds = [module.resolve(node) for node in inner if isinstance(node, ast.Name | ast.Attribute)]
+    kinds += [name for text in _texts(stated) for name in re.findall(r"[\w.]+", text)]
+    if any(_is_response(name) for name in (*made, *kinds)) or any(last(name) in _LIVE for name in kinds):
+        verdict.possible = False
+        return
+    if stated is None:
+        verdict.reasons.append(
+            "it does not declare what it returns: only Python's own types could be stored then"
+        )
+        return
+    named: set[str] = set()
+
+    def is_known(name: str, depth: int) -> bool:
+        named.add(name)
+        known = _record(module, name) is not None
+        return known or (is_route and name.partition(".")[0] in _packages(module) and name not in _OPEN)
+
+    if not is_closed(module, stated, is_known):
+        verdict.reasons.append("what it declares to return leaves open whether it can be stored")
+    elif named and not all(_builds(module, function, node, named) for node in returned):
+        verdict.reasons.append("it must return what it declares: an object that only resembles it is refused")
+
+
+_OPEN = frozenset(("typing.Any", "object", "typing.Iterator", "typing.Generator"))
+
+
+def _texts(stated: ast.expr | None) -> Iterator[str]:
+    for node in ast.walk(stated) if stated is not None else ():
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+def _packages(module: Module) -> set[str]:
+    return {name.partition(".")[0] for name in module.imports.values()} - {"typing", "collections"}
+
+
+def _is_response(name: str) -> bool:
+    return name.endswith("Response") and (name.startswith(_RESPONSES) or name.endswith("TemplateResponse"))
+
+
+def _returned(function: ast.AST) -> Iterator[ast.expr]:
+    """What the function itself returns, not what functions inside it do."""
+    for child in ast.iter_child_nodes(function):
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            continue
+        if isinstance(child, ast.Return) and child.value is not None:
+            yield child.value
+        yield from _returned(child)
+
+
+def _yields(node: ast.AST) -> bool:
+    return any(
+        isinstance(child, ast.Yield | ast.YieldFrom)
+        or (not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and _yields(child))
+        for child in ast.iter_child_nodes(node)
+    )
+
+
+def _builds(
+    module: Module, function: Function, node: ast.expr, classes: set[str], depth: int = _DEEP
+) -> bool:
+    """Whether an expression visibly makes objects of these classes, or none at all."""
+    if depth == 0:
+        return False
+    match node:
+        case ast.Constant():
+            return True
+        case ast.Call(func=func):
+            name = module.resolve(func)
+            owner, _, tail = name.rpartition(".")
+            return name in classes or (tail in _FACTORIES and owner in classes)
+        case ast.ListComp(elt=item) | ast.SetComp(elt=item) | ast.DictComp(value=item):
+            return _builds(module, function, item, classes, depth - 1)
+        case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
+            return all(_builds(module, function, item, classes, depth - 1) for item in items)
+        case ast.Dict(values=values):
+            return all(_builds(module, function, value, classes, depth - 1) for value in values)
+        case ast.IfExp(body=body, orelse=orelse):
+            return all(_builds(module, function, part, classes, depth - 1) for part in (body, orelse))
+        case ast.Name(id=name):
+            bound = [value for _n, names, value in function.bindings if names == [name]]
+            return bool(bound) and all(_builds(module, function, v, classes, depth - 1) for v in bound)
+        case _:
+            return False
+
+
+def _reads_context(module: Module, call: ast.Call, function: Function) -> bool:
+    return (
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr == "get"
+        and "ContextVar" in origin(module, call.func.value, function)
+    )

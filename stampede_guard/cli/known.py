@@ -1,0 +1,69 @@
+"""Which functions a namespace knows, as far as its entries tell: a switch for anything else does nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from stampede_guard.cli.running import console_at
+from stampede_guard.errors import Misuse, StoreError
+from stampede_guard.keys.explained import explain_name
+
+__all__ = ["Known", "functions_known"]
+
+PATIENCE = 5.0
+"""Seconds of looking: who switches in an emergency does not wait longer."""
+MOST_ENTRIES = 100_000
+MOST_NAMES = 10
+HTTP = "http"
+"""The name of all that the HTTP middleware stores, whose entries are named by their URLs."""
+
+
+@dataclass
+class Known:
+    """`complete`: all entries were looked at. `found`: one of them belongs to the function that was asked for."""
+
+    titles: set[str] = field(default_factory=set)
+    complete: bool = False
+    found: bool = False
+
+    def nearest(self, name: str) -> list[str]:
+        near = difflib.get_close_matches(name, sorted(self.titles), n=MOST_NAMES, cutoff=0.5)
+        return near or sorted(self.titles)[:MOST_NAMES]
+
+
+async def functions_known(url: str | None, namespace: str, name: str) -> Known:
+    """Looks until one entry is the function's. A server that does not let this client look knows nobody."""
+    known = Known(found=name == HTTP)
+    try:
+        async with asyncio.timeout(PATIENCE), console_at(url) as console:
+            looked = 0
+            async for entry in console.names(namespace):
+                title = _title(entry, namespace)
+                looked += 1
+                if title is not None:
+                    known.titles.add(title)
+                    known.found = known.found or title == _as_in_keys(name)
+                if known.found or looked == MOST_ENTRIES:
+                    return known
+            known.complete = True
+    except (StoreError, TimeoutError):
+        pass
+    return known
+
+
+def _title(entry: str, namespace: str) -> str | None:
+    try:
+        explained = explain_name(entry, namespace=namespace)
+    except Misuse:
+        return None
+    return None if explained.kind == "tag" else explained.title
+
+
+def _as_in_keys(name: str) -> str:
+    """A key has a long name from its end, and a local function's without the mark of it."""
+    from stampede_guard.keys.builder import readable_name
+
+    return unquote(readable_name(name))

@@ -1,0 +1,63 @@
+"""A POST that a route calls a question: its body is read first, since it is part of what is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from stampede_guard.http.cache import Cache
+from stampede_guard.http.direct import unsafe
+from stampede_guard.http.exchange import Message, Receive, Send, content_length
+from stampede_guard.http.request import CacheRequest
+from stampede_guard.http.visit import Visit
+
+__all__ = ["posted"]
+
+
+async def posted(
+    app: Any, request: CacheRequest, receive: Receive, send: Send, cache: Cache, *, bypassed: bool
+) -> None:
+    """Like a GET, if its body is not too large, and the client wants neither a condition nor that nothing is kept.
+    Else like any other POST."""
+    most = cache.settings.max_request_bytes
+    announced = content_length(request.fields)
+    if not request.plain or request.only_for_itself or (announced is not None and announced > most):
+        await unsafe(app, request, receive, send, cache)
+        return
+    body, read = await _read(receive, most)
+    again = _replayed(read, receive)
+    if body is None:
+        await unsafe(app, request, again, send, cache)
+        return
+    asked = replace(request, body=body)
+    if asked.own_part is not None:
+        await Visit(cache, asked, app, again, send).answer(bypassed=bypassed)
+    else:
+        await unsafe(app, request, again, send, cache)
+
+
+async def _read(receive: Receive, most: int) -> tuple[bytes | None, list[Message]]:
+    """The body, and the messages that it came in; None if it is larger, or the client left in the middle of it."""
+    read: list[Message] = []
+    size = 0
+    while True:
+        message = await receive()
+        read.append(message)
+        size += len(message.get("body", b""))
+        if message["type"] != "http.request" or size > most:
+            return None, read
+        if not message.get("more_body", False):
+            return b"".join(bytes(one.get("body", b"")) for one in read), read
+
+
+def _replayed(read: list[Message], receive: Receive) -> Receive:
+    """For whoever answers by itself: what has been read, then what is still to come."""
+    messages = iter(read)
+
+    async def again() -> Message:
+        for message in messages:
+            return message
+        return await receive()
+
+    return again

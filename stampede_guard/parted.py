@@ -1,0 +1,135 @@
+"""A guard's parts, one per event loop, and how they end.
+
+A guard may be made before there is an event loop and used from several. It keeps a `Runtime` per event loop, made at
+the first call there; after a fork the child makes its own and leaves the parent's sockets alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from typing import TYPE_CHECKING, Self
+
+from stampede_guard.moded import Moded
+from stampede_guard.portal import at_end, portal, portal_loop
+from stampede_guard.runtime import Runtime
+from stampede_guard.workers import warn_if_one_of_several
+
+if TYPE_CHECKING:
+    from stampede_guard.hooks import Hooks
+    from stampede_guard.policy import Policy
+    from stampede_guard.stores.protocol import Store
+
+__all__ = ["GUARDS", "Parted"]
+
+MOST_ROUNDS = 8
+"""Of closing: so deep may calls of cached functions within each other be while the guard closes."""
+GUARDS: weakref.WeakSet[Parted] = weakref.WeakSet()
+"""All of this process: to be closed when it ends, and told of a fork."""
+
+
+class Parted(Moded):
+    """The part of a guard that finds the part of the running event loop, and closes it."""
+
+    def __init__(self, store: Store, namespace: str, policy: Policy, hooks: Hooks) -> None:
+        super().__init__()
+        self._store = store
+        self.namespace = namespace
+        self.policy = policy
+        self.prefix = f"{namespace}:"
+        self._hooks = hooks
+        # The runtime used last. Its loop is asked of itself: two attributes could be read in between by another thread.
+        self._current: Runtime | None = None
+        GUARDS.add(self)
+
+    def runtime(self) -> Runtime:
+        """The running event loop's part of this guard."""
+        loop = asyncio.get_running_loop()
+        current = self._current
+        if current is not None and current.loop is loop:
+            return current
+        with self._lock:
+            runtime = self._runtimes.get(loop)
+            if runtime is None:
+                self._forget_closed_loops()
+                if not self._store.shared:
+                    warn_if_one_of_several()
+                runtime = self._runtimes[loop] = Runtime(
+                    self._store,
+                    self.policy,
+                    self._hooks,
+                    namespace=self.namespace,
+                    on_switches=self._switched,
+                    known_switches=lambda: self._modes.fleet,
+                )
+                if self._asks_store:
+                    runtime.watch_switches()
+        self._current = runtime
+        return runtime
+
+    def _forget_closed_loops(self) -> None:
+        """A loop that ended without `aclose()` leaves its connections behind, and nobody else would close them."""
+        for loop in [loop for loop in self._runtimes if loop.is_closed()]:
+            self._runtimes.pop(loop).abandon()
+
+    async def aclose(self) -> None:
+        """End this event loop's part and that of plain functions: see `close`.
+
+        The guard can be used again afterwards; it then connects anew.
+        """
+        await self._close_here()
+        if portal_loop() in self._runtimes:
+            await portal().elsewhere(self._close_here)
+
+    def close(self) -> None:
+        """End the part of plain functions: flights drain for `drain_timeout` s, leases go back, connections close.
+
+        Done by itself when the process ends. For a program without an event loop; `await aclose()` does it too.
+        """
+        if portal_loop() in self._runtimes:
+            portal().call(self._close_here)
+
+    async def _close_here(self) -> None:
+        loop = asyncio.get_running_loop()
+        # More than once, because a computation that drains may call other cached functions, for which a new part opens.
+        for _ in range(MOST_ROUNDS):
+            with self._lock:
+                runtime = self._runtimes.pop(loop, None)
+            if runtime is None:
+                return
+            if self._current is runtime:
+                self._current = None
+            await runtime.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def _leave_the_parents(self) -> None:
+        for runtime in list(self._runtimes.values()):
+            runtime.abandon()
+        self._runtimes.clear()
+        self._current = None
+        # Another thread of the parent may have held it.
+        self._lock = threading.Lock()
+
+
+def _close_all() -> None:
+    for guard in list(GUARDS):
+        guard.close()
+
+
+at_end(_close_all)
+
+
+def _after_fork() -> None:
+    for guard in list(GUARDS):
+        guard._leave_the_parents()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,67 @@
+"""`refresh()`: a value that is newer than the call, although there may be a fresh one."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from stampede_guard.errors import StoreError, Undecodable
+from stampede_guard.events import Refreshed, TimedOut
+from stampede_guard.lastresort import too_long
+from stampede_guard.reentry import waiting_for
+from stampede_guard.serving import ride
+from stampede_guard.tagged import tags_of
+
+if TYPE_CHECKING:
+    from stampede_guard.plan import Plan, Run
+    from stampede_guard.runtime import Runtime
+
+__all__ = ["refresh"]
+
+
+async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
+    """Compute anew even if a fresh value is there; others are served the old one until the new one is stored."""
+    began = runtime.loop.time()
+    before = runtime.flights.get(name)
+    if before is not None:
+        # Its computation may have begun before this call. The next flight's cannot, whoever starts it.
+        with waiting_for(before, plan):
+            await asyncio.wait({before.landed}, timeout=plan.policy.wait_timeout)
+        if not before.landed.done():
+            if runtime.hooks:
+                runtime.hooks.tell(TimedOut(plan.title, name, "wait_timeout"))
+                seconds = runtime.loop.time() - began
+                runtime.hooks.tell(Refreshed(plan.title, name, seconds, "timeout", before.id))
+            raise too_long(plan)
+    token, reading = 0, None
+    if not runtime.away_for(name, tags_of(run)):
+        with contextlib.suppress(StoreError):
+            reading = await runtime.session.read(name)
+            token = reading.token if reading is not None else 0
+    flight = runtime.take_off(name, plan, run, plan.capture(), refreshing=token > 0, newer_than=token)
+    flight.newer_than = max(flight.newer_than, token)
+    flight.outdates_holder = True
+    if reading is not None:
+        with contextlib.suppress(Undecodable):
+            plan.decode(reading.body)
+            flight.know(reading)
+    value = await ride(
+        runtime, plan, name, run, flight, None, keep_refreshing=token > 0, began=began, kind=Refreshed
+    )
+    if flight.stored is False or (flight.stored is None and await _has_none_since(runtime, name, token)):
+        await runtime.outdate(name, plan.policy)
+    return value
+
+
+async def _has_none_since(runtime: Runtime, name: str, token: int) -> bool:
+    """Whether there may be nothing newer than what had this token, although the store refused a newer value.
+
+    1. A refresh is granted token 9; the value has token 5. 2. A full server evicts the record. 3. The refreshed value
+    is refused, as any would be without the record of its grant. The old one is still there, and fresh.
+    """
+    try:
+        kept = await runtime.session.read(name)
+    except StoreError:
+        return True
+    return kept is not None and kept.token <= token

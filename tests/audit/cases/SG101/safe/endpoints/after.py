@@ -1,0 +1,46 @@
+"""Prices and quality, cached."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel
+from stampede_guard import locked_cache
+
+from tests.audit.computing import compute
+
+MINUTES = 5 * 60
+
+router = APIRouter(prefix="/v1")
+
+
+class Quality(BaseModel):
+    project: int
+    good: int
+
+
+# The dashboard asks for this one.
+@router.get("/quality/{project}")
+@locked_cache(ttl=300)  # as long as the dashboard's interval
+async def quality(project: int, since: dt.date | None = None) -> Quality:
+    # the expensive part
+    return Quality(project=project, good=await compute(project))
+
+
+@router.get(
+    "/prices",
+    tags=["prices"],
+)
+@locked_cache(ttl=MINUTES)
+async def prices(
+    currency: Literal["EUR", "USD"] = "EUR",
+    pages: Annotated[list[int] | None, Query()] = None,
+) -> dict[str, int]:
+    return {currency: await compute(currency)}
+
+
+@router.get("/names")
+@locked_cache(ttl=2 * MINUTES)
+async def names() -> list[str]: return [str(await compute())]  # noqa: E704

@@ -1,0 +1,23 @@
+import functools
+import json
+
+from fakeredis import FakeAsyncRedis
+
+redis = FakeAsyncRedis()
+
+
+def cached(expire: int, prefix: str):
+    def decorate(function):
+        @functools.wraps(function)
+        async def wrapper(*args, **kwargs):
+            key = f"{prefix}:{args}"
+            hit = await redis.get(key)
+            if hit is not None:
+                return json.loads(hit)
+            value = await function(*args, **kwargs)
+            await redis.setex(key, expire, json.dumps(value))
+            return value
+
+        return wrapper
+
+    return decorate

@@ -1,0 +1,195 @@
+"""What the fixes are for: each fixed file is run under a herd and computes once, where it computed for everybody.
+
+The files before and after are the cases of test_fixes.py; the libraries that they use are the real ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import httpx
+import pytest
+from aiocache import SimpleMemoryCache
+from fastapi_cache import FastAPICache
+from fastapi_cache.backends.inmemory import InMemoryBackend
+
+from stampede_guard import StampedeGuard, configure
+from stampede_guard.testing import herd
+from tests.audit import computing
+from tests.audit.test_fixes import CASES, FIXED, name
+
+CALLERS, WORKERS = 24, 8
+_SOMEBODY = object()
+# Case, function, arguments.
+HERDS: list[tuple[str, str, tuple[Any, ...]]] = [
+    ("SG101-safe-endpoints", "quality", (7,)),
+    ("SG101-safe-endpoints", "prices", ("USD",)),
+    ("SG101-safe-endpoints", "names", ()),
+    ("SG101-safe-other_names", "rates", (7,)),
+    ("SG101-unsafe-left_open", "namespaced", (7,)),
+    ("SG101-unsafe-left_open", "untyped", (_SOMEBODY, _SOMEBODY)),
+    ("SG101-unsafe-left_open", "lasting", ()),
+    ("SG102-safe-plain", "odd", (7,)),
+    ("SG102-safe-plain", "rates", (7,)),
+    ("SG102-safe-plain", "first", (7,)),
+    ("SG102-unsafe-keyed", "rates", (7,)),
+    ("SG103-safe-texts", "rates", (7,)),
+    ("SG103-safe-texts", "prices", (7,)),
+    ("SG103-safe-texts", "names", (7,)),
+    ("SG103-unsafe-template", "rates", (7,)),
+    ("SG201-unsafe-early_return", "report", (7, True)),
+    ("SG201-unsafe-in_the_branch", "report", (_SOMEBODY, 7)),
+    ("SG201-unsafe-in_the_branch", "total", ()),
+    ("SG201-unsafe-in_the_branch", "lines", (7,)),
+    ("SG201-unsafe-threads", "count", (7,)),
+    ("SG203-unsafe-decorator", "rates", (7,)),
+]
+MEMOS = [("SG107-unsafe-coroutines", "settings", ("a",)), ("SG107-unsafe-coroutines", "limits", ())]
+ROUTES = ["SG109-safe-ours", "SG109-unsafe-theirs"]
+FALSY = [
+    ("SG205-safe-known_client", "orders"),
+    ("SG205-safe-known_client", "returns"),
+    ("SG205-unsafe-by_its_name", "orders"),
+    ("SG205-unsafe-after_a_failure", "orders"),
+]
+OTHERS = ["SG301-unsafe-locks", "SG403-unsafe-keys"]
+
+Load = Callable[[str, str], ModuleType]
+
+
+@pytest.fixture
+def load() -> Iterator[Load]:
+    """Imports a case's file, before or after, as a module of its own."""
+    made: list[str] = []
+
+    def imported(case: str, when: str) -> ModuleType:
+        path = CASES.joinpath(*case.split("-")) / f"{when}.py"
+        title = f"case_{case.replace('-', '_').lower()}_{when}"
+        spec = importlib.util.spec_from_file_location(title, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[title] = module
+        made.append(title)
+        spec.loader.exec_module(module)
+        return module
+
+    yield imported
+    for title in made:
+        del sys.modules[title]
+
+
+@pytest.fixture(autouse=True)
+async def store() -> AsyncIterator[None]:
+    computing.calls.clear()
+    FastAPICache.init(InMemoryBackend())
+    InMemoryBackend._store.clear()
+    async with StampedeGuard.from_url("memory://", namespace="fixes") as guard:
+        configure(guard)
+        yield
+    configure(None)
+    FastAPICache.reset()
+
+
+async def crowd(ask: Callable[[], Awaitable[Any]]) -> list[Any]:
+    """What becomes of callers that come at once."""
+
+    async def caller() -> Any:
+        return await ask()
+
+    async with asyncio.timeout(60):
+        return list(await asyncio.gather(*[caller() for _ in range(CALLERS)], return_exceptions=True))
+
+
+def asked(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Callable[[], Awaitable[Any]]:
+    if asyncio.iscoroutinefunction(function):
+        return lambda: function(*arguments)
+    return lambda: asyncio.to_thread(function, *arguments)
+
+
+@pytest.mark.parametrize(("case", "function", "arguments"), HERDS, ids=lambda part: str(part)[:30])
+async def test_what_everybody_computed_is_computed_once(
+    load: Load, case: str, function: str, arguments: tuple[Any, ...]
+) -> None:
+    answers = await crowd(asked(getattr(load(case, "before"), function), arguments))
+    assert len(computing.calls) > 1
+    computing.calls.clear()
+    cured = getattr(load(case, "after"), function)
+    crowded = await herd(cured, args=arguments, callers=CALLERS, workers=WORKERS)
+    assert (crowded.computations, len(computing.calls)) == (1, 1)
+    assert [repr(answer) for answer in crowded.values] == [repr(answers[0])] * CALLERS
+
+
+@pytest.mark.parametrize(("case", "function", "arguments"), MEMOS, ids=lambda part: str(part)[:30])
+async def test_a_coroutine_that_could_be_awaited_once_answers_everybody(
+    load: Load, case: str, function: str, arguments: tuple[Any, ...]
+) -> None:
+    memo = getattr(load(case, "before"), function)
+    answers = await crowd(lambda: memo(*arguments))
+    assert sum(isinstance(answer, RuntimeError) for answer in answers) == CALLERS - 1
+    computing.calls.clear()
+    cured = getattr(load(case, "after"), function)
+    crowded = await herd(cured, args=arguments, callers=CALLERS, workers=WORKERS)
+    assert (crowded.computations, len(computing.calls)) == (1, 1)
+
+
+@pytest.mark.parametrize("case", ROUTES)
+async def test_a_route_that_was_not_cached_is_computed_once(load: Load, case: str) -> None:
+    async def computations(app: Any) -> int:
+        computing.calls.clear()
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://shop") as client:
+            answers = await crowd(lambda: client.get("/rates?day=7"))
+        assert {answer.text for answer in answers} == {"80"}
+        return len(computing.calls)
+
+    assert await computations(load(case, "before").app) == CALLERS
+    assert await computations(load(case, "after").app) == 1
+
+
+@pytest.mark.parametrize(("case", "function"), FALSY)
+async def test_a_falsy_answer_is_believed(load: Load, case: str, function: str) -> None:
+    async def computations(module: ModuleType) -> int:
+        computing.calls.clear()
+        cache = [SimpleMemoryCache()] if case == "SG205-unsafe-by_its_name" else []
+        assert [await getattr(module, function)(*cache, 7) for _ in range(3)] == [0, 0, 0]
+        return len(computing.calls)
+
+    assert await computations(load(case, "before")) == 3
+    assert await computations(load(case, "after")) == 1
+
+
+def test_a_lock_is_still_one_and_ends(load: Load) -> None:
+    for when, lasts in (("before", (-1, -1)), ("after", (60, 60))):
+        module = load("SG301-unsafe-locks", when)
+        assert [module.enter("a"), module.enter("a")] == [True, False]
+        assert [module.enter_too("b"), module.enter_too("b")] == [True, False]
+        assert tuple(module.redis.ttl(f"lock:{lock}") for lock in "ab") == lasts
+
+
+async def test_the_same_keys_are_found_without_stopping_the_server(load: Load) -> None:
+    found = []
+    for when in ("before", "after"):
+        module = load("SG403-unsafe-keys", when)
+        module.redis.flushall()
+        names = {f"{kind}:{n}": 1 for kind in ("user", "order") for n in range(100)}
+        module.redis.mset(names)
+        await module.aredis.mset(names)
+        found.append(
+            (
+                sorted(module.of_users()),
+                module.count(),
+                sorted(await module.async_of_users()),
+                await module.async_count(),
+            )
+        )
+    assert found[0] == found[1] and found[0][1] == 100
+
+
+def test_every_fixed_file_is_run() -> None:
+    run = {case for case, *_ in (*HERDS, *MEMOS, *FALSY)} | {*ROUTES, *OTHERS}
+    assert run == {name(case) for case in FIXED}
