@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -85,21 +86,22 @@ class Execution:
         overlap = self._job.terms.overlap
         if overlap == "allow":
             return await stack.enter_async_context(self._hold(wait=0.0, name=f"{self._full}@{self._slot}"))
+        if self._attempt > 1:
+            # It was promised a run, so it waits for as long as a later slot's run takes, and does not end that.
+            return await stack.enter_async_context(self._hold(wait=math.inf))
         if overlap != "queue":
             try:
                 return await stack.enter_async_context(self._hold(wait=0.0))
             except LeaseTaken as taken:
-                # A slot that is run again was promised a run: it waits, or a later slot's run would cost it that.
-                if overlap == "skip" and self._attempt == 1:
+                if overlap == "skip":
                     raise
-                if overlap == "replace":
-                    await self._part.backend.force(
-                        self._full,
-                        token=taken.token,
-                        by=f"its next slot, by {called(self._part.owner)}",
-                        now=False,
-                        timeout=self._timing.request_timeout,
-                    )
+                await self._part.backend.force(
+                    self._full,
+                    token=taken.token,
+                    by=f"its next slot, by {called(self._part.owner)}",
+                    now=False,
+                    timeout=self._timing.request_timeout,
+                )
         return await stack.enter_async_context(self._hold(wait=self._job.terms.misfire_grace))
 
     def _hold(self, *, wait: float, name: str = "") -> Hold:
