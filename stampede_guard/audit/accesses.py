@@ -187,9 +187,11 @@ def _helper(module: Module, function: Function, call: ast.Call, name: str, recei
     own = module.callee(call, function)
     keys = tuple(arg for arg in call.args if not isinstance(arg, ast.Starred))
     keys += tuple(keyword.value for keyword in call.keywords if keyword.arg and keyword.arg not in _EXPIRES)
+    if len(keys) > 1 and _is_client(keys[0]):
+        keys = keys[1:]
     role = helper_role(said)
     if role == "read":
-        if said[0] == "get" and not keys and own is None and not (topic and is_cachy(last(receiver))):
+        if _verb(said) == "get" and not keys and own is None and not (topic and is_cachy(last(receiver))):
             return None
         return Access(call, "read", receiver, keys, None, name, topic, True)
     if role == "write" and keys:
@@ -199,9 +201,21 @@ def _helper(module: Module, function: Function, call: ast.Call, name: str, recei
     return None
 
 
+def _verb(said: tuple[str, ...]) -> str:
+    """`cache_get_list` gets, `cache_user` caches."""
+    after = next((i for i, word in enumerate(said) if word not in CACHE_WORDS and word != "async"), 0)
+    return said[after] if said[after] in READ_WORDS | WRITE_WORDS else said[0]
+
+
+def _is_client(node: ast.expr) -> bool:
+    """`cache_get(redis, key)`: the store itself is handed over first."""
+    said = words(last(path(node))) if isinstance(node, ast.Name | ast.Attribute) else ()
+    return bool(said) and said[-1] in CACHE_WORDS
+
+
 def helper_role(said: tuple[str, ...]) -> Literal["read", "write"] | None:
     """What a function does whose name has a cache word in it, or whose owner has."""
-    first = said[0] if said[0] != "async" or len(said) == 1 else said[1]
+    first = _verb(said)
     if first in READ_WORDS or said[-1] in ("get", "load", "read", "lookup") or first == "cached":
         return "read"
     if first in WRITE_WORDS or said[-1] in ("set", "put", "save", "store", "write"):

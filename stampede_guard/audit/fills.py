@@ -17,6 +17,7 @@ from stampede_guard.audit.flow import Flow
 from stampede_guard.audit.keys import same_key, skeleton
 from stampede_guard.audit.lockuse import key_text
 from stampede_guard.audit.model import Function, Module, inside, owner_class, position
+from stampede_guard.audit.sparing import spares
 from stampede_guard.audit.traces import Traces
 from stampede_guard.audit.words import is_cachy, last, names_in, path, words
 
@@ -93,10 +94,29 @@ def _fills(module: Module, function: Function, read: Access, write: Access, read
     flow = Flow(module, function, read, reads)
     return (
         flow.tested
+        and (flow.tells_misses() or not _in_batches(module, read, write))
         and not flow.on_hit_side(write.call)
         and not flow.derived(write.value, write.call)
         and flow.computed(write.value, write.call)
-        and (flow.used(write.call) or _read_again(function, read, reads))
+        and (flow.used(write.call) or _read_again(function, read, reads) or _in_batches(module, read, write))
+        and spares(flow, write.call, write.value)
+        and not _edits_what_is_there(module, function, read, write, reads)
+    )
+
+
+def _edits_what_is_there(
+    module: Module, function: Function, read: Access, write: Access, reads: list[Access]
+) -> bool:
+    """A second get of the key gave what is stored: that one is edited, whatever the first was for."""
+    assert write.value is not None
+    return any(
+        other is not read
+        and other.what == "read"
+        and other.receiver == write.receiver
+        and position(read.call) < position(other.call) < position(write.call)
+        and same_key(function, read.key, other.key)
+        and Flow(module, function, other, reads).derived(write.value, write.call)
+        for other in reads
     )
 
 
@@ -122,6 +142,8 @@ def _arguments(call: ast.Call) -> list[ast.expr]:
 
 
 def _belong_together(module: Module, function: Function, read: Access, write: Access) -> bool:
+    if _in_batches(module, read, write) and read.receiver == write.receiver:
+        return bool(read.helper) == bool(write.helper) and read.topic == write.topic
     if read.what == "read-many" or write.what == "write-many":
         return read.receiver == write.receiver and read.what != "read" and write.what != "write"
     if bool(read.helper) != bool(write.helper):
@@ -137,6 +159,15 @@ def _belong_together(module: Module, function: Function, read: Access, write: Ac
             return bool(read.topic & write.topic) or not (read.topic or write.topic)
         return same_key(function, read.key[:1], write.key[:1]) or _same_subject(read.key[0], write.key[0])
     return _same_receiver(read.receiver, write.receiver) and same_key(function, read.key, write.key)
+
+
+def _in_batches(module: Module, read: Access, write: Access) -> bool:
+    """One loop asks for each, a later one stores what was missing: the keys have other names there."""
+    if read.what != "read" or write.what != "write":
+        return False
+    asking = [node for node in module.up(read.call) if isinstance(node, ast.For | ast.AsyncFor)]
+    storing = [node for node in module.up(write.call) if isinstance(node, ast.For | ast.AsyncFor)]
+    return bool(asking and storing) and not set(asking) & set(storing)
 
 
 def _says_its_key_itself(write: Access) -> bool:

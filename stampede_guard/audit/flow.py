@@ -7,38 +7,13 @@ same `if`. That is less than data flow analysis and enough for code that people 
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable, Iterator
 
 from stampede_guard.audit.accesses import Access
-from stampede_guard.audit.model import Function, Module, inside, position
-from stampede_guard.audit.words import last, names_in, path, words
+from stampede_guard.audit.model import Function, Module, Tested, inside, position
+from stampede_guard.audit.words import names_in, path
+from stampede_guard.audit.work import calls_work
 
-# Calls that only turn a value into another shape of itself, or cost nothing worth a lock.
-_SHAPES = frozenset(
-    "str int float bool bytes len repr tuple list dict set frozenset sorted min max abs round "
-    "sum any all zip range "
-    "dumps loads dump json encode decode hexdigest isoformat strftime timestamp time now utcnow today monotonic "
-    "uuid4 uuid1 uuid token_hex token_urlsafe randint random choice format join strip lower upper split replace "
-    "getattr isinstance hasattr cast copy deepcopy timedelta total_seconds astuple asdict model_dump "
-    "model_dump_json to_json serialize encodebytes b64encode b64decode compress jsonable_encoder "
-    "items values keys "
-    "get pop Decimal datetime date get_current_time perf_counter hex packb pack to_dict timezone fromtimestamp "
-    "from_timestamp generate_code token_bytes randbelow randrange get_random_string generate_otp getrandbits "
-    "choices Binary smart_str force_str safe_str".split()
-)
-# ... unless asked of a database or another machine: `requests.get`, `Model.objects.get`.
-_ASKS = re.compile(
-    r"requests\.|httpx\.|http|network|urllib|\.objects\b|\.query\b|session\.|client\.|api\.|repo\w*\.|crud\.|service\.",
-    re.I,
-)
-# The same by the words of a project's own name: `_decompress_data(raw)`.
-_RESHAPES = frozenset(
-    "compress decompress serialize serialise deserialize deserialise unpickle unpack decrypt marshal "
-    "unmarshal".split()
-)
-# `model.encode(text)` is an embedding, `key.encode()` is not.
-_ENCODERS = re.compile(r"json|msgpack|msgspec|pickle|base64|coder|codec|serializ|jwt|url", re.I)
 _GROWS = frozenset("append extend update add insert setdefault".split())
 _EMPTY_DEPTH = 6
 
@@ -55,7 +30,7 @@ class Flow:
         self.names = self._spread()
         # Asking another cache is no computation: a local copy filled from the shared one is no fill.
         self.since: tuple[int, int] | None = None
-        self.free = {other.call for other in reads} | {read.call}
+        self.free = {other.call for other in reads if other.sure} | {read.call}
         self.tested = self._tested()
         self.since = self._asked_at()
 
@@ -86,23 +61,28 @@ class Flow:
     def _asked_at(self) -> tuple[int, int]:
         """From where on a hit spares something: what is worked out before the first test is worked out anyway."""
         read = position(self.read.call)
-        if self.read.what == "read-many" or self._or_compute() is not None or self._misses_by_exception():
+        if self.decides_elsewhere():
             return read
-        asked = [
-            position(test)
-            for test in self.function.tests
-            if self._mentions(condition := test.subject if isinstance(test, ast.Match) else test.test)
-            and _end(condition) >= read
-            # `loads(raw) if raw else []` only unpacks
-            and not (isinstance(test, ast.IfExp) and not self._falls_back(test))
-        ]
-        return max(read, min(asked, default=read))
+        return max(read, min((position(test) for test in self.asking()), default=read))
+
+    def decides_elsewhere(self) -> bool:
+        """Hit or miss is told without an `if`: `get() or compute()`, KeyError, many keys at once."""
+        return self.read.what == "read-many" or self._or_compute() is not None or self._misses_by_exception()
+
+    def asking(self) -> Iterator[Tested]:
+        """The tests of what was got, without those that only unpack it: `loads(raw) if raw else []`."""
+        for test in self.function.tests:
+            condition = test.subject if isinstance(test, ast.Match) else test.test
+            if not self._mentions(condition) or _end(condition) < position(self.read.call):
+                continue
+            if not isinstance(test, ast.IfExp) or self._falls_back(test):
+                yield test
 
     def _or_compute(self) -> ast.BoolOp | None:
         """`cache.get(key) or compute()`."""
         for node in self.module.up(self.read.call):
             if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
-                return node if any(_calls_work(value) for value in node.values[1:]) else None
+                return node if any(calls_work(value) for value in node.values[1:]) else None
             if isinstance(node, ast.stmt):
                 return None
         return None
@@ -169,9 +149,9 @@ class Flow:
         """`got or compute()`, `got if got else compute()`: made of the one got only when there is one."""
         match value:
             case ast.BoolOp(op=ast.Or(), values=values):
-                return any(_calls_work(other) for other in values[1:])
+                return any(calls_work(other) for other in values[1:])
             case ast.IfExp(body=body, orelse=orelse):
-                return _calls_work(body) or _calls_work(orelse)
+                return calls_work(body) or calls_work(orelse)
             case ast.Await(value=inner):
                 return self._falls_back(inner)
             case _:
@@ -181,7 +161,7 @@ class Flow:
         self, value: ast.expr, at: ast.AST, depth: int = _EMPTY_DEPTH, seen: frozenset[ast.AST] = frozenset()
     ) -> bool:
         """Whether something was worked out for the stored value: markers and given values are no cache fills."""
-        if _calls_work(value, self.free):
+        if calls_work(value, self.free):
             return True
         if depth == 0:
             return False
@@ -292,6 +272,11 @@ class Flow:
             case _:
                 return False
 
+    def tells_misses(self) -> bool:
+        """Whether some `if` asks for nothing but hit or miss."""
+        tests = [test.test for test in self.function.tests if isinstance(test, ast.If)]
+        return any(self._says_hit(test) or self._says_miss(test) for test in tests)
+
     def _still_got(self, name: str, at: ast.AST) -> bool:
         """Whether the name can still hold what was got: `if data is None: data = f()` may lie between."""
         bound = self._last_binding(name, at)
@@ -308,7 +293,7 @@ class Flow:
                 return True
             if isinstance(node, ast.stmt):
                 break
-        if self._told_apart():
+        if self._told_apart() or any(self._is_spared(test) for test in self.function.tests):
             return True
         tests = [test.subject if isinstance(test, ast.Match) else test.test for test in self.function.tests]
         for name, load in self.function.loads:
@@ -316,6 +301,20 @@ class Flow:
                 if position(load) > position(self.read.call) and not self._in_raise_or_log(load):
                     return True
         return False
+
+    def _is_spared(self, test: ast.AST) -> bool:
+        """`if cache.get(key): return`: a prefetch has nothing to serve, a hit spares it all the same."""
+        return (
+            isinstance(test, ast.If)
+            and not test.orelse
+            and (self._says_hit(test.test) or self._bare(test.test) is self.read.call)
+            and isinstance(test.body[-1], ast.Return)
+            and test.body[-1].value is None
+        )
+
+    @staticmethod
+    def _bare(value: ast.expr) -> ast.expr:
+        return value.value if isinstance(value, ast.Await) else value
 
     def _told_apart(self) -> bool:
         """`if cached is not None: if cached == "none": ...`: the value itself decides what is served."""
@@ -356,32 +355,3 @@ def _end(node: ast.AST, value: ast.AST | None = None) -> tuple[int, int]:
 
 def _leaves(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Return | ast.Raise | ast.Continue | ast.Break)
-
-
-def _calls_work(node: ast.AST, free: Collection[ast.AST] = ()) -> bool:
-    """Whether an expression calls anything that may cost something."""
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Await) and inner.value not in free:
-            return True
-        if isinstance(inner, ast.Call) and inner not in free and _is_work(inner):
-            return True
-    return False
-
-
-def _is_work(call: ast.Call) -> bool:
-    dotted = path(call.func)
-    name = last(dotted)
-    if name == "encode" and any(not isinstance(argument, ast.Constant) for argument in call.args):
-        return not _ENCODERS.search(dotted)
-    if not _RESHAPES.isdisjoint(words(name)):
-        return False
-    if name in _SHAPES:
-        return bool(_ASKS.search(dotted)) or (
-            name == "get" and (len(call.keywords) > 0 or len(call.args) > 2)
-        )
-    return not name[:1].isupper() or _args_matter(call)
-
-
-def _args_matter(call: ast.Call) -> bool:
-    """A constructor without arguments may well load something: `Settings()`, `Catalog()`."""
-    return not call.args and not call.keywords

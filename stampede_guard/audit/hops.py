@@ -10,6 +10,7 @@ from stampede_guard.audit.fills import Fill, accesses_of, decorator_around
 from stampede_guard.audit.flow import Flow
 from stampede_guard.audit.keys import skeleton
 from stampede_guard.audit.model import Function, Module, position
+from stampede_guard.audit.words import names_in
 
 
 def split_fills(module: Module) -> list[Fill]:
@@ -48,11 +49,18 @@ def _stores(module: Module, function: Function, call: ast.Call, read: Access) ->
             continue
         flow = Flow(module, callee, write)
         flow.since = None
+        if _stores_the_got(module, function, read, write):
+            continue
         if flow.computed(write.value, write.call) and _about_the_same(module, function, read, callee, write):
             return Access(
                 write.call, "write", write.receiver, write.key, write.value, callee.name, write.topic, True
             )
     return None
+
+
+def _stores_the_got(module: Module, function: Function, read: Access, write: Access) -> bool:
+    """`self.history = cache.get(...)` here, `cache.set(..., self.history)` there: an edit of what is stored."""
+    return bool(Flow(module, function, read).names & {n for n in names_in(write.value) if "." in n})
 
 
 def _about_the_same(

@@ -55,8 +55,8 @@ def test_sound_code_is_left_alone(path: Path) -> None:
     ],
 )
 def test_each_trap_of_a_file_is_reported_once(case: str, count: int) -> None:
-    (path,) = (CASES / case / "flagged").glob("*.py")
-    assert len(codes(path)) == count
+    largest = max(len(codes(path)) for path in (CASES / case / "flagged").glob("*.py"))
+    assert largest == count
 
 
 def test_every_rule_has_flagged_and_clean_files() -> None:

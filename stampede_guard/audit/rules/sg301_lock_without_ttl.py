@@ -127,9 +127,10 @@ RULE = Rule(
         "and with it the work undone.",
         example='if await redis.set("lock:report", 1, nx=True): ...',
         instead='if await redis.set("lock:report", token, nx=True, px=5000): ...   # renew it; or guard.single()',
-        unless="The key is a marker that must stay for ever (a secret, a once-only flag): those "
-        "are not reported where their "
-        "name says so.",
+        unless="SETNX with EXPIRE after it is reported too, at medium, for a crash may lie between, "
+        "except where TTL is looked at again or both are one transaction. "
+        "The key is a marker that must stay for ever (a secret, a once-only flag): those are not "
+        "reported where their name says so.",
         sure="High where the key or the function is called a lock.",
         fix="Unsafe: `set(..., nx=True)` gets `ex=60`, and `setnx` becomes such a set. The 60 seconds are a guess.",
     ),

@@ -26,7 +26,7 @@ _SCRIPTS = frozenset(("eval", "evalsha", "register_script", "fcall", "execute_co
 
 def check(module: Module) -> Iterator[Hit]:
     for function in module.functions_with(_DELETES):
-        if _FORCES.search(function.name) or _compares_an_owner(function):
+        if _compares_an_owner(function):
             continue
         for call in lockuse.deletes(function):
             assert isinstance(call.func, ast.Attribute)
@@ -82,6 +82,8 @@ def _frees_a_lock(module: Module, function: Function, key: ast.expr) -> bool:
     own = [call for scope in function.chain() for call in scope.calls if is_claim(module, call)]
     if any(lockuse.same_spelling(function, key, function, argument(c, 0, "name", "key")) for c in own):
         return True
+    if _FORCES.search(function.name):
+        return False
     releases = set(words(function.name)) & _RELEASES
     if releases and (named or lockuse.says_lock(lockuse.around(function))):
         return any(is_claim(module, call) for call in module.calls) or any(

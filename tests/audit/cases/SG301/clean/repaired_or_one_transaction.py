@@ -1,0 +1,7 @@
+def take(redis, name):
+    if redis.setnx(f"lock:{name}", "1"):
+        redis.expire(f"lock:{name}", 30)
+        return True
+    if redis.ttl(f"lock:{name}") < 0:
+        redis.expire(f"lock:{name}", 30)
+    return False
