@@ -23,7 +23,7 @@ _STARTS = re.compile(
 
 
 def check(module: Module) -> Iterator[Hit]:
-    if is_single_program(module):
+    if is_single_program(module) or _claims_each_run(module):
         return
     reached = started(module)
     own = {function.name for function in module.functions}
@@ -40,6 +40,11 @@ def check(module: Module) -> Iterator[Hit]:
                 confidence="high" if function in reached else "medium",
                 function=function.name if function else "",
             )
+
+
+def _claims_each_run(module: Module) -> bool:
+    """Every worker may start it then: `SlotExecutor`, `once_per_slot`; or it starts paused, and `leading` resumes it."""
+    return any(name.startswith("stampede_guard.leases.jobs.") for name in module.imports.values())
 
 
 def _starts_one(module: Module, call: ast.Call, function: Function | None, reached: list[Function]) -> bool:
@@ -100,8 +105,9 @@ RULE = Rule(
         "or a module of the app.",
         why="Eight workers are eight schedulers. A nightly mail goes out eight times.",
         example="@asynccontextmanager\nasync def lifespan(app):\n    scheduler.start()\n    yield",
-        instead="Run the scheduler in a process of its own, or elect one worker first (a held "
-        "lease), or claim each run.",
+        instead="from stampede_guard.leases.jobs.apscheduler3 import SlotExecutor\n\n"
+        'scheduler = AsyncIOScheduler(executors={"default": SlotExecutor(jobs)})   # each firing in one worker\n'
+        "# or @jobs.cron(...) in its place, an election before it, or a process of its own: docs/jobs.md",
         unless="The program has one process: bots, commands and `__main__` blocks are not reported.",
         sure="High in a lifespan or start-up hook; medium in a helper whose caller is in another file.",
     ),
