@@ -107,7 +107,7 @@ def _told(
 
 
 def _is_endless(response: Response) -> bool:
-    """Its kind has no end until its client leaves. Others would wait for that, and the stream be kept alive for them."""
+    """Its kind has no end until its client leaves: others would wait for that, and it be kept alive for them."""
     kind = (first(response.fields, b"content-type") or b"").partition(b";")[0].strip().lower()
     return kind in _ENDLESS
 

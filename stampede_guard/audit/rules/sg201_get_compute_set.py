@@ -58,7 +58,7 @@ RULE = Rule(
         "flags, read-modify-write and values that were passed in are left out.",
         fix="Unsafe: a function that consists of get, test, computation, set and return, under a key made of constants "
         "and of its parameters, keeps the computation and gets `@locked_cache`; parameters that are not in the key "
-        "become `unkeyed`. Other code that reads or deletes those keys must be found. None where the same file deletes or "
-        "expires keys by that client, and none for everything else.",
+        "become `unkeyed`. Other code that reads or deletes those keys must be found. None where the same file deletes "
+        "or expires keys by that client, and none for everything else.",
     ),
 )

@@ -43,7 +43,7 @@ def check(module: Module) -> Iterator[Hit]:
 
 
 def _claims_each_run(module: Module) -> bool:
-    """Every worker may start it then: `SlotExecutor`, `once_per_slot`; or it starts paused, and `leading` resumes it."""
+    """Every worker may start it then: `SlotExecutor`, `once_per_slot`; or `leading` resumes what starts paused."""
     return any(name.startswith("stampede_guard.leases.jobs.") for name in module.imports.values())
 
 
