@@ -17,13 +17,16 @@ _MADE = re.compile(
     re.I,
 )
 _NOT = re.compile(r"BlockingScheduler|arq|celery|kombu|sched\.scheduler", re.I)
+_CLAIMED = re.compile(r"\b(?:SlotExecutor|once_per_slot|leading)\(")
+"""Each worker starts one, and each firing runs in the worker that gets it; or the elected worker resumes what starts
+paused."""
 _STARTS = re.compile(
     r"^_?(?:start|init|setup|launch|run|boot|register_and_start)_?(?:\w*_)?(?:scheduler|cron|apscheduler)s?(?:_\w+)?$"
 )
 
 
 def check(module: Module) -> Iterator[Hit]:
-    if is_single_program(module) or _claims_each_run(module):
+    if is_single_program(module) or _CLAIMED.search(module.source):
         return
     reached = started(module)
     own = {function.name for function in module.functions}
@@ -40,11 +43,6 @@ def check(module: Module) -> Iterator[Hit]:
                 confidence="high" if function in reached else "medium",
                 function=function.name if function else "",
             )
-
-
-def _claims_each_run(module: Module) -> bool:
-    """Every worker may start it then: `SlotExecutor`, `once_per_slot`; or `leading` resumes what starts paused."""
-    return any(name.startswith("stampede_guard.leases.jobs.") for name in module.imports.values())
 
 
 def _starts_one(module: Module, call: ast.Call, function: Function | None, reached: list[Function]) -> bool:

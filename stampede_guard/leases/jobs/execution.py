@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -85,6 +86,9 @@ class Execution:
         overlap = self._job.terms.overlap
         if overlap == "allow":
             return await stack.enter_async_context(self._hold(wait=0.0, name=f"{self._full}@{self._slot}"))
+        if self._attempt > 1:
+            # It was promised a run, so it waits for as long as a later slot's run takes, and does not end that.
+            return await stack.enter_async_context(self._hold(wait=math.inf))
         if overlap != "queue":
             try:
                 return await stack.enter_async_context(self._hold(wait=0.0))
