@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
 from stampede_guard.core.entry import Reading
-from stampede_guard.core.scripts import Granted
+from stampede_guard.core.scripts import Granted, Passing
 from stampede_guard.errors import StoreError, StoreRefused, Undecodable
 from stampede_guard.events import Hit, Stale
 from stampede_guard.guard import StampedeGuard
@@ -39,12 +38,14 @@ VERSION = "http1"
 _HEADERS = 256 * 1024
 """Bytes that the fields of a response may take beside its body."""
 _AT_ONCE = 1_000_000
+_Place = tuple[asyncio.AbstractEventLoop, str]
 
 
 class Found(NamedTuple):
     """What was read for a request. `key` is the entry's name without the guard's prefix. `stored` is None where there
     is nothing for this request; `reading` may then be of something else in its place. `varies`: there was a response
-    for other requests. `replaces`: nothing was read, since a flight is under way that replaces a stale one."""
+    for other requests. `replaces`: nothing was read, since a flight is under way that replaces a stale one. `age` is
+    what it was `at` that time."""
 
     key: str
     stored: StoredResponse | None = None
@@ -52,6 +53,7 @@ class Found(NamedTuple):
     age: float = 0.0
     varies: bool = False
     replaces: bool = False
+    at: float = 0.0
 
 
 class Cache:
@@ -73,10 +75,11 @@ class Cache:
         )
         self.plan = Plan(title="http", policy=policy, codec=HttpCodec(), share_uncached=False)
         self.plan.policy_for = self._policy_for
-        self.marks = Marks(policy.pass_ttl)
+        self.marks = Marks(policy.pass_ttl, lambda: guard.runtime().now())
         self._app = app
-        self._exchanges: set[asyncio.Task[Any]] = set()
-        self._waiting: defaultdict[str, set[Fetch]] = defaultdict(set)
+        # Exchanges, and what goes on though the request that began it has ended.
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._waiting: defaultdict[_Place, set[Fetch]] = defaultdict(set)
 
     def _policy_for(self, value: Any) -> Any:
         if isinstance(value, Refused):
@@ -113,7 +116,6 @@ class Cache:
     async def look_up(self, request: CacheRequest) -> Found:
         """One round trip; two for a variant that is not the one in the base entry."""
         runtime = self.guard.runtime()
-        self.marks.now = runtime.now()
         key = self.key_of(request)
         found = await self._read(runtime, key)
         base = found.stored
@@ -142,7 +144,7 @@ class Cache:
             return Found(key, reading=reading)
         if isinstance(stored, Refused):
             return Found(key, reading=reading)
-        return Found(key, stored, reading, stored.age + _resident(reading, stored))
+        return Found(key, stored, reading, stored.age + _resident(reading, stored), at=runtime.now())
 
     async def _reading(self, runtime: Runtime, name: str) -> Reading | None:
         if not runtime.away_for(name):
@@ -160,6 +162,28 @@ class Cache:
                     runtime.remember(name, reading)
                 return reading
         return runtime.last.aged(name, now=runtime.now())
+
+    def resident(self, key: str, stored: StoredResponse) -> float:
+        """Seconds for which what a flight brought has been in the store: long, where it found it there.
+
+        1. A read fails. 2. The flight asks once more, and finds what was stored half an hour ago.
+        """
+        runtime = self.guard.runtime()
+        reading = runtime.last.aged(self.guard.prefix + key, now=runtime.now())
+        if reading is None or reading.total_ms - reading.remaining_ms < 1000:
+            # The usual case. Ages have whole seconds, so what a large response is would be looked at in vain.
+            return 0.0
+        try:
+            return _resident(reading, stored) if self.plan.decode(reading.body) == stored else 0.0
+        except Undecodable:
+            return 0.0
+
+    def aged(self, found: Found) -> Found:
+        """The same after a wait."""
+        if found.stored is None:
+            return found
+        now = self.guard.runtime().now()
+        return found._replace(age=found.age + max(0.0, now - found.at), at=now)
 
     def tell(self, found: Found, *, fresh: bool) -> None:
         hooks = self.guard.runtime().hooks
@@ -194,21 +218,21 @@ class Cache:
     ) -> Exchange:
         most = self.settings.max_body_bytes
         exchange = Exchange(self._app, scope, context, max_body_bytes=most, ours=ours, body=body)
-        self._exchanges.add(exchange.task)
-        exchange.task.add_done_callback(self._exchanges.discard)
+        self._tasks.add(exchange.task)
+        exchange.task.add_done_callback(self._tasks.discard)
         return exchange
 
     def wait(self, key: str, fetch: Fetch) -> None:
-        self._waiting[key].add(fetch)
+        self._waiting[_place(key)].add(fetch)
 
     def stop_waiting(self, key: str, fetch: Fetch) -> None:
-        waiting = self._waiting[key]
+        waiting = self._waiting[place := _place(key)]
         waiting.discard(fetch)
         if not waiting:
-            del self._waiting[key]
+            del self._waiting[place]
 
     def waiting_for(self, key: str, *, but: Fetch) -> list[Fetch]:
-        return [fetch for fetch in self._waiting.get(key, ()) if fetch is not but]
+        return [fetch for fetch in self._waiting.get(_place(key), ()) if fetch is not but]
 
     # --- invalidation --------------------------------------------------------------------------
 
@@ -225,6 +249,13 @@ class Cache:
                 keys[base_name(self.prefix, target, route=route, part=part)] = None
         for key in keys:
             self.marks.drop(key)
+        # In a task of its own: a server may cancel a request whose client has left, and what it changed is changed.
+        task = asyncio.ensure_future(self._invalidate_all(keys))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        await asyncio.shield(task)
+
+    async def _invalidate_all(self, keys: Iterable[str]) -> None:
         await asyncio.gather(*(self.invalidate_key(key) for key in keys))
 
     async def invalidate_key(self, key: str) -> None:
@@ -242,22 +273,36 @@ class Cache:
         policy = lifetimes(stored, self.plan.policy)
         if policy is None or runtime.away_for(name) or self.guard.mode_of(self.plan) != "on":
             return
-        flight = runtime.new_id()
-        with contextlib.suppress(StoreError):
+        flight, held = runtime.new_id(), True
+        try:
             grant = await runtime.session.acquire(name, flight=flight, policy=policy)
+            held = isinstance(grant, Granted | Passing)
             if isinstance(grant, Granted):
                 body = self.plan.codec.encode(stored)
                 await runtime.session.publish(
                     name, flight=flight, grant=grant, outcome="value", body=body, policy=policy
                 )
+                held = False
+        except StoreError as error:
+            log.debug("what a POST has answered is not stored: %s", error)
+        finally:
+            if held:
+                # Whoever asks next would wait for a lease that nobody computes for.
+                runtime.session.forget(name, flight=flight)
 
     async def aclose(self) -> None:
         """The guard first: what is under way ends while the application still has its database."""
         await self.guard.aclose()
-        if self._exchanges:
-            await asyncio.wait(self._exchanges, timeout=self.plan.policy.drain_timeout)
-        for task in list(self._exchanges):
-            task.cancel()
+        loop = asyncio.get_running_loop()
+        if tasks := [task for task in list(self._tasks) if task.get_loop() is loop]:
+            _, left = await asyncio.wait(tasks, timeout=self.plan.policy.drain_timeout)
+            for task in left:
+                task.cancel()
+
+
+def _place(key: str) -> _Place:
+    """The requests of another thread's event loop are for that one to wake."""
+    return asyncio.get_running_loop(), key
 
 
 def route_for(scope: Scope, fields: Fields, target: Target, settings: Settings) -> CacheRoute | None:

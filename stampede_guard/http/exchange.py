@@ -36,8 +36,8 @@ class BrokenOff(RuntimeError):
 class Exchange:
     """`error` is what the application raised before its response was complete, or a `BrokenOff`.
 
-    `too_large`: the body is larger than `max_body_bytes`. `live`: it is one client's, from now on. `ours` are the
-    conditions that we added for validation.
+    `too_large`: the body is larger than `max_body_bytes`. `live`: it is one client's, from now on. `shared`: it has
+    been offered to several, because its length is known. `ours` are the conditions that we added for validation.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class Exchange:
         self.complete = False
         self.too_large = False
         self.live = False
+        self.shared = False
         self.size = 0
         self.length: int | None = None
         self._max_body_bytes = max_body_bytes
@@ -117,6 +118,8 @@ class Exchange:
             raise RuntimeError("http.response.body was sent before http.response.start")
         if self.complete:
             return
+        if self.shared and self.length is not None and self.size + len(chunk) > self.length:
+            raise RuntimeError("more was sent than Content-Length says")
         self.size += len(chunk)
         if chunk:
             self._chunks.append(chunk)
@@ -168,7 +171,8 @@ class Exchange:
                 number += 1
                 sent += len(chunk)
                 yield chunk, sent
-            if self.live and number > self._dropped:
+            # What is shared broke off: it is as small as it was said to be, and the slowest has yet to read it.
+            if self.live and not self.shared and number > self._dropped:
                 # What its one client has, nobody needs any more. The application may go on.
                 del self._chunks[: number - self._dropped]
                 self._dropped = number

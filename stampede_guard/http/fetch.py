@@ -33,6 +33,8 @@ SERVER_ERRORS = frozenset({500, 502, 503, 504})
 
 _ABOUT_THE_CLIENT = frozenset({"authorization", "credentials"})
 """Refused because of who asked: another's answer may well be stored."""
+_ABOUT_THE_QUESTION = frozenset({206, 412, 416, 417})
+"""Or because of how he asked."""
 
 
 class OriginFailed(StampedeError):
@@ -43,7 +45,8 @@ class Fetch:
     """`live` brings the exchange that this request may read as it comes: its own, or one that it waited for.
 
     `value` is what the flight got of this request's own exchange. `failed` is an exchange of its own that brought an
-    error where others are served what is stored. `outdated`: a HEAD found that what is stored has changed.
+    error where others are served what is stored. `outdated`: a HEAD found that what is stored has changed, and nobody
+    waits who would ask for what is there now.
     """
 
     def __init__(self, cache: Cache, request: CacheRequest, name: str, *, background: bool = False) -> None:
@@ -53,9 +56,12 @@ class Fetch:
         self.failed: Exchange | None = None
         self.refusal: str | None = None
         self.status = 0
-        self.outdated = False
         self.gone = background
         self.collapsed = False
+        self._in_background = background
+        self._begun = False
+        self._personal = False
+        self.outdated = False
         self._stands_in = False
         self._cache = cache
         self._name = name
@@ -70,21 +76,71 @@ class Fetch:
     # --- the computation of a flight -----------------------------------------------------------
 
     async def run(self) -> StoredResponse | Refused:
+        """For the engine, which publishes what this returns. Nothing comes of a fallback that helps nobody else: what
+        it published, with a token above that of the one who is slow, would keep his value out of the store."""
+        brought = await self._for_all()
+        if self._is_fallback and (
+            brought is AGAIN or (isinstance(brought, StoredResponse) and brought.again)
+        ):
+            raise OriginFailed("its answer is for nobody else")
+        return brought
+
+    @property
+    def _is_fallback(self) -> bool:
+        flight = CURRENT.get()
+        if flight is None:
+            return False
+        return not flight.computing or (flight.leader is not None and flight.leader.run != self.run)
+
+    async def _for_all(self) -> StoredResponse | Refused:
         """1. One with credentials is first at an expiry; a thousand without wait for him. 2. His answer may not be
-        stored. 3. Let through, all of them would ask the application. So the next one asks for the others first."""
+        stored. 3. Let through, all of them would ask the application. So the next one asks for the others first.
+
+        The same of a HEAD, and of a condition or a range that only its own client can have an answer to.
+        """
         if self._stands_in and self.refusal is not None:
             # It has its answer, which is not for the others either. Now the engine would let it ask for itself.
             return REFUSED
-        brought = await self._asked()
-        # An error is handed on when the flight is over, since there may be something stale in its place.
-        about_the_client = self.refusal in _ABOUT_THE_CLIENT and self.status not in SERVER_ERRORS
-        if not isinstance(brought, Refused) or not about_the_client:
-            return brought
-        for other in self._cache.waiting_for(self._name, but=self):
-            if not (other.gone or other.live.done() or names_somebody(other.request, self._cache.settings)):
-                other._stands_in = True
-                return await other.run()
-        return AGAIN if _stored_before() is None else REFUSED
+        if not self.collapsed:
+            self._begun = True
+            brought = await self._asked()
+            if not self._personal:
+                return brought
+        other = self._next()
+        if other is None:
+            return await self._again()
+        other._stands_in = True
+        outdated, self.outdated = self.outdated, False
+        brought = await other._for_all()
+        if outdated and isinstance(brought, Refused):
+            await self._cache.invalidate_key(self._name)
+        return brought
+
+    def _next(self) -> Fetch | None:
+        """One that waits and has a question that others have, too. An answer to somebody may be for nobody else."""
+        settings = self._cache.settings
+        waiting = [
+            other
+            for other in self._cache.waiting_for(self._name, but=self)
+            if other.request.plain and not (other.gone or other.live.done() or other._begun)
+        ]
+        unknown = [other for other in waiting if not names_somebody(other.request, settings)]
+        if self.refusal in _ABOUT_THE_CLIENT or unknown:
+            waiting = unknown
+        return waiting[0] if waiting else None
+
+    async def _again(self) -> StoredResponse | Refused:
+        """For those who wait in other processes: one of them asks next. What is stored stays as it is."""
+        old, known = _stored_before(), previous()
+        if self.outdated:
+            # The fence keeps what follows from being taken for what is true of every answer.
+            await self._cache.invalidate_key(self._name)
+            return REFUSED
+        if old is None or known is None:
+            return AGAIN
+        if self._in_background:
+            return REFUSED
+        return msgspec.structs.replace(old, age=old.age + known.age, again=True)
 
     async def _asked(self) -> StoredResponse | Refused:
         old = _stored_before()
@@ -164,7 +220,8 @@ class Fetch:
             return await self._completed(exchange, head, old, requested_at)
         draft = self._judge(head, requested_at, nonce=_nonce(old))
         if isinstance(draft, str):
-            return self._refuse(exchange, draft)
+            personal = head.status in _ABOUT_THE_QUESTION or draft in _ABOUT_THE_CLIENT
+            return self._refuse(exchange, draft, personal=personal)
         if exchange.length is not None and exchange.length > self._cache.settings.max_body_bytes:
             return self._refuse(exchange, "too large")
         self._offer(exchange, draft, readers)
@@ -199,17 +256,19 @@ class Fetch:
             return
         for reader in readers:
             if reader.request.plain and not reader.live.done() and draft.is_for(reader.request.fields):
-                reader.collapsed = True
+                exchange.shared = reader.collapsed = True
                 reader.live.set_result(exchange)
 
-    def _refuse(self, exchange: Exchange, why: str) -> Refused:
+    def _refuse(self, exchange: Exchange, why: str, *, personal: bool = False) -> Refused:
         self.refusal = why
+        # An error is handed on when the flight is over, since there may be something stale in its place.
+        self._personal = personal and self.status not in SERVER_ERRORS
         exchange.go_live()
         if not self.live.done():
             self.live.set_result(exchange)
         if self.gone or self.live.result() is not exchange:
             exchange.cancel()
-        if why not in _ABOUT_THE_CLIENT and self.request.method != "HEAD":
+        if not personal and self.request.method != "HEAD":
             self._cache.marks.note(self._name)
         return REFUSED
 
@@ -239,7 +298,7 @@ class Fetch:
             # by asking for it once.
             draft = self._judge(Response(200, head.fields), requested_at, nonce="")
             shareable = isinstance(draft, StoredResponse) and draft.may_be_shared(draft.age)
-            return None if shareable else self._refuse(exchange, "status")
+            return None if shareable else self._refuse(exchange, "status", personal=True)
         if old is None or same_representation(old.fields, head.fields) == "other":
             return None
         self.value = self._updated(old, head, requested_at)
@@ -259,9 +318,13 @@ class Fetch:
             nonce=old.nonce,
         )
         if isinstance(draft, str):
-            # Good for those who asked, and for nobody after them.
+            # Good for those who asked, and for nobody after them; or for the one who asked.
+            self._personal = draft in _ABOUT_THE_CLIENT
+            self.refusal = draft if self._personal else None
             fields = without(new.fields, (b"age",))
-            return msgspec.structs.replace(old, fields=fields, age=0.0, lifetime=0.0, unstorable=True)
+            return msgspec.structs.replace(
+                old, fields=fields, age=0.0, lifetime=0.0, unstorable=True, again=False
+            )
         return msgspec.structs.replace(draft, body=old.body, part=old.part)
 
     async def _completed(
@@ -298,7 +361,7 @@ class Fetch:
                     self.live.set_result(exchange)
                 return self.value
             self.outdated = verdict == "outdated"
-        return self._refuse(exchange, "method")
+        return self._refuse(exchange, "method", personal=True)
 
 
 def _stored_before() -> StoredResponse | None:

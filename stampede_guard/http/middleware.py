@@ -108,13 +108,19 @@ class StampedeMiddleware:
         cache = self.cache
         mode = cache.guard.mode_of(cache.plan)
         fields, target = parsed(scope)
-        if mode not in ("on", "bypass") or target is None or has_two_lengths(fields):
+        method = scope["method"]
+        served = mode in ("on", "bypass")
+        if target is None or has_two_lengths(fields) or (not served and is_safe(method)):
             await self._app(scope, receive, send)
             return
-        method = scope["method"]
         route = route_for(scope, fields, target, self.settings) if self.settings.routes else None
         request = CacheRequest.of(scope, route, fields, target)
-        if method == "POST" and route is not None:
+        if not served:
+            # What is stored is served again when the mode is `on` again.
+            await (
+                self._app(scope, receive, send) if route else unsafe(self._app, request, receive, send, cache)
+            )
+        elif method == "POST" and route is not None:
             await posted(self._app, request, receive, send, cache, bypassed=mode == "bypass")
         elif not is_safe(method):
             await unsafe(self._app, request, receive, send, cache)

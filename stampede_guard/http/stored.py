@@ -29,7 +29,7 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
     is part of the names of the other variants of its URL. `part` is first and last byte and complete length (-1 =
     unknown) of a partial body, empty for a complete one, and `asked` the Range that it answered. `keep` is for how many
     seconds it may be of use when it is no longer fresh. One that is `unstorable` goes to those who wait for it, and no
-    further.
+    further. One that is to be asked for `again` is what was stored before: who waits has not been answered.
     """
 
     status: int
@@ -46,6 +46,7 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
     keep: float = 0.0
     targeted: bool = False
     unstorable: bool = False
+    again: bool = False
 
     @property
     def response(self) -> Response:

@@ -155,6 +155,9 @@ class Visit:
         return not exchange.live or exchange.status in SERVER_ERRORS
 
     async def _landed(self, found: Found, fetch: Fetch, flight: asyncio.Future[Any], why: Forwarded) -> bool:
+        own = fetch.value
+        if own is not None and own.unstorable:
+            return await self._served_own(found, fetch, own, why)
         try:
             value = flight.result()
         except (OriginFailed, ComputeFailed) as error:
@@ -164,35 +167,36 @@ class Visit:
         except WaitTimeout as error:
             retry = (b"retry-after", b"%d" % max(1, math.ceil(error.retry_after)))
             return await self._overdue(503, "The answer is being made. Try again.", found, why, retry)
-        if not isinstance(value, StoredResponse):
+        if own is not None and own == value:
+            return await self._served_own(found, fetch, own, why)
+        if not isinstance(value, StoredResponse) or value.again:
             return await self._instead_of_error(found, fetch, flight, why, None)
-        if fetch.value is not None and fetch.value == value:
-            status = CacheStatus(
-                forwarded=why,
-                forwarded_status=fetch.status,
-                stored=not value.unstorable,
-                key=self._exposed(found),
-            )
-            await self._serve(value, value.age, status)
-            return True
         return await self._collapsed(found, value, why)
+
+    async def _served_own(self, found: Found, fetch: Fetch, own: StoredResponse, why: Forwarded) -> bool:
+        status = CacheStatus(
+            forwarded=why,
+            forwarded_status=fetch.status,
+            stored=not own.unstorable,
+            key=self._exposed(found),
+        )
+        await self._serve(own, own.age, status)
+        return True
 
     async def _collapsed(self, found: Found, value: StoredResponse, why: Forwarded) -> bool:
         """What another request's call has brought."""
         request = self._request
         if not value.is_for(request.fields) or not covers(value, request):
             return False
-        if not value.may_be_shared(value.age) or (why != "request" and not self._is_fresh(value)):
+        age = value.age + self._cache.resident(found.key, value)
+        fresh = verdict(value.situation(age), request.fields) == "fresh"
+        if not value.may_be_shared(age) or (why != "request" and not fresh):
             # Nobody may use it again, so waiting for it was of no use, and will not be for the next ones.
             self._cache.marks.note(found.key, count=2)
             return False
-        await self._serve(
-            value, value.age, CacheStatus(forwarded=why, collapsed=True, key=self._exposed(found))
-        )
+        status = CacheStatus(forwarded=why, collapsed=True, key=self._exposed(found))
+        await self._serve(value, age, status)
         return True
-
-    def _is_fresh(self, value: StoredResponse) -> bool:
-        return verdict(value.situation(value.age), self._request.fields) == "fresh"
 
     # --- errors --------------------------------------------------------------------------------
 
@@ -206,8 +210,9 @@ class Visit:
     ) -> bool:
         """RFC 5861, 4: the stale response if it may be served; else what the application answered; else ask it."""
         own = fetch.failed or (fetch.live.result() if fetch.live.done() else None)
+        found = self._cache.aged(found)
         stored = found.stored
-        if stored is not None and covers(stored, self._request) and self._serves_stale(found, stored):
+        if stored is not None and self._serves_stale(found, stored):
             if own is not None:
                 own.cancel()
             await self._serve(stored, found.age, self._hit(found, stored, found.age, "stale-if-error"))
@@ -220,13 +225,19 @@ class Visit:
     def _serves_stale(self, found: Found, stored: StoredResponse) -> bool:
         default = self._cache.settings.stale_if_error
         situation = stored.situation(found.age)
-        return not situation.always_validated and may_serve_on_error(
-            situation, self._request.fields, default=default
+        return (
+            covers(stored, self._request)
+            and not situation.always_validated
+            and may_serve_on_error(situation, self._request.fields, default=default)
         )
 
     async def _overdue(
         self, code: int, text: str, found: Found, why: Forwarded, *extra: tuple[bytes, bytes]
     ) -> bool:
+        if found.replaces:
+            # It joined without a look at what is there.
+            found = await self._cache.look_up(self._request)
+        found = self._cache.aged(found)
         if found.stored is not None and self._serves_stale(found, found.stored):
             await self._serve(found.stored, found.age, self._hit(found, found.stored, found.age, "timeout"))
         else:
@@ -254,7 +265,7 @@ class Visit:
         # What is one client's comes as without a cache; what is for all has nothing of one connection (RFC 9111, 3.1).
         fields = exchange.fields if exchange.live else without_hops(exchange.fields)
         headers = marked(fields, status, self._cache.settings)
-        watch = asyncio.ensure_future(self._watch(exchange)) if exchange.live else None
+        watch = None if fetch.collapsed else asyncio.ensure_future(self._watch(exchange))
         try:
             await self._send({"type": "http.response.start", "status": exchange.status, "headers": headers})
             self._started = True
@@ -267,8 +278,6 @@ class Visit:
             if more:
                 await self._until_stored(exchange, fetch, flight)
                 await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-            if fetch.outdated:
-                await self._cache.invalidate_key(found.key)
             if exchange.live and not fetch.collapsed:
                 await exchange.end()
         except BrokenOff:
@@ -280,11 +289,14 @@ class Visit:
                 watch.cancel()
 
     async def _until_stored(self, exchange: Exchange, fetch: Fetch, flight: asyncio.Future[Any]) -> None:
-        if not exchange.live or fetch.value is not None:
+        if not exchange.live or fetch.value is not None or fetch.outdated:
             await asyncio.wait({flight})
 
     async def _watch(self, exchange: Exchange) -> None:
-        """Until the client leaves."""
+        """Until the client leaves of what is only his, which it may turn out to be when it has become too large."""
+        await exchange.decided()
+        if not exchange.live:
+            return
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self._left = True

@@ -166,7 +166,7 @@ async def test_a_request_that_is_cancelled_takes_an_endless_answer_of_its_own_wi
             task.cancel()
         await asyncio.wait(tasks)
         await until(lambda: app.open == 0)
-        assert not fleet.middlewares[0].cache._exchanges
+        assert not fleet.middlewares[0].cache._tasks
 
 
 async def test_an_endless_answer_that_was_asked_for_by_one_who_has_left_is_ended_when_that_is_known() -> None:
@@ -203,7 +203,7 @@ async def test_nothing_goes_on_after_the_last_answer() -> None:
             await fleet.settled()
             await asyncio.sleep(0)
             assert not gone._waiters, "somebody still waits for a client to leave that has its answer"
-            assert not fleet.middlewares[0].cache._exchanges
+            assert not fleet.middlewares[0].cache._tasks
             app.headers = cached()
 
 
@@ -240,3 +240,28 @@ async def test_a_client_that_hangs_up_on_a_real_server_harms_nobody() -> None:
         async with asyncio.timeout(20):
             assert {body for _, body in await asyncio.gather(*others)} == {b"halfmore"}
         assert app.calls == 1
+
+
+async def test_what_a_change_invalidates_is_invalidated_though_its_client_leaves_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Some servers cancel the request of a client that has left; what it has changed is changed."""
+    app = App()
+    async with Fleet(app) as fleet:
+        await fleet.get()
+        session = fleet.guards[0].runtime().session
+        invalidate, sending, answered = session.invalidate, asyncio.Event(), asyncio.Event()
+
+        async def slow(name: str, **options: Any) -> int:
+            sending.set()
+            await answered.wait()
+            return await invalidate(name, **options)
+
+        monkeypatch.setattr(session, "invalidate", slow)
+        change = asyncio.ensure_future(fleet.get(method="PUT"))
+        await sending.wait()
+        change.cancel()
+        await asyncio.wait({change})
+        answered.set()
+        await until(lambda: not fleet.middlewares[0].cache._tasks)
+        assert (await fleet.get()).body == b"answer 3"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from stampede_guard import CacheRoute
+from stampede_guard.errors import StoreUnavailable
 from tests.http.fleet import App, Fleet, cached, start, status_of
 
 PREFLIGHT = {
@@ -133,3 +135,26 @@ async def test_a_route_for_head_alone_or_get_alone_is_for_that_alone() -> None:
         await fleet.get()
         assert "hit" in status_of(await fleet.get())
         assert "hit" not in status_of(await fleet.get(method="HEAD"))
+
+
+async def test_an_answer_to_a_post_that_could_not_be_stored_makes_nobody_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    app = App(cached(content_location="/"))
+    forgotten: list[Any] = []
+    async with Fleet(app) as fleet:
+        session = fleet.guards[0].runtime().session
+        with monkeypatch.context() as away:
+
+            async def failing(name: str, **options: Any) -> bool:
+                raise StoreUnavailable("no answer")
+
+            def forget(name: str, *, flight: str) -> None:
+                forgotten.append(asyncio.ensure_future(session.release(name, flight=flight)))
+
+            away.setattr(session, "publish", failing)
+            away.setattr(session, "forget", forget)
+            assert (await fleet.get(method="POST")).body == b"answer 1"
+        async with asyncio.timeout(20):
+            assert await asyncio.gather(*forgotten) == [True]
+            assert (await fleet.get()).body == b"answer 2"

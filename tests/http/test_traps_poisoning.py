@@ -256,7 +256,7 @@ async def test_thousands_of_queries_leave_nothing_behind_in_the_process() -> Non
         cache = fleet.middlewares[0].cache
         assert len(cache.marks._marks) <= 4096
         assert not cache._waiting
-        assert not cache._exchanges
+        assert not cache._tasks
         assert not fleet.guards[0].runtime().flights
 
 

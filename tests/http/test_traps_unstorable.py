@@ -102,3 +102,20 @@ async def test_one_private_answer_between_public_ones_takes_nothing_from_the_sto
         assert (await fleet.get(cache_control="no-cache")).body == b"answer 2"
         assert (await fleet.get("/other")).body == b"answer 3"
         assert (await fleet.get(cache_control="no-cache")).body == b"answer 4"
+
+
+async def test_the_moment_is_over_some_time_also_without_the_store() -> None:
+    app = App({"cache-control": "no-store"})
+    async with Fleet(app) as fleet:
+        fleet.guards[0].mode = "bypass"
+        for _ in range(2):
+            await fleet.get()
+        fleet.clock.advance(11)
+        app.headers = cached()
+        app.go.clear()
+        herd = fleet.herd(10)
+        await joined(fleet, 10)
+        app.go.set()
+        async with asyncio.timeout(20):
+            await asyncio.gather(*herd)
+        assert app.calls == 3
