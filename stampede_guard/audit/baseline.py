@@ -17,7 +17,11 @@ def write(path: str, findings: list[Finding]) -> None:
 
 
 def read(path: str) -> Counter[str]:
-    """Raises ValueError for what is no baseline, OSError where there is none."""
+    """Raises ValueError for what is no baseline, and where there is none."""
+    if not Path(path).is_file():
+        raise ValueError(
+            f"there is no baseline {path} (as seen from the working directory): write one with --write-baseline"
+        )
     try:
         stored = json.loads(Path(path).read_text("utf-8"))
         return Counter({str(name): int(count) for name, count in stored["findings"].items()})

@@ -278,8 +278,13 @@ def _returns_own(function: Function) -> bool:
 
 def what_is_cached(function: Function) -> str:
     """How a message names the place: `Prices.latest()`."""
+    return f"{owned_name(function)}()"
+
+
+def owned_name(function: Function) -> str:
+    """`Prices.latest`, or `latest` outside of a class."""
     cls = owner_class(function)
-    return f"{cls.name}.{function.name}()" if cls is not None else f"{function.name}()"
+    return f"{cls.name}.{function.name}" if cls is not None else function.name
 
 
 def is_helper_class(function: Function) -> bool:

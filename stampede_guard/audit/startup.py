@@ -49,7 +49,7 @@ _ELECTED = re.compile(
     r"advisory|leader|elect|acquire|redlock|\bnx\b|setnx|singleton|is_primary|is_master|"
     r"run_scheduler|enable_?scheduler|scheduler_?enabled|fcntl|flock|filelock|file_?lock|WERKZEUG_RUN_MAIN|"
     r"exclusive|only_once|run_once|scheduler_role|is_worker|process_role|socket\.bind|"
-    r"distributed_?lock|worker_lock|lock_key|with_lock|scheduler_?lock|try_lock|RUN_MAIN|dedicated",
+    r"distributed_?lock|worker_lock|lock_key|\bleases?\.hold\b|with_lock|scheduler_?lock|try_lock|RUN_MAIN|dedicated",
     re.IGNORECASE,
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,7 +26,8 @@ LeasesUrl = Annotated[
         envvar=["STAMPEDE_GUARD_LEASES_URL", "STAMPEDE_GUARD_URL", "DATABASE_URL", "REDIS_URL"],
     ),
 ]
-_POSTGRES = ("postgresql://", "postgres://")
+_POSTGRES = re.compile(r"postgres(?:ql)?(?:\+\w+)?://")
+"""A DATABASE_URL often names a driver of SQLAlchemy's, too."""
 _REDIS = (
     "redis://",
     "rediss://",
@@ -47,7 +49,7 @@ async def leases_at(url: str | None, namespace: str) -> AsyncIterator[Leases]:
     from stampede_guard.leases.kinds import PostgresLeases, RedisLeases
 
     house: Leases
-    if url.startswith(_POSTGRES):
+    if _POSTGRES.match(url):
         house = PostgresLeases.from_url(url, namespace=namespace)
     elif url.startswith(_REDIS):
         house = RedisLeases.from_url(url, namespace=namespace)

@@ -24,6 +24,7 @@ __all__ = ["judge", "lifetimes", "names_somebody", "with_body"]
 
 _OF_ROUTES = frozenset({200, 203, 204, 300, 301, 308})
 """An error status, or a redirection for now, is stored only if the application itself says so."""
+_ENDLESS = frozenset({b"text/event-stream", b"multipart/x-mixed-replace"})
 _SAYS_SOMETHING = (b"no-store", b"private", b"no-cache", b"max-age", b"s-maxage")
 _SHORTEST = 0.001
 _LONGEST = 10 * 366 * 86_400.0
@@ -100,7 +101,15 @@ def _told(
         return "status"
     if has(response.fields, b"set-cookie"):
         return "set-cookie"
+    if _is_endless(response):
+        return "stream"
     return Directives({**own.values, **route.directives.values}), Lifetime(float(route.ttl), "route")
+
+
+def _is_endless(response: Response) -> bool:
+    """Its kind has no end until its client leaves: others would wait for that, and it be kept alive for them."""
+    kind = (first(response.fields, b"content-type") or b"").partition(b";")[0].strip().lower()
+    return kind in _ENDLESS
 
 
 def names_somebody(request: CacheRequest, settings: Settings) -> bool:

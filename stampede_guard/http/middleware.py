@@ -68,6 +68,8 @@ class StampedeMiddleware:
     ) -> None:
         if guard is not None and not isinstance(guard, StampedeGuard):
             raise Misuse(f"guard= takes a StampedeGuard, not a {type(guard).__name__}")
+        if isinstance(routes, CacheRoute):
+            raise Misuse("routes= takes a list: write routes=[CacheRoute(...)]")
         self._app = app
         self._guard = guard
         self._cache: Cache | None = None

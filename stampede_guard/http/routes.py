@@ -61,6 +61,9 @@ class CacheRoute:
             raise self._wrong("pattern", "write a path that begins with a slash, such as '/reports/*'")
         if "?" in pattern or "#" in pattern or any(part.count("*") > 1 for part in pattern.split("/")):
             raise self._wrong("pattern", "a path has no query, and in one segment one `*` is enough")
+        if "{" in pattern or "}" in pattern:
+            starred = re.sub(r"\{[^{}]*\}", "*", pattern)
+            raise self._wrong("pattern", f"`*` stands for a segment, not a name in braces: write {starred!r}")
         for name, least in (("ttl", 0.001), ("stale_ttl", 0.0)):
             value = getattr(self, name)
             if (

@@ -16,7 +16,7 @@ from stampede_guard.errors import ComputeFailed, ComputeTimeout, WaitTimeout
 from stampede_guard.http.answer import answer, covers, marked, reply, send_response
 from stampede_guard.http.cache import Cache, Found
 from stampede_guard.http.direct import direct
-from stampede_guard.http.exchange import Exchange, Receive, Send
+from stampede_guard.http.exchange import BrokenOff, Exchange, Receive, Send
 from stampede_guard.http.fetch import SERVER_ERRORS, Fetch, OriginFailed
 from stampede_guard.http.request import CacheRequest
 from stampede_guard.http.spec.fields import without_hops
@@ -38,6 +38,7 @@ class Visit:
         self._receive = receive
         self._send = send
         self._started = False
+        self._left = False
 
     async def answer(self, *, bypassed: bool) -> None:
         cache, request = self._cache, self._request
@@ -279,6 +280,10 @@ class Visit:
                 await self._send({"type": "http.response.body", "body": b"", "more_body": False})
             if exchange.live and not fetch.collapsed:
                 await exchange.end()
+        except BrokenOff:
+            # As without a cache: an application may stop in mid-body when its client has gone, and that is no error.
+            if not self._left:
+                raise
         finally:
             if watch is not None:
                 watch.cancel()
@@ -294,6 +299,7 @@ class Visit:
             return
         while (await self._receive())["type"] != "http.disconnect":
             pass
+        self._left = True
         exchange.leave()
 
 

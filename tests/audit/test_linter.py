@@ -177,7 +177,7 @@ def test_with_a_baseline_only_what_is_new_fails(project: Path, report: Report) -
     assert report(".", "--baseline", "known.json")[0] == 0
     lay(project, {"app/main.py": b"\n\n" + FILL + FILL.replace(b"rates", b"prices")})
     code, said = report(".", "--baseline", "known.json")
-    assert (code, [finding["function"] for finding in said["findings"]]) == (1, ["prices()"])
+    assert (code, [finding["function"] for finding in said["findings"]]) == (1, ["prices"])
     lay(project, {"pyproject.toml": b'[tool.stampede-guard.audit]\nbaseline = "known.json"\n'})
     assert len(report()[1]["findings"]) == 1
 
@@ -191,6 +191,14 @@ def test_a_second_finding_in_a_known_function_is_new(project: Path, report: Repo
 def test_what_is_no_baseline_is_misuse(project: Path, report: Report) -> None:
     lay(project, {"known.json": b"[]"})
     assert report(".", "--baseline", "known.json")[0] == 2
+
+
+def test_a_baseline_that_is_not_there_is_named_with_what_writes_one(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([".", "--baseline", "absent.json"]) == 2
+    said = capsys.readouterr().err
+    assert "absent.json" in said and "--write-baseline" in said and "Errno" not in said
 
 
 # ------------------------------------------------------------------------------------------------ exit codes
@@ -252,7 +260,7 @@ def test_only_changed_lines_count_whatever_the_file_and_the_diff_look_like(
     code, said = report(".", "--changed-since", "HEAD")
     assert code == 1
     assert sorted((f["path"], f["function"]) for f in said["findings"]) == [
-        ("app/größe und rest.py", "prices()"),
+        ("app/größe und rest.py", "prices"),
         ("app/new.py", "names"),
     ]
 

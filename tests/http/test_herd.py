@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stampede_guard import Policy
+from stampede_guard import CacheRoute, Policy
 from tests.http.asgi import request, scope_of
 from tests.http.fleet import App, Fleet, cached, start, status_of
 from tests.support.gate import until
@@ -286,14 +286,18 @@ async def test_a_large_body_passes_through_at_its_clients_pace_and_is_not_stored
         assert "hit" not in status_of(await fleet.get())
 
 
-async def test_an_endless_answer_releases_its_waiters_and_ends_when_its_client_leaves() -> None:
+@pytest.mark.parametrize("routes", [[], [CacheRoute("/*", ttl=60)]], ids=["plain", "routed"])
+@pytest.mark.parametrize("kind", ["text/event-stream", "Text/Event-Stream; charset=utf-8"])
+async def test_an_endless_answer_releases_its_waiters_and_ends_when_its_client_leaves(
+    routes: list[CacheRoute], kind: str
+) -> None:
     app = App()
     ended = 0
 
     async def handler(scope: Any, receive: Any, send: Any, number: int) -> None:
         nonlocal ended
         await receive()
-        await start(send, {"content-type": "text/event-stream"})
+        await start(send, {"content-type": kind})
         await send({"type": "http.response.body", "body": b"data: 1\n\n", "more_body": True})
         while (await receive())["type"] != "http.disconnect":
             pass
@@ -301,7 +305,7 @@ async def test_an_endless_answer_releases_its_waiters_and_ends_when_its_client_l
         await send({"type": "http.response.body", "body": b""})
 
     app.handler = handler
-    async with Fleet(app) as fleet:
+    async with Fleet(app, routes=routes) as fleet:
         gone = asyncio.Event()
         herd = [
             asyncio.ensure_future(request(fleet.middlewares[0], "GET", "/events", gone=gone))

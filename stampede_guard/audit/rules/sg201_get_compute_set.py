@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stampede_guard.audit.cost import cost
-from stampede_guard.audit.fills import fills, what_is_cached
+from stampede_guard.audit.fills import fills, owned_name, what_is_cached
 from stampede_guard.audit.fixes.handwritten import by_decorator
 from stampede_guard.audit.model import Module
 from stampede_guard.audit.rule import Documentation, Hit, Rule
@@ -24,7 +24,7 @@ def check(module: Module) -> Iterator[Hit]:
             message=f"{what_is_cached(fill.function)} reads the cache, computes on a miss and stores the result "
             "with no lock: every caller that misses at the same time computes too",
             confidence="high" if fill.sure else "medium",
-            function=what_is_cached(fill.function),
+            function=owned_name(fill.function),
             cost=cost(fill.function.node),
         )
 
@@ -58,6 +58,7 @@ RULE = Rule(
         "flags, read-modify-write and values that were passed in are left out.",
         fix="Unsafe: a function that consists of get, test, computation, set and return, under a key made of constants "
         "and of its parameters, keeps the computation and gets `@locked_cache`; parameters that are not in the key "
-        "become `unkeyed`. Other code that reads or deletes those keys must be found. None for everything else.",
+        "become `unkeyed`. Other code that reads or deletes those keys must be found. None where the same file deletes "
+        "or expires keys by that client, and none for everything else.",
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stampede_guard.audit.cost import cost
-from stampede_guard.audit.fills import fills, what_is_cached
+from stampede_guard.audit.fills import fills, owned_name, what_is_cached
 from stampede_guard.audit.hops import split_fills
 from stampede_guard.audit.model import Module
 from stampede_guard.audit.rule import Documentation, Hit, Rule
@@ -22,7 +22,7 @@ def check(module: Module) -> Iterator[Hit]:
             message=f"{what_is_cached(fill.function)} gets, computes on a miss and sets through {through} with no "
             "lock: every caller that misses at the same time computes too",
             confidence="medium",
-            function=what_is_cached(fill.function),
+            function=owned_name(fill.function),
             cost=cost(fill.function.node),
         )
 

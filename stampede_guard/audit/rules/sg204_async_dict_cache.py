@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from stampede_guard.audit.cost import cost
 from stampede_guard.audit.dictcaches import dict_fills
-from stampede_guard.audit.fills import what_is_cached
+from stampede_guard.audit.fills import owned_name, what_is_cached
 from stampede_guard.audit.model import Module
 from stampede_guard.audit.rule import Documentation, Hit, Rule
 
@@ -21,7 +21,7 @@ def check(module: Module) -> Iterator[Hit]:
             message=f"{what_is_cached(function)} awaits between looking into its dict and "
             "storing: coroutines that miss "
             "meanwhile compute too",
-            function=what_is_cached(function),
+            function=owned_name(function),
             cost=cost(function.node),
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from stampede_guard.audit.fills import fills, what_is_cached
+from stampede_guard.audit.fills import fills, owned_name, what_is_cached
 from stampede_guard.audit.fixes.expressions import asks_for_none
 from stampede_guard.audit.flow import Flow
 from stampede_guard.audit.model import Module, inside, position
@@ -26,7 +26,7 @@ def check(module: Module) -> Iterator[Hit]:
                 message=f"{what_is_cached(fill.function)} takes 0, '' or an empty list for a miss "
                 "and computes it for ever: "
                 "ask `is None`",
-                function=what_is_cached(fill.function),
+                function=owned_name(fill.function),
             )
 
 

@@ -17,8 +17,9 @@ _MADE = re.compile(
     re.I,
 )
 _NOT = re.compile(r"BlockingScheduler|arq|celery|kombu|sched\.scheduler", re.I)
-_CLAIMED = re.compile(r"\b(?:SlotExecutor|once_per_slot)\(")
-"""Each worker starts one, and each firing runs in the worker that gets it."""
+_CLAIMED = re.compile(r"\b(?:SlotExecutor|once_per_slot|leading)\(")
+"""Each worker starts one, and each firing runs in the worker that gets it; or the elected worker resumes what starts
+paused."""
 _STARTS = re.compile(
     r"^_?(?:start|init|setup|launch|run|boot|register_and_start)_?(?:\w*_)?(?:scheduler|cron|apscheduler)s?(?:_\w+)?$"
 )
@@ -102,8 +103,9 @@ RULE = Rule(
         "or a module of the app.",
         why="Eight workers are eight schedulers. A nightly mail goes out eight times.",
         example="@asynccontextmanager\nasync def lifespan(app):\n    scheduler.start()\n    yield",
-        instead="Claim each run (SlotExecutor of stampede_guard.leases.jobs.apscheduler3, or Jobs), or elect "
-        "one worker first (a held lease), or run the scheduler in a process of its own.",
+        instead="from stampede_guard.leases.jobs.apscheduler3 import SlotExecutor\n\n"
+        'scheduler = AsyncIOScheduler(executors={"default": SlotExecutor(jobs)})   # each firing in one worker\n'
+        "# or @jobs.cron(...) in its place, an election before it, or a process of its own: docs/jobs.md",
         unless="The program has one process: bots, commands and `__main__` blocks are not reported.",
         sure="High in a lifespan or start-up hook; medium in a helper whose caller is in another file.",
     ),

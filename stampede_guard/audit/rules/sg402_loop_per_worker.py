@@ -125,7 +125,9 @@ RULE = Rule(
         what="`repeat_every` decorates a function, or a lifespan starts a task that loops with a sleep.",
         why="Every worker runs its own: the work is done, and paid for, once per worker and period.",
         example='@app.on_event("startup")\n@repeat_every(seconds=60)\nasync def refresh_prices(): ...',
-        instead="Elect one worker (a held lease), claim each run, or give the loop a process of its own.",
+        instead="@jobs.every(60)   # stampede_guard.leases.Jobs: each run in one worker\n"
+        "async def refresh_prices(): ...\n\n"
+        "# or elect one worker (leases.election), or give the loop a process of its own",
         unless="It is meant for each worker: consumers, heartbeats, metrics and the like are "
         "left out by name and by what "
         "they wait for.",

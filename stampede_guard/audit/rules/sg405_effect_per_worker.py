@@ -53,7 +53,9 @@ RULE = Rule(
         "herd of its own, and two "
         "migrations meet.",
         example="@asynccontextmanager\nasync def lifespan(app):\n    await warm_cache()\n    yield",
-        instead="Do it in a step of the deploy, or let one worker claim it first.",
+        instead='@leases.run_exclusive("warm-up", at_least_for=60)   # one worker; the others skip it\n'
+        "async def warm_cache(): ...\n\n"
+        "# or do it in a step of the deploy",
         unless="The effect is idempotent and cheap.",
         sure="Medium: by the names of the calls.",
     ),

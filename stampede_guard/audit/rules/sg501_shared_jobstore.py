@@ -50,7 +50,8 @@ RULE = Rule(
         "lock, so every worker's "
         "scheduler finds the job due and runs it.",
         example='AsyncIOScheduler(jobstores={"default": RedisJobStore(...)})',
-        instead="One scheduler process; or elect the worker that starts it.",
+        instead="One scheduler process; or elect the worker that starts it, or give each firing to one worker "
+        "(see SG401).",
         unless="Exactly one process uses the store.",
         sure="Medium: how many processes there are is not in the file.",
     ),

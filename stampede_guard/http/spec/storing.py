@@ -32,6 +32,7 @@ Refusal = Literal[
     "nothing to go by",
     "set-cookie",
     "credentials",
+    "stream",
 ]
 """Why a response is not stored; the text of `Cache-Status`'s detail."""
 
