@@ -60,6 +60,10 @@ class Execution:
             # The program ends: the slot is free for another attempt at once, where the job has more than one.
             await self._settle(Ending(outcome="abandoned", error=_STOPPED, **self._told()), begun)
             raise
+        except BaseException as error:
+            # SystemExit ends the program, but not before it is known what became of the slot.
+            await self._settle(self._failed(error), begun)
+            raise
         finally:
             beating.cancel()
         await self._settle(ending, begun)
@@ -117,6 +121,9 @@ class Execution:
         )
         telling.started(self._part, self._full, self._slot, self._run, self._attempt)
         limit = asyncio.timeout(self._job.terms.time_limit)
+        task = asyncio.current_task()
+        assert task is not None
+        cancelled = task.cancelling()
         try:
             async with limit:
                 await self._job.call(self.view)
@@ -125,13 +132,18 @@ class Execution:
                 why = f"time_limit={self._job.terms.time_limit:g} s is over"
                 return Ending(outcome="failed", error=f"TimeoutError: {why}", **self._told())
             return self._failed(error)
+        except asyncio.CancelledError as error:
+            if task.cancelling() > cancelled:
+                raise
+            # Nobody cancelled the run: it awaited something that was, and that is its own failure.
+            return self._failed(error)
         except Exception as error:
             return self._failed(error)
         return Ending(outcome="completed", **self._told())
 
-    def _failed(self, error: Exception) -> Ending:
+    def _failed(self, error: BaseException) -> Ending:
         telling.log.error("job %s failed", self._full, exc_info=error)
-        return Ending(outcome="failed", error=f"{type(error).__name__}: {error}", **self._told())
+        return Ending(outcome="failed", error=telling.text_of(error), **self._told())
 
     def _told(self) -> dict[str, Any]:
         """What an ending says of the run, beside how it ended."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Any
@@ -70,7 +71,8 @@ class Run:
     def report(self, **counters: int | float) -> None:
         """Counted for the history: the last value of each name stays. Raises `Misuse` for what is no number."""
         for name, value in counters.items():
-            if isinstance(value, bool) or not isinstance(value, int | float):
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                # NaN is no JSON: the end of the run could not be written down.
                 raise Misuse(f"run.report({name}={value!r}): write a number")
         if len(self.counters.keys() | counters.keys()) > MOST_COUNTERS:
             raise Misuse(f"a run has at most {MOST_COUNTERS} counters")

@@ -37,6 +37,10 @@ async def in_thread(function: Callable[[], T], *, name: str) -> T:
             # A future cannot carry it.
             error = RuntimeError(f"{name} raised StopIteration")
             error.__cause__ = stop
+        except SystemExit as ended:
+            # It ends a thread, as everywhere, and not the program.
+            error = RuntimeError(f"{name} raised SystemExit: {ended.code}")
+            error.__cause__ = ended
         except BaseException as raised:
             error = raised
         # The loop may have been closed meanwhile; then nobody waits any more.
