@@ -24,7 +24,7 @@ _STOPPED = "the worker was stopped"
 
 
 class Execution:
-    """A claimed slot. `perform()` raises nothing but a cancellation, and gives the slot its outcome before it ends."""
+    """A slot that was claimed with the question of `asked_at`, on this worker's clock. `perform()` raises nothing but a cancellation, and gives the slot its outcome before it ends."""
 
     def __init__(
         self,
@@ -36,6 +36,7 @@ class Execution:
         slot: int,
         run: str,
         attempt: int,
+        asked_at: float,
         last_success_at: float,
     ) -> None:
         self._house = house
@@ -49,6 +50,7 @@ class Execution:
         self._full = part.prefix + job.name
         self._token = 0
         self._timing = job.terms.timing
+        self._ours_until = asked_at + self._trusted
         self.view: Run | None = None
 
     async def perform(self) -> Ending:
@@ -58,16 +60,27 @@ class Execution:
             ending = await self._outcome()
         except asyncio.CancelledError:
             # The program ends: the slot is free for another attempt at once, where the job has more than one.
-            await self._settle(Ending(outcome="abandoned", error=_STOPPED, **self._told()), begun)
+            ending = Ending(outcome="abandoned", error=_STOPPED, **self._told())
+            await self._settle(self._as_written(ending), begun)
             raise
         except BaseException as error:
             # SystemExit ends the program, but not before it is known what became of the slot.
-            await self._settle(self._failed(error), begun)
+            await self._settle(self._as_written(self._failed(error)), begun)
             raise
         finally:
             beating.cancel()
+        ending = self._as_written(ending)
         await self._settle(ending, begun)
         return ending
+
+    def _as_written(self, ending: Ending) -> Ending:
+        """A slot that was completed in the job's own transaction is, whatever came after."""
+        if self.view is None or not self.view.completed or ending.outcome == "completed":
+            return ending
+        telling.log.error(
+            "job %s, slot %s: it was completed, and then: %s", self._full, self._slot, ending.error
+        )
+        return Ending(outcome="completed", **self._told())
 
     async def _outcome(self) -> Ending:
         terms = self._job.terms
@@ -87,6 +100,9 @@ class Execution:
 
     async def _lease(self, stack: contextlib.AsyncExitStack) -> Lease:
         overlap = self._job.terms.overlap
+        if overlap == "skip" and self._attempt > 1:
+            # It is to be run at least once: what goes on now is another slot's, or what the vanished one left.
+            overlap = "queue"
         if overlap == "allow":
             return await stack.enter_async_context(self._hold(wait=0.0, name=f"{self._full}@{self._slot}"))
         if overlap != "queue":
@@ -107,8 +123,21 @@ class Execution:
     def _hold(self, *, wait: float, name: str = "") -> Hold:
         return Hold(self._house, name or self._full, self._timing, wait=wait, at_least_for=0.0)
 
+    @property
+    def _trusted(self) -> float:
+        """Seconds for which nobody takes the slot from us, counted from before the question left."""
+        return self._job.terms.alive_for * (1 - self._timing.rho)
+
     async def _run_under(self, lease: Lease) -> Ending:
         self._token = lease.token
+        if self._part.world.now() >= self._ours_until:
+            # 1. the slot is claimed, 2. this process is frozen, 3. the slot is abandoned, or another worker has run it,
+            # 4. we go on, and get the lease.
+            try:
+                if not await self._heard():
+                    return Ending(outcome="abandoned", error="it was held up for too long before it began")
+            except StoreError as error:
+                return Ending(outcome="missed", error=f"whether the slot is still its own is not known: {error}")
         since = self._last_success_at
         self.view = Run(
             job=self._full,
@@ -157,19 +186,25 @@ class Execution:
         while True:
             await self._part.pause(terms.alive_for / 4)
             try:
-                mine = await self._runs.beat(
-                    self._full,
-                    slot=self._slot,
-                    run=self._run,
-                    alive_for=terms.alive_for,
-                    token=self._token,
-                    timeout=self._timing.request_timeout,
-                )
+                if not await self._heard():
+                    return
             except StoreError as error:
                 telling.log.warning("job %s: its slot was not heard of: %s", self._full, error)
-            else:
-                if not mine:
-                    return
+
+    async def _heard(self) -> bool:
+        """Tell that the run lives; whether its slot is still its own."""
+        asked_at = self._part.world.now()
+        mine = await self._runs.beat(
+            self._full,
+            slot=self._slot,
+            run=self._run,
+            alive_for=self._job.terms.alive_for,
+            token=self._token,
+            timeout=self._timing.request_timeout,
+        )
+        if mine:
+            self._ours_until = max(self._ours_until, asked_at + self._trusted)
+        return mine
 
     async def _settle(self, ending: Ending, begun: float) -> None:
         """Not cut off by a cancellation: who stops the worker waits for it, and each try has a time-out."""

@@ -57,10 +57,12 @@ class ForeignSlots:
             fingerprint=registration.fingerprint,
             alive_for=terms.alive_for,
         )
+        asked_at = part.world.now()
         answer = await runs.claim(claim, timeout=timeout)
         while isinstance(answer, Early):
             # This worker's clock is ahead of the back end's: the slot begins when that says so.
             await part.pause(answer.remaining)
+            asked_at = part.world.now()
             answer = await runs.claim(claim, timeout=timeout)
         if isinstance(answer, Outdated):
             # Registered again at the next slot, in case this worker's schedule counts by then.
@@ -76,6 +78,7 @@ class ForeignSlots:
             slot=slot,
             run=claim.run,
             attempt=answer.attempt,
+            asked_at=asked_at,
             last_success_at=answer.last_success_at,
         )
         return await execution.perform()
