@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from stampede_guard.leases.jobs.execution import Execution
 from stampede_guard.leases.jobs.job import Job, Terms
+from stampede_guard.leases.jobs.keeping import KEEP, KEEP_FOR, OPERATOR_TIMEOUT, PRUNE_EVERY
 from stampede_guard.leases.jobs.run import Run
+from stampede_guard.leases.jobs.schedule import moment
+from stampede_guard.leases.jobs.telling import log
+from stampede_guard.leases.part import Part
+from stampede_guard.leases.runs.backend import RunBackend
 from stampede_guard.leases.runs.words import Claim, Claimed, Early, Ending, Outdated, Taken
 
 if TYPE_CHECKING:
@@ -37,6 +42,7 @@ class ForeignSlots:
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
         self._registered: dict[str, str] = {}
+        self._prune_at: dict[str, float] = {}
 
     async def run(
         self, name: str, schedule: Kept, slot: int, function: Callable[[Run], Awaitable[Any]], terms: Terms
@@ -49,6 +55,7 @@ class ForeignSlots:
         if self._registered.get(name) != registration.fingerprint:
             await runs.register(registration, timeout=timeout)
             self._registered[name] = registration.fingerprint
+        part.leave(self._keep(part, runs, registration.job), name=f"looks after {name}")
         claim = Claim(
             job=registration.job,
             slot=slot,
@@ -82,3 +89,11 @@ class ForeignSlots:
             last_success_at=answer.last_success_at,
         )
         return await execution.perform()
+
+    async def _keep(self, part: Part, runs: RunBackend, job: str) -> None:
+        """What a follower does for its job: vanished runs are noticed, and the history stays within its bounds."""
+        for run in await runs.sweep(job, timeout=OPERATOR_TIMEOUT):
+            log.error("job %s, slot %s: its worker vanished", job, moment(run.slot).isoformat())
+        if part.world.now() >= self._prune_at.get(job, 0.0):
+            self._prune_at[job] = part.world.now() + PRUNE_EVERY * (0.5 + part.world.draw())
+            await runs.prune(job, keep=KEEP, older_than=KEEP_FOR, timeout=OPERATOR_TIMEOUT)

@@ -14,6 +14,7 @@ from stampede_guard.leases.jobs.deadman import Health, health_of
 from stampede_guard.leases.jobs.execution import Execution
 from stampede_guard.leases.jobs.follower import Follower
 from stampede_guard.leases.jobs.job import Job, function_of, name_of, terms_of
+from stampede_guard.leases.jobs.keeping import KEEP, KEEP_FOR, OPERATOR_TIMEOUT, PRUNE_EVERY
 from stampede_guard.leases.jobs.schedule import Cron, Every, Schedule
 from stampede_guard.leases.jobs.statistics import Statistics, statistics
 from stampede_guard.leases.jobs.table import PostgresRows, Rows, ScheduleTable
@@ -26,10 +27,6 @@ from stampede_guard.leases.runs.words import Claim, Claimed, Ending, JobView, Ou
 __all__ = ["Jobs"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-KEEP = 1_000
-KEEP_FOR = 30 * 86_400.0
-PRUNE_EVERY = 3_600.0
-OPERATOR_TIMEOUT = 5.0
 MOST_IN_STATISTICS = 1_000
 CLAIMS_BY_HAND = 20
 
