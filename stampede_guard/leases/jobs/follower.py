@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
 from stampede_guard.errors import StoreError
+from stampede_guard.leases.jobs.deadman import PATIENCE
 from stampede_guard.leases.jobs.due import due
 from stampede_guard.leases.jobs.execution import Execution
 from stampede_guard.leases.jobs.job import Job
@@ -144,6 +145,8 @@ class Follower:
             )
         elif self.outdated and not outdated:
             log.warning("job %s: the schedule %r counts again", self._full, self.job.schedule.text)
+            # Not from now on: its slots since then are somebody's, or nobody's yet.
+            self._since = min(self._since, max(view.last_slot, int(view.scheduled_at * 1000)))
         self.outdated = outdated
 
     async def _sweep(self) -> None:
@@ -151,6 +154,16 @@ class Follower:
         view = await self._runs.view(self._full, timeout=self._timeout)
         if view is None:
             # It was forgotten by an operator while this program still has it.
+            view = await self._runs.register(self._registration, timeout=self._timeout)
+        elif self._deserted(view):
+            # 1. this worker is deployed, 2. one of the older deployment is started again, and its schedule counts, 3. the
+            # older ones go: nobody would run the job ever again.
+            log.error(
+                "job %s: nobody follows the schedule %r any more, so %r counts again",
+                self._full,
+                view.schedule,
+                self.job.schedule.text,
+            )
             view = await self._runs.register(self._registration, timeout=self._timeout)
         for run in await self._runs.sweep(self._full, timeout=self._timeout):
             log.error("job %s, slot %s: its worker vanished", self._full, moment(run.slot).isoformat())
@@ -161,6 +174,13 @@ class Follower:
             ):
                 if run.attempt < self.job.terms.attempts:
                     await self._claim(run.slot, again=True)
+
+    def _deserted(self, view: JobView) -> bool:
+        """Another schedule counts, and for as long as makes a job overdue none of its slots got an outcome."""
+        if view.fingerprint == self._registration.fingerprint or not view.rhythm:
+            return False
+        quiet = view.at - max(view.last_slot / 1000, view.scheduled_at)
+        return quiet > view.rhythm * PATIENCE + self.job.terms.misfire_grace
 
     async def _record(self, slots: Sequence[int], outcome: Outcome, why: str) -> None:
         if not slots:
