@@ -147,6 +147,7 @@ class Execution:
             last_success_at=datetime.fromtimestamp(since, tz=UTC) if since else None,
             lease=lease,
             runs=self._runs,
+            patience=self._timing.lease_ttl,
         )
         telling.started(self._part, self._full, self._slot, self._run, self._attempt)
         limit = asyncio.timeout(self._job.terms.time_limit)

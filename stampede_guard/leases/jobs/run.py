@@ -32,6 +32,7 @@ class Run:
         last_success_at: datetime | None,
         lease: Lease,
         runs: Any,
+        patience: float,
     ) -> None:
         self._lease = lease
         self._runs = runs
@@ -43,6 +44,10 @@ class Run:
         """When a run of the job last completed, on the back end's clock: what is newer is still to be done."""
         self.counters: dict[str, int | float] = {}
         self.completed = False
+        self.patience = patience
+        """Seconds that a function in a thread has to end once `stopping` is raised."""
+        self._stopping = Signal()
+        lease.stopping.then(lambda: self.stop(lease.stopping.why))
 
     @property
     def slot(self) -> datetime:
@@ -65,8 +70,13 @@ class Run:
 
     @property
     def stopping(self) -> Signal:
-        """Raised when the run is to end: a plain function looks at it; a coroutine is cancelled then."""
-        return self._lease.stopping
+        """Raised when the run is to end, for its lease, its time limit or its worker: a plain function looks at it; a
+        coroutine is cancelled then."""
+        return self._stopping
+
+    def stop(self, why: str) -> None:
+        """Raises `stopping`. In the event loop."""
+        self._stopping.raise_it(why)
 
     def report(self, **counters: int | float) -> None:
         """Counted for the history: the last value of each name stays. Raises `Misuse` for what is no number."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 
 from stampede_guard.errors import Misuse
+from stampede_guard.leases import Jobs, MemoryLeases
 from stampede_guard.leases.jobs.run import Run
 from tests.leases.jobs.fleet import Fleet, virtually
 
@@ -93,3 +95,48 @@ def test_what_no_back_end_can_count_is_refused_where_it_is_reported(value: float
             run.report(mean=value)
 
     assert ended(tick) == ("completed", "")
+
+
+def test_a_plain_function_is_told_of_its_time_limit_and_keeps_its_lease_until_it_has_ended() -> None:
+    async def main() -> None:
+        async with MemoryLeases() as leases:
+            jobs = Jobs(leases)
+            told, may_end = threading.Event(), threading.Event()
+
+            @jobs.every(3_600, time_limit=0.01)
+            def plain(run: Run) -> None:
+                assert run.stopping.wait(30)
+                told.set()
+                assert may_end.wait(30)
+
+            pressed = asyncio.create_task(jobs.run_now("plain"))
+            assert await asyncio.to_thread(told.wait, 30)
+            assert (await jobs.run_now("plain")).outcome == "skipped"
+            may_end.set()
+            ending = await pressed
+            assert (ending.outcome, ending.error) == ("failed", "TimeoutError: time_limit=0.01 s is over")
+            view = await leases.show("plain")
+            assert view is not None and not view.held
+
+    asyncio.run(main())
+
+
+def test_a_plain_function_that_never_looks_is_left_alone_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
+    may_end = threading.Event()
+
+    async def main() -> None:
+        async with MemoryLeases() as leases:
+            jobs = Jobs(leases)
+
+            @jobs.every(3_600, time_limit=0.01, lease_ttl=0.3)
+            def plain() -> None:
+                may_end.wait(30)
+
+            assert (await jobs.run_now("plain")).outcome == "failed"
+            assert not may_end.is_set()
+
+    try:
+        asyncio.run(main())
+        assert "goes on in its thread" in caplog.text
+    finally:
+        may_end.set()
