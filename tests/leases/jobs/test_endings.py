@@ -121,7 +121,9 @@ def test_a_plain_function_is_told_of_its_time_limit_and_keeps_its_lease_until_it
     asyncio.run(main())
 
 
-def test_a_plain_function_that_never_looks_is_left_alone_after_a_while(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_plain_function_that_never_looks_is_left_alone_after_a_while(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     may_end = threading.Event()
 
     async def main() -> None:

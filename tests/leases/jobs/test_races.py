@@ -189,7 +189,9 @@ def test_a_slot_that_is_tried_again_waits_for_the_run_that_is_in_its_way(seed: i
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_a_slot_that_the_back_end_forgot_before_it_began_has_an_outcome_and_the_job_goes_on(count: int) -> None:
+def test_a_slot_that_the_back_end_forgot_before_it_began_has_an_outcome_and_the_job_goes_on(
+    count: int,
+) -> None:
     async def scenario(fleet: Fleet) -> None:
         workers = [fleet.worker().tick(10).start() for _ in range(count)]
         await fleet.until(15)
@@ -259,5 +261,44 @@ def test_slots_since_a_schedule_counts_again_are_nobody_elses_to_leave_out() -> 
         outcomes = await fleet.outcomes()
         assert set(outcomes) == {10, 15, 30, *range(40, 111, 10)}
         assert first.jobs._followers["tick"][0].outdated == ""
+
+    virtually(scenario)
+
+
+def test_a_slot_that_is_tried_again_is_not_too_late_for_it() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        first = (
+            fleet.worker().tick(300, takes=1_000, retry_abandoned=True, misfire_grace=5, lease_ttl=6).start()
+        )
+        await fleet.until(301)
+        first.kill()
+        fleet.worker().tick(300, retry_abandoned=True, misfire_grace=5, lease_ttl=6).start()
+        await fleet.until(330)
+        run = (await fleet.history())[300]
+        assert (run.outcome, run.attempt) == ("completed", 2)
+
+    virtually(scenario)
+
+
+def test_a_job_that_was_forgotten_is_known_again_before_its_next_slot() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        workers = [fleet.worker().tick(3_600).start() for _ in range(2)]
+        await fleet.until(5)
+        assert await workers[0].jobs.forget("tick")
+        await fleet.until(60)
+        view = await workers[0].jobs.view("tick")
+        assert view is not None and view.rhythm == 3_600
+
+    virtually(scenario)
+
+
+def test_a_worker_learns_of_another_schedule_before_its_next_slot() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        old = fleet.worker().tick(3_600).start()
+        await fleet.until(5)
+        fleet.worker().tick(1_800).start()
+        await fleet.until(60)
+        follower, _ = old.jobs._followers["tick"]
+        assert follower.outdated == "every 1800 s"
 
     virtually(scenario)
