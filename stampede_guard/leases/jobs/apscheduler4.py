@@ -57,7 +57,9 @@ def once_per_slot(
                     raised.append(error)
                     raise
 
-            ending = await slots.run(name, Kept(f"APScheduler schedule {name}", rhythm), slot, call_it, checked)
+            ending = await slots.run(
+                name, Kept(f"APScheduler schedule {name}", rhythm), slot, call_it, checked
+            )
             if raised:
                 raise raised[0]
             if not isinstance(ending, Ending) or ending.outcome in ("skipped", "missed"):

@@ -24,7 +24,10 @@ _STOPPED = "the worker was stopped"
 
 
 class Execution:
-    """A slot that was claimed with the question of `asked_at`, on this worker's clock. `perform()` raises nothing but a cancellation, and gives the slot its outcome before it ends."""
+    """A slot that was claimed with the question of `asked_at`, on this worker's clock.
+
+    `perform()` raises nothing but a cancellation and what ends the program, and gives the slot its outcome before.
+    """
 
     def __init__(
         self,
@@ -137,7 +140,9 @@ class Execution:
                 if not await self._heard():
                     return Ending(outcome="abandoned", error="it was held up for too long before it began")
             except StoreError as error:
-                return Ending(outcome="missed", error=f"whether the slot is still its own is not known: {error}")
+                return Ending(
+                    outcome="missed", error=f"whether the slot is still its own is not known: {error}"
+                )
         since = self._last_success_at
         self.view = Run(
             job=self._full,

@@ -156,8 +156,8 @@ class Follower:
             # It was forgotten by an operator while this program still has it.
             view = await self._runs.register(self._registration, timeout=self._timeout)
         elif self._deserted(view):
-            # 1. this worker is deployed, 2. one of the older deployment is started again, and its schedule counts, 3. the
-            # older ones go: nobody would run the job ever again.
+            # 1. this worker is deployed, 2. one of the older deployment is started again, and its schedule counts,
+            # 3. the older ones go: nobody would run the job ever again.
             log.error(
                 "job %s: nobody follows the schedule %r any more, so %r counts again",
                 self._full,

@@ -81,8 +81,10 @@ class Run:
     def report(self, **counters: int | float) -> None:
         """Counted for the history: the last value of each name stays. Raises `Misuse` for what is no number."""
         for name, value in counters.items():
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                # NaN is no JSON: the end of the run could not be written down.
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise Misuse(f"run.report({name}={value!r}): write a number")
+            if not math.isfinite(value):
+                # No JSON: the end of the run could not be written down.
                 raise Misuse(f"run.report({name}={value!r}): write a number")
         if len(self.counters.keys() | counters.keys()) > MOST_COUNTERS:
             raise Misuse(f"a run has at most {MOST_COUNTERS} counters")
