@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from stampede_guard.errors import StoreUnavailable
 from stampede_guard.leases.jobs.execution import Execution
 from stampede_guard.leases.jobs.job import Job, Terms
 from stampede_guard.leases.jobs.keeping import KEEP, KEEP_FOR, OPERATOR_TIMEOUT, PRUNE_EVERY
@@ -17,12 +18,15 @@ from stampede_guard.leases.jobs.schedule import moment
 from stampede_guard.leases.jobs.telling import log
 from stampede_guard.leases.part import Part
 from stampede_guard.leases.runs.backend import RunBackend
-from stampede_guard.leases.runs.words import Claim, Claimed, Early, Ending, Outdated, Taken
+from stampede_guard.leases.runs.words import Claim, ClaimAnswer, Claimed, Early, Ending, Outdated, Taken
 
 if TYPE_CHECKING:
     from stampede_guard.leases.jobs.scheduler import Jobs
 
 __all__ = ["ForeignSlots", "Kept"]
+
+RETRIES = (0.1, 0.5)
+"""Seconds from a claim without an answer to the next: short, for the other scheduler has its next firing to begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +68,11 @@ class ForeignSlots:
             fingerprint=registration.fingerprint,
             alive_for=terms.alive_for,
         )
-        asked_at = part.world.now()
-        answer = await runs.claim(claim, timeout=timeout)
+        asked_at, answer = await self._asked(part, runs, claim, timeout)
         while isinstance(answer, Early):
             # This worker's clock is ahead of the back end's: the slot begins when that says so.
             await part.pause(answer.remaining)
-            asked_at = part.world.now()
-            answer = await runs.claim(claim, timeout=timeout)
+            asked_at, answer = await self._asked(part, runs, claim, timeout)
         if isinstance(answer, Outdated):
             # Registered again at the next slot, in case this worker's schedule counts by then.
             self._registered.pop(name, None)
@@ -89,6 +91,17 @@ class ForeignSlots:
             last_success_at=answer.last_success_at,
         )
         return await execution.perform()
+
+    @staticmethod
+    async def _asked(part: Part, runs: RunBackend, claim: Claim, timeout: float) -> tuple[float, ClaimAnswer]:
+        """The answer, and when it was asked for. A lost one is asked for again: the slot may be ours."""
+        for pause in RETRIES:
+            asked_at = part.world.now()
+            try:
+                return asked_at, await runs.claim(claim, timeout=timeout)
+            except StoreUnavailable:
+                await part.pause(pause)
+        return part.world.now(), await runs.claim(claim, timeout=timeout)
 
     async def _keep(self, part: Part, runs: RunBackend, job: str) -> None:
         """What a follower does for its job: vanished runs are noticed, and the history stays within its bounds."""

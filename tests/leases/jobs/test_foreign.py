@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from stampede_guard.errors import StoreUnavailable
 from stampede_guard.leases.jobs import foreign
 from stampede_guard.leases.jobs.foreign import ForeignSlots, Kept
 from stampede_guard.leases.jobs.job import Terms
@@ -54,5 +57,29 @@ def test_its_history_stays_within_bounds(monkeypatch: pytest.MonkeyPatch) -> Non
             await fleet.until(number * 10 + 1)
             await slots.run("tick", SCHEDULE, slot_at(number * 10), nothing, Terms())
         assert len(await fleet.history()) < 5 + 3_600 * 1.5 / 10 + 2
+
+    virtually(scenario)
+
+
+def test_a_claim_whose_answer_was_lost_is_asked_for_again() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        class Losing:
+            lost = 0
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(fleet.rows.runs, name)
+
+            async def claim(self, claim: Claim, *, timeout: float) -> Any:
+                answer = await fleet.rows.runs.claim(claim)
+                if self.lost < 2:
+                    self.lost += 1
+                    raise StoreUnavailable("no answer in time")
+                return answer
+
+        losing = Losing()
+        slots = ForeignSlots(fleet.worker(runs=lambda: losing).jobs)
+        await fleet.until(11)
+        await slots.run("tick", SCHEDULE, slot_at(10), nothing, Terms())
+        assert await fleet.outcomes() == {10: "completed"}
 
     virtually(scenario)

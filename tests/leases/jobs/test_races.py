@@ -302,3 +302,16 @@ def test_a_worker_learns_of_another_schedule_before_its_next_slot() -> None:
         assert follower.outdated == "every 1800 s"
 
     virtually(scenario)
+
+
+def test_a_slot_that_is_tried_again_waits_for_nobody_where_runs_may_overlap() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        terms = {"retry_abandoned": True, "overlap": "allow", "lease_ttl": 6}
+        first = fleet.worker().tick(5, takes=1_000, **terms).start()
+        await fleet.until(6)
+        fleet.worker().tick(5, takes=1_000, **terms).start()
+        first.kill()
+        await fleet.until(30)
+        assert fleet.slots()[5] == 2
+
+    virtually(scenario)
