@@ -15,10 +15,11 @@ from tests.leases.jobs.fleet import Fleet, Worker, virtually
 
 
 class Between:
-    """The runs' back end; `after[method]()` is awaited when the step has been carried out, before it is answered."""
+    """The runs' back end. `before[method]()` is awaited before a step is carried out, `after` before it is answered."""
 
     def __init__(self, runs: Any) -> None:
         self._runs = runs
+        self.before: dict[str, Callable[[], Awaitable[object]]] = {}
         self.after: dict[str, Callable[[], Awaitable[object]]] = {}
         self.asked: list[str] = []
 
@@ -27,6 +28,8 @@ class Between:
 
         async def call(*args: Any, **kwargs: Any) -> Any:
             self.asked.append(name)
+            if name in self.before:
+                await self.before[name]()
             answer = await method(*args, **kwargs)
             if name in self.after and not isinstance(answer, Early):
                 await self.after[name]()
@@ -313,5 +316,19 @@ def test_a_slot_that_is_tried_again_waits_for_nobody_where_runs_may_overlap() ->
         first.kill()
         await fleet.until(30)
         assert fleet.slots()[5] == 2
+
+    virtually(scenario)
+
+
+def test_a_claim_that_comes_through_too_late_is_missed_at_once_and_not_run() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        between = Between(fleet.rows.runs)
+        fleet.worker(runs=lambda: between).tick(100, misfire_grace=2).start()
+        await fleet.until(95)
+        between.before["claim"] = seconds(8)
+        await fleet.until(120)
+        run = (await fleet.history())[100]
+        assert run.outcome == "missed" and "misfire_grace=2" in run.error
+        assert fleet.ran == []
 
     virtually(scenario)
