@@ -17,13 +17,15 @@ _MADE = re.compile(
     re.I,
 )
 _NOT = re.compile(r"BlockingScheduler|arq|celery|kombu|sched\.scheduler", re.I)
+_CLAIMED = re.compile(r"\b(?:SlotExecutor|once_per_slot)\(")
+"""Each worker starts one, and each firing runs in the worker that gets it."""
 _STARTS = re.compile(
     r"^_?(?:start|init|setup|launch|run|boot|register_and_start)_?(?:\w*_)?(?:scheduler|cron|apscheduler)s?(?:_\w+)?$"
 )
 
 
 def check(module: Module) -> Iterator[Hit]:
-    if is_single_program(module):
+    if is_single_program(module) or _CLAIMED.search(module.source):
         return
     reached = started(module)
     own = {function.name for function in module.functions}
@@ -100,8 +102,8 @@ RULE = Rule(
         "or a module of the app.",
         why="Eight workers are eight schedulers. A nightly mail goes out eight times.",
         example="@asynccontextmanager\nasync def lifespan(app):\n    scheduler.start()\n    yield",
-        instead="Run the scheduler in a process of its own, or elect one worker first (a held "
-        "lease), or claim each run.",
+        instead="Claim each run (SlotExecutor of stampede_guard.leases.jobs.apscheduler3, or Jobs), or elect "
+        "one worker first (a held lease), or run the scheduler in a process of its own.",
         unless="The program has one process: bots, commands and `__main__` blocks are not reported.",
         sure="High in a lifespan or start-up hook; medium in a helper whose caller is in another file.",
     ),

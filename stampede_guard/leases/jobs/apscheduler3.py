@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import sys
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_EXECUTED, EVENT_JOB_MISSED, JobExecutionEvent
@@ -21,7 +21,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from stampede_guard.errors import Misuse, StoreError
 from stampede_guard.leases.jobs.foreign import ForeignSlots, Kept
-from stampede_guard.leases.jobs.job import MISFIRE_GRACE, Terms
+from stampede_guard.leases.jobs.job import Terms
 from stampede_guard.leases.jobs.run import Run
 from stampede_guard.leases.jobs.schedule import slot_of
 from stampede_guard.leases.jobs.telling import log
@@ -35,6 +35,8 @@ __all__ = ["SlotExecutor"]
 
 _INVENTED_ID = 32
 """Length of the hexadecimal UUID that stands for a missing id."""
+_FOR_EVER = 10 * 365 * 86_400.0
+"""What `misfire_grace_time=None` means to APScheduler."""
 
 
 class SlotExecutor(BaseExecutor):  # type: ignore[misc]
@@ -105,7 +107,12 @@ class SlotExecutor(BaseExecutor):  # type: ignore[misc]
 
         try:
             ending = await self._slots.run(
-                job.id, _kept(job.trigger), _slot(job.trigger, run_time), call, self._terms_of(job)
+                job.id,
+                _kept(job.trigger),
+                _slot(job.trigger, run_time),
+                call,
+                self._terms_of(job),
+                late=(datetime.now(UTC) - run_time).total_seconds(),
             )
         except StoreError as error:
             log.error("job %s: nothing starts, for the back end is away: %s", job.id, error)
@@ -124,7 +131,7 @@ class SlotExecutor(BaseExecutor):  # type: ignore[misc]
 
     def _terms_of(self, job: Any) -> Terms:
         overlap = "skip" if job.max_instances == 1 else "allow"
-        own = {"misfire_grace": float(job.misfire_grace_time or MISFIRE_GRACE), "overlap": overlap}
+        own = {"misfire_grace": float(job.misfire_grace_time or _FOR_EVER), "overlap": overlap}
         return Terms(**{**own, **self._terms})
 
     @staticmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from datetime import UTC, datetime
 from typing import Any
 
@@ -103,11 +104,11 @@ class Execution:
 
     async def _lease(self, stack: contextlib.AsyncExitStack) -> Lease:
         overlap = self._job.terms.overlap
-        if overlap == "skip" and self._attempt > 1:
-            # It is to be run at least once: what goes on now is another slot's, or what the vanished one left.
-            overlap = "queue"
         if overlap == "allow":
             return await stack.enter_async_context(self._hold(wait=0.0, name=f"{self._full}@{self._slot}"))
+        if self._attempt > 1:
+            # It was promised a run, so it waits for as long as a later slot's run takes, and does not end that.
+            return await stack.enter_async_context(self._hold(wait=math.inf))
         if overlap != "queue":
             try:
                 return await stack.enter_async_context(self._hold(wait=0.0))
@@ -236,7 +237,8 @@ class Execution:
                     ending=ending,
                     timeout=self._timing.request_timeout,
                 )
-            except StoreError as error:
+            except Exception as error:
+                # Of whatever kind: without an outcome the slot would count as its worker's who vanished.
                 if self._part.world.now() + pause > until:
                     telling.unsettled(self._full, self._slot, ending, error)
                     return

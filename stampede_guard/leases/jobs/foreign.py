@@ -49,9 +49,19 @@ class ForeignSlots:
         self._prune_at: dict[str, float] = {}
 
     async def run(
-        self, name: str, schedule: Kept, slot: int, function: Callable[[Run], Awaitable[Any]], terms: Terms
+        self,
+        name: str,
+        schedule: Kept,
+        slot: int,
+        function: Callable[[Run], Awaitable[Any]],
+        terms: Terms,
+        *,
+        late: float = 0.0,
     ) -> Ending | Taken:
-        """How the run ended, or `Taken` where the slot is another worker's. Raises `StoreError`: then nothing ran."""
+        """How the run ended, or `Taken` where the slot is another worker's. Raises `StoreError`: then nothing ran.
+
+        `late`: seconds since it should have been fired, by the clock of who fires; beyond `misfire_grace` it is missed.
+        """
         part, runs = self._jobs.leases.part(), self._jobs.runs()
         job = Job(name, schedule, function, terms)
         registration = job.registration(part.prefix, self._jobs.version)
@@ -79,6 +89,11 @@ class ForeignSlots:
             return Taken("missed")
         if not isinstance(answer, Claimed):
             return answer
+        if late > terms.misfire_grace:
+            why = f"it was fired {late:.1f} s late, misfire_grace={terms.misfire_grace:g} s"
+            missed = Ending(outcome="missed", error=why)
+            await runs.finish(registration.job, slot=slot, run=claim.run, ending=missed, timeout=timeout)
+            return missed
         execution = Execution(
             self._jobs.leases,
             part,

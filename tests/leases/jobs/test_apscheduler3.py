@@ -133,6 +133,30 @@ async def test_errors_and_results_are_told_to_listeners_as_before() -> None:
     assert failed.error == "PermissionError: 401"
 
 
+async def test_a_firing_later_than_the_jobs_own_misfire_grace_is_missed_and_none_means_never() -> None:
+    scheduler, jobs = a_worker(Rows())
+    events: dict[str, int] = {}
+    both = asyncio.Event()
+
+    def listen(event: Any) -> None:
+        events[event.job_id] = event.code
+        if len(events) == 2:
+            both.set()
+
+    scheduler.add_listener(listen, EVENT_JOB_EXECUTED | EVENT_JOB_ERROR | EVENT_JOB_MISSED)
+    yesterday = datetime.now(UTC) - timedelta(days=1)
+    scheduler.add_job(lambda: 1, "date", run_date=yesterday, id="late", misfire_grace_time=3_600)
+    scheduler.add_job(lambda: 1, "date", run_date=yesterday, id="whenever", misfire_grace_time=None)
+    scheduler.start()
+    async with asyncio.timeout(PATIENCE):
+        await both.wait()
+    scheduler.shutdown()
+    assert events == {"late": EVENT_JOB_MISSED, "whenever": EVENT_JOB_EXECUTED}
+    (missed,) = await jobs.history("late")
+    assert missed.outcome == "missed"
+    assert "misfire_grace=3600 s" in missed.error
+
+
 async def test_a_job_without_an_id_is_an_error_that_says_what_to_write(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -332,3 +332,22 @@ def test_a_claim_that_comes_through_too_late_is_missed_at_once_and_not_run() -> 
         assert fleet.ran == []
 
     virtually(scenario)
+
+
+def test_an_outcome_that_cannot_be_written_down_yet_is_written_down_later() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        between = Between(fleet.rows.runs)
+
+        async def away() -> None:
+            raise StoreUnavailable("gone")
+
+        fleet.worker(runs=lambda: between).tick(100, takes=1).start()
+        await fleet.until(100.5)
+        between.before["finish"] = away
+        await fleet.until(130)
+        assert await fleet.outcomes() == {100: "running"}
+        between.before.clear()
+        await fleet.until(140)
+        assert await fleet.outcomes() == {100: "completed"}
+
+    virtually(scenario)

@@ -180,6 +180,26 @@ def test_on_request_an_abandoned_slot_is_run_again_under_the_same_key_and_a_larg
     virtually(scenario)
 
 
+@pytest.mark.parametrize("overlap", ["skip", "queue", "replace"])
+def test_an_abandoned_slot_that_is_run_again_waits_for_a_later_slots_run(overlap: str) -> None:
+    async def scenario(fleet: Fleet) -> None:
+        terms: dict[str, Any] = {"overlap": overlap, "lease_ttl": 6, "retry_abandoned": True}
+        doomed = fleet.worker().tick(200, takes=1e9, **terms).start()
+        await fleet.until(200.5)
+        doomed.kill()
+        # The slot at 400 s is taken before anybody looks after the one that vanished, and takes longer than
+        # misfire_grace.
+        await fleet.until(399)
+        fleet.worker().tick(200, takes=80.0, **terms).start()
+        await fleet.until(590)
+        history = await fleet.history()
+        assert (history[200].outcome, history[200].attempt) == ("completed", 2)
+        assert history[400].outcome == "completed"
+        assert history[200].token > history[400].token
+
+    virtually(scenario)
+
+
 def test_an_abandoned_slot_is_not_tried_for_ever() -> None:
     async def scenario(fleet: Fleet) -> None:
         for _ in range(5):
