@@ -211,9 +211,11 @@ class Election:
         self._attempt = Acquisition(part, self.name, part.owner, self._timing)
         try:
             state = await self._attempt.granted(wait=FOR_EVER)
-        except (LeaseTaken, StoreError) as error:
-            # Refused rather than away: somebody has to do something about it, and we go on asking.
-            log.error("the election %s is stood for again later: %s", self.name, error)
+        except Exception as error:
+            # Refused rather than away: somebody has to do something about it, and we go on asking. So with a mistake:
+            # who stands no more will never lead.
+            mistake = None if isinstance(error, LeaseTaken | StoreError) else error
+            log.error("the election %s is stood for again later: %s", self.name, error, exc_info=mistake)
             await part.pause(self._timing.lease_ttl)
             return
         keeper = Keeper(self._attempt, state)
@@ -248,7 +250,11 @@ class Election:
 
         def ended(work: asyncio.Task[None]) -> None:
             # Who has nothing left to do goes on leading. Who has failed makes place for others.
-            if not work.cancelled() and (error := work.exception()) is not None:
+            if work.cancelled():
+                if not leave.done():
+                    log.error("on_elected of the election %s was cancelled, so it resigns", self.name)
+                    _settle(leave, "")
+            elif (error := work.exception()) is not None:
                 log.error("on_elected of the election %s failed, so it resigns", self.name, exc_info=error)
                 _settle(leave, "")
 

@@ -129,8 +129,12 @@ class Keeper:
                 lease_ttl=self.timing.lease_ttl,
                 timeout=self.timing.request_timeout,
             )
-        except StoreError as error:
-            log.warning("the lease %s (token %d) was not renewed: %s", self.name, self.token, error)
+        except Exception as error:
+            # A mistake, too, may pass, and then the next one is answered.
+            mistake = None if isinstance(error, StoreError) else error
+            log.warning(
+                "the lease %s (token %d) was not renewed: %s", self.name, self.token, error, exc_info=mistake
+            )
             self._feed(holding.Failed(world.now()))
         else:
             self._feed(holding.Answered(answer, world.now()))

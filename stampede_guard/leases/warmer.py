@@ -37,6 +37,8 @@ CANDIDATES = 8
 """Keys that are counted, in multiples of those that are kept warm."""
 HALVED_EVERY = 10.0
 """Seconds until a call counts half as much: what was hot yesterday makes place."""
+SCANNED = 10
+"""Calls of keys that find no place, in multiples of those that have one, after which all of these count half."""
 AHEAD = 0.1
 """Of a key's time to live, if nothing is known that asks for more."""
 
@@ -84,6 +86,7 @@ class Warmer:
         self._keys: dict[str, _Key] = {}
         self._kept: dict[str, Callable[[], Any]] = {}
         self._failed: set[str] = set()
+        self._turned_away = 0
         self._turns = asyncio.Semaphore(at_once)
         guard.watch(self._called)
         guard.add_hook(self._heard)
@@ -113,11 +116,20 @@ class Warmer:
         with self._lock:
             known = self._keys.get(name)
             if known is None:
-                if len(self._keys) >= CANDIDATES * self._most:
+                if len(self._keys) >= CANDIDATES * self._most and not self._makes_place():
                     return
                 known = self._keys[name] = _Key(plan, key, name, run)
             known.calls += 1.0
             known.run = run
+
+    def _makes_place(self) -> bool:
+        """For a key that is new to a full table. Also where nobody was elected, who would forget by the clock."""
+        self._turned_away += 1
+        if self._turned_away < SCANNED * len(self._keys):
+            return False
+        self._turned_away = 0
+        self._halve_all()
+        return len(self._keys) < CANDIDATES * self._most
 
     def _heard(self, event: Event) -> None:
         if isinstance(event, Computed) and not event.error:
@@ -133,10 +145,13 @@ class Warmer:
 
     def _halve(self) -> None:
         with self._lock:
-            for key in list(self._keys.values()):
-                key.calls /= 2
-                if key.calls < 0.5 and key.name not in self._kept:
-                    del self._keys[key.name]
+            self._halve_all()
+
+    def _halve_all(self) -> None:
+        for key in list(self._keys.values()):
+            key.calls /= 2
+            if key.calls < 0.5 and key.name not in self._kept:
+                del self._keys[key.name]
 
     # --- warming, by the elected
 

@@ -222,3 +222,48 @@ def test_an_election_is_started_once() -> None:
             await election.wait_elected(1)
 
     virtually(main)
+
+
+def test_a_leader_whose_work_was_cancelled_from_within_makes_place(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(fleet: Fleet) -> None:
+        async def work(_: Lease) -> None:
+            inner = asyncio.ensure_future(asyncio.sleep(1))
+            inner.cancel()
+            await inner
+
+        a = fleet.process("a").election("e", on_elected=work)
+        b = fleet.process("b").election("e")
+        async with a:
+            await asyncio.sleep(0.01)
+            async with b:
+                await b.wait_elected(10)
+                assert not a.is_leader
+
+    virtually(main)
+    assert "was cancelled, so it resigns" in caplog.text
+
+
+def test_an_error_of_any_kind_ends_neither_standing_nor_leading(caplog: pytest.LogCaptureFixture) -> None:
+    class Mistaken(Faulty):
+        mistaken = True
+
+        async def _fail(self, timeout: float) -> None:
+            if self.mistaken:
+                raise LookupError("a password that could not be fetched")
+
+    async def main(fleet: Fleet) -> None:
+        mistaken = Mistaken(fleet.rows)
+        election = fleet.process("a", backend=lambda: mistaken).election("e")
+        async with election:
+            await asyncio.sleep(1)
+            mistaken.mistaken = False
+            lease = await election.wait_elected(60)
+            token = lease.token
+            mistaken.mistaken = True
+            await asyncio.sleep(7)
+            mistaken.mistaken = False
+            await asyncio.sleep(60)
+            assert election.is_leader and election.token == token
+
+    virtually(main)
+    assert "could not be fetched" in caplog.text

@@ -133,6 +133,26 @@ def test_no_more_keys_are_kept_warm_than_asked_for_and_the_hottest_are() -> None
     virtually(main)
 
 
+def test_who_was_never_elected_forgets_what_was_hot_long_ago() -> None:
+    async def main(fleet: Fleet) -> None:
+        users = await opened(fleet)
+        warmer = fleet.process("p").warmer(users.guards[0], most=2)
+        function = users.functions[0]
+        for project in range(16):
+            for _ in range(8):
+                await function(project)
+        # The next day it is others, a few of them often; nobody has stood for election here.
+        for _ in range(300):
+            for project in (100, 101, 102):
+                await function(project)
+        assert {name.rpartition(":")[2] for name in warmer.hot} <= {
+            function.key(project).rpartition(":")[2] for project in (100, 101, 102)
+        }
+        assert len(warmer._keys) <= 16
+
+    virtually(main)
+
+
 def test_a_computation_that_fails_is_tried_again_and_harms_nobody() -> None:
     async def main(fleet: Fleet) -> None:
         users = await opened(fleet)

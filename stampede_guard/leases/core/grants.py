@@ -164,12 +164,14 @@ def release(
 ) -> tuple[Row, bool]:
     """Free from now on, or from `at_least_for` seconds after its grant; whether it was still held.
 
-    Token 0: whatever this holder has, its place in the queue included. `to` goes first among those who wait.
+    Token 0: whatever this holder has, its place in the queue included. `to` goes first among those who wait. What has
+    lapsed and was nobody's since rests as well.
     """
-    row = settled(row, now)
+    was_holder, row = row.holder, settled(row, now)
     row = replace(row, queue=without(row.queue, holder))
-    if not holder or row.holder != holder or token not in (0, row.token):
+    if not holder or was_holder != holder or token not in (0, row.token):
         return row, False
+    held = bool(row.holder)
     rests_until = row.granted_at + at_least_for
     resting = now < rests_until
     row = replace(
@@ -181,7 +183,7 @@ def release(
         rests_until=min(rests_until, now + at_least_for) if resting else 0.0,
         queue=promoted(row.queue, to),
     )
-    return row, True
+    return row, held
 
 
 def check(row: Row, *, holder: str, token: int, now: float) -> bool:

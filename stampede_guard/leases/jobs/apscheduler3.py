@@ -93,12 +93,14 @@ class SlotExecutor(BaseExecutor):  # type: ignore[misc]
             )
         result: dict[str, Any] = {}
 
-        async def call(_run: Run) -> None:
+        async def call(run: Run) -> None:
             try:
                 if inspect.iscoroutinefunction(job.func):
                     result["retval"] = await job.func(*job.args, **job.kwargs)
                 else:
-                    result["retval"] = await in_thread(lambda: job.func(*job.args, **job.kwargs), name=job.id)
+                    result["retval"] = await in_thread(
+                        lambda: job.func(*job.args, **job.kwargs), name=job.id, run=run
+                    )
             except Exception as error:
                 result["exception"] = error
                 raise

@@ -47,17 +47,19 @@ def once_per_slot(
             result: list[Any] = []
             raised: list[Exception] = []
 
-            async def run(_: Run) -> None:
+            async def call_it(run: Run) -> None:
                 try:
                     if inspect.iscoroutinefunction(function):
                         result.append(await function(*args, **kwargs))
                     else:
-                        result.append(await in_thread(lambda: function(*args, **kwargs), name=name))
+                        result.append(await in_thread(lambda: function(*args, **kwargs), name=name, run=run))
                 except Exception as error:
                     raised.append(error)
                     raise
 
-            ending = await slots.run(name, Kept(f"APScheduler schedule {name}", rhythm), slot, run, checked)
+            ending = await slots.run(
+                name, Kept(f"APScheduler schedule {name}", rhythm), slot, call_it, checked
+            )
             if raised:
                 raise raised[0]
             if not isinstance(ending, Ending) or ending.outcome in ("skipped", "missed"):

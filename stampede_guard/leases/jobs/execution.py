@@ -25,7 +25,10 @@ _STOPPED = "the worker was stopped"
 
 
 class Execution:
-    """A claimed slot. `perform()` raises nothing but a cancellation, and gives the slot its outcome before it ends."""
+    """A slot that was claimed with the question of `asked_at`, on this worker's clock.
+
+    `perform()` raises nothing but a cancellation and what ends the program, and gives the slot its outcome before.
+    """
 
     def __init__(
         self,
@@ -37,6 +40,7 @@ class Execution:
         slot: int,
         run: str,
         attempt: int,
+        asked_at: float,
         last_success_at: float,
     ) -> None:
         self._house = house
@@ -50,6 +54,7 @@ class Execution:
         self._full = part.prefix + job.name
         self._token = 0
         self._timing = job.terms.timing
+        self._ours_until = asked_at + self._trusted
         self.view: Run | None = None
 
     async def perform(self) -> Ending:
@@ -59,12 +64,27 @@ class Execution:
             ending = await self._outcome()
         except asyncio.CancelledError:
             # The program ends: the slot is free for another attempt at once, where the job has more than one.
-            await self._settle(Ending(outcome="abandoned", error=_STOPPED, **self._told()), begun)
+            ending = Ending(outcome="abandoned", error=_STOPPED, **self._told())
+            await self._settle(self._as_written(ending), begun)
+            raise
+        except BaseException as error:
+            # SystemExit ends the program, but not before it is known what became of the slot.
+            await self._settle(self._as_written(self._failed(error)), begun)
             raise
         finally:
             beating.cancel()
+        ending = self._as_written(ending)
         await self._settle(ending, begun)
         return ending
+
+    def _as_written(self, ending: Ending) -> Ending:
+        """A slot that was completed in the job's own transaction is, whatever came after."""
+        if self.view is None or not self.view.completed or ending.outcome == "completed":
+            return ending
+        telling.log.error(
+            "job %s, slot %s: it was completed, and then: %s", self._full, self._slot, ending.error
+        )
+        return Ending(outcome="completed", **self._told())
 
     async def _outcome(self) -> Ending:
         terms = self._job.terms
@@ -107,8 +127,23 @@ class Execution:
     def _hold(self, *, wait: float, name: str = "") -> Hold:
         return Hold(self._house, name or self._full, self._timing, wait=wait, at_least_for=0.0)
 
+    @property
+    def _trusted(self) -> float:
+        """Seconds for which nobody takes the slot from us, counted from before the question left."""
+        return self._job.terms.alive_for * (1 - self._timing.rho)
+
     async def _run_under(self, lease: Lease) -> Ending:
         self._token = lease.token
+        if self._part.world.now() >= self._ours_until:
+            # 1. the slot is claimed, 2. this process is frozen, 3. the slot is abandoned, or another worker has run it,
+            # 4. we go on, and get the lease.
+            try:
+                if not await self._heard():
+                    return Ending(outcome="abandoned", error="it was held up for too long before it began")
+            except StoreError as error:
+                return Ending(
+                    outcome="missed", error=f"whether the slot is still its own is not known: {error}"
+                )
         since = self._last_success_at
         self.view = Run(
             job=self._full,
@@ -118,9 +153,13 @@ class Execution:
             last_success_at=datetime.fromtimestamp(since, tz=UTC) if since else None,
             lease=lease,
             runs=self._runs,
+            patience=self._timing.lease_ttl,
         )
         telling.started(self._part, self._full, self._slot, self._run, self._attempt)
         limit = asyncio.timeout(self._job.terms.time_limit)
+        task = asyncio.current_task()
+        assert task is not None
+        cancelled = task.cancelling()
         try:
             async with limit:
                 await self._job.call(self.view)
@@ -129,13 +168,18 @@ class Execution:
                 why = f"time_limit={self._job.terms.time_limit:g} s is over"
                 return Ending(outcome="failed", error=f"TimeoutError: {why}", **self._told())
             return self._failed(error)
+        except asyncio.CancelledError as error:
+            if task.cancelling() > cancelled:
+                raise
+            # Nobody cancelled the run: it awaited something that was, and that is its own failure.
+            return self._failed(error)
         except Exception as error:
             return self._failed(error)
         return Ending(outcome="completed", **self._told())
 
-    def _failed(self, error: Exception) -> Ending:
+    def _failed(self, error: BaseException) -> Ending:
         telling.log.error("job %s failed", self._full, exc_info=error)
-        return Ending(outcome="failed", error=f"{type(error).__name__}: {error}", **self._told())
+        return Ending(outcome="failed", error=telling.text_of(error), **self._told())
 
     def _told(self) -> dict[str, Any]:
         """What an ending says of the run, beside how it ended."""
@@ -149,19 +193,25 @@ class Execution:
         while True:
             await self._part.pause(terms.alive_for / 4)
             try:
-                mine = await self._runs.beat(
-                    self._full,
-                    slot=self._slot,
-                    run=self._run,
-                    alive_for=terms.alive_for,
-                    token=self._token,
-                    timeout=self._timing.request_timeout,
-                )
+                if not await self._heard():
+                    return
             except StoreError as error:
                 telling.log.warning("job %s: its slot was not heard of: %s", self._full, error)
-            else:
-                if not mine:
-                    return
+
+    async def _heard(self) -> bool:
+        """Tell that the run lives; whether its slot is still its own."""
+        asked_at = self._part.world.now()
+        mine = await self._runs.beat(
+            self._full,
+            slot=self._slot,
+            run=self._run,
+            alive_for=self._job.terms.alive_for,
+            token=self._token,
+            timeout=self._timing.request_timeout,
+        )
+        if mine:
+            self._ours_until = max(self._ours_until, asked_at + self._trusted)
+        return mine
 
     async def _settle(self, ending: Ending, begun: float) -> None:
         """Not cut off by a cancellation: who stops the worker waits for it, and each try has a time-out."""
@@ -187,7 +237,8 @@ class Execution:
                     ending=ending,
                     timeout=self._timing.request_timeout,
                 )
-            except StoreError as error:
+            except Exception as error:
+                # Of whatever kind: without an outcome the slot would count as its worker's who vanished.
                 if self._part.world.now() + pause > until:
                     telling.unsettled(self._full, self._slot, ending, error)
                     return

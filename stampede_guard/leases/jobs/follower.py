@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
 from stampede_guard.errors import StoreError
+from stampede_guard.leases.jobs.deadman import PATIENCE
 from stampede_guard.leases.jobs.due import due
 from stampede_guard.leases.jobs.execution import Execution
 from stampede_guard.leases.jobs.job import Job
@@ -73,9 +74,16 @@ class Follower:
         while True:
             try:
                 wait = await self._look()
-            except StoreError as error:
+            except Exception as error:
+                # Whatever it is, it may pass: who follows no more would stand still for ever.
+                mistake = None if isinstance(error, StoreError) else error
                 if not away:
-                    log.error("job %s: nothing new starts, for the back end is away: %s", self._full, error)
+                    log.error(
+                        "job %s: nothing new starts, for the back end is away: %s",
+                        self._full,
+                        error,
+                        exc_info=mistake,
+                    )
                 away = True
                 wait, pause = pause, min(2 * pause, LONGEST_PAUSE)
             else:
@@ -113,7 +121,8 @@ class Follower:
             for slot in found.run:
                 early = await self._claim(slot)
                 if early is not None:
-                    return early
+                    # Not longer than to the next look at the clock: one that was set back may be set right.
+                    return max(0.0, min(early, self._sweep_at - self._part.world.now()))
         self._since = max(self._since, found.looked_to)
         until = self._sweep_at - self._part.world.now()
         if found.following is not None:
@@ -136,6 +145,8 @@ class Follower:
             )
         elif self.outdated and not outdated:
             log.warning("job %s: the schedule %r counts again", self._full, self.job.schedule.text)
+            # Not from now on: its slots since then are somebody's, or nobody's yet.
+            self._since = min(self._since, max(view.last_slot, int(view.scheduled_at * 1000)))
         self.outdated = outdated
 
     async def _sweep(self) -> None:
@@ -143,6 +154,16 @@ class Follower:
         view = await self._runs.view(self._full, timeout=self._timeout)
         if view is None:
             # It was forgotten by an operator while this program still has it.
+            view = await self._runs.register(self._registration, timeout=self._timeout)
+        elif self._deserted(view):
+            # 1. this worker is deployed, 2. one of the older deployment is started again, and its schedule counts,
+            # 3. the older ones go: nobody would run the job ever again.
+            log.error(
+                "job %s: nobody follows the schedule %r any more, so %r counts again",
+                self._full,
+                view.schedule,
+                self.job.schedule.text,
+            )
             view = await self._runs.register(self._registration, timeout=self._timeout)
         for run in await self._runs.sweep(self._full, timeout=self._timeout):
             log.error("job %s, slot %s: its worker vanished", self._full, moment(run.slot).isoformat())
@@ -153,6 +174,13 @@ class Follower:
             ):
                 if run.attempt < self.job.terms.attempts:
                     await self._claim(run.slot, again=True)
+
+    def _deserted(self, view: JobView) -> bool:
+        """Another schedule counts, and for as long as makes a job overdue none of its slots got an outcome."""
+        if view.fingerprint == self._registration.fingerprint or not view.rhythm:
+            return False
+        quiet = view.at - max(view.last_slot / 1000, view.scheduled_at)
+        return quiet > view.rhythm * PATIENCE + self.job.terms.misfire_grace
 
     async def _record(self, slots: Sequence[int], outcome: Outcome, why: str) -> None:
         if not slots:
@@ -166,9 +194,23 @@ class Follower:
 
     async def _claim(self, slot: int, *, again: bool = False) -> float | None:
         """Seconds until the slot begins, where this worker is early; else it is dealt with."""
+        # 1. the claim is sent, 2. this worker is stopped, or follows another schedule, 3. the slot is ours, and nobody
+        # runs it. So what was sent is dealt with first; it has a time-out.
+        work = self._part.begin(self._dealt_with(slot, again=again), name=f"claims a slot of {self._full}")
+        try:
+            await asyncio.wait({work})
+        except asyncio.CancelledError:
+            await asyncio.wait({work})
+            if (error := work.exception()) is not None:
+                log.warning("job %s: its last claim was not answered: %s", self._full, error)
+            raise
+        return work.result()
+
+    async def _dealt_with(self, slot: int, *, again: bool) -> float | None:
         # 1. the claim is sent, 2. its answer is lost, 3. it is sent again: with the same id it is the same claim, and
         # the slot is ours and not "taken".
         run = self._claims.setdefault(slot, self._part.world.fresh())
+        asked_at = self._part.world.now()
         answer = await self._runs.claim(
             Claim(
                 job=self._full,
@@ -184,6 +226,11 @@ class Follower:
         if isinstance(answer, Early):
             self._offset = slot / 1000 - answer.remaining - self._part.world.now()
             return answer.remaining
+        if answer == Outdated(""):
+            # Forgotten by an operator, or with the server's data; which may have been before the slot began.
+            self._learn(await self._runs.register(self._registration, timeout=self._timeout))
+            if (early := slot / 1000 - self.now()) > 0:
+                return early
         del self._claims[slot]
         self._since = max(self._since or 0, slot)
         match answer:
@@ -200,13 +247,17 @@ class Follower:
                             slot=slot,
                             run=run,
                             attempt=attempt,
+                            asked_at=asked_at,
                             last_success_at=last_success_at,
                         )
                     )
             case Taken():
                 pass
+            case Outdated(""):
+                # Whether it had run nobody knows.
+                await self._record([slot], "missed", "the back end did not know the job any more")
             case Outdated(schedule):
-                self.outdated = schedule or "none"
+                self.outdated = schedule
                 self._sweep_at = self._part.world.now()
             case _:
                 assert_never(answer)

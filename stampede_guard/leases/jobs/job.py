@@ -104,7 +104,7 @@ class Job:
         if inspect.iscoroutinefunction(function):
             await function(*arguments, **self.arguments)
             return
-        result = await in_thread(lambda: function(*arguments, **self.arguments), name=self.name)
+        result = await in_thread(lambda: function(*arguments, **self.arguments), name=self.name, run=run)
         if inspect.isawaitable(result):
             await result
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Any
@@ -31,6 +32,7 @@ class Run:
         last_success_at: datetime | None,
         lease: Lease,
         runs: Any,
+        patience: float,
     ) -> None:
         self._lease = lease
         self._runs = runs
@@ -42,6 +44,10 @@ class Run:
         """When a run of the job last completed, on the back end's clock: what is newer is still to be done."""
         self.counters: dict[str, int | float] = {}
         self.completed = False
+        self.patience = patience
+        """Seconds that a function in a thread has to end once `stopping` is raised."""
+        self._stopping = Signal()
+        lease.stopping.then(lambda: self.stop(lease.stopping.why))
 
     @property
     def slot(self) -> datetime:
@@ -64,13 +70,21 @@ class Run:
 
     @property
     def stopping(self) -> Signal:
-        """Raised when the run is to end: a plain function looks at it; a coroutine is cancelled then."""
-        return self._lease.stopping
+        """Raised when the run is to end, for its lease, its time limit or its worker: a plain function looks at it; a
+        coroutine is cancelled then."""
+        return self._stopping
+
+    def stop(self, why: str) -> None:
+        """Raises `stopping`. In the event loop."""
+        self._stopping.raise_it(why)
 
     def report(self, **counters: int | float) -> None:
         """Counted for the history: the last value of each name stays. Raises `Misuse` for what is no number."""
         for name, value in counters.items():
             if isinstance(value, bool) or not isinstance(value, int | float):
+                raise Misuse(f"run.report({name}={value!r}): write a number")
+            if not math.isfinite(value):
+                # No JSON: the end of the run could not be written down.
                 raise Misuse(f"run.report({name}={value!r}): write a number")
         if len(self.counters.keys() | counters.keys()) > MOST_COUNTERS:
             raise Misuse(f"a run has at most {MOST_COUNTERS} counters")

@@ -8,28 +8,27 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
-from stampede_guard.errors import Misuse, StoreError
+from stampede_guard.errors import Misuse, StoreError, StoreUnavailable
 from stampede_guard.leases.house import Leases
 from stampede_guard.leases.jobs.deadman import Health, health_of
 from stampede_guard.leases.jobs.execution import Execution
 from stampede_guard.leases.jobs.follower import Follower
 from stampede_guard.leases.jobs.job import Job, function_of, name_of, terms_of
+from stampede_guard.leases.jobs.keeping import KEEP, KEEP_FOR, OPERATOR_TIMEOUT, PRUNE_EVERY
 from stampede_guard.leases.jobs.schedule import Cron, Every, Schedule
 from stampede_guard.leases.jobs.statistics import Statistics, statistics
 from stampede_guard.leases.jobs.table import PostgresRows, Rows, ScheduleTable
 from stampede_guard.leases.jobs.telling import log
 from stampede_guard.leases.jobs.web import Allow, JobsApp
+from stampede_guard.leases.part import Part
 from stampede_guard.leases.runs.backend import RunBackend
 from stampede_guard.leases.runs.words import Claim, Claimed, Ending, JobView, Outcome, Registration, RunView
 
 __all__ = ["Jobs"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-KEEP = 1_000
-KEEP_FOR = 30 * 86_400.0
-PRUNE_EVERY = 3_600.0
-OPERATOR_TIMEOUT = 5.0
 MOST_IN_STATISTICS = 1_000
+CLAIMS_BY_HAND = 20
 
 
 class Jobs:
@@ -185,12 +184,13 @@ class Jobs:
         """
         if self._keeping is None:
             return
-        following = {self._keeping, *self._table_tasks}
+        following = {self._keeping, *self._table_tasks, *(task for _, task in self._followers.values())}
         self._keeping = None
+        self._followers.clear()
+        # All at once: whoever cancels this in the middle leaves nobody behind who claims.
         for begun in following:
             begun.cancel()
         await asyncio.wait(following)
-        await self._unfollow(list(self._followers))
         if self._running:
             await asyncio.wait(set(self._running), timeout=self._drain_timeout)
         left = set(self._running)
@@ -214,11 +214,19 @@ class Jobs:
 
     async def run_now(self, name: str) -> Ending:
         """Run it once, now, in this worker, outside its schedule; how it ended. Overlap holds as for its slots."""
-        job = self._known(name)
-        runs, part = self.runs(), self.leases.part()
-        view = await runs.register(job.registration(part.prefix, self.version), timeout=OPERATOR_TIMEOUT)
-        slot, run = int(view.at * 1000) - 1, part.world.fresh()
-        while True:
+        job, part = self._known(name), self.leases.part()
+        # Cancelled, it goes on: what was claimed is to be run.
+        begun = await part.carry_out(self._begun_now(job, part), name=f"runs {name} now")
+        return await asyncio.shield(begun)
+
+    async def _begun_now(self, job: Job, part: Part) -> asyncio.Task[Ending]:
+        runs, registration = self.runs(), job.registration(part.prefix, self.version)
+        for _ in range(CLAIMS_BY_HAND):
+            # Not registered where it is known: this worker's schedule may be the older one, and is not to count again.
+            view = await runs.view(registration.job, timeout=OPERATOR_TIMEOUT)
+            if view is None:
+                view = await runs.register(registration, timeout=OPERATOR_TIMEOUT)
+            slot, run, asked_at = int(view.at * 1000) - 1, part.world.fresh(), part.world.now()
             answer = await runs.claim(
                 Claim(
                     job=view.job,
@@ -232,20 +240,21 @@ class Jobs:
                 timeout=OPERATOR_TIMEOUT,
             )
             if isinstance(answer, Claimed):
-                break
-            # Somebody else asked for the same in the same millisecond.
-            slot -= 1
-        execution = Execution(
-            self.leases,
-            part,
-            runs,
-            job,
-            slot=slot,
-            run=run,
-            attempt=1,
-            last_success_at=answer.last_success_at,
-        )
-        return await asyncio.shield(self._begin(execution))
+                execution = Execution(
+                    self.leases,
+                    part,
+                    runs,
+                    job,
+                    slot=slot,
+                    run=run,
+                    attempt=1,
+                    asked_at=asked_at,
+                    last_success_at=answer.last_success_at,
+                )
+                return self._begin(execution)
+            # Somebody asked for the same in the same millisecond, or the schedule or the clock was just set.
+            await part.pause(0.001 + 0.01 * part.world.draw())
+        raise StoreUnavailable(f"the job {job.name!r} could not be claimed {CLAIMS_BY_HAND} times in a row")
 
     async def view(self, name: str) -> JobView | None:
         return await self.runs().view(self.leases.full(name), timeout=OPERATOR_TIMEOUT)

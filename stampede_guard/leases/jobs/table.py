@@ -17,6 +17,7 @@ it said before stays in force; so does everything while the table cannot be read
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -24,7 +25,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from stampede_guard.errors import Misuse
+from stampede_guard.errors import Misuse, StoreError
 from stampede_guard.leases.jobs.job import Job, Terms, function_of, terms_of
 from stampede_guard.leases.jobs.run import Run
 from stampede_guard.leases.jobs.schedule import Cron
@@ -130,6 +131,8 @@ class ScheduleTable:
         self._terms = dict(terms)
         terms_of(self._terms)
         self._followed: dict[str, Row] = {}
+        self._leaving: set[str] = set()
+        """Followed no more, which is not written down yet."""
         self._refused: dict[str, str] = {}
         self._unreadable = False
 
@@ -143,22 +146,36 @@ class ScheduleTable:
     async def look(self) -> None:
         """Read the table now, and follow what it says."""
         try:
-            rows = await self._rows.active()
+            # With what a pool may take to give a connection.
+            async with asyncio.timeout(2 * QUERY_TIMEOUT):
+                rows = await self._rows.active()
         except Exception as error:
             if not self._unreadable:
-                log.error("the table of schedules cannot be read, what it said stays in force: %s", error)
+                log.error("the table of schedules cannot be read, what it said stays in force: %r", error)
             self._unreadable = True
             return
         self._unreadable = False
         wanted = {f"{row.job}#{row.id}": row for row in rows}
         for name in self._followed.keys() - wanted.keys():
             del self._followed[name]
+            self._leaving.add(name)
             await self._jobs.remove(name)
-            await self._jobs.retire(name)
+        self._leaving -= wanted.keys()
+        for name in tuple(self._leaving):
+            await self._retire(name)
         self._refused = {name: told for name, told in self._refused.items() if name in wanted}
         for name, row in wanted.items():
             if self._followed.get(name) != row:
                 self._take(name, row)
+
+    async def _retire(self, name: str) -> None:
+        try:
+            await self._jobs.retire(name)
+        except StoreError as error:
+            # Tried again at the next look; else it would be missed for ever.
+            log.warning("job %s: that nobody is to miss it is not written down yet: %s", name, error)
+        else:
+            self._leaving.discard(name)
 
     def _take(self, name: str, row: Row) -> None:
         try:
@@ -182,9 +199,10 @@ class ScheduleTable:
         async def run(run: Run) -> None:
             await bare.call(run)
             try:
-                await self._rows.ran(row.id, run.slot)
+                async with asyncio.timeout(2 * QUERY_TIMEOUT):
+                    await self._rows.ran(row.id, run.slot)
             except Exception as error:
-                log.warning("job %s: last_run_at was not written: %s", run.job, error)
+                log.warning("job %s: last_run_at was not written: %r", run.job, error)
 
         return run
 

@@ -10,7 +10,7 @@ from stampede_guard.leases.owner import called
 from stampede_guard.leases.part import Part
 from stampede_guard.leases.runs.words import Ending
 
-__all__ = ["ended", "log", "started", "unsettled"]
+__all__ = ["ended", "log", "started", "text_of", "unsettled"]
 
 log = logging.getLogger("stampede_guard.jobs")
 
@@ -43,6 +43,16 @@ def unsettled(job: str, slot: int, ending: Ending, error: Exception | None) -> N
     log.error(
         "job %s, slot %s: that it has %s is not written down: %s", job, moment(slot), ending.outcome, why
     )
+
+
+def text_of(error: BaseException) -> str:
+    """Type and message, as any back end can keep it: PostgreSQL has no NUL, and nobody has half a surrogate pair."""
+    try:
+        message = str(error)
+    except Exception:
+        message = "(it has no text)"
+    told = f"{type(error).__name__}: {message}".replace("\0", "\\0")
+    return told.encode("utf-8", "backslashreplace").decode()
 
 
 def _function(part: Part, name: str) -> str:

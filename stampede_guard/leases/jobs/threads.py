@@ -7,15 +7,24 @@ import contextlib
 import contextvars
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+from stampede_guard.leases.jobs.telling import log
+
+if TYPE_CHECKING:
+    from stampede_guard.leases.jobs.run import Run
 
 __all__ = ["in_thread"]
 
 T = TypeVar("T")
 
 
-async def in_thread(function: Callable[[], T], *, name: str) -> T:
-    """A thread cannot be cancelled: cancelled, this stops waiting, and the function sees `run.stopping`."""
+async def in_thread(function: Callable[[], T], *, name: str, run: Run) -> T:
+    """A thread cannot be cancelled. Cancelled, this raises `run.stopping` and waits for the function to see it.
+
+    So the lease is kept for as long as the function goes on, and nobody else begins meanwhile; but no longer than
+    `run.patience` seconds, for it may never look.
+    """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
     context = contextvars.copy_context()
@@ -37,6 +46,10 @@ async def in_thread(function: Callable[[], T], *, name: str) -> T:
             # A future cannot carry it.
             error = RuntimeError(f"{name} raised StopIteration")
             error.__cause__ = stop
+        except SystemExit as ended:
+            # It ends a thread, as everywhere, and not the program.
+            error = RuntimeError(f"{name} raised SystemExit: {ended.code}")
+            error.__cause__ = ended
         except BaseException as raised:
             error = raised
         # The loop may have been closed meanwhile; then nobody waits any more.
@@ -44,4 +57,18 @@ async def in_thread(function: Callable[[], T], *, name: str) -> T:
             loop.call_soon_threadsafe(settle, result, error)
 
     threading.Thread(target=work, name=f"stampede_guard {name}", daemon=True).start()
-    return await done
+    try:
+        await asyncio.wait({done})
+    except asyncio.CancelledError:
+        run.stop("it was cancelled")
+        await asyncio.wait({done}, timeout=run.patience)
+        if not done.done():
+            log.error("job %s goes on in its thread though it was told to stop: nothing protects it", name)
+        done.add_done_callback(_seen)
+        raise
+    return done.result()
+
+
+def _seen(done: asyncio.Future[T]) -> None:
+    if not done.cancelled():
+        done.exception()

@@ -86,7 +86,7 @@ class Room:
             raise failure from error
 
     async def _use(self, call: Callable[[Any], Awaitable[Any]]) -> Any:
-        connection = self._taken() or await self._connect()
+        connection = self._taken() or await self._connected()
         self._busy.add(connection)
         answered = False
         try:
@@ -104,6 +104,15 @@ class Room:
             else:
                 connection.terminate()
             self._busy.discard(connection)
+
+    async def _connected(self) -> Any:
+        try:
+            return await self._connect()
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+            raise
+        except Exception as error:
+            # Of the user's own: a password that is fetched for each connection, say. Its text may be a secret.
+            raise StoreUnavailable(f"no connection to the database: {type(error).__name__}") from error
 
     def _taken(self) -> Any | None:
         while self._idle:

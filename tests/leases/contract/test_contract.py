@@ -149,6 +149,15 @@ class TestReleasing:
         await world.age(name, 31)
         assert await granted(backend, name, "b") > token
 
+    async def test_it_rests_too_when_it_is_given_back_after_it_lapsed(
+        self, world: World, backend: Backend, name: str
+    ) -> None:
+        token = await granted(backend, name, "a", lease_ttl=60)
+        await world.age(name, 70)
+        assert not await backend.release(name, holder="a", token=token, at_least_for=100, timeout=LONG)
+        answer = await backend.acquire(ask(name, "b"), timeout=LONG)
+        assert isinstance(answer, Held) and answer.resting and 25 < answer.remaining <= 30
+
     async def test_a_name_that_nobody_ever_had_can_be_released_and_left(
         self, backend: Backend, name: str
     ) -> None:

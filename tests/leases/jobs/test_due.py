@@ -31,6 +31,20 @@ def test_a_slot_that_is_too_late_is_missed_and_one_at_the_limit_is_not() -> None
     assert (found.missed, found.run) == ((10_000,), (20_000, 30_000))
 
 
+class Twice:
+    """A schedule that ends."""
+
+    text = "at 10 and 20 s"
+
+    def after(self, slot: int) -> int | None:
+        return next((later for later in (10_000, 20_000) if later > slot), None)
+
+
+def test_a_schedule_that_ends_has_no_slot_after_its_last() -> None:
+    found = due(Twice(), since=0, now=90_000, misfire_grace=100, coalesce=False)
+    assert (found.run, found.following, found.looked_to) == ((10_000, 20_000), None, 20_000)
+
+
 def test_a_slot_in_the_future_is_in_no_answer() -> None:
     found = due(TEN, since=10_000, now=19_999, misfire_grace=10, coalesce=True)
     assert (found.run, found.missed, found.following) == ((), (), 20_000)
@@ -51,7 +65,9 @@ def test_in_portions_every_slot_has_one_answer(
     looked_to = since
     while True:
         found = due(TEN, since=looked_to, now=now, misfire_grace=grace, coalesce=coalesce, most=most)
-        told += [*found.run, *found.missed, *found.coalesced]
+        portion = [*found.run, *found.missed, *found.coalesced]
+        assert len(portion) <= most
+        told += portion
         if found.looked_to == looked_to:
             break
         looked_to = found.looked_to

@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from bench.herd.postgres import PostgresServer
-from stampede_guard.errors import Misuse, PolicyError
+from stampede_guard.errors import Misuse, PolicyError, StoreUnavailable
 from stampede_guard.leases import Jobs, MemoryLeases, Run
 from stampede_guard.leases.jobs.table import TABLE_SQL, PostgresRows, Row
 from tests.leases.jobs.fleet import Fleet, virtually
@@ -86,6 +86,54 @@ def test_a_row_that_is_switched_off_is_missed_by_nobody() -> None:
         assert len(await fleet.outcomes("sync#1")) == 2
 
     virtually(scenario)
+
+
+def test_a_row_that_is_switched_off_while_the_back_end_is_away_is_retired_later() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        class Away:
+            cut = False
+
+            def __getattr__(self, name: str) -> Any:
+                if self.cut:
+                    raise StoreUnavailable("cut off")
+                return getattr(fleet.rows.runs, name)
+
+        away, edited = Away(), Edited(row(1, "* * * * *"))
+        worker = fleet.worker(runs=lambda: away)
+        ran: list[datetime] = []
+
+        async def sync(run: Run) -> None:
+            ran.append(run.slot)
+
+        worker.jobs.table({"sync": sync}, rows=edited, poll_every=5)
+        worker.start()
+        await fleet.until(62)
+        switched_off, edited.rows, away.cut = edited.rows, [], True
+        await fleet.until(80)
+        away.cut = False
+        await fleet.until(90)
+        view = await worker.jobs.view("sync#1")
+        assert view is not None and view.rhythm == 0
+        # And the table is read on.
+        edited.rows = switched_off
+        await fleet.until(130)
+        assert [slot.minute for slot in ran] == [1, 2]
+
+    virtually(scenario)
+
+
+def test_a_table_that_does_not_answer_is_one_that_cannot_be_read(caplog: pytest.LogCaptureFixture) -> None:
+    class Silent(Edited):
+        async def active(self) -> list[Row]:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    async def scenario(fleet: Fleet) -> None:
+        workers(fleet, Silent(), count=1)
+        await fleet.until(60)
+
+    virtually(scenario)
+    assert "cannot be read" in caplog.text
 
 
 def test_a_row_that_means_nothing_is_told_once_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:

@@ -380,3 +380,14 @@ class TestRestarts:
         backend = opened(f"postgresql://postgres@127.0.0.1:{free_port()}/postgres")
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
             await backend.acquire(ask(name, "a"), timeout=LONG)
+
+
+async def test_what_the_users_own_connect_raises_is_a_database_that_is_away() -> None:
+    async def connect() -> Any:
+        raise LookupError("secret")
+
+    backend = PostgresBackend(connect, listen=False)
+    with pytest.raises(StoreUnavailable, match="LookupError") as raised:
+        await backend.acquire(ask("shop:lease", "a"), timeout=5)
+    assert "secret" not in str(raised.value)
+    await backend.aclose()

@@ -1,0 +1,12 @@
+"""How long a history is kept, and how long may be asked about it."""
+
+from __future__ import annotations
+
+__all__ = ["KEEP", "KEEP_FOR", "OPERATOR_TIMEOUT", "PRUNE_EVERY"]
+
+KEEP = 1_000
+"""Runs of a job, at least."""
+KEEP_FOR = 30 * 86_400.0
+"""Seconds."""
+PRUNE_EVERY = 3_600.0
+OPERATOR_TIMEOUT = 5.0
