@@ -4,6 +4,8 @@ A computation is a span of its own, the root of its own trace, since it serves m
 comes below it. A call that waited, or refreshed, is a span in its request's trace, with a link to the computation's
 span where that ran in the same process; `stampede_guard.flight` is the same attribute in both.
 Hits make no spans: at thousands a second they would be the larger part of the trace's cost.
+
+A run of a job is a span too, and what it calls comes below it; leases of other kinds make no spans.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ class OpenTelemetryHook:
     def __init__(self, tracer: Tracer | None = None) -> None:
         self._tracer = tracer or trace.get_tracer("stampede_guard")
         self._open: dict[tuple[str, bool], Span] = {}
+        self._runs: dict[tuple[str, int, int], Span] = {}
         self._known: OrderedDict[str, SpanContext] = OrderedDict()
 
     def __call__(self, event: Event, /) -> None:
@@ -42,6 +45,10 @@ class OpenTelemetryHook:
                 self._waited(event, "wait")
             case events.Refreshed():
                 self._waited(event, "refresh")
+            case events.JobStarted():
+                self._run_started(event)
+            case events.JobEnded():
+                self._run_ended(event)
             case events.TakenOver() | events.LeaseLost() | events.TimedOut() | events.Fallback():
                 trace.get_current_span().add_event(
                     f"stampede_guard.{type(event).__name__}", {"stampede_guard.function": event.function}
@@ -72,6 +79,30 @@ class OpenTelemetryHook:
         if span is not None:
             if event.error:
                 span.set_status(Status(StatusCode.ERROR, event.error))
+            span.end()
+
+    def _run_started(self, event: events.JobStarted) -> None:
+        span = self._tracer.start_span(
+            f"job {event.function}",
+            context=contexts.Context(),
+            kind=SpanKind.INTERNAL,
+            attributes={
+                "stampede_guard.function": event.function,
+                "stampede_guard.slot": event.slot,
+                "stampede_guard.run": event.run,
+                "stampede_guard.attempt": event.attempt,
+            },
+        )
+        self._runs[event.entry, event.slot, event.attempt] = span
+        # The run has a task, and so a context, of its own.
+        contexts.attach(trace.set_span_in_context(span))
+
+    def _run_ended(self, event: events.JobEnded) -> None:
+        span = self._runs.pop((event.entry, event.slot, event.attempt), None)
+        if span is not None:
+            span.set_attribute("stampede_guard.outcome", event.outcome)
+            if event.outcome != "completed":
+                span.set_status(Status(StatusCode.ERROR, event.error or event.outcome))
             span.end()
 
     def _waited(self, event: events.Waited | events.Refreshed, what: str) -> None:

@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from stampede_guard import StampedeGuard, events
+from stampede_guard.leases import Jobs, MemoryLeases, Run
 from stampede_guard.observe.otel import MOST_FLIGHTS, OpenTelemetryHook
 from stampede_guard.stores.memory import MemoryStore
 from tests.support.gate import Gate, soon
@@ -110,3 +111,29 @@ async def test_a_refresh_is_a_span_of_that_name() -> None:
     assert [link.context.span_id for link in span.links] == [computing.context.span_id]
     assert not traces.named("wait report")
     await traces.guard.aclose()
+
+
+async def test_a_run_of_a_job_is_a_span_and_what_it_calls_comes_below_it() -> None:
+    traces = Traces()
+    async with MemoryLeases(namespace="shop", hooks=(traces.hook,)) as leases:
+        jobs = Jobs(leases)
+
+        @jobs.every(300)
+        async def sync(run: Run) -> None:
+            with traces.tracer.start_as_current_span("query"):
+                pass
+
+        @jobs.every(300)
+        async def broken() -> None:
+            raise PermissionError("401")
+
+        await jobs.run_now("sync")
+        await jobs.run_now("broken")
+    (run,) = traces.named("job sync")
+    (query,) = traces.named("query")
+    (failed,) = traces.named("job broken")
+    assert query.parent is not None and run.context is not None
+    assert query.parent.span_id == run.context.span_id
+    assert run.attributes is not None and run.attributes["stampede_guard.outcome"] == "completed"
+    assert (failed.status.status_code, failed.status.description) == (StatusCode.ERROR, "PermissionError")
+    assert not traces.hook._runs
