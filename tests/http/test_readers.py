@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import pytest
-
 from stampede_guard.http.exchange import BrokenOff
 from tests.http.asgi import scope_of
 from tests.http.fleet import App, Fleet, cached, start
@@ -38,8 +36,8 @@ async def test_the_client_of_what_becomes_too_large_leaves_and_the_application_h
         client.gone.set()
         async with asyncio.timeout(20):
             await heard.wait()
-        with pytest.raises(BrokenOff):
-            await client.task
+        async with asyncio.timeout(20):
+            await client.task  # that it stopped in mid-body is no error: nobody was there to read the rest
 
 
 async def test_what_is_stored_is_made_to_its_end_whoever_leaves() -> None:
