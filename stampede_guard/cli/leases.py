@@ -83,7 +83,10 @@ def release(
     token: Annotated[
         int, typer.Option("--token", help="The holder's, as `show` printed it: only that one is meant.")
     ],
-    by: Annotated[str, typer.Option("--by", help="Who asks for it; it is written down.", envvar="USER")],
+    by: Annotated[
+        str | None,
+        typer.Option("--by", help="Who asks for it; written down. Else: user and host.", envvar="USER"),
+    ] = None,
     now: Annotated[
         bool,
         typer.Option(
@@ -100,7 +103,7 @@ def release(
         from stampede_guard.leases.words import NotForced
 
         async with leases_at(url, namespace) as house:
-            done = await house.force_release(name, token=token, by=by, now=now)
+            done = await house.force_release(name, token=token, by=by or _somebody(), now=now)
         if isinstance(done, NotForced):
             if as_json:
                 answer({"released": False, "token": done.token or None})
@@ -120,6 +123,18 @@ def release(
         return 0
 
     run(work, url=url, as_json=as_json)
+
+
+def _somebody() -> str:
+    """In a container there may be neither $USER nor a name for the user's number."""
+    import getpass
+    import socket
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = "somebody"
+    return f"{user}@{socket.gethostname()}"
 
 
 def _as_json(view: LeaseView) -> dict[str, Any]:

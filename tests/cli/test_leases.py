@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
@@ -89,3 +90,15 @@ async def test_a_back_end_that_is_away_is_one_sentence(operator: Operator, url: 
     assert told.code == 1
     assert told.err.startswith("stampede-guard: ")
     assert "Traceback" not in told.err
+
+
+async def test_without_a_name_the_host_is_written_down(operator: Operator, leases: RedisLeases) -> None:
+    with pytest.raises(LeaseLost):
+        async with leases.hold("import") as lease:
+            told = await operator.call(
+                "leases", "release", "import", "--token", str(lease.token), "--now", USER=""
+            )
+            assert told.code == 0
+            await lease.check()
+    (audit,) = await leases.audits()
+    assert audit.by.endswith(f"@{socket.gethostname()}")
