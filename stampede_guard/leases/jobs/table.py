@@ -84,7 +84,7 @@ class PostgresRows:
         async with self._connect() as connection:
             found = await connection.fetch(
                 f"SELECT id, job, arguments, cron, coalesce(tz, 'UTC') AS tz FROM {self._table} "
-                f"WHERE is_active ORDER BY id LIMIT {MOST_ROWS}",
+                f"WHERE is_active ORDER BY id LIMIT {MOST_ROWS + 1}",
                 timeout=QUERY_TIMEOUT,
             )
         return [
@@ -135,6 +135,7 @@ class ScheduleTable:
         """Followed no more, which is not written down yet."""
         self._refused: dict[str, str] = {}
         self._unreadable = False
+        self._too_many = False
 
     async def follow(self) -> None:
         """Until it is cancelled."""
@@ -155,7 +156,12 @@ class ScheduleTable:
             self._unreadable = True
             return
         self._unreadable = False
-        wanted = {f"{row.job}#{row.id}": row for row in rows}
+        if len(rows) > MOST_ROWS and not self._too_many:
+            log.error(
+                "the table of schedules has more than %d active rows; the first are followed", MOST_ROWS
+            )
+        self._too_many = len(rows) > MOST_ROWS
+        wanted = {f"{row.job}#{row.id}": row for row in rows[:MOST_ROWS]}
         for name in self._followed.keys() - wanted.keys():
             del self._followed[name]
             self._leaving.add(name)

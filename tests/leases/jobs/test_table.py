@@ -12,6 +12,7 @@ import pytest
 from bench.herd.postgres import PostgresServer
 from stampede_guard.errors import Misuse, PolicyError, StoreUnavailable
 from stampede_guard.leases import Jobs, MemoryLeases, Run
+from stampede_guard.leases.jobs import table
 from stampede_guard.leases.jobs.table import TABLE_SQL, PostgresRows, Row
 from tests.leases.jobs.fleet import Fleet, virtually
 
@@ -163,6 +164,21 @@ def test_while_the_table_cannot_be_read_what_it_said_stays_in_force(caplog: pyte
 
     assert virtually(scenario) == 4
     assert sum("cannot be read" in record.getMessage() for record in caplog.records) == 1
+
+
+def test_more_rows_than_are_followed_are_told_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table, "MOST_ROWS", 2)
+
+    async def scenario(fleet: Fleet) -> None:
+        edited = Edited(*(row(number, "* * * * *") for number in range(3)))
+        workers(fleet, edited, count=1)
+        await fleet.until(70)
+        assert fleet.workers[0].jobs.names == ["sync#0", "sync#1"]
+
+    virtually(scenario)
+    assert sum("more than 2 active rows" in record.getMessage() for record in caplog.records) == 1
 
 
 def test_arguments_that_the_function_does_not_have_are_a_failed_run() -> None:
