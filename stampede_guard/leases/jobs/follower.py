@@ -34,7 +34,7 @@ __all__ = ["Follower"]
 
 SPREAD = 0.05
 """Seconds over which the workers' claims of one slot are spread."""
-LONGEST_PAUSE = 15.0
+LONGEST_PAUSE = 5.0
 """Seconds between two questions to a back end that is away."""
 RETRIED_AT_ONCE = 20
 
