@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from bench.herd.database import MARK, SEED, SESSION, Calibration, calibrate, ensure_filled
 from bench.herd.postgres import PostgresServer
 from bench.herd.sampler import can_monitor, process_tree
-from bench.herd.valkey import ValkeyServer
+from bench.herd.valkey import ValkeyServer, product
 
 __all__ = ["Stage", "open_stage"]
 
@@ -119,9 +119,6 @@ def _database_processes(url: str, backend: int) -> Callable[[], Iterable[int]] |
 async def _redis_version(url: str) -> str:
     client = Redis.from_url(url)
     try:
-        server = await client.info("server")
+        return product(await client.info("server"))
     finally:
         await client.aclose()
-    if "valkey_version" in server:
-        return f"Valkey {server['valkey_version']}"
-    return f"Redis {server['redis_version']}"

@@ -21,7 +21,7 @@ from redis.retry import Retry
 
 from bench.herd import processes
 
-__all__ = ["ValkeyServer", "find_valkey", "free_port"]
+__all__ = ["ValkeyServer", "find_valkey", "free_port", "product"]
 
 _START_PATIENCE = 15.0
 _ATTEMPTS = 5
@@ -170,6 +170,13 @@ class ValkeyServer:
             except (redis.ConnectionError, redis.TimeoutError):
                 time.sleep(0.01)
         return False
+
+
+def product(info: Mapping[str, Any]) -> str:
+    """What a server calls itself in `INFO server`: `Valkey 9.1.2`, `Redis 7.0.15`."""
+    if "valkey_version" in info:
+        return f"Valkey {info['valkey_version']}"
+    return f"Redis {info['redis_version']}"
 
 
 def find_valkey() -> Path:

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench.herd.story import machine
-from bench.herd.valkey import ValkeyServer
+from bench.herd.valkey import ValkeyServer, product
 from bench.http.peers import PEERS
 from bench.http.plan import FULL, QUICK, Sizes
 from bench.http.report import bar_lines, draw, markdown, terminal_table
@@ -80,12 +80,10 @@ def _measured(peers: Sequence[str], sizes: Sizes, console: Console) -> Results:
 
 
 def _setting(sizes: Sizes) -> str:
-    with ValkeyServer() as server, redis.Redis.from_url(server.url) as client:
-        info = client.info("server")
-    name = "Valkey" if "valkey_version" in info else "Redis"
-    version = info.get("valkey_version") or info["redis_version"]
+    with ValkeyServer() as server, server.client() as client:
+        store = product(client.info("server"))
     return (
-        f"{machine()}; uvicorn {uvicorn.__version__}, {name} {version} and all clients on loopback; hits: 221 bytes of "
+        f"{machine()}; uvicorn {uvicorn.__version__}, {store} and all clients on loopback; hits: 221 bytes of "
         f"JSON, one worker, {sizes.connections} connections, {sizes.rounds} rounds; expiries: {sizes.workers} workers, "
         f"{sizes.workers * sizes.users} users that ask every {sizes.pause:g} s, an answer fresh for {sizes.ttl} s that "
         f"takes {sizes.compute:g} s"

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench.herd.story import machine
-from bench.herd.valkey import ValkeyServer
+from bench.herd.valkey import ValkeyServer, product
 from bench.micro.away import measure_away
 from bench.micro.herd import measure_herd
 from bench.micro.hits import measure_hits
@@ -98,9 +98,7 @@ def as_json(rows: Sequence[Row], setting: str) -> dict[str, Any]:
 
 def _server(url: str) -> str:
     with redis.Redis.from_url(url) as client:
-        info = client.info("server")
-    name = "Valkey" if "valkey_version" in info else "Redis"
-    return f"{name} {info.get('valkey_version') or info['redis_version']} on loopback"
+        return f"{product(client.info('server'))} on loopback"
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:

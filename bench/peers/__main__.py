@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bench.herd.story import machine
-from bench.herd.valkey import ValkeyServer
+from bench.herd.valkey import ValkeyServer, product
 from bench.markdown import into_readme
 from bench.peers.adapters import TABLE
 from bench.peers.picture import draw
@@ -84,12 +84,10 @@ def _measured(options: argparse.Namespace, sizes: Sizes, console: Console) -> Re
 
 
 def _setting(sizes: Sizes) -> str:
-    with ValkeyServer() as server, redis.Redis.from_url(server.url) as client:
-        info = client.info("server")
-    name = "Valkey" if "valkey_version" in info else "Redis"
-    version = info.get("valkey_version") or info["redis_version"]
+    with ValkeyServer() as server, server.client() as client:
+        store = product(client.info("server"))
     return (
-        f"{machine()}; {name} {version} on loopback, redis-py {redis.__version__}; {sizes.processes} processes x "
+        f"{machine()}; {store} on loopback, redis-py {redis.__version__}; {sizes.processes} processes x "
         f"{sizes.callers} callers; the computation is a coroutine that sleeps {sizes.seconds:g} s "
         f"(long: {sizes.long_seconds:g} s)"
     )
