@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
+TEST_WORKERS ?= 2
 HERD_ARGS ?= --quick
 MICRO_ARGS ?=
 PEERS_VENV ?= .venv-peers
@@ -12,6 +13,11 @@ HTTP_ARGS ?=
 SCALE_ARGS ?= --output results
 AUDIT_VENV ?= .venv-bench-audit
 AUDIT_ARGS ?=
+
+# The tests wait more than they compute, so two run at once; those that cannot say so (`@pytest.mark.alone`). With
+# arguments of one's own they run one by one, which -x, -s and --pdb want, and on a given server, which is one for all.
+ALL_AT_ONCE = --numprocesses=$(TEST_WORKERS) --dist=worksteal --max-worker-restart=0
+SPREAD = $(if $(PYTEST_ARGS)$(STAMPEDE_GUARD_TEST_URL),,$(ALL_AT_ONCE))
 
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
@@ -34,7 +40,7 @@ demo: $(READY) ## the production herd, reproduced and cured (HERD_ARGS=--full fo
 
 test: $(READY) ## every test, on a real Valkey from its wheel (PYTEST_ARGS="-k takeover" for some)
 	@rm -f .coverage .coverage.*
-	$(BIN)/python -m pytest --cov --cov-report= $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --cov --cov-report= $(SPREAD) $(PYTEST_ARGS)
 
 test-redis: $(READY) ## the contract, the scripts and the rights on the redis-server found here (Debian's 7.0, say)
 	STAMPEDE_GUARD_SERVER=redis-server $(BIN)/python -m pytest tests/stores/test_contract.py \
