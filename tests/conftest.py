@@ -23,6 +23,7 @@ from bench.herd.cluster import ValkeyCluster, ValkeySentinel
 from bench.herd.postgres import PostgresServer
 from bench.herd.valkey import ValkeyServer
 from tests.support.alone import Machine
+from tests.support.sendable import sendable
 
 # A busy machine is no fault of what is tested.
 hypothesis.settings.register_profile(
@@ -62,6 +63,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
     with machine.taken(alone=mark is not None):
         return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, object, object]:
+    return sendable((yield))
 
 
 @pytest.fixture(scope="session")

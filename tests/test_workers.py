@@ -1,4 +1,4 @@
-"""Tests that want the machine for themselves have it, and the others share it."""
+"""Several workers run the tests: those that want the machine for themselves have it, and all can be counted."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.alone import Machine
+from tests.support.sendable import sendable
+from tests.support.titles import titled
 
 PATIENCE = 60.0
 WORKERS = 4
@@ -49,3 +51,20 @@ def test_who_is_alone_meets_nobody(tmp_path: Path) -> None:
 def test_a_test_that_is_alone_says_why(request: pytest.FixtureRequest) -> None:
     marks = {item.nodeid: item.get_closest_marker("alone") for item in request.session.items}
     assert [name for name, mark in marks.items() if mark and not mark.kwargs.get("reason")] == []
+
+
+def test_what_a_test_logs_reaches_the_process_that_counts_also_if_it_is_half_a_character() -> None:
+    told = {
+        "sections": [("log", "half \ud83d"), ("out", "whole \U0001f600")],
+        "when": "call",
+        "duration": 0.5,
+    }
+    sent = sendable(told)
+    assert sent["sections"] == [("log", "half \\ud83d"), ("out", "whole \U0001f600")]
+    assert str(sent).encode("utf-8") and sent["duration"] == 0.5
+
+
+def test_titles_are_the_same_in_every_worker() -> None:
+    assert titled([len, object()]) == "[<built-in function len>, <object object>]"
+    assert titled(sendable).startswith("<function sendable")
+    assert " 0x" not in titled(sendable)
