@@ -184,9 +184,8 @@ class Leases:
     async def force_release(self, name: str, *, token: int, by: str, now: bool = False) -> Forced | NotForced:
         """Have it given back by whoever holds it under `token`, the one that was seen; `by`: who wants that.
 
-        The holder is told at its next renewal, stops and gives back; until then, or until its lease ends, nobody gets
-        it.
-        With `now` he is not waited for: until he notices, two may believe. Either way it is written down.
+        The holder hears of it at once where the back end's hint reaches him, at his next renewal otherwise; he stops
+        and gives back. Until then, or until his lease ends, nobody gets it. With `now` he is not waited for: until he notices, two may believe. Either way it is written down.
         """
         if not by:
             raise Misuse("force_release(by=...) is written down: say who asks for it")
