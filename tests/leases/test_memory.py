@@ -83,9 +83,7 @@ async def test_plain_code_and_coroutines_of_one_process_never_hold_at_once() -> 
     sys.setswitchinterval(1e-5)
     try:
         async with leases, asyncio.timeout(60):
-            await asyncio.gather(
-                asyncio.to_thread(plain), asyncio.to_thread(plain), coroutine(), coroutine()
-            )
+            await asyncio.gather(asyncio.to_thread(plain), asyncio.to_thread(plain), coroutine(), coroutine())
     finally:
         sys.setswitchinterval(interval)
     assert at_once == []

@@ -368,9 +368,7 @@ def _look(state: Holding | Stopping, now: float, timing: Timing) -> tuple[State,
 
 
 def _stop(state: Holding, why: str) -> tuple[State, Command]:
-    return Stopping(
-        state.token, state.deadline, state.renew_at, why, state.sent_at, state.hinted
-    ), Stop(why)
+    return Stopping(state.token, state.deadline, state.renew_at, why, state.sent_at, state.hinted), Stop(why)
 
 
 def _leaving(state: Leaving, event: Event) -> tuple[State, Command]:
