@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
-TEST_WORKERS ?= 2
+TEST_WORKERS ?= 3
 HERD_ARGS ?= --quick
 MICRO_ARGS ?=
 PEERS_VENV ?= .venv-peers
@@ -14,7 +14,7 @@ SCALE_ARGS ?= --output results
 AUDIT_VENV ?= .venv-bench-audit
 AUDIT_ARGS ?=
 
-# The tests wait more than they compute, so two run at once; those that cannot say so (`@pytest.mark.alone`). With
+# The tests wait more than they compute, so three run at once; those that cannot say so (`@pytest.mark.alone`). With
 # arguments of one's own they run one by one, which -x, -s and --pdb want, and on a given server, which is one for all.
 ALL_AT_ONCE = --numprocesses=$(TEST_WORKERS) --dist=worksteal --max-worker-restart=0
 SPREAD = $(if $(PYTEST_ARGS)$(STAMPEDE_GUARD_TEST_URL),,$(ALL_AT_ONCE))
