@@ -141,10 +141,11 @@ class Follower:
     def _learn(self, view: JobView) -> None:
         world = self._part.world
         self._offset = view.at - world.now()
-        self._sweep_at = world.now() + self.job.terms.alive_for / 2
-        if view.fingerprint != self._registration.fingerprint and view.seen_for:
-            look = max(SHORTEST_LOOK, self._watch.pause(view))
-            self._sweep_at = min(self._sweep_at, world.now() + look)
+        look = self.job.terms.alive_for / 2
+        if view.seen_for:
+            # Others' signs are looked for as often as they are to come.
+            look = min(look, max(SHORTEST_LOOK, self._watch.pause(view)))
+        self._sweep_at = world.now() + look
         if self._since is None:
             self._since = max(view.last_slot, int(view.scheduled_at * 1000))
         outdated = view.schedule if view.fingerprint != self._registration.fingerprint else ""

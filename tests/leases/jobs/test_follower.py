@@ -167,6 +167,20 @@ def test_a_schedule_of_others_is_not_looked_at_all_the_time_however_short_their_
     virtually(scenario)
 
 
+def test_nor_as_seldom_as_others_give_signs_where_its_own_runs_are_to_be_looked_after_more_often() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        between = Between(fleet.rows.runs)
+        fleet.worker(runs=lambda: between).tick(1_200, lease_ttl=6).start()
+        await fleet.until(5)
+        fleet.worker().tick(600, lease_ttl=3_600).start()
+        await fleet.until(100)
+        between.asked.clear()
+        await fleet.until(145)
+        assert 9 <= between.asked.count("follow") <= 11
+
+    virtually(scenario)
+
+
 def test_vanished_runs_are_noticed_half_an_alive_for_later_at_most() -> None:
     async def scenario(fleet: Fleet) -> None:
         doomed = fleet.worker().tick(1_200, takes=1e9).start()
