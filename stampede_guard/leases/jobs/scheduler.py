@@ -148,6 +148,7 @@ class Jobs:
                     fingerprint=view.fingerprint,
                     rhythm=0.0,
                     version=view.version,
+                    seen_for=view.seen_for,
                 ),
                 timeout=OPERATOR_TIMEOUT,
             )
