@@ -228,7 +228,8 @@ class Leases:
     async def aclose(self) -> None:
         """End this event loop's part and that of plain code.
 
-        Requests are waited for; what runs under a lease is not.
+        Jobs that were started are stopped first, as by `Jobs.stop()`. Requests are waited for; what else runs under a
+        lease is not.
         """
         await self._close_here()
         if portal_loop() in self._parts:
@@ -246,6 +247,10 @@ class Leases:
         await self.aclose()
 
     async def _close_here(self) -> None:
+        part = self._parts.get(asyncio.get_running_loop())
+        for end in tuple(part.before_closing) if part is not None else ():
+            # While the part is still there: what ends needs it for its last requests.
+            await end()
         with self._lock:
             part = self._parts.pop(asyncio.get_running_loop(), None)
         if part is not None:

@@ -97,7 +97,8 @@ def test_whether_a_slot_is_still_its_own_must_be_known_before_it_begins_late() -
         fleet.worker(runs=lambda: between).tick(100, lease_ttl=6).start()
         await fleet.until(140)
         assert fleet.ran == []
-        assert (await fleet.outcomes())[100] == "missed"
+        # Whichever is first: this worker's word, or that nothing was heard of it.
+        assert (await fleet.outcomes())[100] in ("missed", "abandoned")
 
     virtually(scenario)
 

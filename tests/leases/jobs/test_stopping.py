@@ -1,0 +1,302 @@
+"""A worker stops: within bounds whatever its runs do, and nobody claims afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+
+from stampede_guard.errors import Misuse, StoreUnavailable
+from stampede_guard.leases import Jobs, MemoryLeases
+from stampede_guard.leases.jobs.run import Run
+from stampede_guard.leases.jobs.running import CANCELLED_FOR
+from tests.leases.jobs.fleet import Fleet, Worker, virtually
+from tests.leases.jobs.test_races import Between, seconds
+
+
+async def cancelled_after(work: Any, after: float) -> None:
+    task = asyncio.ensure_future(work)
+    await asyncio.sleep(after)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def stubborn(worker: Worker, **terms: Any) -> list[str]:
+    """A job called `tick` whose body does not care for being cancelled. What came to pass."""
+    seen: list[str] = []
+
+    @worker.jobs.every(100, name="tick", **terms)
+    async def tick() -> None:
+        seen.append("begun")
+        for _ in range(100):
+            try:
+                await asyncio.sleep(1)
+            except asyncio.CancelledError:
+                seen.append("cancelled")
+
+    return seen
+
+
+@pytest.mark.parametrize("after", [0.0, 0.5, 1.5, 7.0])
+def test_a_stop_that_is_cancelled_leaves_nobody_who_claims_and_no_run_behind(after: float) -> None:
+    async def scenario(fleet: Fleet) -> None:
+        between = Between(fleet.rows.runs)
+        worker = fleet.worker(runs=lambda: between).tick(10, takes=60.0, overlap="allow").start()
+        await fleet.until(19.9)
+        between.after["claim"] = seconds(1)
+        await fleet.until(20.3)
+        assert between.asked.count("claim") >= 2
+        await cancelled_after(worker.jobs.stop(), after)
+        await worker.jobs.stop()
+        assert await fleet.outcomes() == {10: "abandoned", 20: "abandoned"}
+        await fleet.until(100)
+        assert list(await fleet.outcomes()) == [10, 20]
+
+    virtually(scenario)
+
+
+def test_a_second_stop_waits_for_the_first() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        worker = fleet.worker(drain_timeout=30).tick(10, takes=15.0).start()
+        await fleet.until(11)
+        await asyncio.gather(worker.jobs.stop(), worker.jobs.stop())
+        assert await fleet.outcomes() == {10: "completed"}
+        await worker.jobs.stop()
+
+    virtually(scenario)
+
+
+def test_a_stop_that_is_cancelled_gives_runs_no_more_time() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        worker = fleet.worker(drain_timeout=1_000).tick(10, takes=500.0).start()
+        await fleet.until(11)
+        await cancelled_after(worker.jobs.stop(), 1)
+        await worker.jobs.stop()
+        assert fleet.time() < fleet.rows.runs._clock() + 1
+        run = (await fleet.history())[10]
+        assert run.outcome == "abandoned"
+        assert run.finished_at - run.started_at < 5
+
+    virtually(scenario)
+
+
+def test_after_a_stop_it_can_be_started_again_and_in_the_middle_of_one_it_cannot() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        worker = fleet.worker().tick(10, takes=5.0).start()
+        with pytest.raises(Misuse, match="have been started"):
+            worker.jobs.start()
+        await fleet.until(11)
+        stopping = asyncio.create_task(worker.jobs.stop())
+        await asyncio.sleep(1)
+        with pytest.raises(Misuse, match=r"await jobs.stop\(\) before"):
+            worker.jobs.start()
+        await stopping
+        await fleet.until(25)
+        worker.jobs.start()
+        await fleet.until(49)
+        assert (await fleet.outcomes())[40] == "completed"
+        assert set(fleet.slots().values()) == {1}
+
+    virtually(scenario)
+
+
+def test_a_body_that_does_not_care_for_being_cancelled_holds_no_stop_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(fleet: Fleet) -> None:
+        worker = fleet.worker(drain_timeout=5)
+        seen = stubborn(worker)
+        worker.start()
+        await fleet.until(101)
+        before = fleet.loop.time()
+        await worker.stop()
+        assert fleet.loop.time() - before <= 5 + CANCELLED_FOR + 0.1
+        assert seen == ["begun", "cancelled"]
+
+    virtually(scenario)
+    assert "shop:tick, slot 2025-10-09T00:01:40+00:00: goes on though it was cancelled" in caplog.text
+
+
+def test_a_body_that_goes_on_beyond_its_time_limit_has_failed_whenever_it_returns() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        worker = fleet.worker()
+
+        @worker.jobs.every(100, time_limit=5)
+        async def tick() -> None:
+            try:
+                await asyncio.sleep(20)
+            except asyncio.CancelledError:
+                await asyncio.sleep(20)
+
+        worker.start()
+        await fleet.until(110)
+        # It goes on, and is believed.
+        assert await fleet.outcomes() == {100: "running"}
+        await fleet.until(130)
+        run = (await fleet.history())[100]
+        assert (run.outcome, run.error) == ("failed", "TimeoutError: time_limit=5 s is over")
+
+    virtually(scenario)
+
+
+@pytest.mark.parametrize("drain_timeout", [0, 10])
+def test_with_the_back_end_away_a_stop_ends_and_says_what_was_not_written_down(
+    drain_timeout: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(fleet: Fleet) -> None:
+        between = Between(fleet.rows.runs)
+
+        async def away() -> None:
+            raise StoreUnavailable("gone")
+
+        worker = fleet.worker(runs=lambda: between, drain_timeout=drain_timeout)
+        worker.tick(100, takes=50).start()
+        await fleet.until(101)
+        between.before = {"finish": away, "beat": away}
+        before = fleet.loop.time()
+        await worker.stop()
+        assert fleet.loop.time() - before <= drain_timeout + CANCELLED_FOR + 0.1
+
+    virtually(scenario)
+    assert "that it has abandoned is not written down: gone" in caplog.text
+
+
+def test_without_a_stop_an_outcome_is_tried_to_be_written_down_for_as_long_as_its_slot_counts_as_alive(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(fleet: Fleet) -> None:
+        between = Between(fleet.rows.runs)
+
+        async def away() -> None:
+            raise StoreUnavailable("gone")
+
+        fleet.worker(runs=lambda: between).tick(1_200, lease_ttl=20).start()
+        between.before["finish"] = away
+        await fleet.until(1_202 + 1.5 * 20)
+        assert "is not written down" in caplog.text
+        asked = between.asked.count("finish")
+        await fleet.until(1_500)
+        assert between.asked.count("finish") == asked > 5
+
+    virtually(scenario)
+
+
+def test_leases_that_are_closed_first_stop_their_jobs_first() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        worker = fleet.worker(drain_timeout=30).tick(10, takes=5.0).start()
+        await fleet.until(11)
+        await worker.leases.aclose()
+        assert await fleet.outcomes() == {10: "completed"}
+        await worker.jobs.stop()
+        await fleet.until(100)
+        assert list(await fleet.outcomes()) == [10]
+
+    virtually(scenario)
+
+
+def test_leases_that_are_closed_do_not_wait_for_ever_for_a_run() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        worker = fleet.worker(drain_timeout=5).tick(10, takes=1e6, overlap="allow").start()
+        await fleet.until(11)
+        pressed = asyncio.create_task(worker.jobs.run_now("tick"))
+        await asyncio.sleep(1)
+        before = fleet.loop.time()
+        await worker.leases.aclose()
+        assert fleet.loop.time() - before < 6
+        # Who pressed the button is told, and not cancelled.
+        assert (await pressed).outcome == "abandoned"
+        assert (await fleet.outcomes())[10] == "abandoned"
+
+    virtually(scenario)
+
+
+def test_a_run_by_hand_is_waited_for_though_nothing_was_started() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        worker = fleet.worker().tick(3_600, takes=5.0)
+        pressed = asyncio.create_task(worker.jobs.run_now("tick"))
+        await asyncio.sleep(0)
+        await worker.jobs.stop()
+        assert pressed.done() or (await pressed).outcome == "completed"
+        assert set((await fleet.outcomes()).values()) == {"completed"}
+
+    virtually(scenario)
+
+
+def test_a_button_whose_caller_leaves_in_the_middle_of_the_run_lets_it_run() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        worker = fleet.worker().tick(3_600, takes=5.0)
+        await cancelled_after(worker.jobs.run_now("tick"), 2)
+        assert set((await fleet.outcomes()).values()) == {"running"}
+        await asyncio.sleep(4)
+        assert set((await fleet.outcomes()).values()) == {"completed"}
+
+    virtually(scenario)
+
+
+def test_a_stop_may_be_given_less_time_than_was_agreed() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        worker = fleet.worker(drain_timeout=1_000).tick(10, takes=500.0).start()
+        await fleet.until(11)
+        await worker.jobs.stop(drain_timeout=3)
+        run = (await fleet.history())[10]
+        assert run.outcome == "abandoned"
+        assert run.finished_at - run.started_at < 5
+
+    virtually(scenario)
+
+
+def test_a_function_in_a_thread_that_ignores_its_end_holds_no_stop_up_and_is_told_of(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end, begun = threading.Event(), threading.Event()
+    monkeypatch.setattr("stampede_guard.leases.jobs.running.CANCELLED_FOR", 0.3)
+
+    async def main() -> None:
+        async with MemoryLeases() as leases:
+            jobs = Jobs(leases, drain_timeout=0.01)
+
+            @jobs.every(3_600)
+            def plain(run: Run) -> None:
+                begun.set()
+                may_end.wait(60)
+
+            pressed = asyncio.create_task(jobs.run_now("plain"))
+            assert await asyncio.to_thread(begun.wait, 60)
+            async with asyncio.timeout(30):
+                await jobs.stop()
+            assert not may_end.is_set()
+            ending = await pressed
+            assert ending.outcome == "abandoned"
+            assert ending.error == "the worker was stopped; its function goes on in a thread"
+            (run,) = await jobs.history("plain")
+            assert (run.outcome, run.error) == (ending.outcome, ending.error)
+
+    try:
+        asyncio.run(main())
+        assert "goes on in its thread" in caplog.text
+    finally:
+        may_end.set()
+
+
+def test_a_function_in_a_thread_that_looks_is_waited_for_by_a_stop() -> None:
+    async def main() -> None:
+        async with MemoryLeases() as leases:
+            jobs, begun = Jobs(leases, drain_timeout=0), threading.Event()
+
+            @jobs.every(3_600)
+            def plain(run: Run) -> None:
+                begun.set()
+                assert run.stopping.wait(60)
+                run.report(seen=1)
+
+            pressed = asyncio.create_task(jobs.run_now("plain"))
+            assert await asyncio.to_thread(begun.wait, 60)
+            await jobs.stop()
+            ending = await pressed
+            assert (ending.outcome, ending.error) == ("abandoned", "the worker was stopped")
+            assert ending.counters == {"seen": 1}
+
+    asyncio.run(main())
