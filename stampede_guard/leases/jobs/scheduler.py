@@ -5,42 +5,41 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
 from stampede_guard.errors import Misuse, StoreError
+from stampede_guard.leases import checks
 from stampede_guard.leases.house import Leases
 from stampede_guard.leases.jobs.byhand import begun_by_hand, ended
-from stampede_guard.leases.jobs.deadman import Health, health_of
 from stampede_guard.leases.jobs.follower import Follower
-from stampede_guard.leases.jobs.job import Job, function_of, name_of, terms_of
+from stampede_guard.leases.jobs.job import Job, fitting, function_of, name_of, terms_of
 from stampede_guard.leases.jobs.keeping import KEEP, KEEP_FOR, OPERATOR_TIMEOUT, PRUNE_EVERY
 from stampede_guard.leases.jobs.running import Running, log_end
 from stampede_guard.leases.jobs.schedule import Cron, Every, Schedule
-from stampede_guard.leases.jobs.statistics import Statistics, statistics
+from stampede_guard.leases.jobs.seen import Seen
 from stampede_guard.leases.jobs.table import PostgresRows, Rows, ScheduleTable
 from stampede_guard.leases.jobs.telling import log
-from stampede_guard.leases.jobs.web import Allow, JobsApp
 from stampede_guard.leases.part import Part
 from stampede_guard.leases.runs.backend import RunBackend
-from stampede_guard.leases.runs.words import Ending, JobView, Outcome, Registration, RunView
+from stampede_guard.leases.runs.words import Ending
 
 __all__ = ["Jobs"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-MOST_IN_STATISTICS = 1_000
 _STARTED: weakref.WeakSet[Jobs] = weakref.WeakSet()
 
 
-class Jobs:
+class Jobs(Seen):
     """`jobs = Jobs(leases)`, then `@jobs.cron(...)` or `@jobs.every(...)`, and `FastAPI(lifespan=jobs.lifespan)`.
 
     Every worker that runs the lifespan follows every schedule; each slot has exactly one outcome among them all. With
     the back end away nothing new starts. `runs`: opens another back end for slots and history than that of the
     leases, once in each event loop. `version`: of your program; where old and new workers run at once, the schedules
     of the greater count. `drain_timeout`: seconds that runs have to end when the program does; then they are
-    cancelled. The history of a job keeps its newest 1,000 runs and those of 30 days.
+    cancelled. The history of a job keeps its newest 1,000 runs and those of 30 days. Raises `Misuse` for what cannot
+    be.
     """
 
     def __init__(
@@ -51,9 +50,10 @@ class Jobs:
         version: int = 0,
         drain_timeout: float = 30.0,
     ) -> None:
-        self.leases = leases
+        super().__init__(leases, runs)
+        checks.whole("version", version, least=0)
+        checks.seconds("drain_timeout", drain_timeout)
         self.version = version
-        self._open_runs = runs
         self._drain_timeout = drain_timeout
         self._jobs: dict[str, Job] = {}
         self._followers: dict[str, tuple[Follower, asyncio.Task[None]]] = {}
@@ -64,8 +64,6 @@ class Jobs:
         self._keeping: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._part: Part | None = None
-        self._runs: RunBackend | None = None
-        self._runs_loop: asyncio.AbstractEventLoop | None = None
 
     # --- what is to be run
 
@@ -97,14 +95,19 @@ class Jobs:
         """The same without a decorator. One that is being followed is followed by its new schedule from now on."""
         called = name_of(function, name)
         self.leases.full(called)
+        if isinstance(schedule, type) or not callable(getattr(schedule, "after", None)):
+            raise Misuse(
+                f"the job {called!r} needs a schedule, Cron.of('0 3 * * *') or Every.of(300), not {schedule!r}"
+            )
+        if arguments is not None and not isinstance(arguments, Mapping):
+            raise Misuse(f"arguments={arguments!r}: write a dict, {{'repository': 'a'}}")
+        fitting(function_of(function, called), called, arguments or {})
         known = self._jobs.get(called)
         if known is not None and known.function != function:
             raise _two(called, known.function, function)
         if self._keeping is not None:
             self._refuse_another(called, function)
-        return self.put(
-            Job(called, schedule, function_of(function, called), terms_of(terms), dict(arguments or {}))
-        )
+        return self.put(Job(called, schedule, function, terms_of(terms), dict(arguments or {})))
 
     def put(self, job: Job) -> Job:
         """Take this job in the place of any of the same name."""
@@ -140,22 +143,6 @@ class Jobs:
         self._jobs.pop(name, None)
         await self._unfollow([name])
 
-    async def retire(self, name: str) -> None:
-        """Its history stays, and nobody is to miss it: there is no rhythm any more that it would keep."""
-        runs = self.runs()
-        view = await runs.view(self.leases.full(name), timeout=OPERATOR_TIMEOUT)
-        if view is not None and view.rhythm:
-            await runs.register(
-                Registration(
-                    job=view.job,
-                    schedule=view.schedule,
-                    fingerprint=view.fingerprint,
-                    rhythm=0.0,
-                    version=view.version,
-                ),
-                timeout=OPERATOR_TIMEOUT,
-            )
-
     @property
     def names(self) -> list[str]:
         return sorted(self._jobs)
@@ -176,6 +163,13 @@ class Jobs:
         """Begin in the running event loop. It never waits for the back end."""
         if self._stopping is not None:
             raise Misuse("these jobs are being stopped: await jobs.stop() before the next start()")
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            raise Misuse(
+                "jobs.start() needs a running event loop: call it in a coroutine, or write "
+                "FastAPI(lifespan=jobs.lifespan)"
+            ) from None
         if self._keeping is not None:
             raise Misuse("these jobs have been started; one start in each process is enough")
         for job in self._jobs.values():
@@ -200,6 +194,7 @@ class Jobs:
             if self._keeping is None and not self._running and not self._pressed and self._runs is None:
                 return
             patience = self._drain_timeout if drain_timeout is None else drain_timeout
+            checks.seconds("drain_timeout", patience)
             self._stopping = asyncio.get_running_loop().create_task(
                 self._stopped(self._followed_no_more(), patience), name="stampede_guard jobs stop"
             )
@@ -251,7 +246,7 @@ class Jobs:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    # --- for people and front ends
+    # --- by hand
 
     async def run_now(self, name: str) -> Ending:
         """Run it once, now, in this worker, outside its schedule; how it ended. Overlap holds as for its slots."""
@@ -264,47 +259,6 @@ class Jobs:
         # Cancelled, it goes on: what was claimed is to be run.
         await asyncio.wait({claiming})
         return await ended(*claiming.result())
-
-    async def view(self, name: str) -> JobView | None:
-        return await self.runs().view(self.leases.full(name), timeout=OPERATOR_TIMEOUT)
-
-    async def views(self, *, limit: int = 1_000) -> list[JobView]:
-        """All jobs of the namespace that any worker ever registered and nobody forgot."""
-        return await self.runs().views(self.leases.prefix, limit=limit, timeout=OPERATOR_TIMEOUT)
-
-    async def history(
-        self, name: str, *, limit: int = 100, before: int | None = None, outcomes: Sequence[Outcome] = ()
-    ) -> list[RunView]:
-        """Newest slot first."""
-        return await self.runs().history(
-            self.leases.full(name), limit=limit, before=before, outcomes=outcomes, timeout=OPERATOR_TIMEOUT
-        )
-
-    async def statistics(self, name: str) -> Statistics:
-        """Of the newest 1,000 runs."""
-        return statistics(await self.history(name, limit=MOST_IN_STATISTICS))
-
-    async def health(self) -> list[Health]:
-        """The dead-man signal of every job of the namespace, also of those that this worker does not have."""
-        return [health_of(view) for view in await self.views()]
-
-    def app(self, *, allow: Allow | None = None) -> JobsApp:
-        """An ASGI application that shows all this as JSON, closed unless `allow(scope)` says otherwise."""
-        return JobsApp(self, allow)
-
-    async def forget(self, name: str) -> bool:
-        """A job that is no more, with its history; else it would be missed for ever."""
-        return await self.runs().forget(self.leases.full(name), timeout=OPERATOR_TIMEOUT)
-
-    def runs(self) -> RunBackend:
-        """The running event loop's back end of slots and history."""
-        loop = asyncio.get_running_loop()
-        if self._open_runs is None:
-            backend: Any = self.leases.part().backend
-            return backend.runs()  # type: ignore[no-any-return]
-        if self._runs is None or self._runs_loop is not loop:
-            self._runs, self._runs_loop = self._open_runs(), loop
-        return self._runs
 
     # --- inside
 
@@ -324,8 +278,8 @@ class Jobs:
             if known is not None and _place(known.function) != _place(function):
                 raise _two(name, known.function, function)
 
-    def _known(self, name: str) -> Job:
-        job = self._jobs.get(name)
+    def _known(self, name: Any) -> Job:
+        job = self._jobs.get(name) if isinstance(name, str) else None
         if job is None:
             raise Misuse(
                 f"there is no job {name!r} in this program; it has {', '.join(self.names) or 'none'}"
