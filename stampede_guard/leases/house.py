@@ -272,7 +272,9 @@ class Leases:
     def full(self, name: str) -> str:
         """The complete name. Raises `Misuse` for one that cannot be."""
         if not _can_be_a_name(name):
-            raise Misuse(f"a lease cannot be called {name!r}: write 1 to {LONGEST_NAME} printable characters")
+            raise Misuse(
+                f"a lease or a job cannot be called {name!r}: write 1 to {LONGEST_NAME} printable characters"
+            )
         return self.prefix + name
 
     def part(self) -> Part:
