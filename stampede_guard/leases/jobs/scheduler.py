@@ -156,8 +156,10 @@ class Jobs(Seen):
         try:
             yield
         finally:
-            await self.stop()
-            await self.leases.aclose()
+            try:
+                await self.stop()
+            finally:
+                await self.leases.aclose()
 
     def start(self) -> None:
         """Begin in the running event loop. It never waits for the back end."""
@@ -184,8 +186,9 @@ class Jobs(Seen):
 
     async def stop(self, *, drain_timeout: float | None = None) -> None:
         """No slot is claimed any more; runs have `drain_timeout` seconds, then they are cancelled and are
-        `abandoned`. So it takes no longer than that and 15 s, whatever runs do and also with the back end away; what
-        went on by then, or was not written down, is told in the log.
+        `abandoned`. So it takes no longer than that, 15 s, and the time-outs of requests that are on their way,
+        whatever runs do and also with the back end away. What goes on then, or is not written down, is told in the
+        log.
 
         Cancelled, it gives runs no more time and goes on in the background; another `stop()` waits for that. Closing
         the leases does the same first.

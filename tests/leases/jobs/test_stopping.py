@@ -300,3 +300,20 @@ def test_a_function_in_a_thread_that_looks_is_waited_for_by_a_stop() -> None:
             assert ending.counters == {"seen": 1}
 
     asyncio.run(main())
+
+
+def test_a_lifespan_whose_end_is_cancelled_leaves_nothing_open() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        worker = fleet.worker(drain_timeout=1_000).tick(10, takes=500.0)
+
+        async def serve() -> None:
+            async with worker.jobs.lifespan():
+                await fleet.until(11)
+
+        await cancelled_after(serve(), 12)
+        assert await fleet.outcomes() == {10: "abandoned"}
+        assert worker.leases._parts == {}
+        await fleet.until(60)
+        assert list(await fleet.outcomes()) == [10]
+
+    virtually(scenario)
