@@ -277,6 +277,8 @@ def test_a_function_in_a_thread_that_ignores_its_end_holds_no_stop_up_and_is_tol
     try:
         asyncio.run(main())
         assert "goes on in its thread" in caplog.text
+        # There was time left to write that down.
+        assert "is not waited for any more" not in caplog.text
     finally:
         may_end.set()
 
@@ -315,5 +317,36 @@ def test_a_lifespan_whose_end_is_cancelled_leaves_nothing_open() -> None:
         assert worker.leases._parts == {}
         await fleet.until(60)
         assert list(await fleet.outcomes()) == [10]
+
+    virtually(scenario)
+
+
+def test_a_back_end_that_comes_back_while_a_worker_stops_hears_what_became_of_its_run() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        between = Between(fleet.rows.runs)
+
+        async def away() -> None:
+            raise StoreUnavailable("gone")
+
+        worker = fleet.worker(runs=lambda: between, drain_timeout=0).tick(100, takes=50).start()
+        await fleet.until(101)
+        between.before = {"finish": away}
+        stopping = asyncio.create_task(worker.jobs.stop())
+        await asyncio.sleep(6)
+        assert await fleet.outcomes() == {100: "running"}
+        between.before.clear()
+        await stopping
+        assert await fleet.outcomes() == {100: "abandoned"}
+
+    virtually(scenario)
+
+
+def test_a_short_run_asks_for_its_claim_and_its_end_and_for_nothing_else() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        between = Between(fleet.rows.runs)
+        worker = fleet.worker(runs=lambda: between).tick(3_600, takes=1)
+        assert (await worker.jobs.run_now("tick")).outcome == "completed"
+        await fleet.until(1_000)
+        assert between.asked == ["view", "register", "claim", "finish"]
 
     virtually(scenario)
