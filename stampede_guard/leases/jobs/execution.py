@@ -99,9 +99,7 @@ class Execution:
         """A slot that was completed in the job's own transaction is, whatever came after."""
         if self.view is None or not self.view.completed or ending.outcome == "completed":
             return ending
-        telling.log.error(
-            "job %s, slot %s: it was completed, and then: %s", self._full, self._slot, ending.error
-        )
+        telling.log.error("%s it was completed, and then: %s", self, ending.error)
         return Ending(outcome="completed", **self._told())
 
     async def _outcome(self) -> Ending:

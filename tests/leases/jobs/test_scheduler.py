@@ -421,16 +421,22 @@ def test_a_claim_whose_answer_was_lost_is_still_this_workers() -> None:
     assert virtually(scenario) == {10: "completed"}
 
 
-def test_an_outcome_whose_answer_was_lost_is_written_down_once() -> None:
+@pytest.mark.parametrize("takes", [1.0, 14.0])
+def test_an_outcome_whose_answer_was_lost_is_written_down_once(
+    takes: float, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario(fleet: Fleet) -> None:
         network = _Unreachable(fleet.rows.runs)
-        fleet.worker(runs=lambda: network).tick(10, takes=1.0).start()
-        await fleet.until(10.5)
+        fleet.worker(runs=lambda: network).tick(10, takes=takes, overlap="allow").start()
+        # Also where a later slot is there by then.
+        await fleet.until(9.5 + takes if takes > 1 else 10.5)
         network.lose_answers = 1
-        await fleet.until(19)
-        assert await fleet.outcomes() == {10: "completed"}
+        await fleet.until(29 if takes > 1 else 19)
+        assert (await fleet.outcomes())[10] == "completed"
 
     virtually(scenario)
+    # It is no other run's, though the second time it was not to be had.
+    assert "is not written down" not in caplog.text
 
 
 @pytest.mark.parametrize("step", [-25.0, -3.0, 3.0, 25.0])

@@ -350,3 +350,29 @@ def test_a_short_run_asks_for_its_claim_and_its_end_and_for_nothing_else() -> No
         assert between.asked == ["view", "register", "claim", "finish"]
 
     virtually(scenario)
+
+
+@pytest.mark.parametrize("waits_for", ["chance", "its turn"])
+def test_a_worker_that_is_stopped_before_its_run_has_begun_gives_the_slot_its_outcome(waits_for: str) -> None:
+    async def scenario(fleet: Fleet) -> None:
+        worker = fleet.worker(drain_timeout=0)
+        if waits_for == "chance":
+            worker.tick(100, jitter=60).start()
+        else:
+            worker.tick(100, overlap="queue").start()
+            other = fleet.worker()
+            holding = asyncio.create_task(held(other, until=130))
+        await fleet.until(100.2)
+        assert fleet.ran == []
+        await worker.jobs.stop()
+        run = (await fleet.history())[100]
+        assert (run.outcome, run.error, run.counters) == ("abandoned", "the worker was stopped", {})
+        assert fleet.ran == []
+        if waits_for == "its turn":
+            await holding
+
+    async def held(other: Worker, *, until: float) -> None:
+        async with other.leases.hold("tick"):
+            await other.fleet.until(until)
+
+    virtually(scenario, seed=3)
