@@ -600,3 +600,13 @@ def test_the_history_is_pruned_and_a_pruned_slot_is_not_run_again() -> None:
 
 def test_moments_are_in_utc() -> None:
     assert datetime.fromtimestamp(EPOCH, tz=UTC).isoformat() == "2025-10-09T00:00:00+00:00"
+
+
+def test_what_was_added_is_told_as_it_will_be_run() -> None:
+    jobs = Jobs(MemoryLeases())
+    job = jobs.add(nothing, Every.of(60), name="sync", misfire_grace=5)
+    assert (job.name, job.schedule, job.terms.misfire_grace) == ("sync", Every.of(60), 5)
+    anchor = datetime(2026, 1, 1, 1, tzinfo=UTC)
+    assert jobs.every(7 * 3_600, anchor=anchor)(other) is other
+    assert jobs._jobs["other"].schedule == Every.of(7 * 3_600, anchor=anchor)
+    assert jobs.names == ["other", "sync"]

@@ -11,7 +11,7 @@ import pytest
 from stampede_guard.errors import Misuse, StoreUnavailable
 from stampede_guard.leases import Jobs, MemoryLeases
 from stampede_guard.leases.jobs.run import Run
-from stampede_guard.leases.jobs.running import CANCELLED_FOR
+from stampede_guard.leases.jobs.running import CANCELLED_FOR, Running
 from tests.leases.jobs.fleet import Fleet, Worker, virtually
 from tests.leases.jobs.test_races import Between, seconds
 
@@ -44,7 +44,8 @@ def stubborn(worker: Worker, **terms: Any) -> list[str]:
 def test_a_stop_that_is_cancelled_leaves_nobody_who_claims_and_no_run_behind(after: float) -> None:
     async def scenario(fleet: Fleet) -> None:
         between = Between(fleet.rows.runs)
-        worker = fleet.worker(runs=lambda: between).tick(10, takes=60.0, overlap="allow").start()
+        worker = fleet.worker(runs=lambda: between, drain_timeout=1_000)
+        worker.tick(10, takes=500.0, overlap="allow").start()
         await fleet.until(19.9)
         between.after["claim"] = seconds(1)
         await fleet.until(20.3)
@@ -117,6 +118,7 @@ def test_a_body_that_does_not_care_for_being_cancelled_holds_no_stop_up(
         assert seen == ["begun", "cancelled"]
 
     virtually(scenario)
+    assert "1 runs did not end within drain_timeout=5 s and are cancelled" in caplog.text
     assert "shop:tick, slot 2025-10-09T00:01:40+00:00: goes on though it was cancelled" in caplog.text
 
 
@@ -281,6 +283,18 @@ def test_a_function_in_a_thread_that_ignores_its_end_holds_no_stop_up_and_is_tol
         assert "is not waited for any more" not in caplog.text
     finally:
         may_end.set()
+
+
+async def test_an_error_that_no_run_should_end_with_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    class Mistaken:
+        async def perform(self) -> None:
+            raise LookupError("a mistake")
+
+    running = Running()
+    await asyncio.wait({running.begin(Mistaken())})  # type: ignore[arg-type]
+    await running.drain(0)
+    assert len(running) == 0
+    assert "ended by a mistake of ours" in caplog.text
 
 
 def test_a_function_in_a_thread_that_looks_is_waited_for_by_a_stop() -> None:
