@@ -328,8 +328,10 @@ class Jobs(Seen):
                     await self.runs().prune(
                         self.leases.full(name), keep=KEEP, older_than=KEEP_FOR, timeout=OPERATOR_TIMEOUT
                     )
-                except StoreError as error:
-                    log.warning("job %s: its history was not pruned: %s", name, error)
+                except Exception as error:
+                    # Whatever it is, it may pass: without this task the history would grow for ever.
+                    mistake = None if isinstance(error, StoreError) else error
+                    log.warning("job %s: its history was not pruned: %s", name, error, exc_info=mistake)
 
 
 def _two(name: str, known: Any, function: Any) -> Misuse:

@@ -11,10 +11,12 @@ import pytest
 
 from stampede_guard.errors import Misuse, PolicyError, StoreUnavailable
 from stampede_guard.leases import MemoryLeases
+from stampede_guard.leases.jobs import scheduler
 from stampede_guard.leases.jobs.run import Run
 from stampede_guard.leases.jobs.schedule import Every, slot_of
 from stampede_guard.leases.jobs.scheduler import Jobs
 from tests.leases.jobs.fleet import EPOCH, Fleet, virtually
+from tests.leases.jobs.test_races import Between
 
 
 def every_slot(seconds: int, until: int) -> list[int]:
@@ -596,6 +598,32 @@ def test_the_history_is_pruned_and_a_pruned_slot_is_not_run_again() -> None:
         )
 
     virtually(scenario)
+
+
+def test_a_worker_prunes_the_history_now_and_then_whatever_went_wrong_before(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(scheduler, "KEEP", 3)
+    monkeypatch.setattr(scheduler, "KEEP_FOR", 600.0)
+
+    async def scenario(fleet: Fleet) -> None:
+        between = Between(fleet.rows.runs)
+
+        async def broken() -> None:
+            between.before.clear()
+            raise LookupError("a password that could not be fetched")
+
+        between.before["prune"] = broken
+        fleet.worker(runs=lambda: between).tick(300).start()
+        await fleet.until(8 * 3_600)
+        outcomes = await fleet.outcomes()
+        # What came since the last time is still there; it was an hour ago, or half as much again.
+        assert 3 <= len(outcomes) <= 25
+        assert max(outcomes) == 8 * 3_600 - 300 or max(outcomes) == 8 * 3_600
+        assert 5 <= between.asked.count("prune") <= 16
+
+    virtually(scenario)
+    assert "job tick: its history was not pruned: a password that could not be fetched" in caplog.text
 
 
 def test_moments_are_in_utc() -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from stampede_guard.errors import Misuse, StoreUnavailable
 from stampede_guard.leases import Jobs, MemoryLeases
+from stampede_guard.leases.jobs.foreign import ForeignSlots, Kept
+from stampede_guard.leases.jobs.job import Terms
 from stampede_guard.leases.jobs.run import Run
 from stampede_guard.leases.jobs.running import CANCELLED_FOR, Running
 from tests.leases.jobs.fleet import Fleet, Worker, virtually
@@ -221,8 +223,8 @@ def test_a_run_by_hand_is_waited_for_though_nothing_was_started() -> None:
         pressed = asyncio.create_task(worker.jobs.run_now("tick"))
         await asyncio.sleep(0)
         await worker.jobs.stop()
-        assert pressed.done() or (await pressed).outcome == "completed"
         assert set((await fleet.outcomes()).values()) == {"completed"}
+        assert (await pressed).outcome == "completed"
 
     virtually(scenario)
 
@@ -246,6 +248,43 @@ def test_a_stop_may_be_given_less_time_than_was_agreed() -> None:
         run = (await fleet.history())[10]
         assert run.outcome == "abandoned"
         assert run.finished_at - run.started_at < 5
+
+    virtually(scenario)
+
+
+def test_a_second_stop_may_have_less_patience_than_the_first() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        worker = fleet.worker(drain_timeout=1_000).tick(10, takes=500.0).start()
+        await fleet.until(11)
+        first = asyncio.create_task(worker.jobs.stop())
+        await asyncio.sleep(1)
+        await worker.jobs.stop(drain_timeout=0)
+        assert first.done() or await first is None
+        run = (await fleet.history())[10]
+        assert run.outcome == "abandoned"
+        assert run.finished_at - run.started_at < 5
+
+    virtually(scenario)
+
+
+@pytest.mark.parametrize("used", [False, True])
+def test_a_back_end_of_runs_that_was_opened_for_these_jobs_is_closed_with_them(used: bool) -> None:
+    async def scenario(fleet: Fleet) -> None:
+        opened: list[Between] = []
+
+        def opening() -> Between:
+            opened.append(Between(fleet.rows.runs))
+            return opened[-1]
+
+        worker = fleet.worker(runs=opening)
+        if used:
+            worker.tick(10)
+        for _ in range(2):
+            worker.jobs.start()
+            await asyncio.sleep(11)
+            await worker.jobs.stop()
+        assert len(opened) == (2 if used else 0)
+        assert [between.asked.count("aclose") for between in opened] == [1] * len(opened)
 
     virtually(scenario)
 
@@ -390,3 +429,71 @@ def test_a_worker_that_is_stopped_before_its_run_has_begun_gives_the_slot_its_ou
             await other.fleet.until(until)
 
     virtually(scenario, seed=3)
+
+
+def test_an_outcome_that_is_being_written_down_is_waited_for_and_not_cut_off() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        between = Between(fleet.rows.runs)
+        between.before["finish"] = seconds(3)
+        worker = fleet.worker(runs=lambda: between, drain_timeout=0).tick(100, takes=1).start()
+        await fleet.until(102)
+        assert between.asked[-1] == "finish"
+        await worker.jobs.stop()
+        assert await fleet.outcomes() == {100: "completed"}
+
+    virtually(scenario)
+
+
+def test_who_cancels_a_run_while_its_outcome_is_written_down_gets_it_cancelled_afterwards() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        between = Between(fleet.rows.runs)
+        between.before["finish"] = seconds(3)
+        worker = fleet.worker(runs=lambda: between)
+
+        async def body(run: Run) -> None: ...
+
+        slot = round(fleet.time() * 1000)
+        another = ForeignSlots(worker.jobs).run("tick", Kept("mine"), slot, body, Terms())
+        await cancelled_after(another, 1)
+        assert await fleet.outcomes() == {0: "completed"}
+
+    virtually(scenario)
+
+
+def test_a_beat_that_is_on_its_way_when_its_run_ends_is_not_torn_off() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        between, answered = Between(fleet.rows.runs), []
+
+        async def slow() -> None:
+            await asyncio.sleep(2)
+            answered.append(fleet.time())
+
+        between.before["beat"] = slow
+        # Heard of each 22.5 s by its clock: the run ends while it is told that it lives.
+        fleet.worker(runs=lambda: between).tick(100, takes=23.5).start()
+        await fleet.until(140)
+        assert await fleet.outcomes() == {100: "completed"}
+        assert len(answered) == 1
+
+    virtually(scenario)
+
+
+def test_leases_that_are_closed_beside_a_run_of_another_scheduler_do_not_wait_for_it() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        worker = fleet.worker()
+
+        async def body(run: Run) -> None:
+            await asyncio.sleep(500)
+
+        slot = round(fleet.time() * 1000)
+        another = asyncio.create_task(
+            ForeignSlots(worker.jobs).run("tick", Kept("mine"), slot, body, Terms())
+        )
+        await asyncio.sleep(1)
+        before = fleet.loop.time()
+        await worker.leases.aclose()
+        assert fleet.loop.time() - before < 10
+        another.cancel()
+        await asyncio.wait({another})
+
+    virtually(scenario)
