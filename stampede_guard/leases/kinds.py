@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import time
 from collections.abc import Callable
 from typing import Any, Self
+from urllib.parse import urlsplit
 
+from stampede_guard.errors import Misuse, PolicyError, UrlError
+from stampede_guard.leases import checks
 from stampede_guard.leases.house import Leases
 from stampede_guard.leases.memory import MemoryBackend, Rows
 
@@ -22,6 +26,11 @@ class MemoryLeases(Leases):
     def __init__(
         self, *, rows: Rows | None = None, clock: Callable[[], float] = time.time, **options: Any
     ) -> None:
+        checks.no_other("MemoryLeases", options, ("rows", "clock", *_OURS))
+        if rows is not None and not isinstance(rows, Rows):
+            raise Misuse(f"rows={rows!r}: write the `rows` of other MemoryLeases, or nothing")
+        if not callable(clock):
+            raise Misuse(f"clock={clock!r}: write a function that gives seconds since 1970")
         self.rows = Rows(clock) if rows is None else rows
         super().__init__(lambda: MemoryBackend(self.rows), **options)
 
@@ -49,7 +58,33 @@ class PostgresLeases(_ByUrl):
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Self:
-        """`postgresql://user:password@host/database`. Options: those of `Leases`, and of `PostgresBackend.from_url`."""
+        """`postgresql://user:password@host/database`. Options: those of `Leases`, and of `PostgresBackend.from_url`.
+
+        Raises `UrlError` for another kind of URL, `Misuse` for an option that is none and where asyncpg is missing.
+        """
+        try:
+            driver = importlib.import_module("asyncpg")
+        except ImportError:
+            raise Misuse(
+                "leases in PostgreSQL need one more package: pip install 'stampede_guard[postgres]' (in a clone "
+                "'.[postgres]')"
+            ) from None
+        scheme = checks.text(url).partition("://")[0].partition("+")[0]
+        if scheme in ("redis", "rediss", "unix", "memory"):
+            other = "MemoryLeases()" if scheme == "memory" else "RedisLeases.from_url(...)"
+            raise UrlError(
+                f"PostgresLeases is for postgresql://user@host/database, not {scheme}://: write {other}"
+            )
+        _check_port(url)
+        own = ("schema", "connections", "listen")
+        # Prepared statements are not kept, whatever is wished: behind a pooler they would be another's.
+        drivers = inspect.signature(driver.connect).parameters.keys() - {"dsn", "statement_cache_size"}
+        others = options.keys() - drivers
+        checks.no_other("PostgresLeases (beside what asyncpg.connect takes)", others, (*_OURS, *own))
+        if "connections" in options:
+            checks.whole("connections", options["connections"], least=1)
+        if not isinstance(options.get("listen", True), bool) and "://" not in checks.text(options["listen"]):
+            raise PolicyError("listen", options["listen"], "write True, False, or a URL past the pooler")
         return cls._made(url, options)
 
     async def create_schema(self) -> None:
@@ -66,8 +101,29 @@ class RedisLeases(_ByUrl):
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Self:
-        """`redis://host:6379/0` and `rediss://`. Options: those of `Leases`, and of `RedisBackend.from_url`."""
+        """`redis://host:6379/0` and `rediss://`. Options: those of `Leases`, and of `RedisBackend.from_url`.
+
+        Raises `UrlError` for another kind of URL, and `Misuse` for an option that is none.
+        """
+        if checks.text(url).startswith("postgres"):
+            raise UrlError(
+                "RedisLeases is for redis://host:6379/0, not postgresql://: write PostgresLeases.from_url(...)"
+            )
+        checks.no_other("RedisLeases", options, (*_OURS, "eviction", "restart", "longest_lease"))
+        checks.seconds("longest_lease", options.get("longest_lease", 0.0))
         return cls._made(url, options)
 
 
 _OURS = ("namespace", "label", "hooks", "world", "owner")
+
+
+def _check_port(url: object) -> None:
+    """Before the first request, which would only say that there is no answer. Several hosts are asyncpg's to read."""
+    try:
+        where = urlsplit(checks.text(url))
+        if "," not in where.netloc:
+            _ = where.port
+    except ValueError:
+        raise UrlError(
+            "the URL of the database has no port of 1 to 65535: postgresql://user:password@host:5432/database"
+        ) from None
