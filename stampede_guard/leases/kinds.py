@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
 from stampede_guard.leases.house import Leases
@@ -26,23 +26,24 @@ class MemoryLeases(Leases):
         super().__init__(lambda: MemoryBackend(self.rows), **options)
 
 
-class _ByUrl(Leases):
+class _Elsewhere(Leases):
     _home = ""
     _keys_by_namespace = False
 
     @classmethod
-    def _made(cls, url: str, options: dict[str, Any]) -> Self:
+    def _made(cls, way: str, given: Any, options: dict[str, Any]) -> Self:
         ours = {name: options.pop(name) for name in _OURS if name in options}
         if cls._keys_by_namespace:
             options["namespace"] = ours.get("namespace", "default")
         module, _, name = cls._home.partition(":")
         backend = getattr(importlib.import_module(f"stampede_guard.leases.{module}"), name)
+        make = getattr(backend, way)
         # Made once to have a mistake told here; it connects when first used.
-        backend.from_url(url, **options)
-        return cls(lambda: backend.from_url(url, **options), **ours)
+        make(given, **options)
+        return cls(lambda: make(given, **options), **ours)
 
 
-class PostgresLeases(_ByUrl):
+class PostgresLeases(_Elsewhere):
     """In a table of a PostgreSQL database. Needs `pip install stampede-guard[postgres]`."""
 
     _home = "postgres.backend:PostgresBackend"
@@ -50,7 +51,17 @@ class PostgresLeases(_ByUrl):
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Self:
         """`postgresql://user:password@host/database`. Options: those of `Leases`, and of `PostgresBackend.from_url`."""
-        return cls._made(url, options)
+        return cls._made("from_url", url, options)
+
+    @classmethod
+    def from_connect(cls, connect: Callable[[], Awaitable[Any]], **options: Any) -> Self:
+        """`await connect()` makes a connection of asyncpg, each time a new one, in whatever event loop asks for it.
+
+        For passwords that rotate, tokens of a cloud, connectors. It counts as part of a request: what it waits for must
+        be there within `request_timeout`. Behind a pooler it gives `statement_cache_size=0` to asyncpg. A pool's
+        connections are refused. Options: those of `Leases`, and of `PostgresBackend.from_connect`. Raises `Misuse`.
+        """
+        return cls._made("from_connect", connect, options)
 
     async def create_schema(self) -> None:
         """Create the tables that are missing. They may also be created with the SQL that is shipped."""
@@ -58,7 +69,7 @@ class PostgresLeases(_ByUrl):
         await backend.create_schema()
 
 
-class RedisLeases(_ByUrl):
+class RedisLeases(_Elsewhere):
     """In Redis or Valkey."""
 
     _home = "redis.backend:RedisBackend"
@@ -67,7 +78,16 @@ class RedisLeases(_ByUrl):
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Self:
         """`redis://host:6379/0` and `rediss://`. Options: those of `Leases`, and of `RedisBackend.from_url`."""
-        return cls._made(url, options)
+        return cls._made("from_url", url, options)
+
+    @classmethod
+    def from_client(cls, client: Any, **options: Any) -> Self:
+        """Your own `redis.asyncio` `Redis`, `RedisCluster` or `Sentinel(...).master_for(...)`.
+
+        It lends its settings, never its connections, and is yours to close. Options: those of `Leases`, and of
+        `RedisBackend`. Raises `Misuse` for anything else.
+        """
+        return cls._made("from_client", client, options)
 
 
 _OURS = ("namespace", "label", "hooks", "world", "owner")

@@ -97,6 +97,14 @@ class RedisBackend:
         store.deadline = DEADLINE
         return cls(store, namespace=namespace, **settings)
 
+    @classmethod
+    def from_client(cls, client: Any, *, namespace: str, **settings: Any) -> RedisBackend:
+        """With the settings of a `redis.asyncio` client: TLS, credentials, sentinels, cluster. Raises `Misuse`."""
+        store: Any = store_for(client, who="RedisLeases")
+        if store is not client:
+            store.deadline = DEADLINE
+        return cls(store, namespace=namespace, **settings)
+
     # --- steps ------------------------------------------------------------------------------------
 
     async def acquire(self, ask: Ask, *, timeout: float) -> Answer:
