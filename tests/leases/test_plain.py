@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import threading
 import time
 from typing import Any
@@ -108,6 +109,39 @@ def test_a_forked_child_is_another_process_and_holds_nothing() -> None:
         assert os.read(reading, 100).decode() == "0.0 True"
         assert lease.remaining() > 0
         assert this_process() == before
+    leases.close()
+
+
+def test_a_forked_child_stands_for_election_itself_whatever_another_thread_was_doing() -> None:
+    leases = MemoryLeases()
+    election = leases.election("e")
+
+    async def stand() -> None:
+        election.start()
+        await election.wait_elected(60)
+
+    async def stand_in_the_child() -> bool:
+        async with election:
+            return bool(election.health()["standing"])
+
+    portal().call(stand)
+    reading, writing = os.pipe()
+    # As if a thread that the child does not have had been in the middle of it.
+    with leases._lock:
+        child = os.fork()
+        if child == 0:
+            try:
+                signal.alarm(60)
+                told = f"{election.is_leader} {election.health()['standing']} {asyncio.run(stand_in_the_child())}"
+                os.write(writing, told.encode())
+            finally:
+                os._exit(0)
+    os.close(writing)
+    assert os.read(reading, 100).decode() == "False False True"
+    os.waitpid(child, 0)
+    os.close(reading)
+    assert election.is_leader
+    portal().call(election.stop)
     leases.close()
 
 
