@@ -107,7 +107,9 @@ class TestClient:
 
     @pytest.mark.parametrize("client", [None, "redis://localhost", redis.Redis(), object()])
     def test_what_is_no_such_client_is_refused_with_what_to_write(self, client: Any) -> None:
-        with pytest.raises(Misuse, match=r"RedisLeases needs a redis\.asyncio\.Redis .*RedisLeases\.from_url"):
+        with pytest.raises(
+            Misuse, match=r"RedisLeases needs a redis\.asyncio\.Redis .*RedisLeases\.from_url"
+        ):
             RedisLeases.from_client(client)
 
 
