@@ -1,7 +1,7 @@
 """Leases: a namespace of names in a back end, and everything that is built on holding one.
 
-A `Leases` may be made before there is an event loop, and used from several; it keeps a part for each, made at the first
-use there. A forked child makes its own.
+A `Leases` may be made before there is an event loop, and used from several; it keeps a part for each, made at the
+first use there. A forked child makes its own.
 """
 
 from __future__ import annotations
@@ -184,9 +184,9 @@ class Leases:
     async def force_release(self, name: str, *, token: int, by: str, now: bool = False) -> Forced | NotForced:
         """Have it given back by whoever holds it under `token`, the one that was seen; `by`: who wants that.
 
-        The holder is told at its next renewal, stops and gives back; until then, or until its lease ends, nobody gets
-        it.
-        With `now` he is not waited for: until he notices, two may believe. Either way it is written down.
+        The holder hears of it at once where the back end's hint reaches him, at his next renewal otherwise; he stops
+        and gives back. Until then, or until his lease ends, nobody gets it. With `now` he is not waited for: until he
+        notices, two may believe. Either way it is written down.
         """
         if not by:
             raise Misuse("force_release(by=...) is written down: say who asks for it")

@@ -67,9 +67,11 @@ def test_replace_runs_when_the_other_one_has_stopped() -> None:
         a, b = (fleet.process(label).run_exclusive("n", overlap="replace") for label in "ab")
         first = asyncio.create_task(a.run(work))
         await asyncio.sleep(1)
-        second = asyncio.create_task(b.run(work))
+        second, asked_at = asyncio.create_task(b.run(work)), asyncio.get_running_loop().time()
         with pytest.raises(LeaseLost, match="replaces it"):
             await first
+        # Long before it would have been renewed: the back end's hint reached it.
+        assert asyncio.get_running_loop().time() - asked_at < 1
         await second
         assert (work.runs, work.most) == (2, 1)
 

@@ -262,6 +262,20 @@ def test_an_operator_who_does_not_wait_takes_it_and_the_holder_finds_out() -> No
     virtually(main)
 
 
+def test_a_holder_who_was_not_waited_for_finds_out_long_before_his_next_renewal() -> None:
+    async def main(fleet: Fleet) -> None:
+        a, operator = fleet.process("a"), fleet.process("operator")
+        with pytest.raises(LeaseLost, match="no more"):
+            async with a.hold("n", 6_000) as lease:
+                await asyncio.sleep(500)
+                await operator.force_release("n", token=lease.token, by="eve", now=True)
+                async with asyncio.timeout(1):
+                    await lease.lost
+                await asyncio.sleep(1_000)
+
+    virtually(main)
+
+
 def test_nothing_starts_while_the_back_end_is_away() -> None:
     async def main(fleet: Fleet) -> None:
         backend = Faulty(fleet.rows)

@@ -86,6 +86,26 @@ async def test_one_is_elected_and_hands_over(house: Any) -> None:
                 assert not first.is_leader
 
 
+async def test_a_holder_who_would_renew_in_an_hour_hears_at_once_that_he_is_to_leave(house: Any) -> None:
+    a, operator = house("a"), house("operator")
+    async with a, operator:
+        await prepared(a)
+
+        async def work() -> None:
+            async with a.hold("n", 3 * 3_600.0):
+                await asyncio.Event().wait()
+
+        holding = asyncio.create_task(work())
+        async with asyncio.timeout(PATIENCE):
+            while not holding.done():
+                # Asked again until his subscription stands.
+                if (view := await operator.show("n")) is not None and view.held:
+                    await operator.force_release("n", token=view.token, by="eve")
+                await asyncio.wait({holding}, timeout=0.1)
+        with pytest.raises(LeaseLost, match="eve asked for its release"):
+            await holding
+
+
 async def test_what_many_run_exclusively_runs_one_at_a_time(house: Any) -> None:
     houses = [house(str(number)) for number in range(4)]
     await prepared(*houses)

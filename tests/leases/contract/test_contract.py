@@ -279,6 +279,30 @@ class TestOperators:
         assert await backend.force(name, token=token, by="eve", now=True, timeout=LONG) == NotForced(0)
         assert await backend.audits(name, limit=9, timeout=LONG) == []
 
+    @pytest.mark.parametrize("now", [True, False])
+    async def test_the_holder_hears_of_it(self, world: World, name: str, now: bool) -> None:
+        operator, holder = world.open(), world.open()
+        heard: list[str] = []
+        holder.on_freed(heard.append)
+
+        async def listening() -> None:
+            # Until a subscription stands nothing is heard, and nothing says when it stands.
+            token = await granted(operator, f"{name}:other", "x")
+            await operator.release(f"{name}:other", holder="x", token=token, at_least_for=0, timeout=LONG)
+            await asyncio.sleep(0.05)
+
+        async with asyncio.timeout(LONG):
+            while not heard:
+                await listening()
+            token = await granted(holder, name, "a")
+            assert await operator.force(name, token=token - 1, by="eve", now=now, timeout=LONG) == NotForced(
+                token
+            )
+            await listening()
+            assert name not in heard
+            await operator.force(name, token=token, by="eve", now=now, timeout=LONG)
+            await until(lambda: name in heard)
+
     async def test_what_they_did_is_kept_newest_first(self, backend: Backend, name: str) -> None:
         first = await granted(backend, f"{name}:1", "a")
         second = await granted(backend, f"{name}:2", "b")
