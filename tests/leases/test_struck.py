@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from bench.herd.postgres import PostgresServer
 from bench.herd.valkey import ValkeyServer
 from stampede_guard.errors import LeaseLost, LeaseTaken, StoreUnavailable
 from stampede_guard.leases import Lease, LeaseView, PlainLease, PostgresLeases, RedisLeases
+from tests.support.gate import until
 from tests.support.plainproxy import PlainProxy
 
 PATIENCE = 60.0
@@ -90,10 +91,6 @@ async def renewed_after(leases: PostgresLeases | RedisLeases, moment: float) -> 
             await asyncio.sleep(0.02)
 
 
-def faults(proxy: PlainProxy) -> list[Callable[[], object]]:
-    return [proxy.black_hole, proxy.deaf]
-
-
 @pytest.mark.parametrize("fault", ["black_hole", "deaf"])
 async def test_a_body_is_told_before_belief_ends_and_belief_ends_before_the_lease(
     scene: Scene, fault: str
@@ -140,8 +137,7 @@ async def test_plain_code_sees_the_flag_before_belief_ends(scene: Scene) -> None
         await entered.wait()
         scene.proxy.black_hole()
         struck.set()
-        while not seen:
-            await asyncio.sleep(0.01)
+        await until(lambda: seen)
         scene.proxy.heal()
         with contextlib.suppress(LeaseLost):
             await plain
@@ -229,7 +225,7 @@ class TestLossOfAllData:
     ) -> None:
         holder, other = redis_scene.leases(), redis_scene.leases()
         told = asyncio.Event()
-        with pytest.raises(LeaseLost, match="somebody else has it|the back end has it no more"):
+        with pytest.raises(LeaseLost, match=r"somebody else has it|the back end has it no more"):
             async with (
                 asyncio.timeout(PATIENCE),
                 holder.hold("n", 60, renew_every=0.5, request_timeout=0.4) as lease,
