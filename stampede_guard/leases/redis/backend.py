@@ -5,9 +5,9 @@ server it was last confirmed (`run_id`). In a life that has not yet lasted as lo
 confirmed in it, the answer is `Withheld`: after a restart without data, with an older snapshot, and at a replica that
 was promoted without the last writes. A restart that lost nothing costs the same wait, unless `restart="trust"`.
 
-A loss of all data within a server's life (FLUSHALL, keys that were deleted, a replica to which nothing of this namespace
-had come) is noticed by two: a process that has asked before and finds no trace of that, and a holder whose token is above
-all that the server knows of. From then on the answer is `Withheld` for as long.
+A loss of all data within a server's life (FLUSHALL, keys that were deleted, a replica to which nothing of this
+namespace had come) is noticed by two: a process that has asked before and finds no trace of that, and a holder whose
+token is above all that the server knows of. From then on the answer is `Withheld` for as long.
 
 Not kept: such a loss, while those who ask do so for the first time in their lives and before the holder's next renewal;
 a server's clock that steps forward, which ends leases early; two masters at once after a network's split. Tokens grow
