@@ -41,7 +41,7 @@ async def waited_for(make: Make) -> None:
         async with other.hold("n", 30):
             waiting = asyncio.create_task(_wait_for_it(leases))
             try:
-                while not (view := await leases.show("n")) or not view.waiting:
+                while not (view := await leases.show("n")) or not view.waiting:  # noqa: ASYNC110
                     await asyncio.sleep(0)
             except BaseException:
                 waiting.cancel()
