@@ -19,9 +19,9 @@ from stampede_guard.leases.part import Part
 from stampede_guard.leases.runs.backend import RunBackend
 from stampede_guard.leases.runs.words import Ending
 
-__all__ = ["Execution"]
+__all__ = ["STOPPED", "Execution"]
 
-_STOPPED = "the worker was stopped"
+STOPPED = "the worker was stopped"
 
 
 class Execution:
@@ -64,7 +64,7 @@ class Execution:
             ending = await self._outcome()
         except asyncio.CancelledError:
             # The program ends: the slot is free for another attempt at once, where the job has more than one.
-            ending = Ending(outcome="abandoned", error=_STOPPED, **self._told())
+            ending = Ending(outcome="abandoned", error=STOPPED, **self._told())
             await self._settle(self._as_written(ending), begun)
             raise
         except BaseException as error:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, assert_never
 
 from stampede_guard.errors import StoreError
-from stampede_guard.leases.jobs.deadman import PATIENCE
+from stampede_guard.leases.jobs.deadman import deserted
 from stampede_guard.leases.jobs.due import due
 from stampede_guard.leases.jobs.execution import Execution
 from stampede_guard.leases.jobs.job import Job
@@ -177,10 +177,9 @@ class Follower:
 
     def _deserted(self, view: JobView) -> bool:
         """Another schedule counts, and for as long as makes a job overdue none of its slots got an outcome."""
-        if view.fingerprint == self._registration.fingerprint or not view.rhythm:
+        if view.fingerprint == self._registration.fingerprint:
             return False
-        quiet = view.at - max(view.last_slot / 1000, view.scheduled_at)
-        return quiet > view.rhythm * PATIENCE + self.job.terms.misfire_grace
+        return deserted(view, misfire_grace=self.job.terms.misfire_grace)
 
     async def _record(self, slots: Sequence[int], outcome: Outcome, why: str) -> None:
         if not slots:
