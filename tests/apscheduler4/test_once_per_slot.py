@@ -107,14 +107,15 @@ async def test_a_cron_expression_has_whole_seconds_whenever_its_trigger_was_made
 
 
 async def test_jitter_is_no_part_of_the_slot() -> None:
-    ticks, start = Ticks(), next_second()
+    ticks = Ticks()
     async with standing(in_memory(Rows()), 4) as pods:
         for pod in pods:
-            await pod.schedule(ticks.tick, IntervalTrigger(seconds=1, start_time=start), max_jitter=0.9)
+            await pod.schedule(ticks.tick, CronTrigger(second="*/2", timezone="UTC"), max_jitter=1.9)
             await pod.begin()
-        await ticks.enough(4)
+        await ticks.enough(3)
         slots = await settled(pods, ticks)
-        assert slots == list(range(slots[0], slots[0] + len(slots)))
+        assert slots == list(range(slots[0], slots[0] + 2 * len(slots), 2))
+        assert slots[0] % 2 == 0
 
 
 async def test_workers_that_are_late_find_the_slot_taken() -> None:

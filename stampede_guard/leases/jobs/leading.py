@@ -94,6 +94,15 @@ def _following(trigger: Any, now: datetime) -> datetime | None:
     return following
 
 
+def _leave_out_the_rest(run: asyncio.Task[Any]) -> None:
+    """Of the firings that one task of APScheduler's own runs one after the other, where a job does not coalesce: it
+    takes a cancellation for the error of one of them, and goes on with the next."""
+    frame = getattr(run.get_coro(), "cr_frame", None)
+    firings = frame.f_locals.get("run_times") if frame is not None else None
+    if isinstance(firings, list):
+        firings.clear()
+
+
 async def _end_runs(scheduler: Any) -> None:
     executors = list(getattr(scheduler, "_executors", {}).values())
     running: set[asyncio.Future[Any]] = set()
@@ -103,6 +112,7 @@ async def _end_runs(scheduler: Any) -> None:
     for run in running:
         # Any other future stands for a thread: cancelled it would say that it has ended, while the thread goes on.
         if isinstance(run, asyncio.Task):
+            _leave_out_the_rest(run)
             run.cancel()
     if running:
         await asyncio.wait(running)

@@ -184,6 +184,27 @@ async def test_a_thread_has_ended_before_the_next_one_leads(pods: list[Pod]) -> 
         await stopping
 
 
+async def test_of_firings_that_are_not_coalesced_none_begins_after_leadership_has_ended(
+    pods: list[Pod],
+) -> None:
+    begun: list[int] = []
+
+    async def job() -> None:
+        begun.append(1)
+        await asyncio.Event().wait()
+
+    first, _ = pods
+    first.scheduler.add_job(
+        job, "interval", hours=1, coalesce=False, misfire_grace_time=None,
+        next_run_time=datetime.now(UTC) - 5 * AN_HOUR,
+    )  # fmt: skip
+    async with asyncio.timeout(PATIENCE):
+        first.election.start()
+        await until(lambda: begun)
+        await first.election.stop()
+    assert begun == [1]
+
+
 async def test_a_pools_thread_has_ended_before_the_next_one_leads() -> None:
     begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
 

@@ -58,6 +58,10 @@ def test_jitter_that_reaches_beyond_the_next_tick_still_has_slots_of_the_schedul
 def test_a_first_firing_that_was_asked_for_is_a_slot_of_its_own() -> None:
     trigger = CronTrigger(hour=3, jitter=60, timezone=UTC)
     assert slot_at(trigger, NOON) == slot_of(NOON)
+    every_other_day = CalendarIntervalTrigger(
+        days=2, hour=3, start_date="2026-01-01", timezone=UTC, jitter=60
+    )
+    assert slot_at(every_other_day, NOON) == slot_of(NOON)
 
 
 @pytest.mark.parametrize("day", [datetime(2026, 3, 28), datetime(2026, 10, 24)])
