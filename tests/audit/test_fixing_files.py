@@ -250,7 +250,7 @@ def test_the_report_says_what_can_be_fixed(project: Path, capsys: pytest.Capture
     (project / "more.py").write_text(SAFE.replace("day: int", "day: object"))
     main(["."])
     assert (
-        "2 findings in 2 files, 1 fixable with --fix, 1 more with --fix --unsafe-fixes"
+        "2 findings in 2 of 2 files, 1 fixable with --fix, 1 more with --fix --unsafe-fixes"
         in capsys.readouterr().out
     )
     main([".", "--output-format", "json"])
