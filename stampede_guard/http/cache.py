@@ -17,7 +17,7 @@ from stampede_guard.guard import StampedeGuard
 from stampede_guard.http.entries import Target, base_name, target_of_url, variant_name
 from stampede_guard.http.exchange import App, Exchange
 from stampede_guard.http.fetch import Fetch
-from stampede_guard.http.judging import lifetimes
+from stampede_guard.http.judging import is_anybodys, lifetimes
 from stampede_guard.http.marks import Marks
 from stampede_guard.http.request import CacheRequest
 from stampede_guard.http.routes import CacheRoute, Scope
@@ -76,6 +76,8 @@ class Cache:
         self.plan = Plan(title="http", policy=policy, codec=HttpCodec(), share_uncached=False)
         self.plan.policy_for = self._policy_for
         self.marks = Marks(policy.pass_ttl, lambda: guard.runtime().now())
+        # Renewals in the background that brought an answer for one client only.
+        self.in_vain = Marks(policy.pass_ttl, lambda: guard.runtime().now())
         self._app = app
         # Exchanges, and what goes on though the request that began it has ended.
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -205,6 +207,8 @@ class Cache:
         if name in runtime.flights or runtime.closing or found.reading is None:
             return
         if runtime.failing.hold(name, found.reading.token):
+            return
+        if self.in_vain.passes(found.key) and not is_anybodys(request, self.settings):
             return
         if len(runtime.flights) < self.plan.policy.max_flights:
             fetch = Fetch(self, request, found.key, background=True)
