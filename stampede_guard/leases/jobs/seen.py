@@ -96,6 +96,7 @@ class Seen:
                     fingerprint=view.fingerprint,
                     rhythm=0.0,
                     version=view.version,
+                    seen_for=view.seen_for,
                 ),
                 timeout=OPERATOR_TIMEOUT,
             )

@@ -235,27 +235,6 @@ def test_an_error_of_any_kind_does_not_end_a_worker_for_good(caplog: pytest.LogC
     assert "could not be fetched" in caplog.text
 
 
-def test_a_schedule_whose_workers_are_all_gone_gives_way_to_one_that_has_some() -> None:
-    async def scenario(fleet: Fleet) -> None:
-        old = fleet.worker().tick(10).start()
-        await fleet.until(25)
-        fleet.worker().tick(15).start()
-        await fleet.until(26)
-        # An older pod is started again before the deployment has ended.
-        again = fleet.worker().tick(10).start()
-        await fleet.until(55)
-        await again.stop()
-        await old.stop()
-        await fleet.until(300)
-        outcomes = await fleet.outcomes()
-        assert set(outcomes) >= {10, 20, 30, 40, 50, 210, 225, 240, 255, 270, 285}
-        assert outcomes[285] == "completed"
-        # While somebody follows it, it is not taken from him.
-        assert {60, 75, 90, 105} & set(outcomes) == set()
-
-    virtually(scenario)
-
-
 def test_slots_since_a_schedule_counts_again_are_nobody_elses_to_leave_out() -> None:
     async def scenario(fleet: Fleet) -> None:
         first = fleet.worker().tick(10, lease_ttl=60).start()
