@@ -255,17 +255,20 @@ class Leases:
         await self.aclose()
 
     async def _close_here(self) -> None:
-        part = self._parts.get(asyncio.get_running_loop())
-        for end in tuple(part.before_closing) if part is not None else ():
+        loop = asyncio.get_running_loop()
+        part = self._parts.get(loop)
+        try:
             # While the part is still there: what ends needs it for its last requests.
-            await end()
-        with self._lock:
-            part = self._parts.pop(asyncio.get_running_loop(), None)
-        if part is not None:
-            for election in list(self._elections):
-                if election.part is part:
-                    await election.stop()
-            await part.aclose()
+            for end in tuple(part.before_closing) if part is not None else ():
+                await end()
+        finally:
+            with self._lock:
+                part = self._parts.pop(loop, None)
+            if part is not None:
+                for election in list(self._elections):
+                    if election.part is part:
+                        await election.stop()
+                await part.aclose()
 
     # --- what faces are built on
 

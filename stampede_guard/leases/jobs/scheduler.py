@@ -172,6 +172,11 @@ class Jobs(Seen):
                 "jobs.start() needs a running event loop: call it in a coroutine, or write "
                 "FastAPI(lifespan=jobs.lifespan)"
             ) from None
+        if self._keeping is not None and self._keeping.get_loop().is_closed():
+            # That loop ended without a stop, and all of its tasks with it.
+            self._keeping = None
+            self._followers.clear()
+            self._table_tasks.clear()
         if self._keeping is not None:
             raise Misuse("these jobs have been started; one start in each process is enough")
         for job in self._jobs.values():
