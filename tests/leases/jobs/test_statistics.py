@@ -53,3 +53,20 @@ def test_errors_that_differ_in_numbers_are_one_pattern() -> None:
         ("HTTPError: 401", 1, 9),
         ("no error was told", 1, 10),
     ]
+
+
+def test_a_percentile_is_a_duration_that_was_and_no_less_than_it_says() -> None:
+    assert statistics(run(n, took=float(n)) for n in range(1, 11)).p95 == 10.0
+    assert statistics([run(1, took=3.0)]).p95 == 3.0
+
+
+def test_a_time_limit_is_never_nothing() -> None:
+    assert statistics(run(n, took=0.0) for n in range(5)).suggested_time_limit == 1.0
+
+
+def test_failures_are_the_most_frequent_ones_each_with_when_it_was_last_seen() -> None:
+    runs = [run(9, "failed", error="a"), run(3, "failed", error="a"), run(5, "failed", error="b")]
+    found = statistics(runs, most_failures=1)
+    assert [(failure.pattern, failure.count, failure.latest_slot) for failure in found.failures] == [
+        ("a", 2, 9)
+    ]
