@@ -36,6 +36,7 @@ def test_a_clock_that_was_set_back_makes_no_negative_duration() -> None:
 def test_nothing_is_said_of_an_empty_history() -> None:
     found = statistics([])
     assert (found.success_rate, found.suggested_time_limit, found.failures) == (None, None, ())
+    assert (found.mean, found.p95, found.longest) == (0.0, 0.0, 0.0)
 
 
 def test_a_time_limit_is_two_to_three_times_the_longest_run() -> None:

@@ -215,6 +215,23 @@ async def test_what_is_overdue_is_on_the_overview_which_is_no_probe(
     assert [job["overdue"] for job in answer.json()["jobs"]] == [True, True]
 
 
+async def test_the_answer_to_a_head_has_no_body_of_its_own(jobs: Jobs) -> None:
+    said: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request"}
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    for method in ("GET", "HEAD"):
+        scope = {"type": "http", "method": method, "path": "/", "headers": []}
+        await jobs.app(allow=lambda _: True)(scope, receive, send)
+    got, body, head, nothing = said
+    assert dict(got["headers"])[b"content-length"] == str(len(body["body"])).encode()
+    assert (head["status"], b"content-length" in dict(head["headers"]), nothing["body"]) == (200, True, b"")
+
+
 async def test_it_may_be_served_by_itself(jobs: Jobs) -> None:
     said: list[str] = []
     messages = iter(["lifespan.startup", "lifespan.shutdown"])
