@@ -77,6 +77,7 @@ class Leases:
         self._lock = threading.Lock()
         self._parts: dict[asyncio.AbstractEventLoop, Part] = {}
         self._elections: list[Election] = []
+        self._closing: set[asyncio.Task[None]] = set()
         _HOUSES.add(self)
 
     # --- what is built on a lease
@@ -224,20 +225,18 @@ class Leases:
     @contextlib.asynccontextmanager
     async def lifespan(self, _app: Any = None) -> AsyncIterator[None]:
         """`FastAPI(lifespan=leases.lifespan)`: stands in all elections made so far; at the end hands over."""
-        elections = list(self._elections)
-        for election in elections:
-            election.start()
         try:
+            for election in list(self._elections):
+                election.start()
             yield
         finally:
-            await asyncio.gather(*(election.stop() for election in elections))
             await self.aclose()
 
     async def aclose(self) -> None:
         """End this event loop's part and that of plain code.
 
-        Jobs that were started are stopped first, as by `Jobs.stop()`. Requests are waited for; what else runs under a
-        lease is not.
+        Jobs that were started are stopped first, as by `Jobs.stop()`; elections are handed over, requests are waited
+        for. What else runs under a lease is not. Cancelled, it goes on.
         """
         await self._close_here()
         if portal_loop() in self._parts:
@@ -265,10 +264,16 @@ class Leases:
             with self._lock:
                 part = self._parts.pop(loop, None)
             if part is not None:
-                for election in list(self._elections):
-                    if election.part is part:
-                        await election.stop()
-                await part.aclose()
+                task = asyncio.create_task(self._ended(part), name="stampede_guard closes leases")
+                self._closing.add(task)
+                task.add_done_callback(self._closing.discard)
+                # Cancelled, it goes on: what was closed by half nobody would close.
+                await asyncio.shield(task)
+
+    async def _ended(self, part: Part) -> None:
+        standing = [election for election in self._elections if election.part is part]
+        await asyncio.gather(*(election.stop() for election in standing))
+        await part.aclose()
 
     # --- what faces are built on
 
