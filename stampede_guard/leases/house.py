@@ -254,18 +254,21 @@ class Leases:
         await self.aclose()
 
     async def _close_here(self) -> None:
-        part = self._parts.get(asyncio.get_running_loop())
-        for end in tuple(part.before_closing) if part is not None else ():
+        loop = asyncio.get_running_loop()
+        part = self._parts.get(loop)
+        try:
             # While the part is still there: what ends needs it for its last requests.
-            await end()
-        with self._lock:
-            part = self._parts.pop(asyncio.get_running_loop(), None)
-        if part is not None:
-            task = asyncio.create_task(self._ended(part), name="stampede_guard closes leases")
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
-            # Cancelled, it goes on: what was closed by half nobody would close.
-            await asyncio.shield(task)
+            for end in tuple(part.before_closing) if part is not None else ():
+                await end()
+        finally:
+            with self._lock:
+                part = self._parts.pop(loop, None)
+            if part is not None:
+                task = asyncio.create_task(self._ended(part), name="stampede_guard closes leases")
+                self._closing.add(task)
+                task.add_done_callback(self._closing.discard)
+                # Cancelled, it goes on: what was closed by half nobody would close.
+                await asyncio.shield(task)
 
     async def _ended(self, part: Part) -> None:
         standing = [election for election in self._elections if election.part is part]
