@@ -8,7 +8,7 @@ import pytest
 
 from stampede_guard.errors import StoreUnavailable
 from stampede_guard.leases.runs.words import Registration
-from tests.leases.jobs.fleet import Fleet, Worker, virtually
+from tests.leases.jobs.fleet import EPOCH, Fleet, Worker, virtually
 from tests.leases.jobs.test_races import Between
 
 NIGHT = 43_200
@@ -139,6 +139,24 @@ def test_what_nobody_followed_meanwhile_is_run_or_told_as_missed() -> None:
         outcomes = await fleet.outcomes()
         assert list(outcomes) == [60, *range(120, 481, 60)]
         assert (outcomes[120], outcomes[180], outcomes[480]) == ("missed", "missed", "completed")
+
+    virtually(scenario)
+
+
+def test_slots_before_the_last_that_the_others_ran_are_nobodys() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        new = fleet.worker().tick(15).start()
+        await fleet.until(20)
+        old = fleet.worker().tick(10).start()
+        await fleet.until(152)
+        view = await new.jobs.view("tick")
+        assert view is not None and 105 < view.seen_at - EPOCH < 115
+        old.kill()
+        await fleet.until(500)
+        assert outdated(new) == ""
+        outcomes = await fleet.outcomes()
+        assert {*range(120, 151, 10), 165, 180, 195} <= outcomes.keys()
+        assert 135 not in outcomes
 
     virtually(scenario)
 

@@ -222,6 +222,22 @@ def test_who_starts_late_in_a_long_schedule_begins_where_it_was_followed_to() ->
     virtually(scenario)
 
 
+@pytest.mark.parametrize(("asks_for_it", "counts"), [(True, True), (True, False), (False, True)])
+def test_what_is_to_be_tried_again_is_asked_for_where_it_would_be(asks_for_it: bool, counts: bool) -> None:
+    async def scenario(fleet: Fleet) -> None:
+        between = Between(fleet.rows.runs)
+        fleet.worker(runs=lambda: between).tick(1_200, retry_abandoned=asks_for_it).start()
+        await fleet.until(5)
+        if not counts:
+            fleet.worker().tick(600).start()
+            await fleet.until(60)
+            between.asked.clear()
+        await fleet.until(300)
+        assert ("retriable" in between.asked) == (asks_for_it and counts)
+
+    virtually(scenario)
+
+
 def test_a_change_of_schedules_is_told_once_each_way(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(fleet: Fleet) -> None:
         fleet.worker().tick(1_200).start()

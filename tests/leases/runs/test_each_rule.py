@@ -232,6 +232,15 @@ class TestClaims:
         assert await steps.claim(0) == Taken("failed")
         assert await steps.claim(0, attempts=3) == Taken("failed")
 
+    async def test_only_what_was_abandoned_is_run_again(self, steps: Steps) -> None:
+        await steps.register()
+        for number, outcome in enumerate(("completed", "failed", "missed", "skipped")):
+            await steps.claimed(-number, attempts=3)
+            assert await steps.finish(-number, outcome)
+            assert await steps.claim(-number, "b", attempts=3) == Taken(outcome)  # type: ignore[arg-type]
+        await steps.claimed(-9, attempts=3)
+        assert await steps.claim(-9, "b", attempts=3) == Taken("running")
+
     async def test_a_slot_is_run_once_more_with_nothing_of_the_run_before(self, steps: Steps) -> None:
         await steps.register()
         await steps.claimed(0, "a", attempts=3, alive_for=5.5)
