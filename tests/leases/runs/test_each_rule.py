@@ -375,6 +375,15 @@ class TestRuns:
 
 
 class TestHistory:
+    async def test_what_was_pruned_hides_nothing_that_is_to_be_tried_again(self, steps: Steps) -> None:
+        await steps.register()
+        for number in (-30, -20, -10):
+            await steps.claimed(number, attempts=2)
+            await steps.finish(number, "abandoned")
+        assert await steps.prune(1) == 2
+        found = await steps.backend.retriable(steps.job, attempts=2, limit=9, timeout=LONG)
+        assert [run.slot for run in found] == [steps.slot(-10)]
+
     async def test_the_newest_are_kept_and_the_young_and_what_runs(self, steps: Steps) -> None:
         await steps.register()
         await steps.claimed(-50)
