@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from types import ModuleType
+from functools import partial
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import httpx
@@ -57,7 +59,7 @@ FALSY = [
     ("SG205-unsafe-by_its_name", "orders"),
     ("SG205-unsafe-after_a_failure", "orders"),
 ]
-OTHERS = ["SG301-unsafe-locks", "SG403-unsafe-keys"]
+OTHERS = ["SG301-unsafe-locks", "SG403-unsafe-keys", "SG404-unsafe-pauses", "SG404-unsafe-threads"]
 
 Load = Callable[[str, str], ModuleType]
 
@@ -188,6 +190,55 @@ async def test_the_same_keys_are_found_without_stopping_the_server(load: Load) -
             )
         )
     assert found[0] == found[1] and found[0][1] == 100
+
+
+async def test_a_coroutine_that_pauses_lets_others_run_meanwhile(load: Load) -> None:
+    for when, wanted in (
+        ("before", ["begin", "end"] * CALLERS),
+        ("after", ["begin"] * CALLERS + ["end"] * CALLERS),
+    ):
+        module = load("SG404-unsafe-pauses", when)
+        assert await crowd(module.poll) == [80] * CALLERS
+        assert module.steps == wanted
+
+
+async def test_what_waits_for_an_answer_does_so_in_a_thread(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two calls meet at a barrier: one that holds the loop meanwhile waits for the other in vain."""
+    for when, answers in (("before", {threading.BrokenBarrierError}), ("after", {int})):
+        module = load("SG404-unsafe-threads", when)
+        module.client = Meeting(0.2 if when == "before" else 20.0)
+        monkeypatch.setattr("requests.get", module.client.rates)
+        for ask in (partial(module.count, "a"), module.alive, partial(module.rates, "http://shop")):
+            module.client.barrier.reset()
+            assert {type(answer) for answer in await pair(ask)} == answers
+    assert await module.all_of([]) == []
+
+
+class Meeting:
+    """A client whose commands answer when two of them are asked for at once."""
+
+    def __init__(self, patience: float) -> None:
+        self.barrier = threading.Barrier(2, timeout=patience)
+
+    def get(self, key: str) -> int:
+        self.barrier.wait()
+        return 80
+
+    def ping(self) -> int:
+        return self.get("ping")
+
+    def rates(self, url: str, timeout: float) -> Any:
+        answer = self.get(url)
+        return SimpleNamespace(json=lambda: answer)
+
+
+async def pair(ask: Callable[[], Awaitable[Any]]) -> list[Any]:
+    async with asyncio.timeout(60):
+        return list(
+            await asyncio.gather(*[asyncio.ensure_future(ask()) for _ in range(2)], return_exceptions=True)
+        )
 
 
 def test_every_fixed_file_is_run() -> None:

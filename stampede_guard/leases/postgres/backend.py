@@ -18,7 +18,7 @@ from stampede_guard.leases.postgres import schema as tables
 from stampede_guard.leases.postgres.fencing import verify
 from stampede_guard.leases.postgres.forgetting import KEPT_FOR, MOST, TIMEOUT, Forgetting
 from stampede_guard.leases.postgres.listening import Ear
-from stampede_guard.leases.postgres.rooms import Connect, Room, connect_to
+from stampede_guard.leases.postgres.rooms import Connect, Room, connect_to, connect_with
 from stampede_guard.leases.postgres.statements import Statements
 from stampede_guard.leases.runs.postgres.backend import PostgresRuns
 from stampede_guard.leases.words import (
@@ -86,6 +86,19 @@ class PostgresBackend:
         """
         ear = connect_to(listen, **settings) if isinstance(listen, str) else listen
         return cls(connect_to(url, **settings), schema=schema, connections=connections, listen=ear)
+
+    @classmethod
+    def from_connect(
+        cls,
+        connect: Connect,
+        *,
+        schema: str = tables.DEFAULT,
+        connections: int = 4,
+        listen: bool | Connect = True,
+    ) -> PostgresBackend:
+        """`await connect()` makes a new connection of asyncpg; `listen`: another one for listening. Raises `Misuse`."""
+        ear = listen if isinstance(listen, bool) else connect_with(listen)
+        return cls(connect_with(connect), schema=schema, connections=connections, listen=ear)
 
     async def create_schema(self, *, timeout: float = SCHEMA_PATIENCE) -> None:
         """Create the tables that are missing; any number of processes may do so at once."""

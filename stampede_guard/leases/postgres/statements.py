@@ -184,7 +184,7 @@ _FORCE = """, judged AS MATERIALIZED (
 ), pruned AS (
     DELETE FROM {schema}.lease_audits USING audited WHERE lease_audits.id <= audited.id - {kept}
 )
-SELECT matches, token, remaining, CASE WHEN frees THEN pg_notify('{channel}', $2) END AS told FROM done"""
+SELECT matches, token, remaining, CASE WHEN matches THEN pg_notify('{channel}', $2) END AS told FROM done"""
 
 _VIEW = """
 SELECT name, token, holder <> '' AS held, owner, extract(epoch FROM granted_at)::float8 AS granted_at,
