@@ -260,10 +260,29 @@ def test_only_slots_that_had_no_outcome_are_told_as_missed(caplog: pytest.LogCap
         await first.stop()
         await fleet.until(78)
         # Each of them finds the same slots missed, at the same time.
+        between = Between(fleet.rows.runs)
+        between.after["register"] = lambda: asyncio.sleep(0.5)
         for _ in range(4):
-            fleet.worker().tick(10, misfire_grace=2).start()
+            fleet.worker(runs=lambda: between).tick(10, misfire_grace=2).start()
         await asyncio.sleep(1)
+        assert between.asked.count("record") == 4
 
     virtually(scenario)
     assert told(caplog, "slots missed") == 1
     assert told(caplog, "6 slots missed: no worker was there within misfire_grace=2 s") == 1
+
+
+def test_what_was_written_down_is_not_written_again_though_the_next_claim_fails() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        first = fleet.worker().tick(10, misfire_grace=12).start()
+        await fleet.until(15)
+        await first.stop()
+        await fleet.until(78)
+        between = Between(fleet.rows.runs)
+        between.before["claim"] = away
+        fleet.worker(runs=lambda: between).tick(10, misfire_grace=12).start()
+        await fleet.until(79.9)
+        assert between.asked.count("claim") > 1
+        assert between.asked.count("record") == 1
+
+    virtually(scenario)

@@ -406,6 +406,22 @@ class TestHistory:
         assert await steps.prune(0) == 2
         assert await steps.claim(-29, "b") == Taken("missed")
 
+    async def test_nothing_is_left_of_a_job_that_was_forgotten(self, steps: Steps) -> None:
+        await steps.register()
+        for number in (-30, -20):
+            await steps.claimed(number, attempts=2)
+        await steps.finish(-30, "abandoned")
+        assert await steps.backend.forget(steps.job, timeout=LONG)
+        assert not await steps.backend.forget(steps.job, timeout=LONG)
+        assert await steps.backend.view(steps.job, timeout=LONG) is None
+        view = await steps.register()
+        assert (view.last_slot, view.running, view.last_error) == (0, (), "")
+        assert await steps.runs() == []
+        await steps.claimed(-10, attempts=2)
+        await steps.finish(-10, "abandoned")
+        found = await steps.backend.retriable(steps.job, attempts=2, limit=9, timeout=LONG)
+        assert [run.slot for run in found] == [steps.slot(-10)]
+
     async def test_it_is_read_newest_first_before_a_slot_and_by_outcome(self, steps: Steps) -> None:
         await steps.register()
         await steps.record(-40, -20)
