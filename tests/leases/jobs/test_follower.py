@@ -286,3 +286,35 @@ def test_what_was_written_down_is_not_written_again_though_the_next_claim_fails(
         assert between.asked.count("record") == 1
 
     virtually(scenario)
+
+
+def test_a_stop_waits_for_the_claim_that_is_on_its_way_and_for_its_run() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        between = Between(fleet.rows.runs)
+        between.after["claim"] = lambda: asyncio.sleep(1)
+        worker = fleet.worker(runs=lambda: between).tick(10).start()
+        await fleet.until(10.5)
+        assert await fleet.outcomes() == {10: "running"}
+        await worker.jobs.stop()
+        assert await fleet.outcomes() == {10: "completed"}
+
+    virtually(scenario)
+
+
+def test_a_claim_whose_answer_is_lost_while_its_worker_stops_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(fleet: Fleet) -> None:
+        between = Between(fleet.rows.runs)
+
+        async def lost() -> None:
+            await asyncio.sleep(1)
+            raise StoreUnavailable("no answer in time")
+
+        between.after["claim"] = lost
+        worker = fleet.worker(runs=lambda: between).tick(10).start()
+        await fleet.until(10.5)
+        await worker.jobs.stop()
+
+    virtually(scenario)
+    assert told(caplog, "its last claim was not answered: no answer in time") == 1
