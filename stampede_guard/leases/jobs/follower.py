@@ -270,8 +270,8 @@ class Follower:
             case Outdated(""):
                 # Whether it had run nobody knows.
                 await self._record([slot], "missed", "the back end did not know the job any more")
-            case Outdated(schedule):
-                self.outdated = schedule
+            case Outdated():
+                # The next look learns what counts, and tells it.
                 self._sweep_at = self._part.world.now()
             case _:
                 assert_never(answer)

@@ -335,3 +335,55 @@ def test_a_claim_whose_answer_is_lost_while_its_worker_stops_is_told(
 
     virtually(scenario)
     assert told(caplog, "its last claim was not answered: no answer in time") == 1
+
+
+def test_a_slot_that_was_dealt_with_is_not_asked_for_again_though_the_next_one_fails() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        first = fleet.worker().tick(10).start()
+        await fleet.until(15)
+        await first.stop()
+        await fleet.until(38)
+        between = Between(fleet.rows.runs)
+
+        async def second_fails() -> None:
+            if between.asked.count("claim") == 2:
+                raise StoreUnavailable("gone")
+
+        between.before["claim"] = second_fails
+        worker = fleet.worker(runs=lambda: between).tick(10, coalesce=False, overlap="queue").start()
+        await fleet.until(39.8)
+        assert await fleet.outcomes() == dict.fromkeys([10, 20, 30], "completed")
+        assert between.asked.count("claim") == 3
+        # What is asked for later, for another attempt say, is another claim.
+        assert follower(worker)._claims == {}
+
+    virtually(scenario)
+
+
+def test_who_is_refused_a_slot_learns_at_once_what_counts_and_tells_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(fleet: Fleet) -> None:
+        old = fleet.worker().tick(10).start()
+        await fleet.until(5)
+        fleet.worker().tick(1_200).start()
+        await fleet.until(11)
+        assert follower(old).outdated == "every 1200 s"
+        assert told(caplog, "a later deployment has the schedule 'every 1200 s'") == 1
+
+    virtually(scenario)
+
+
+def test_a_slot_of_a_job_that_was_forgotten_has_had_its_chance() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        between = Between(fleet.rows.runs)
+        between.before["claim"] = lambda: asyncio.sleep(0.5)
+        worker = fleet.worker(runs=lambda: between).tick(10).start()
+        await fleet.until(15)
+        assert await worker.jobs.forget("tick")
+        await fleet.until(31)
+        history = await fleet.history()
+        assert {slot: run.outcome for slot, run in history.items()} == {20: "missed", 30: "completed"}
+        assert history[20].error == "the back end did not know the job any more"
+
+    virtually(scenario)
