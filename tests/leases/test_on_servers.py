@@ -203,7 +203,7 @@ async def test_a_fenced_transaction_commits_while_the_lease_is_held_and_not_afte
     async def write(number: int) -> None:
         await database.execute("INSERT INTO writes (namespace, token) VALUES ($1, $2)", namespace, number)
 
-    async with PostgresLeases.from_url(postgres_url, namespace=namespace) as leases:
+    async with PostgresLeases.from_url(postgres_url, namespace=namespace, listen=False) as leases:
         await leases.create_schema()
         async with leases.hold("n") as lease:
             async with lease.fenced(database):
@@ -295,6 +295,7 @@ async def written(database: Any, namespace: str) -> list[int]:
     return [row["token"] for row in rows]
 
 
+@pytest.mark.alone(reason="the seconds until the next one leads are measured")
 async def test_a_killed_leader_is_replaced_within_the_leases_time(
     database: Any, postgres_url: str, namespace: str
 ) -> None:
