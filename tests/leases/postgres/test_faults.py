@@ -376,6 +376,27 @@ class TestRestarts:
             )
             assert renewed == Renewed()
 
+    async def test_what_rests_and_who_was_asked_to_leave_is_not_forgotten_in_a_crash(
+        self, own_postgres: PostgresServer, opened: Open, name: str
+    ) -> None:
+        backend = opened(own_postgres.url)
+        await backend.create_schema()
+        token = await granted(backend, f"{name}:asked", "a")
+        given_back = [await granted(backend, f"{name}:{number}", "a") for number in range(9)]
+        for number, each in enumerate(given_back):
+            assert await backend.release(
+                f"{name}:{number}", holder="a", token=each, at_least_for=600, timeout=LONG
+            )
+        await backend.force(f"{name}:asked", token=token, by="eve", now=False, timeout=LONG)
+        await asyncio.to_thread(own_postgres.restart, crash=True)
+        backend = opened(own_postgres.url)
+        for number in range(9):
+            answer = await backend.acquire(ask(f"{name}:{number}", "b"), timeout=LONG)
+            assert isinstance(answer, Held) and answer.resting, number
+        view = await backend.show(f"{name}:asked", timeout=LONG)
+        assert view is not None and view.asked_to_leave == "eve"
+        assert [audit.by for audit in await backend.audits(name, limit=9, timeout=LONG)] == ["eve"]
+
     async def test_nobody_there_is_told_as_such(self, opened: Open, name: str) -> None:
         backend = opened(f"postgresql://postgres@127.0.0.1:{free_port()}/postgres")
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
