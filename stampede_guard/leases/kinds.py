@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
+from urllib.parse import urlsplit
 
+from stampede_guard.errors import Misuse, PolicyError, UrlError
+from stampede_guard.leases import checks
 from stampede_guard.leases.house import Leases
 from stampede_guard.leases.memory import MemoryBackend, Rows
 
@@ -22,6 +26,11 @@ class MemoryLeases(Leases):
     def __init__(
         self, *, rows: Rows | None = None, clock: Callable[[], float] = time.time, **options: Any
     ) -> None:
+        checks.no_other("MemoryLeases", options, ("rows", "clock", *_OURS))
+        if rows is not None and not isinstance(rows, Rows):
+            raise Misuse(f"rows={rows!r}: write the `rows` of other MemoryLeases, or nothing")
+        if not callable(clock):
+            raise Misuse(f"clock={clock!r}: write a function that gives seconds since 1970")
         self.rows = Rows(clock) if rows is None else rows
         super().__init__(lambda: MemoryBackend(self.rows), **options)
 
@@ -50,7 +59,26 @@ class PostgresLeases(_Elsewhere):
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Self:
-        """`postgresql://user:password@host/database`. Options: those of `Leases`, and of `PostgresBackend.from_url`."""
+        """`postgresql://user:password@host/database`. Options: those of `Leases`, and of `PostgresBackend.from_url`.
+
+        Raises `UrlError` for another kind of URL, `Misuse` for an option that is none and where asyncpg is missing.
+        """
+        driver = _driver()
+        scheme = checks.text(url).partition("://")[0].partition("+")[0]
+        if scheme in ("redis", "rediss", "unix", "memory"):
+            other = "MemoryLeases()" if scheme == "memory" else "RedisLeases.from_url(...)"
+            raise UrlError(
+                f"PostgresLeases is for postgresql://user@host/database, not {scheme}://: write {other}"
+            )
+        _check_port(url)
+        # Prepared statements are not kept, whatever is wished: behind a pooler they would be another's.
+        drivers = inspect.signature(driver.connect).parameters.keys() - {"dsn", "statement_cache_size"}
+        others = options.keys() - drivers
+        checks.no_other("PostgresLeases (beside what asyncpg.connect takes)", others, (*_OURS, *_OF_POSTGRES))
+        if "connections" in options:
+            checks.whole("connections", options["connections"], least=1)
+        if not isinstance(options.get("listen", True), bool) and "://" not in checks.text(options["listen"]):
+            raise PolicyError("listen", options["listen"], "write True, False, or a URL past the pooler")
         return cls._made("from_url", url, options)
 
     @classmethod
@@ -61,6 +89,10 @@ class PostgresLeases(_Elsewhere):
         be there within `request_timeout`. Behind a pooler it gives `statement_cache_size=0` to asyncpg. A pool's
         connections are refused. Options: those of `Leases`, and of `PostgresBackend.from_connect`. Raises `Misuse`.
         """
+        _driver()
+        checks.no_other("PostgresLeases.from_connect", options, (*_OURS, *_OF_POSTGRES))
+        if "connections" in options:
+            checks.whole("connections", options["connections"], least=1)
         return cls._made("from_connect", connect, options)
 
     async def create_schema(self) -> None:
@@ -77,8 +109,15 @@ class RedisLeases(_Elsewhere):
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Self:
-        """`redis://host:6379/0` and `rediss://`. Options: those of `Leases`, and of `RedisBackend.from_url`."""
-        return cls._made("from_url", url, options)
+        """`redis://host:6379/0` and `rediss://`. Options: those of `Leases`, and of `RedisBackend.from_url`.
+
+        Raises `UrlError` for another kind of URL, and `Misuse` for an option that is none.
+        """
+        if checks.text(url).startswith("postgres"):
+            raise UrlError(
+                "RedisLeases is for redis://host:6379/0, not postgresql://: write PostgresLeases.from_url(...)"
+            )
+        return cls._made("from_url", url, _checked(options))
 
     @classmethod
     def from_client(cls, client: Any, **options: Any) -> Self:
@@ -87,7 +126,37 @@ class RedisLeases(_Elsewhere):
         It lends its settings, never its connections, and is yours to close. Options: those of `Leases`, and of
         `RedisBackend`. Raises `Misuse` for anything else.
         """
-        return cls._made("from_client", client, options)
+        return cls._made("from_client", client, _checked(options))
 
 
 _OURS = ("namespace", "label", "hooks", "world", "owner")
+_OF_POSTGRES = ("schema", "connections", "listen")
+
+
+def _driver() -> Any:
+    try:
+        return importlib.import_module("asyncpg")
+    except ImportError:
+        raise Misuse(
+            "leases in PostgreSQL need one more package: pip install 'stampede_guard[postgres]' (in a clone "
+            "'.[postgres]')"
+        ) from None
+
+
+def _checked(options: dict[str, Any]) -> dict[str, Any]:
+    """Those of leases in Redis."""
+    checks.no_other("RedisLeases", options, (*_OURS, "eviction", "restart", "longest_lease"))
+    checks.seconds("longest_lease", options.get("longest_lease", 0.0))
+    return options
+
+
+def _check_port(url: object) -> None:
+    """Before the first request, which would only say that there is no answer. Several hosts are asyncpg's to read."""
+    try:
+        where = urlsplit(checks.text(url))
+        if "," not in where.netloc:
+            _ = where.port
+    except ValueError:
+        raise UrlError(
+            "the URL of the database has no port of 1 to 65535: postgresql://user:password@host:5432/database"
+        ) from None

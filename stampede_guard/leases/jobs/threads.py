@@ -60,11 +60,17 @@ async def in_thread(function: Callable[[], T], *, name: str, run: Run) -> T:
     try:
         await asyncio.wait({done})
     except asyncio.CancelledError:
-        run.stop("it was cancelled")
-        await asyncio.wait({done}, timeout=run.patience)
-        if not done.done():
-            log.error("job %s goes on in its thread though it was told to stop: nothing protects it", name)
         done.add_done_callback(_seen)
+        run.stop("it was cancelled")
+        try:
+            await asyncio.wait({done}, timeout=run.patience)
+        finally:
+            # Also where it was cancelled a second time.
+            if not done.done():
+                run.goes_on = True
+                log.error(
+                    "job %s goes on in its thread though it was told to stop: nothing protects it", name
+                )
         raise
     return done.result()
 
