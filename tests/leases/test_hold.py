@@ -465,7 +465,8 @@ def test_a_check_that_fails_tells_all_that_nothing_protects_them() -> None:
                 await a.force_release("n", token=lease.token, by="eve", now=True)
                 with pytest.raises(LeaseLost):
                     await lease.check()
-                assert lease.lost and lease.stopping and await lease.lost == lease.stopping.why
+                assert lease.lost and lease.stopping
+                assert await lease.lost == lease.stopping.why == "the back end has it no more"
 
     virtually(main)
 
