@@ -235,8 +235,8 @@ class Leases:
     async def aclose(self) -> None:
         """End this event loop's part and that of plain code.
 
-        Jobs that were started are stopped first, as by `Jobs.stop()`. Elections are handed over, requests are waited
-        for; what else runs under a lease is not. Cancelled, it goes on.
+        Jobs that were started are stopped first, as by `Jobs.stop()`; elections are handed over, requests are waited
+        for. What else runs under a lease is not. Cancelled, it goes on.
         """
         await self._close_here()
         if portal_loop() in self._parts:

@@ -63,7 +63,7 @@ class PostgresLeases(_Elsewhere):
 
         Raises `UrlError` for another kind of URL, `Misuse` for an option that is none and where asyncpg is missing.
         """
-        driver = _driver()
+        driver = _asyncpg()
         scheme = checks.text(url).partition("://")[0].partition("+")[0]
         if scheme in ("redis", "rediss", "unix", "memory"):
             other = "MemoryLeases()" if scheme == "memory" else "RedisLeases.from_url(...)"
@@ -74,11 +74,10 @@ class PostgresLeases(_Elsewhere):
         # Prepared statements are not kept, whatever is wished: behind a pooler they would be another's.
         drivers = inspect.signature(driver.connect).parameters.keys() - {"dsn", "statement_cache_size"}
         others = options.keys() - drivers
-        checks.no_other("PostgresLeases (beside what asyncpg.connect takes)", others, (*_OURS, *_OF_POSTGRES))
-        if "connections" in options:
-            checks.whole("connections", options["connections"], least=1)
+        checks.no_other("PostgresLeases (beside what asyncpg.connect takes)", others, (*_OURS, *_POSTGRES))
         if not isinstance(options.get("listen", True), bool) and "://" not in checks.text(options["listen"]):
             raise PolicyError("listen", options["listen"], "write True, False, or a URL past the pooler")
+        checks.whole("connections", options.get("connections", 4), least=1)
         return cls._made("from_url", url, options)
 
     @classmethod
@@ -89,10 +88,9 @@ class PostgresLeases(_Elsewhere):
         be there within `request_timeout`. Behind a pooler it gives `statement_cache_size=0` to asyncpg. A pool's
         connections are refused. Options: those of `Leases`, and of `PostgresBackend.from_connect`. Raises `Misuse`.
         """
-        _driver()
-        checks.no_other("PostgresLeases.from_connect", options, (*_OURS, *_OF_POSTGRES))
-        if "connections" in options:
-            checks.whole("connections", options["connections"], least=1)
+        _asyncpg()
+        checks.no_other("PostgresLeases.from_connect", options, (*_OURS, *_POSTGRES))
+        checks.whole("connections", options.get("connections", 4), least=1)
         return cls._made("from_connect", connect, options)
 
     async def create_schema(self) -> None:
@@ -117,7 +115,7 @@ class RedisLeases(_Elsewhere):
             raise UrlError(
                 "RedisLeases is for redis://host:6379/0, not postgresql://: write PostgresLeases.from_url(...)"
             )
-        return cls._made("from_url", url, _checked(options))
+        return cls._checked("from_url", url, options)
 
     @classmethod
     def from_client(cls, client: Any, **options: Any) -> Self:
@@ -126,14 +124,16 @@ class RedisLeases(_Elsewhere):
         It lends its settings, never its connections, and is yours to close. Options: those of `Leases`, and of
         `RedisBackend`. Raises `Misuse` for anything else.
         """
-        return cls._made("from_client", client, _checked(options))
+        return cls._checked("from_client", client, options)
+
+    @classmethod
+    def _checked(cls, way: str, given: Any, options: dict[str, Any]) -> Self:
+        checks.no_other("RedisLeases", options, (*_OURS, "eviction", "restart", "longest_lease"))
+        checks.seconds("longest_lease", options.get("longest_lease", 0.0))
+        return cls._made(way, given, options)
 
 
-_OURS = ("namespace", "label", "hooks", "world", "owner")
-_OF_POSTGRES = ("schema", "connections", "listen")
-
-
-def _driver() -> Any:
+def _asyncpg() -> Any:
     try:
         return importlib.import_module("asyncpg")
     except ImportError:
@@ -143,11 +143,8 @@ def _driver() -> Any:
         ) from None
 
 
-def _checked(options: dict[str, Any]) -> dict[str, Any]:
-    """Those of leases in Redis."""
-    checks.no_other("RedisLeases", options, (*_OURS, "eviction", "restart", "longest_lease"))
-    checks.seconds("longest_lease", options.get("longest_lease", 0.0))
-    return options
+_OURS = ("namespace", "label", "hooks", "world", "owner")
+_POSTGRES = ("schema", "connections", "listen")
 
 
 def _check_port(url: object) -> None:

@@ -664,3 +664,35 @@ def test_health_tells_who_this_process_is_what_it_holds_and_what_it_stands_for()
         assert a.health() == empty | {"holds": [], "elections": [at_rest | {"leader": ""}]}
 
     virtually(main)
+
+
+@pytest.mark.parametrize("moment", ["before", "within"])
+def test_closing_goes_on_when_its_caller_is_cancelled(moment: str) -> None:
+    class Slow(MemoryBackend):
+        async def aclose(self) -> None:
+            reached.set()
+            await asyncio.sleep(1)
+            await super().aclose()
+            closed.append(True)
+
+    async def main(fleet: Fleet) -> None:
+        async def end() -> None:
+            # What jobs do before their leases are closed.
+            if moment == "before":
+                reached.set()
+                await asyncio.sleep(1_000)
+
+        a = fleet.process("a", backend=lambda: Slow(fleet.rows))
+        a.part().before_closing[end] = None
+        closing = asyncio.create_task(a.aclose())
+        await reached.wait()
+        closing.cancel()
+        await asyncio.wait({closing})
+        assert closing.cancelled() and not closed
+        await asyncio.sleep(2)
+        assert closed == [True]
+        await a.aclose()
+        assert closed == [True]
+
+    reached, closed = asyncio.Event(), list[bool]()
+    virtually(main)

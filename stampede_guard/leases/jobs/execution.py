@@ -20,9 +20,9 @@ from stampede_guard.leases.part import Part
 from stampede_guard.leases.runs.backend import RunBackend
 from stampede_guard.leases.runs.words import Ending, Outcome
 
-__all__ = ["Execution"]
+__all__ = ["STOPPED", "Execution"]
 
-_STOPPED = "the worker was stopped"
+STOPPED = "the worker was stopped"
 
 
 class Execution:
@@ -81,7 +81,7 @@ class Execution:
             ending = await self._outcome()
         except asyncio.CancelledError:
             # The program ends: the slot is free for another attempt at once, where the job has more than one.
-            await self._settle(self._ended("abandoned", _STOPPED), begun)
+            await self._settle(self._ended("abandoned", STOPPED), begun)
             raise
         except GeneratorExit:
             # The event loop is gone, and with it whoever could write anything down.

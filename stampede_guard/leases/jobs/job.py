@@ -12,7 +12,7 @@ from stampede_guard.leases import checks
 from stampede_guard.leases.core.timing import JOB_TTL, Timing, job_timing
 from stampede_guard.leases.jobs.run import Run
 from stampede_guard.leases.jobs.schedule import Schedule, fingerprint, rhythm
-from stampede_guard.leases.jobs.threads import in_thread
+from stampede_guard.leases.jobs.threads import result_of
 from stampede_guard.leases.runs.words import Registration
 
 __all__ = ["MISFIRE_GRACE", "Job", "JobOverlap", "Terms", "fitting", "function_of", "name_of", "terms_of"]
@@ -101,14 +101,8 @@ class Job:
 
     async def call(self, run: Run) -> None:
         """The function with this run, or without where it wants none; a plain one in a thread of its own."""
-        arguments = (run,) if self.takes_run else ()
-        function = self.function
-        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
-            await function(*arguments, **self.arguments)
-            return
-        result = await in_thread(lambda: function(*arguments, **self.arguments), name=self.name, run=run)
-        if inspect.isawaitable(result):
-            await result
+        given = (run,) if self.takes_run else ()
+        await result_of(self.function, given, self.arguments, name=self.name, run=run)
 
     @property
     def takes_run(self) -> bool:
