@@ -13,6 +13,7 @@ from bench.herd.postgres import PostgresServer
 from bench.herd.valkey import free_port
 from stampede_guard.errors import Misuse, StoreRefused, StoreUnavailable, UrlError
 from stampede_guard.leases.postgres.backend import PostgresBackend
+from stampede_guard.leases.postgres.statements import KEPT_AUDITS
 from stampede_guard.leases.words import Granted, Held, Renewed
 from tests.support.gate import until
 from tests.support.leases import LONG, ask, granted
@@ -324,6 +325,23 @@ class TestSchema:
         assert await backend.prune(f"{name}:", older_than=3600, timeout=LONG) == 1
         titles = [view.name for view in await backend.views(f"{name}:", limit=9, timeout=LONG)]
         assert titles == [f"{name}:held", f"{name}:waited", f"{name}:young"]
+
+    async def test_of_what_operators_did_the_last_thousand_are_kept(
+        self, postgres_url: str, opened: Open, user: asyncpg.Connection, name: str
+    ) -> None:
+        backend = opened(postgres_url)
+        await backend.create_schema()
+        await user.execute(
+            """INSERT INTO stampede_guard.lease_audits (name, token, by_whom, at, overrode, owner)
+            SELECT $1, 1, number, now(), false, '{}' FROM generate_series(1, $2::int) AS numbers (number)""",
+            f"{name}:old",
+            KEPT_AUDITS + 5,
+        )
+        token = await granted(backend, name, "a")
+        await backend.force(name, token=token, by="eve", now=True, timeout=LONG)
+        audits = await backend.audits(name, limit=2 * KEPT_AUDITS, timeout=LONG)
+        assert len(audits) == KEPT_AUDITS == 1_000
+        assert [audits[0].by, audits[1].by, audits[-1].by] == ["eve", f"{KEPT_AUDITS + 5}", "7"]
 
 
 class TestListening:
