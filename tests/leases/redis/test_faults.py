@@ -10,7 +10,7 @@ import redis.asyncio
 
 from bench.herd.valkey import ValkeyServer
 from stampede_guard.errors import Misuse, StoreRefused, StoreUnavailable, UrlError
-from stampede_guard.leases.redis.backend import RedisBackend
+from stampede_guard.leases.redis.backend import KEPT_AUDITS, RedisBackend
 from stampede_guard.leases.words import Granted, Held, Refused, Renewed, Withheld
 from stampede_guard.stores.redis import RedisStore
 from tests.support.leases import LONG, RedisWorld, ask, granted
@@ -219,6 +219,17 @@ class TestRestarts:
             await grown_old(replica, 1)
             await granted(promoted, NAME, "c", lease_ttl=1)
 
+    async def test_a_clock_that_was_set_back_makes_nobody_wait_longer_than_a_lease(
+        self, own_valkey: ValkeyServer, opened: Open
+    ) -> None:
+        backend = opened(own_valkey.url)
+        await backend.acquire(ask(NAME, "a", lease_ttl=60), timeout=LONG)
+        await grown_old(own_valkey, -3_600)
+        answer = await backend.acquire(ask(NAME, "a", lease_ttl=60), timeout=LONG)
+        assert isinstance(answer, Withheld) and 50 < answer.remaining <= 60
+        await grown_old(own_valkey, 60)
+        await granted(backend, NAME, "a", lease_ttl=60)
+
     async def test_different_ttls_for_one_name_are_covered_where_the_longest_is_told(
         self, own_valkey: ValkeyServer, opened: Open
     ) -> None:
@@ -341,6 +352,54 @@ class TestSettings:
 
 
 class TestForgetting:
+    async def test_a_name_is_kept_for_a_day_longer_than_anything_about_it_lasts(
+        self, valkey_url: str, namespace: str
+    ) -> None:
+        day, outside = 86_400.0, redis.asyncio.Redis.from_url(valkey_url)
+        world = RedisWorld(RedisStore(outside, deadline=LONG), outside, namespace)
+
+        async def kept(name: str) -> float:
+            score = await outside.zscore(f"{{{namespace}.leases}}:old", name)
+            seconds, microseconds = await outside.time()
+            return float(score) / 1e6 - seconds - microseconds / 1e6
+
+        try:
+            backend = world.open()
+            token = await granted(backend, "n", "a", lease_ttl=3 * day)
+            assert 3.9 * day < await kept("n") <= 4 * day
+            await backend.acquire(ask("n", "b", lease_ttl=1, place=5 * day), timeout=LONG)
+            assert 5.9 * day < await kept("n") <= 6 * day
+            await backend.leave("n", holder="b", timeout=LONG)
+            await backend.release("n", holder="a", token=token, at_least_for=9 * day, timeout=LONG)
+            assert 9.9 * day < await kept("n") <= 10 * day
+            await granted(backend, "short", "a", lease_ttl=1)
+            await backend.leave("short", holder="a", timeout=LONG)
+            assert 0.9 * day < await kept("short") <= day + 1
+        finally:
+            await world.aclose()
+
+    async def test_of_what_operators_did_the_last_thousand_are_kept(
+        self, valkey_url: str, namespace: str
+    ) -> None:
+        outside = redis.asyncio.Redis.from_url(valkey_url)
+        world, key = (
+            RedisWorld(RedisStore(outside, deadline=LONG), outside, namespace),
+            f"{{{namespace}.leases}}:audits",
+        )
+        try:
+            backend = world.open()
+            for by in ("first", "last"):
+                token = await granted(backend, "n", by)
+                await backend.force("n", token=token, by=by, now=True, timeout=LONG)
+                if by == "first":
+                    record = await outside.lindex(key, 0)  # type: ignore[misc]
+                    await outside.lpush(key, *[record.replace(b"first", b"other")] * (KEPT_AUDITS - 1))  # type: ignore[misc]
+            audits = await backend.audits("", limit=2 * KEPT_AUDITS, timeout=LONG)
+            assert len(audits) == KEPT_AUDITS == 1_000
+            assert (audits[0].by, audits[-1].by) == ("last", "other")
+        finally:
+            await world.aclose()
+
     async def test_names_that_nobody_uses_are_forgotten_and_their_tokens_go_on(
         self, valkey_url: str, namespace: str
     ) -> None:
