@@ -228,14 +228,26 @@ class TestWaiting:
         await backend.leave(name, holder="a", timeout=LONG)
         await granted(backend, name, "b")
 
-    async def test_who_was_named_goes_first(self, backend: Backend, name: str) -> None:
+    @pytest.mark.parametrize("to", ["process-d", "pod-d", "d"])
+    async def test_who_was_named_goes_first(self, backend: Backend, name: str, to: str) -> None:
         token = await granted(backend, name, "a")
         for holder in "bcd":
             await backend.acquire(ask(name, holder, place=30), timeout=LONG)
-        await backend.release(name, holder="a", token=token, at_least_for=0, to="pod-d", timeout=LONG)
+        await backend.release(name, holder="a", token=token, at_least_for=0, to=to, timeout=LONG)
         view = await backend.show(name, timeout=LONG)
         assert view is not None and [waiting.label for waiting in view.waiting] == ["d", "b", "c"]
         await granted(backend, name, "d")
+
+    @pytest.mark.parametrize("to", ["host", "nobody", ""])
+    async def test_among_those_who_are_called_so_or_if_nobody_is_the_order_stays(
+        self, backend: Backend, name: str, to: str
+    ) -> None:
+        token = await granted(backend, name, "a")
+        for holder in "bcd":
+            await backend.acquire(ask(name, holder, place=30), timeout=LONG)
+        await backend.release(name, holder="a", token=token, at_least_for=0, to=to, timeout=LONG)
+        view = await backend.show(name, timeout=LONG)
+        assert view is not None and [waiting.label for waiting in view.waiting] == ["b", "c", "d"]
 
 
 class TestOperators:
@@ -278,6 +290,30 @@ class TestOperators:
         await backend.release(name, holder="a", token=token, at_least_for=0, timeout=LONG)
         assert await backend.force(name, token=token, by="eve", now=True, timeout=LONG) == NotForced(0)
         assert await backend.audits(name, limit=9, timeout=LONG) == []
+
+    @pytest.mark.parametrize("now", [True, False])
+    async def test_the_holder_hears_of_it(self, world: World, name: str, now: bool) -> None:
+        operator, holder = world.open(), world.open()
+        heard: list[str] = []
+        holder.on_freed(heard.append)
+
+        async def listening() -> None:
+            # Until a subscription stands nothing is heard, and nothing says when it stands.
+            token = await granted(operator, f"{name}:other", "x")
+            await operator.release(f"{name}:other", holder="x", token=token, at_least_for=0, timeout=LONG)
+            await asyncio.sleep(0.05)
+
+        async with asyncio.timeout(LONG):
+            while not heard:
+                await listening()
+            token = await granted(holder, name, "a")
+            assert await operator.force(name, token=token - 1, by="eve", now=now, timeout=LONG) == NotForced(
+                token
+            )
+            await listening()
+            assert name not in heard
+            await operator.force(name, token=token, by="eve", now=now, timeout=LONG)
+            await until(lambda: name in heard)
 
     async def test_what_they_did_is_kept_newest_first(self, backend: Backend, name: str) -> None:
         first = await granted(backend, f"{name}:1", "a")

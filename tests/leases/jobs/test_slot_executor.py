@@ -23,7 +23,7 @@ from stampede_guard.leases import Jobs, MemoryLeases
 from stampede_guard.leases.jobs.apscheduler3 import SlotExecutor
 from stampede_guard.leases.memory import Rows
 from stampede_guard.leases.runs.words import RunView
-from tests.support.gate import until
+from tests.support.gate import Gate, until
 
 PATIENCE = 30
 TOLD = EVENT_JOB_EXECUTED | EVENT_JOB_ERROR | EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES
@@ -188,6 +188,35 @@ async def test_a_run_that_is_cancelled_is_told_as_an_error_and_its_slot_is_aband
     (run,) = await worker.outcomes()
     assert (run.outcome, run.error) == ("abandoned", "the worker was stopped")
     await worker.jobs.leases.aclose()
+
+
+async def test_closing_the_leases_first_waits_for_what_is_run() -> None:
+    gate, rows = Gate(), Rows()
+    worker = Worker(rows).start()
+    worker.job(gate.hold)
+    await gate.arrival()
+    closing = asyncio.create_task(worker.jobs.leases.aclose())
+    await asyncio.sleep(0.05)
+    assert not closing.done()
+    gate.open()
+    async with asyncio.timeout(PATIENCE):
+        await closing
+    other = Jobs(MemoryLeases(rows=rows, namespace="shop"))
+    assert [run.outcome for run in await other.history("tick")] == ["completed"]
+    await worker.stop()
+
+
+async def test_a_stop_of_the_worker_that_has_no_patience_abandons_what_is_run() -> None:
+    gate, rows = Gate(), Rows()
+    worker = Worker(rows).start()
+    worker.job(gate.hold)
+    await gate.arrival()
+    async with asyncio.timeout(PATIENCE):
+        await worker.jobs.stop(drain_timeout=0)
+    assert gate.cancelled == 1
+    await worker.told(EVENT_JOB_MISSED)
+    assert [run.outcome for run in await worker.outcomes()] == ["abandoned"]
+    await worker.stop()
 
 
 async def test_an_errors_event_has_its_traceback_as_always() -> None:

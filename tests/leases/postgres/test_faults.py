@@ -319,6 +319,8 @@ class TestSchema:
             "UPDATE stampede_guard.leases SET renewed_at = renewed_at - interval '1 day' WHERE name <> $1",
             f"{name}:young",
         )
+        assert await backend.prune(f"{name}:", older_than=3600, most=0, timeout=LONG) == 0
+        assert await backend.prune(f"{name}:", older_than=2 * 86_400, timeout=LONG) == 0
         assert await backend.prune(f"{name}:", older_than=3600, timeout=LONG) == 1
         titles = [view.name for view in await backend.views(f"{name}:", limit=9, timeout=LONG)]
         assert titles == [f"{name}:held", f"{name}:waited", f"{name}:young"]
