@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
+TEST_WORKERS ?= 3
 HERD_ARGS ?= --quick
 MICRO_ARGS ?=
 PEERS_VENV ?= .venv-peers
@@ -13,6 +14,11 @@ SCALE_ARGS ?= --output results
 AUDIT_VENV ?= .venv-bench-audit
 AUDIT_ARGS ?=
 APSCHEDULER4_VENV ?= .venv-apscheduler4
+
+# The tests wait more than they compute, so three run at once; those that cannot say so (`@pytest.mark.alone`). With
+# arguments of one's own they run one by one, which -x, -s and --pdb want, and on a given server, which is one for all.
+ALL_AT_ONCE = --numprocesses=$(TEST_WORKERS) --dist=worksteal --max-worker-restart=0
+SPREAD = $(if $(PYTEST_ARGS)$(STAMPEDE_GUARD_TEST_URL),,$(ALL_AT_ONCE))
 
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
@@ -36,7 +42,7 @@ demo: $(READY) ## the production herd, reproduced and cured (HERD_ARGS=--full fo
 
 test: $(READY) ## every test, on a real Valkey from its wheel (PYTEST_ARGS="-k takeover" for some)
 	@rm -f .coverage .coverage.*
-	$(BIN)/python -m pytest --cov --cov-report= $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --cov --cov-report= $(SPREAD) $(PYTEST_ARGS)
 
 test-redis: $(READY) ## the contract, the scripts and the rights on the redis-server found here (Debian's 7.0, say)
 	STAMPEDE_GUARD_SERVER=redis-server $(BIN)/python -m pytest tests/stores/test_contract.py \

@@ -295,6 +295,7 @@ async def written(database: Any, namespace: str) -> list[int]:
     return [row["token"] for row in rows]
 
 
+@pytest.mark.alone(reason="the seconds until the next one leads are measured")
 async def test_a_killed_leader_is_replaced_within_the_leases_time(
     database: Any, postgres_url: str, namespace: str
 ) -> None:
