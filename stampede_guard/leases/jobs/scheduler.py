@@ -13,6 +13,7 @@ from stampede_guard.errors import Misuse, StoreError
 from stampede_guard.leases import checks
 from stampede_guard.leases.house import Leases
 from stampede_guard.leases.jobs.byhand import begun_by_hand, ended
+from stampede_guard.leases.jobs.execution import Execution
 from stampede_guard.leases.jobs.follower import Follower
 from stampede_guard.leases.jobs.job import Job, check_fit, function_of, name_of, terms_of
 from stampede_guard.leases.jobs.keeping import KEEP, KEEP_FOR, OPERATOR_TIMEOUT, PRUNE_EVERY
@@ -254,7 +255,12 @@ class Jobs(Seen):
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    # --- by hand
+    # --- by hand, and by other schedulers
+
+    async def carry(self, execution: Execution, part: Part) -> Ending:
+        """How it ended. A stop of these jobs waits for it, and so does closing the leases."""
+        self._end_before(part)
+        return await self._running.perform(execution)
 
     async def run_now(self, name: str) -> Ending:
         """Run it once, now, in this worker, outside its schedule; how it ended. Overlap holds as for its slots."""
