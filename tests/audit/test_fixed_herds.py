@@ -59,7 +59,13 @@ FALSY = [
     ("SG205-unsafe-by_its_name", "orders"),
     ("SG205-unsafe-after_a_failure", "orders"),
 ]
-OTHERS = ["SG301-unsafe-locks", "SG403-unsafe-keys", "SG404-unsafe-pauses", "SG404-unsafe-threads"]
+OTHERS = [
+    "SG301-unsafe-locks",
+    "SG305-unsafe-flags",
+    "SG403-unsafe-keys",
+    "SG404-unsafe-pauses",
+    "SG404-unsafe-threads",
+]
 
 Load = Callable[[str, str], ModuleType]
 
@@ -190,6 +196,30 @@ async def test_the_same_keys_are_found_without_stopping_the_server(load: Load) -
             )
         )
     assert found[0] == found[1] and found[0][1] == 100
+
+
+async def test_of_all_who_find_a_flag_free_one_takes_it(load: Load) -> None:
+    for when in ("before", "after"):
+        module = load("SG305-unsafe-flags", when)
+        asks = [
+            module.sync_all,
+            partial(module.sync_one, "a"),
+            partial(asyncio.to_thread, module.report, "b"),
+        ]
+        for ask in asks:
+            await module.aredis.flushall()
+            module.redis.flushall()
+            # A connection for each: who has to make one first comes too late.
+            await asyncio.gather(*[module.aredis.ping() for _ in range(CALLERS)])
+            computing.calls.clear()
+            for answer in await crowd(ask):
+                assert answer in (None, True, False) or str(answer) == "it is being made"
+            if when == "after":
+                assert len(computing.calls) == 1
+            elif ask is not asks[-1]:  # the fake server's own lock keeps threads apart
+                assert len(computing.calls) > 1
+            lasts = [await module.aredis.ttl(key) for key in ("sync:running", "lock:a")]
+            assert 0 < max(*lasts, module.redis.ttl("report-lock:b")) <= 300
 
 
 async def test_a_coroutine_that_pauses_lets_others_run_meanwhile(load: Load) -> None:
