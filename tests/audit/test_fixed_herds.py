@@ -6,9 +6,11 @@ The files before and after are the cases of test_fixes.py; the libraries that th
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib.util
 import sys
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from types import ModuleType, SimpleNamespace
@@ -59,8 +61,10 @@ FALSY = [
     ("SG205-unsafe-by_its_name", "orders"),
     ("SG205-unsafe-after_a_failure", "orders"),
 ]
+WEAK = ["SG304-safe-private", "SG304-unsafe-public"]
 OTHERS = [
     "SG301-unsafe-locks",
+    *WEAK,
     "SG305-unsafe-flags",
     "SG403-unsafe-keys",
     "SG404-unsafe-pauses",
@@ -220,6 +224,33 @@ async def test_of_all_who_find_a_flag_free_one_takes_it(load: Load) -> None:
                 assert len(computing.calls) > 1
             lasts = [await module.aredis.ttl(key) for key in ("sync:running", "lock:a")]
             assert 0 < max(*lasts, module.redis.ttl("report-lock:b")) <= 300
+
+
+@pytest.mark.parametrize("case", WEAK)
+async def test_a_lock_keeps_callers_apart_and_is_gone_afterwards(load: Load, case: str) -> None:
+    for when, left in (("before", {"a", "b", "c"}), ("after", set())):
+        module = load(case, when)
+        asks = {"report": module.__dict__.get("_locks", module.__dict__.get("locks"))}
+        if case == WEAK[0]:
+            asks |= {"user": module._by_user, "user_too": module._by_user, "row": module.table._rows}
+        for function, held in asks.items():
+            ask = getattr(module, function, None) or module.table.row
+            open_now: Counter[str] = Counter()
+            most: Counter[str] = Counter()
+
+            async def compute(key: str, open_now: Counter[str] = open_now, most: Counter[str] = most) -> int:
+                open_now[key] += 1
+                most[key] = max(most[key], open_now[key])
+                await asyncio.sleep(0)
+                open_now[key] -= 1
+                return 80
+
+            module.compute = compute
+            answers = await asyncio.gather(*[ask(key) for key in "abc" * CALLERS])
+            assert answers == [80] * 3 * CALLERS
+            assert most == {"a": 1, "b": 1, "c": 1}
+            gc.collect()
+            assert set(held) == left
 
 
 async def test_a_coroutine_that_pauses_lets_others_run_meanwhile(load: Load) -> None:
