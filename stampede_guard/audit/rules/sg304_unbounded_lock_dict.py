@@ -171,7 +171,7 @@ RULE = Rule(
         sure="High: the whole file is searched for a removal.",
         fix="Safe: an empty dict, or a defaultdict, of asyncio's locks becomes a `weakref.WeakValueDictionary()` where "
         "every lock is taken by `async with`, as it is looked up or by a local name. Unsafe where the dict's name is "
-        "public: another module may look into it. None for locks of threads, which need one step more, and where a lock "
-        "is returned, acquired by hand or stored by `locks[key] = ...`: nobody might hold it.",
+        "public: another module may look into it. None for locks of threads, which need one step more, and where a "
+        "lock is returned, acquired by hand or stored by `locks[key] = ...`: nobody might hold it.",
     ),
 )

@@ -2,12 +2,15 @@ import asyncio
 import threading
 from collections import defaultdict
 
+from shop.locks import _elsewhere
+
 _of_threads = defaultdict(threading.Lock)
 _by_hand: dict[str, asyncio.Lock] = {}
 _looked_at: dict[str, asyncio.Lock] = {}
 _handed_out: dict[str, asyncio.Lock] = {}
 _named: dict[str, asyncio.Lock] = {}
 _stored: dict[str, asyncio.Lock] = {}
+_twice: dict[str, asyncio.Lock] = {}
 _kept: "dict[str, asyncio.Lock]" = {}
 
 
@@ -44,3 +47,18 @@ async def stored(key):
 async def kept(key):
     async with _kept.setdefault(key, asyncio.Lock()):
         work()
+
+
+async def elsewhere(key):
+    async with _elsewhere.setdefault(key, asyncio.Lock()):
+        work()
+
+
+async def twice(key):
+    async with _twice.setdefault(key, asyncio.Lock()):
+        work()
+
+
+def anew():
+    global _twice
+    _twice = {}
