@@ -61,9 +61,11 @@ FALSY = [
     ("SG205-unsafe-by_its_name", "orders"),
     ("SG205-unsafe-after_a_failure", "orders"),
 ]
+LATE = "SG302-unsafe-late"
 WEAK = ["SG304-safe-private", "SG304-unsafe-public"]
 OTHERS = [
     "SG301-unsafe-locks",
+    LATE,
     *WEAK,
     "SG305-unsafe-flags",
     "SG403-unsafe-keys",
@@ -251,6 +253,34 @@ async def test_a_lock_keeps_callers_apart_and_is_gone_afterwards(load: Load, cas
             assert most == {"a": 1, "b": 1, "c": 1}
             gc.collect()
             assert set(held) == left
+
+
+async def test_who_is_late_frees_nobody_elses_lock(load: Load) -> None:
+    """1. A's lock ends while A works. 2. B takes it. 3. A is done. 4. C comes while B still works."""
+    for when, stays in (("before", False), ("after", True)):
+        module = load(LATE, when)
+        for redis, key, enter in (
+            (module.aredis, "nightly-lock", module.nightly),
+            (module.redis, "hourly-lock", module.hourly),
+        ):
+
+            async def work(redis: Any = redis, key: str = key) -> None:
+                await _done(redis.set(key, "B"))
+
+            await _done(enter(work if redis is module.aredis else partial(redis.set, key, "B")))
+            assert (await _done(redis.get(key)) == b"B") is stays
+            await _done(redis.delete(key))
+            entered: list[int] = []
+
+            async def count(entered: list[int] = entered) -> None:
+                entered.append(1)
+
+            await _done(enter(count if redis is module.aredis else partial(entered.append, 1)))
+            assert entered == [1] and await _done(redis.get(key)) is None
+
+
+async def _done(answer: Any) -> Any:
+    return await answer if isinstance(answer, Awaitable) else answer
 
 
 async def test_a_coroutine_that_pauses_lets_others_run_meanwhile(load: Load) -> None:
