@@ -5,7 +5,8 @@ and because it reads it for a row of `seen`, after the wait for the lock; `lease
 Then a step decides and writes. `clock_timestamp()`, because `now()` would be the time before the wait.
 
 Parameter $1 is the longest wait for the row in milliseconds: who asked has given up by then, and nothing is to be
-granted to somebody who has gone. `ask` never commits asynchronously: a grant must not be lost in a crash.
+granted to somebody who has gone. `ask` and `renew` never commit asynchronously: what was answered is believed, and must
+not be lost in a crash.
 """
 
 from __future__ import annotations
@@ -242,7 +243,7 @@ class Statements:
         return cls(
             make=text("INSERT INTO {schema}.leases (name) VALUES ($1) ON CONFLICT (name) DO NOTHING"),
             ask=text(_LOCKED, _SETTLED, _ASK, durable=_DURABLE),
-            renew=text(_LOCKED, _SETTLED, _RENEW),
+            renew=text(_LOCKED, _SETTLED, _RENEW, durable=_DURABLE),
             release=text(_LOCKED, _SETTLED, _RELEASE),
             check=text(_CHECK),
             force=text(_LOCKED, _SETTLED, _FORCE),

@@ -376,6 +376,18 @@ class TestRestarts:
             )
             assert renewed == Renewed()
 
+    async def test_a_renewal_that_was_answered_is_not_lost_in_a_crash(
+        self, own_postgres: PostgresServer, opened: Open, name: str
+    ) -> None:
+        backend = opened(own_postgres.url)
+        await backend.create_schema()
+        token = await granted(backend, name, "a", lease_ttl=60)
+        answer = await backend.renew(name, holder="a", token=token, lease_ttl=600, timeout=LONG)
+        assert answer == Renewed()
+        await asyncio.to_thread(own_postgres.restart, crash=True)
+        view = await opened(own_postgres.url).show(name, timeout=LONG)
+        assert view is not None and view.remaining > 300, "its holder believes in that for ten minutes"
+
     async def test_nobody_there_is_told_as_such(self, opened: Open, name: str) -> None:
         backend = opened(f"postgresql://postgres@127.0.0.1:{free_port()}/postgres")
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
