@@ -53,7 +53,8 @@ class _Call:
     def leave(self) -> None:
         self._left = True
         if self._task is not None:
-            self._task.cancel()
+            # Not before its first step, or what it was to give back would be kept: begun, it is carried on by others.
+            asyncio.get_running_loop().call_soon(self._task.cancel)
 
     def _finish(self, task: asyncio.Task[Any]) -> None:
         if task.cancelled():

@@ -102,11 +102,14 @@ class Hold:
             self._task.cancel()
 
     async def _acquired(self) -> Keeper:
-        if self._keeper is not None:
-            raise Misuse(f"this hold of {self._name!r} was used before: call leases.hold() for each block")
+        self._refuse_a_second_block()
         part = self._house.part()
         self._keeper = await acquired(part, self._name, part.owner, self._timing, wait=self._wait)
         return self._keeper
+
+    def _refuse_a_second_block(self) -> None:
+        if self._keeper is not None:
+            raise Misuse(f"this hold of {self._name!r} was used before: call leases.hold() for each block")
 
     def _judge(
         self, outcome: Released | Lost, keeper: Keeper, error: BaseException | None, *, stopped: bool
@@ -126,6 +129,7 @@ class Hold:
             raise Misuse(
                 "this is a coroutine's thread, which `with` would block: write `async with leases.hold(...)`"
             )
+        self._refuse_a_second_block()
         try:
             return PlainLease(portal().call(self._acquired))
         except BaseException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import threading
 import time
 from typing import Any
@@ -177,3 +178,59 @@ def test_a_plain_function_is_replaced_when_it_heeds_the_flag() -> None:
     thread.join(60)
     assert "replaces it" in results[0]
     leases.close()
+
+
+class Interrupted(BaseException):
+    """As Ctrl-C or a soft time limit: raised in the main thread, wherever that is."""
+
+
+def test_a_hold_that_is_used_twice_does_not_give_back_what_is_held_under_it() -> None:
+    leases = MemoryLeases()
+    hold = leases.hold("n")
+    with hold as lease:
+        with pytest.raises(Misuse, match="used before"):
+            hold.__enter__()
+        lease.check()
+        assert lease.remaining() > 0
+    leases.close()
+
+
+def test_who_is_interrupted_while_he_gives_it_back_has_given_it_back() -> None:
+    leases = MemoryLeases()
+    loop: Any = portal().loop
+    busy, go_on = threading.Event(), threading.Event()
+
+    def keep_busy() -> None:
+        busy.set()
+        assert go_on.wait(60)
+
+    def interrupt() -> None:
+        # 1. the loop hears that it is to be given back, 2. and in the same turn that who said so has gone.
+        wait_until(lambda: len(loop._ready) == before + 1)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+        wait_until(lambda: len(loop._ready) == before + 2)
+        go_on.set()
+
+    def interrupted(*_: object) -> None:
+        raise Interrupted
+
+    handler = signal.signal(signal.SIGUSR1, interrupted)
+    thread = threading.Thread(target=interrupt)
+    try:
+        with pytest.raises(Interrupted), leases.hold("n"):
+            loop.call_soon_threadsafe(keep_busy)
+            assert busy.wait(60)
+            before = len(loop._ready)
+            thread.start()
+        wait_until(lambda: leases.rows.row("default:n").holder == "")
+    finally:
+        thread.join(60)
+        signal.signal(signal.SIGUSR1, handler)
+        leases.close()
+
+
+def wait_until(true: Any) -> None:
+    deadline = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
