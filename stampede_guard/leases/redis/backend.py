@@ -1,8 +1,8 @@
 """Leases in Redis or Valkey: each step is one script on the server's clock.
 
 What a server may have forgotten is not granted anew while it may be believed in. Every row tells in which life of the
-server it was last confirmed: its `run_id`, and its `master_replid`, for it lives anew when it is promoted, be it again. In
-a life that has not yet lasted as long as a lease, and where the row was not confirmed in it, the answer is `Withheld`:
+server it was last confirmed: its `run_id` and `master_replid`, for it lives anew when it is promoted, be it again. In a
+life that has not yet lasted as long as a lease, and where the row was not confirmed in it, the answer is `Withheld`:
 after a restart without data, with an older snapshot, and at a server that was promoted without the last writes. A
 restart that lost nothing costs the same wait, unless `restart="trust"`; so does a master's first replica.
 
