@@ -219,11 +219,23 @@ class Leases:
         elections = list(self._elections)
         for election in elections:
             election.start()
+        async with self.in_use():
+            try:
+                yield
+            finally:
+                await asyncio.gather(*(election.stop() for election in elections))
+
+    @contextlib.asynccontextmanager
+    async def in_use(self) -> AsyncIterator[None]:
+        """Closed at the end, unless others of this event loop go on with it: two `Jobs` may share their leases."""
+        part = self.part()
+        part.users += 1
         try:
             yield
         finally:
-            await asyncio.gather(*(election.stop() for election in elections))
-            await self.aclose()
+            part.users -= 1
+            if not part.users:
+                await self.aclose()
 
     async def aclose(self) -> None:
         """End this event loop's part and that of plain code.

@@ -36,6 +36,8 @@ class Part:
         self.hooks = Hooks() if hooks is None else hooks
         self.prefix = prefix
         self.generation = generation()
+        self.users = 0
+        """Lifespans that go on."""
         self.keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waiting: dict[str, dict[Callable[[], object], None]] = {}

@@ -162,11 +162,11 @@ class Jobs:
     async def lifespan(self, _app: Any = None) -> AsyncIterator[None]:
         """Follows all schedules, and those of later `add`s; at the end waits for runs and closes the leases."""
         self.start()
-        try:
-            yield
-        finally:
-            await self.stop()
-            await self.leases.aclose()
+        async with self.leases.in_use():
+            try:
+                yield
+            finally:
+                await self.stop()
 
     def start(self) -> None:
         """Begin in the running event loop. It never waits for the back end."""
