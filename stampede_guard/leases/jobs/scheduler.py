@@ -57,6 +57,7 @@ class Jobs:
         self._followers: dict[str, tuple[Follower, asyncio.Task[None]]] = {}
         self._tables: list[ScheduleTable] = []
         self._table_tasks: set[asyncio.Task[None]] = set()
+        self._replaced: set[asyncio.Task[None]] = set()
         self._running: dict[asyncio.Task[Ending], Execution] = {}
         self._keeping: asyncio.Task[None] | None = None
         self._runs: RunBackend | None = None
@@ -184,7 +185,8 @@ class Jobs:
         """
         if self._keeping is None:
             return
-        following = {self._keeping, *self._table_tasks, *(task for _, task in self._followers.values())}
+        followers = (task for _, task in self._followers.values())
+        following = {self._keeping, *self._table_tasks, *self._replaced, *followers}
         self._keeping = None
         self._followers.clear()
         # All at once: whoever cancels this in the middle leaves nobody behind who claims.
@@ -319,7 +321,10 @@ class Jobs:
     def _follow(self, job: Job) -> None:
         known = self._followers.pop(job.name, None)
         if known is not None:
+            # Its last claim may still be on its way, and is to be run before all ends.
             known[1].cancel()
+            self._replaced.add(known[1])
+            known[1].add_done_callback(self._replaced.discard)
         part = self.leases.part()
         follower = Follower(self.leases, part, self.runs(), job, version=self.version, begin=self._begin)
         task = asyncio.get_running_loop().create_task(

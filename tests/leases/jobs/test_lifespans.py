@@ -12,6 +12,7 @@ from stampede_guard.leases.jobs.run import Run
 from stampede_guard.leases.jobs.scheduler import Jobs
 from stampede_guard.leases.memory import MemoryBackend
 from tests.leases.jobs.fleet import Fleet, Worker, virtually
+from tests.leases.jobs.test_races import Between, seconds
 
 
 class Closable(MemoryBackend):
@@ -61,5 +62,20 @@ def test_who_ends_first_does_not_close_the_leases_of_those_who_go_on(inner: str)
         assert held == [True]
         assert await fleet.outcomes("slow") == {10: "completed"}
         assert [backend.closed for backend in opened] == [True], "the last one closes them"
+
+    virtually(scenario)
+
+
+def test_a_claim_on_its_way_under_an_older_schedule_is_run_before_the_program_ends() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        between = Between(fleet.rows.runs)
+        between.after["claim"] = seconds(1)
+        worker = fleet.worker(runs=lambda: between).tick(10).start()
+        await fleet.until(10.5)
+        worker.jobs.put(worker.jobs._jobs["tick"])
+        await worker.stop()
+        assert await fleet.outcomes() == {10: "completed"}
+        assert fleet.slots() == {10: 1}
+        assert not worker.leases._parts, "nothing was begun on connections that are closed"
 
     virtually(scenario)
