@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
+import random
 from collections.abc import Callable, Sequence
+from contextvars import Context
 from dataclasses import asdict
 from typing import Any
 
-from stampede_guard.errors import StoreRefused
+from stampede_guard.errors import StoreError, StoreRefused
 from stampede_guard.leases.postgres import schema as tables
 from stampede_guard.leases.postgres.fencing import verify
 from stampede_guard.leases.postgres.listening import Ear
@@ -40,6 +43,14 @@ SCHEMA_PATIENCE = 30.0
 _RENEWING = 4
 """Connections for renewals: one is used, unless its row is locked, by a fenced transaction say."""
 _TRIES = 3
+_PRUNES = 0.01
+"""Of grants, how many forget names that nobody uses: `_PRUNED_AT_ONCE` at most, so that no more come than go."""
+_PRUNED_AT_ONCE = 500
+_PRUNE_PATIENCE = 3.0
+_KEPT = 86_400.0
+"""Seconds."""
+
+log = logging.getLogger("stampede_guard")
 
 
 class PostgresBackend:
@@ -65,6 +76,7 @@ class PostgresBackend:
         """Of ordinary statements: jobs use it, too."""
         self._renewals = Room(connect, size=_RENEWING)
         self._freed: list[Callable[[str], None]] = []
+        self._pruning: asyncio.Task[None] | None = None
         hearing: Connect | None = connect if listen is True else listen or None
         self.ear = Ear(hearing, self._tell_freed, deadline=deadline) if hearing is not None else None
 
@@ -107,6 +119,7 @@ class PostgresBackend:
 
         row = await self.room.use(step, timeout=timeout)
         if row["verdict"] in ("granted", "again"):
+            self._prune_now_and_then()
             return Granted(row["token"])
         return Held(
             _owner(row["owner"]),
@@ -182,13 +195,31 @@ class PostgresBackend:
             for row in rows
         ]
 
-    async def prune(self, prefix: str, *, older_than: float, timeout: float) -> int:
-        """Delete the rows of names that nobody has used for so many seconds; how many.
+    async def prune(
+        self, prefix: str, *, older_than: float, timeout: float, most: int = _PRUNED_AT_ONCE
+    ) -> int:
+        """Delete the rows of names that nobody has used for so many seconds, `most` of them; how many.
 
-        Their next tokens are larger all the same, unless the database's clock was set back by more than that.
+        Their next tokens are larger all the same, unless the database's clock was set back by more than that. Whoever
+        gets leases does so by the way, now and then, for names that nobody has used for a day.
         """
-        rows = await self.room.fetch(self._sql.prune, prefix, older_than, timeout=timeout)
+        rows = await self.room.fetch(self._sql.prune, prefix, older_than, most, timeout=timeout)
         return int(rows[0]["pruned"])
+
+    def _prune_now_and_then(self) -> None:
+        """So that names with parameters or slots in them do not pile up."""
+        if self._pruning is None and random.random() < _PRUNES:
+            self._pruning = asyncio.get_running_loop().create_task(
+                self._prune(), name="stampede_guard forgets leases", context=Context()
+            )
+
+    async def _prune(self) -> None:
+        try:
+            await self.prune("", older_than=_KEPT, timeout=_PRUNE_PATIENCE)
+        except StoreError as error:
+            log.debug("names of leases that nobody uses were not forgotten: %s", error)
+        finally:
+            self._pruning = None
 
     def on_freed(self, call: Callable[[str], None]) -> None:
         self._freed.append(call)
@@ -202,6 +233,8 @@ class PostgresBackend:
     # --- the end ----------------------------------------------------------------------------------
 
     async def aclose(self) -> None:
+        if self._pruning is not None:
+            await asyncio.wait({self._pruning})
         rooms: list[Any] = [self.room.aclose(), self._renewals.aclose()]
         if self.ear is not None:
             rooms.append(self.ear.aclose())

@@ -195,16 +195,17 @@ _AUDITS = """
 SELECT name, token, by_whom, extract(epoch FROM at)::float8 AS at, overrode, owner
 FROM {schema}.lease_audits WHERE starts_with(name, $1) ORDER BY id DESC LIMIT $2"""
 
+# Whoever has one of them locked is using it.
 _PRUNE = """
-WITH gone AS (DELETE FROM {schema}.leases WHERE starts_with(name, $1)
+WITH idle AS MATERIALIZED (SELECT name FROM {schema}.leases WHERE starts_with(name, $1)
     AND (holder = '' OR deadline < clock_timestamp()) AND coalesce(rests_until, '-infinity') < clock_timestamp()
     AND coalesce(greatest(renewed_at, deadline), '-infinity') < clock_timestamp() - $2::float8 * interval '1 second'
     AND NOT EXISTS (
         SELECT FROM jsonb_array_elements(queue) AS place
         WHERE extract(epoch FROM clock_timestamp())::float8 < (place->>'until')::float8
     )
-    RETURNING name
-)
+    LIMIT $3 FOR UPDATE SKIP LOCKED
+), gone AS (DELETE FROM {schema}.leases AS l USING idle WHERE l.name = idle.name RETURNING l.name)
 SELECT count(*) AS pruned FROM gone"""
 
 
