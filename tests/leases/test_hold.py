@@ -408,8 +408,6 @@ def test_what_cannot_work_is_told_where_it_is_written() -> None:
         a = fleet.process("a")
         with pytest.raises(PolicyError, match="renew_every"):
             a.hold("n", 60, renew_every=60)
-        with pytest.raises(PolicyError, match="at_least_for"):
-            a.hold("n", at_least_for=float("inf"))
         with pytest.raises(PolicyError, match="wait"):
             a.hold("n", wait=-1)
         for name in ("", "x" * 201, "a\nb", 7):
