@@ -12,6 +12,9 @@ from typing import Protocol
 
 __all__ = ["SystemWorld", "World", "generation"]
 
+LONGEST_TIMER = 1.0
+"""Seconds. The event loop's clock stands still while the machine sleeps; so long after it woke at most it is noticed."""
+
 
 class World(Protocol):
     def now(self) -> float:
@@ -37,7 +40,18 @@ class SystemWorld:
         return _clock()
 
     def later(self, seconds: float, call: Callable[[], object]) -> Callable[[], object]:
-        return self._loop.call_later(max(0.0, seconds), call).cancel
+        due = self.now() + seconds
+
+        def look() -> None:
+            nonlocal handle
+            left = due - self.now()
+            if left <= 0:
+                call()
+            else:
+                handle = self._loop.call_later(min(left, LONGEST_TIMER), look)
+
+        handle = self._loop.call_later(min(max(0.0, seconds), LONGEST_TIMER), look)
+        return lambda: handle.cancel()
 
     def draw(self) -> float:
         return random.random()
