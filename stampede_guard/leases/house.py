@@ -258,12 +258,15 @@ class Leases:
         await self.aclose()
 
     async def _close_here(self) -> None:
-        with self._lock:
-            part = self._parts.pop(asyncio.get_running_loop(), None)
+        part = self._parts.get(asyncio.get_running_loop())
         if part is not None:
+            # While the part is still there: what leads may need it to tidy up.
             for election in list(self._elections):
                 if election.part is part:
                     await election.stop()
+        with self._lock:
+            part = self._parts.pop(asyncio.get_running_loop(), None)
+        if part is not None:
             await part.aclose()
 
     # --- what faces are built on

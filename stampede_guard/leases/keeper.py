@@ -94,12 +94,15 @@ class Keeper:
                 to=to,
                 timeout=self.timing.request_timeout,
             )
-        except StoreError as error:
+        except Exception as error:
+            # After a mistake, too, it ends by itself, and who waits for it to be given back goes on.
+            mistake = None if isinstance(error, StoreError) else error
             log.warning(
                 "the lease %s (token %d) was not given back, it ends by itself: %s",
                 self.name,
                 self.token,
                 error,
+                exc_info=mistake,
             )
             return None
 
