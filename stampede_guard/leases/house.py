@@ -205,7 +205,7 @@ class Leases:
             "holds": [
                 {"name": keeper.name, "token": keeper.token, "remaining": keeper.remaining()}
                 for part in list(self._parts.values())
-                for keeper in sorted(part.keepers, key=lambda keeper: keeper.name)
+                for keeper in sorted(part.keepers.copy(), key=lambda keeper: keeper.name)
                 if keeper.remaining() > 0
             ],
             "elections": [election.health() for election in self._elections],

@@ -157,6 +157,7 @@ class Keeper:
         self._cancel_timer = world.later(until - world.now(), self.look)
 
     def _stop_waiting(self) -> None:
+        self.part.keepers.discard(self)
         self._stop_listening()
         self._stop_timer()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import weakref
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -38,7 +37,8 @@ class Part:
         self.generation = generation()
         self.users = 0
         """Lifespans that go on."""
-        self.keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
+        self.keepers: set[Keeper] = set()
+        """Those that believe, or did when they looked last; to be copied in other threads."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waiting: dict[str, dict[Callable[[], object], None]] = {}
         backend.on_freed(self._freed)

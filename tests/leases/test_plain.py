@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+import sys
 import threading
 import time
 from typing import Any
@@ -125,7 +127,6 @@ def test_an_owner_is_called_by_what_people_know(monkeypatch: pytest.MonkeyPatch)
 
 def test_memory_is_no_url_and_the_others_are_loaded_when_asked_for() -> None:
     import subprocess
-    import sys
 
     script = (
         "import sys, stampede_guard.leases as l; l.Leases; l.MemoryLeases(); l.PostgresLeases; l.RedisLeases;"
@@ -178,6 +179,43 @@ def test_a_plain_function_is_replaced_when_it_heeds_the_flag() -> None:
     thread.join(60)
     assert "replaces it" in results[0]
     leases.close()
+
+
+def test_health_may_be_asked_in_any_thread_while_leases_come_and_go() -> None:
+    leases = MemoryLeases()
+    told: list[Any] = []
+
+    async def come_and_go(enough: threading.Event) -> None:
+        number = 0
+        while not enough.is_set():
+            number += 1
+            async with leases.hold(f"short:{number}"):
+                await asyncio.sleep(0)
+
+    async def main() -> None:
+        enough = threading.Event()
+
+        def look() -> None:
+            try:
+                for _ in range(300):
+                    told.append(len(leases.health()["holds"]))
+            except RuntimeError as error:
+                told.append(error)
+            finally:
+                enough.set()
+
+        async with leases, contextlib.AsyncExitStack() as stack:
+            for number in range(300):
+                await stack.enter_async_context(leases.hold(f"long:{number}"))
+            await asyncio.gather(asyncio.to_thread(look), come_and_go(enough))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        asyncio.run(main())
+    finally:
+        sys.setswitchinterval(interval)
+    assert len(told) == 300 and set(told) <= {300, 301}
 
 
 class Interrupted(BaseException):
