@@ -15,9 +15,10 @@ import pytest
 
 from stampede_guard.errors import LeaseLost, LeaseTaken, Misuse
 from stampede_guard.leases import SKIPPED, MemoryLeases, current_lease
-from stampede_guard.leases.memory import Rows
+from stampede_guard.leases.house import Leases
+from stampede_guard.leases.memory import MemoryBackend, Rows
 from stampede_guard.leases.owner import called, this_process
-from stampede_guard.leases.words import Owner
+from stampede_guard.leases.words import Answer, Ask, Owner
 from stampede_guard.portal import portal
 
 
@@ -178,6 +179,40 @@ def test_a_plain_function_is_replaced_when_it_heeds_the_flag() -> None:
     assert work(True) == "replaced it"
     thread.join(60)
     assert "replaces it" in results[0]
+    leases.close()
+
+
+def test_who_enters_the_same_hold_in_another_thread_gives_back_nothing_of_the_first() -> None:
+    rows, asked, go_on = Rows(), threading.Event(), threading.Event()
+
+    class Slow(MemoryBackend):
+        async def acquire(self, ask: Ask, *, timeout: float) -> Answer:
+            if not asked.is_set():
+                asked.set()
+                await asyncio.to_thread(go_on.wait, 60)
+            return await super().acquire(ask, timeout=timeout)
+
+    leases = Leases(lambda: Slow(rows))
+    hold = leases.hold("n", wait=0)
+    errors: list[Exception] = []
+
+    def enter() -> None:
+        try:
+            hold.__enter__()
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    assert asked.wait(60)
+    with pytest.raises(Misuse, match="used before"):
+        hold.__enter__()
+    go_on.set()
+    thread.join(60)
+    assert not errors
+    assert rows.row("default:n").holder
+    hold.__exit__(None, None, None)
+    assert not rows.row("default:n").holder
     leases.close()
 
 
