@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -127,8 +128,6 @@ def test_an_owner_is_called_by_what_people_know(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_memory_is_no_url_and_the_others_are_loaded_when_asked_for() -> None:
-    import subprocess
-
     script = (
         "import sys, stampede_guard.leases as l; l.Leases; l.MemoryLeases(); l.PostgresLeases; l.RedisLeases;"
         "print([m for m in ('redis', 'asyncpg') if m in sys.modules])"
@@ -250,6 +249,47 @@ def test_health_may_be_asked_in_any_thread_while_leases_come_and_go() -> None:
     finally:
         sys.setswitchinterval(interval)
     assert len(told) == 300 and set(told) <= {300, 301}
+
+
+AT_EXIT = """
+import atexit
+from stampede_guard import portal
+from stampede_guard.errors import Misuse
+from stampede_guard.leases import MemoryLeases
+
+leases = MemoryLeases()
+
+def bye():
+    try:
+        with leases.hold("last"):
+            print("held")
+    except Misuse as error:
+        print("refused:", error)
+
+{}
+with leases.hold("first"):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "told"),
+    [
+        ("atexit.register(bye)", "held"),
+        # As if it had been registered before the package was imported.
+        (
+            "atexit.unregister(portal._at_exit), atexit.register(bye), atexit.register(portal._at_exit)",
+            "refused",
+        ),
+    ],
+)
+def test_what_is_done_at_exit_may_hold_a_lease_and_waits_for_nothing_that_never_comes(
+    when: str, told: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", AT_EXIT.format(when)], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.startswith(told) and not done.stderr
 
 
 class Interrupted(BaseException):
