@@ -1,16 +1,22 @@
-"""What was there before: only what is new fails."""
+"""What was there before: only what is new fails.
+
+Paths in a baseline count from the folder of the configuration (None: the working directory), so that it is the same
+wherever the audit is called from.
+"""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 from stampede_guard.audit.finding import Finding
+from stampede_guard.audit.paths import seen_from
 
 
-def write(path: str, findings: list[Finding]) -> None:
-    counted = Counter(finding.fingerprint for finding in findings)
+def write(path: str, findings: list[Finding], folder: str | None = None) -> None:
+    counted = Counter(_fingerprint(finding, folder) for finding in findings)
     Path(path).write_text(
         json.dumps({"version": 1, "findings": dict(sorted(counted.items()))}, indent=2) + "\n", "utf-8"
     )
@@ -19,9 +25,7 @@ def write(path: str, findings: list[Finding]) -> None:
 def read(path: str) -> Counter[str]:
     """Raises ValueError for what is no baseline, and where there is none."""
     if not Path(path).is_file():
-        raise ValueError(
-            f"there is no baseline {path} (as seen from the working directory): write one with --write-baseline"
-        )
+        raise ValueError(f"there is no baseline {path}: write one with --write-baseline")
     try:
         stored = json.loads(Path(path).read_text("utf-8"))
         return Counter({str(name): int(count) for name, count in stored["findings"].items()})
@@ -29,13 +33,18 @@ def read(path: str) -> Counter[str]:
         raise ValueError(f"{path} is no baseline of this audit: write one with --write-baseline") from error
 
 
-def new(findings: list[Finding], known: Counter[str]) -> list[Finding]:
+def new(findings: list[Finding], known: Counter[str], folder: str | None = None) -> list[Finding]:
     """A fingerprint names a function, not a line: moved code is not new."""
     left = known.copy()
     fresh = []
     for finding in findings:
-        if left[finding.fingerprint] > 0:
-            left[finding.fingerprint] -= 1
+        name = _fingerprint(finding, folder)
+        if left[name] > 0:
+            left[name] -= 1
         else:
             fresh.append(finding)
     return fresh
+
+
+def _fingerprint(finding: Finding, folder: str | None) -> str:
+    return replace(finding, path=seen_from(folder, finding.path)).fingerprint

@@ -7,6 +7,7 @@ Both are plain functions of arguments, so that any command line can offer them: 
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -14,14 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from stampede_guard.audit import baseline, changes, suppressions
-from stampede_guard.audit.config import Config, Misconfigured, load, selected
-from stampede_guard.audit.discovery import Discovery
+from stampede_guard.audit.config import Config, Misconfigured, load, load_file, selected
+from stampede_guard.audit.discovery import Discovery, Patterns
 from stampede_guard.audit.engine import Options, Outcome, audit, audit_source
 from stampede_guard.audit.explain import explain, listing
-from stampede_guard.audit.finding import CONFIDENCES
+from stampede_guard.audit.finding import CONFIDENCES, plural
 from stampede_guard.audit.fixes.face import fix_files, fix_text
 from stampede_guard.audit.fixes.files import require_libcst
-from stampede_guard.audit.paths import relative
+from stampede_guard.audit.paths import common_folder, relative
 from stampede_guard.audit.progress import Progress
 from stampede_guard.audit.reports import FORMATS
 from stampede_guard.audit.reports.text import has_rich, rich_text
@@ -120,8 +121,10 @@ def _run(given: argparse.Namespace) -> int:
         return _fix(given, config, options)
     outcome = _found(given, config, options, _stdin(given))
     if given.write_baseline is not None:
-        baseline.write(given.write_baseline, outcome.findings)
-        sys.stderr.write(f"audit: {len(outcome.findings)} findings remembered in {given.write_baseline}\n")
+        baseline.write(given.write_baseline, outcome.findings, config.folder)
+        sys.stderr.write(
+            f"audit: {plural(len(outcome.findings), 'finding')} remembered in {given.write_baseline}\n"
+        )
         return CLEAN
     if given.add_noqa:
         sys.stderr.write(f"audit: {suppressions.add(outcome.findings)} lines suppressed\n")
@@ -169,7 +172,7 @@ def _found(given: argparse.Namespace, config: Config, options: Options, data: by
         outcome.findings = [finding for finding in outcome.findings if changes.touches(finding, lines)]
     known = given.baseline or config.baseline
     if known is not None and given.write_baseline is None:
-        outcome.findings = baseline.new(outcome.findings, baseline.read(known))
+        outcome.findings = baseline.new(outcome.findings, baseline.read(known), config.folder)
     return outcome
 
 
@@ -177,11 +180,12 @@ def _config(given: argparse.Namespace) -> Config:
     if given.no_config:
         return Config()
     if given.config is not None:
-        path = Path(given.config)
-        if not path.is_file():
-            raise Misconfigured(f"{given.config} is no file")
-        return load(path.resolve().parent)
-    return load(Path.cwd())
+        return load_file(Path(given.config))
+    # Of what is judged, where the working directory is of another project, or of none, as an editor's is.
+    judged = [os.path.dirname(given.stdin_filename)] if given.paths == ["-"] else given.paths
+    here, there = Path.cwd(), common_folder(judged)
+    inside = any(Path(os.path.abspath(path)).is_relative_to(here) for path in judged)
+    return load((here, there) if inside else (there, here))
 
 
 def _listed(values: list[str]) -> tuple[str, ...]:
@@ -190,6 +194,8 @@ def _listed(values: list[str]) -> tuple[str, ...]:
 
 def _judge(given: argparse.Namespace, config: Config, options: Options, data: bytes | None) -> Outcome:
     if data is not None:
+        if any(patterns.cover(given.stdin_filename) for patterns in _excluded(given, config)):
+            return Outcome()
         return audit_source(relative(given.stdin_filename), data, replace(options, parse_all=True))
     discovery = _discovery(given, config)
     with Progress(shown=sys.stderr.isatty()) as progress:
@@ -203,9 +209,13 @@ def _judge(given: argparse.Namespace, config: Config, options: Options, data: by
 
 def _discovery(given: argparse.Namespace, config: Config) -> Discovery:
     return Discovery(
-        exclude=(*config.exclude, *_listed(given.exclude)),
+        exclude=_excluded(given, config),
         include_tests=given.include_tests or config.include_tests,
     )
+
+
+def _excluded(given: argparse.Namespace, config: Config) -> tuple[Patterns, Patterns]:
+    return config.excluded, Patterns(_listed(given.exclude))
 
 
 def _write(given: argparse.Namespace, outcome: Outcome) -> None:

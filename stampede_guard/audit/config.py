@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from stampede_guard.audit.discovery import matches
+from stampede_guard.audit.discovery import Patterns
 from stampede_guard.audit.finding import CONFIDENCES, Confidence, Finding
 from stampede_guard.audit.rule import all_rules
 from stampede_guard.audit.suppressions import UNUSED
@@ -20,7 +21,10 @@ class Misconfigured(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """The table's fields, with dashes in the file. Command line options replace them."""
+    """The table's fields, with dashes in the file. Command line options replace them.
+
+    `folder` is where the file is, which paths in it count from; None is the working directory.
+    """
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -29,40 +33,63 @@ class Config:
     min_confidence: Confidence = "medium"
     include_tests: bool = False
     baseline: str | None = None
+    folder: str | None = None
+
+    @property
+    def excluded(self) -> Patterns:
+        return Patterns(self.exclude, self.folder)
 
     def ignores(self, finding: Finding) -> bool:
         return any(
-            matches(finding.path, pattern) and any(_means(code, finding.code) for code in codes)
-            for pattern, codes in self.per_file_ignores.items()
+            Patterns((glob,), self.folder).match(finding.path)
+            and any(_means(code, finding.code) for code in codes)
+            for glob, codes in self.per_file_ignores.items()
         )
 
 
-def load(start: Path) -> Config:
-    """The nearest pyproject.toml with such a table, at or above a folder. Raises Misconfigured."""
-    for folder in (start, *start.parents):
-        path = folder / "pyproject.toml"
-        if not path.is_file():
-            continue
-        try:
-            stated = tomllib.loads(path.read_text("utf-8"))
-        except (OSError, ValueError) as error:
-            raise Misconfigured(f"{path} cannot be read: {error}") from error
-        table = stated.get("tool", {}).get("stampede-guard", {}).get("audit")
-        if table is not None:
-            return parse(table, str(path))
-        if (folder / ".git").exists():
-            break
+def load(starts: Iterable[Path]) -> Config:
+    """The nearest pyproject.toml with such a table, at or above the first of these folders that has one. Raises
+    Misconfigured."""
+    for start in starts:
+        for folder in (start, *start.parents):
+            path = folder / "pyproject.toml"
+            if not path.is_file():
+                continue
+            if (found := _read(path)) is not None:
+                return found
+            if (folder / ".git").exists():
+                break
     return Config()
 
 
+def load_file(path: Path) -> Config:
+    """That file. Raises Misconfigured, also where it has no such table."""
+    if not path.is_file():
+        raise Misconfigured(f"{path} is no file")
+    found = _read(path)
+    if found is None:
+        raise Misconfigured(f"{path} has no [tool.stampede-guard.audit]")
+    return found
+
+
+def _read(path: Path) -> Config | None:
+    try:
+        stated = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise Misconfigured(f"{path} cannot be read: {error}") from error
+    table = stated.get("tool", {}).get("stampede-guard", {}).get("audit")
+    return None if table is None else parse(table, str(path))
+
+
 def parse(table: dict[str, Any], where: str) -> Config:
-    known = {entry.name.replace("_", "-"): entry.name for entry in fields(Config)}
+    """A table of the file `where`. Raises Misconfigured."""
+    known = {entry.name.replace("_", "-"): entry.name for entry in fields(Config) if entry.name != "folder"}
     unknown = sorted(set(table) - set(known))
     if unknown:
         raise Misconfigured(
             f"{where}: {unknown[0]!r} is no setting of the audit; there are {', '.join(sorted(known))}"
         )
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = {"folder": os.path.dirname(os.path.abspath(where))}
     for name, value in table.items():
         values[known[name]] = _checked(name, value, where)
     return Config(**values)
@@ -81,6 +108,10 @@ def _checked(name: str, value: Any, where: str) -> Any:
         raise Misconfigured(f"{where}: {name} is one of {', '.join(CONFIDENCES)}, not {value!r}")
     if name == "include-tests" and not isinstance(value, bool):
         raise Misconfigured(f"{where}: {name} is true or false, not {value!r}")
+    if name == "baseline":
+        if not isinstance(value, str):
+            raise Misconfigured(f"{where}: {name} is the name of a file, not {value!r}")
+        return os.path.join(os.path.dirname(os.path.abspath(where)), value)
     return value
 
 

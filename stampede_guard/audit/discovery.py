@@ -11,7 +11,7 @@ from pathlib import Path
 
 from stampede_guard.audit.finding import Skipped
 from stampede_guard.audit.gitignore import Ignores, above
-from stampede_guard.audit.paths import relative
+from stampede_guard.audit.paths import relative, seen_from
 
 # Never the project's own code, however deep; a folder named on the command line is walked all the same.
 FOREIGN = frozenset(
@@ -23,11 +23,30 @@ _TEST_FOLDERS = frozenset(("test", "tests", "testing", "__tests__", "unittests",
 _TEST_FILE = re.compile(r"(?:test_.*|.*_tests?|tests?|conftest)\.py")
 
 
+@dataclass(frozen=True)
+class Patterns:
+    """Globs, and the folder that they count from; None is the working directory."""
+
+    globs: tuple[str, ...] = ()
+    folder: str | None = None
+
+    def match(self, path: str) -> bool:
+        return bool(self.globs) and self._has(seen_from(self.folder, path))
+
+    def cover(self, path: str) -> bool:
+        """The same of a file that was not come to by walking: a folder above it may match."""
+        parts = seen_from(self.folder, path).split("/") if self.globs else []
+        return any(self._has("/".join(parts[:count])) for count in range(1, len(parts) + 1))
+
+    def _has(self, path: str) -> bool:
+        return any(matches(path, glob) for glob in self.globs)
+
+
 @dataclass
 class Discovery:
     """What to look for, and what was come across on the way."""
 
-    exclude: tuple[str, ...] = ()
+    exclude: tuple[Patterns, ...] = ()
     include_tests: bool = False
     skipped: list[Skipped] = field(default_factory=list)
     _seen: set[tuple[int, int]] = field(default_factory=set)
@@ -90,12 +109,12 @@ class Discovery:
             yield entry.path
 
     def _excluded(self, path: str) -> bool:
-        return bool(self.exclude) and any(matches(relative(path), pattern) for pattern in self.exclude)
+        return any(patterns.match(path) for patterns in self.exclude)
 
 
 def matches(path: str, pattern: str) -> bool:
     """`tests/*`, `app/legacy`, `*.py`: a glob on the path, on its last name, or a folder above it."""
-    pattern = pattern.rstrip("/")
+    pattern = pattern.removeprefix("./").rstrip("/")
     return (
         fnmatch.fnmatchcase(path, pattern)
         or fnmatch.fnmatchcase(path, f"{pattern}/*")

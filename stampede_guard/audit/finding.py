@@ -54,3 +54,7 @@ class Skipped:
 
 def confident(finding: Finding, least: Confidence) -> bool:
     return CONFIDENCES.index(finding.confidence) >= CONFIDENCES.index(least)
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 
 def relative(path: str) -> str:
@@ -14,3 +15,29 @@ def relative(path: str) -> str:
         return os.path.relpath(path).replace(os.sep, "/")
     except ValueError:  # another drive
         return path.replace(os.sep, "/")
+
+
+def seen_from(folder: str | None, path: str) -> str:
+    """The same as seen from a folder; None is the working directory. A link to the folder is the folder."""
+    if folder is None:
+        return relative(path)
+    try:
+        found = os.path.relpath(path, folder)
+        if found.partition(os.sep)[0] == os.pardir:
+            real = os.path.relpath(os.path.realpath(path), os.path.realpath(folder))
+            found = found if real.partition(os.sep)[0] == os.pardir else real
+    except ValueError:  # another drive
+        return relative(path)
+    return relative(found)
+
+
+def common_folder(paths: list[str]) -> Path:
+    """The folder that all of these are in; the working directory where there is none."""
+    found = [os.path.abspath(path) for path in paths]
+    try:
+        common = os.path.commonpath(
+            [path if os.path.isdir(path) else os.path.dirname(path) for path in found]
+        )
+    except ValueError:  # several drives
+        return Path.cwd()
+    return Path(common)

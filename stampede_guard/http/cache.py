@@ -14,13 +14,14 @@ from stampede_guard.core.scripts import Granted, Passing
 from stampede_guard.errors import StoreError, StoreRefused, Undecodable
 from stampede_guard.events import Hit, Stale
 from stampede_guard.guard import StampedeGuard
+from stampede_guard.http.choosing import Choice, Routing
 from stampede_guard.http.entries import Target, base_name, target_of_url, variant_name
 from stampede_guard.http.exchange import App, Exchange
 from stampede_guard.http.fetch import Fetch
-from stampede_guard.http.judging import lifetimes
+from stampede_guard.http.judging import is_anybodys, lifetimes
 from stampede_guard.http.marks import Marks
 from stampede_guard.http.request import CacheRequest
-from stampede_guard.http.routes import CacheRoute, Scope
+from stampede_guard.http.routes import Scope
 from stampede_guard.http.settings import Settings
 from stampede_guard.http.spec.message import Fields
 from stampede_guard.http.spec.reuse import verdict
@@ -60,6 +61,7 @@ class Cache:
     def __init__(self, app: App, guard: StampedeGuard, settings: Settings) -> None:
         self.settings = settings
         self.guard = guard
+        self.routing = Routing(settings)
         self.now: Callable[[], float] = settings.clock
         own = "" if settings.name == "stampede_guard" else f"@{settings.name}:"
         self.prefix = f"{VERSION}:{own}"
@@ -76,6 +78,8 @@ class Cache:
         self.plan = Plan(title="http", policy=policy, codec=HttpCodec(), share_uncached=False)
         self.plan.policy_for = self._policy_for
         self.marks = Marks(policy.pass_ttl, lambda: guard.runtime().now())
+        # Renewals in the background that brought an answer for one client only.
+        self.in_vain = Marks(policy.pass_ttl, lambda: guard.runtime().now())
         self._app = app
         # Exchanges, and what goes on though the request that began it has ended.
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -129,8 +133,7 @@ class Cache:
         return other._replace(varies=other.stored is None)
 
     def key_of(self, request: CacheRequest) -> str:
-        part = request.own_part if request.route is not None else None
-        return base_name(self.prefix, request.target, route=request.route, part=part or "")
+        return base_name(self.prefix, request.target, route=request.route, part=request.part)
 
     async def _read(self, runtime: Runtime, key: str) -> Found:
         name = self.guard.prefix + key
@@ -206,6 +209,8 @@ class Cache:
             return
         if runtime.failing.hold(name, found.reading.token):
             return
+        if self.in_vain.passes(found.key) and not is_anybodys(request, self.settings):
+            return
         if len(runtime.flights) < self.plan.policy.max_flights:
             fetch = Fetch(self, request, found.key, background=True)
             flight = runtime.take_off(
@@ -244,9 +249,11 @@ class Cache:
             for route in self.settings.routes:
                 if route.methods == ("POST",) or not route.matches(target.path.encode("latin-1")):
                     continue
-                own = route.key is not None and scope is not None and number == 0
-                part = str(route.key(scope)) if own and route.key is not None and scope is not None else ""
-                keys[base_name(self.prefix, target, route=route, part=part)] = None
+                choice = Choice(route)
+                if scope is not None and number == 0:
+                    choice = self.routing.by_key(route, scope)
+                if choice.route is not None:
+                    keys[base_name(self.prefix, target, route=route, part=choice.part)] = None
         for key in keys:
             self.marks.drop(key)
         # In a task of its own: a server may cancel a request whose client has left, and what it changed is changed.
@@ -303,20 +310,6 @@ class Cache:
 def _place(key: str) -> _Place:
     """The requests of another thread's event loop are for that one to wake."""
     return asyncio.get_running_loop(), key
-
-
-def route_for(scope: Scope, fields: Fields, target: Target, settings: Settings) -> CacheRoute | None:
-    """The first route that matches; None also for a request with credentials or cookies that the route is not for."""
-    names = {name for name, _ in fields}
-    path = target.path.encode("latin-1")
-    for route in settings.routes:
-        if scope["method"] in route.methods and route.matches(path):
-            if names & set(settings.credential_headers) or (route.cookies == "bypass" and b"cookie" in names):
-                return None
-            # A POST is looked at when its body is known.
-            posted = scope["method"] == "POST"
-            return route if posted or route.key is None or route.key(scope) is not None else None
-    return None
 
 
 def targets_of(urls: tuple[str, ...]) -> list[Target]:

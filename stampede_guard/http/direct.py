@@ -47,7 +47,7 @@ def _is_storable(cache: Cache, request: CacheRequest, response: Response) -> boo
 
 async def unsafe(app: Any, request: CacheRequest, receive: Receive, send: Send, cache: Cache) -> None:
     """RFC 9111, 4.4: what it may have changed is gone before its client knows that it was done."""
-    status = CacheStatus(forwarded="method")
+    status = CacheStatus(forwarded="method", detail=request.passed)
     kept: list[StoredResponse] = []
     body: list[bytes] = []
 

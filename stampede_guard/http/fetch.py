@@ -12,6 +12,7 @@ from stampede_guard.errors import StampedeError
 from stampede_guard.http.answer import covers
 from stampede_guard.http.exchange import Exchange
 from stampede_guard.http.judging import judge, names_somebody, with_body
+from stampede_guard.http.marks import ENOUGH
 from stampede_guard.http.request import CacheRequest
 from stampede_guard.http.spec.fields import first, without
 from stampede_guard.http.spec.message import Fields, Response
@@ -130,7 +131,12 @@ class Fetch:
         return waiting[0] if waiting else None
 
     async def _again(self) -> StoredResponse | Refused:
-        """For those who wait in other processes: one of them asks next. What is stored stays as it is."""
+        """For those who wait in other processes: one of them asks next. What is stored stays as it is.
+
+        1. A stale answer is served to one with a cookie, and renewed with his request. 2. What he is answered is his
+        alone. 3. Published as not storable, that would keep the others from renewing it, and let all of them through
+        when its stale time is over. But those who are like him are not to ask at each of their hits, either.
+        """
         old, known = _stored_before(), previous()
         if self.outdated:
             # The fence keeps what follows from being taken for what is true of every answer.
@@ -139,7 +145,7 @@ class Fetch:
         if old is None or known is None:
             return AGAIN
         if self._in_background:
-            return REFUSED
+            self._cache.in_vain.note(self._name, count=ENOUGH)
         return msgspec.structs.replace(old, age=old.age + known.age, again=True)
 
     async def _asked(self) -> StoredResponse | Refused:
@@ -220,7 +226,7 @@ class Fetch:
             return await self._completed(exchange, head, old, requested_at)
         draft = self._judge(head, requested_at, nonce=_nonce(old))
         if isinstance(draft, str):
-            personal = head.status in _ABOUT_THE_QUESTION or draft in _ABOUT_THE_CLIENT
+            personal = head.status in _ABOUT_THE_QUESTION or self._is_about_the_client(draft)
             return self._refuse(exchange, draft, personal=personal)
         if exchange.length is not None and exchange.length > self._cache.settings.max_body_bytes:
             return self._refuse(exchange, "too large")
@@ -258,6 +264,11 @@ class Fetch:
             if reader.request.plain and not reader.live.done() and draft.is_for(reader.request.fields):
                 exchange.shared = reader.collapsed = True
                 reader.live.set_result(exchange)
+
+    def _is_about_the_client(self, why: str) -> bool:
+        """In the background something is stored already, for all: what one who is known is told is about him."""
+        known = self._in_background and names_somebody(self.request, self._cache.settings)
+        return known or why in _ABOUT_THE_CLIENT
 
     def _refuse(self, exchange: Exchange, why: str, *, personal: bool = False) -> Refused:
         self.refusal = why
@@ -319,7 +330,7 @@ class Fetch:
         )
         if isinstance(draft, str):
             # Good for those who asked, and for nobody after them; or for the one who asked.
-            self._personal = draft in _ABOUT_THE_CLIENT
+            self._personal = self._is_about_the_client(draft)
             self.refusal = draft if self._personal else None
             fields = without(new.fields, (b"age",))
             return msgspec.structs.replace(

@@ -20,7 +20,7 @@ from stampede_guard.http.spec.vary import names_in_vary, nominated
 from stampede_guard.http.stored import StoredResponse
 from stampede_guard.policy import Policy
 
-__all__ = ["judge", "lifetimes", "names_somebody", "with_body"]
+__all__ = ["is_anybodys", "judge", "lifetimes", "names_somebody", "with_body"]
 
 _OF_ROUTES = frozenset({200, 203, 204, 300, 301, 308})
 """An error status, or a redirection for now, is stored only if the application itself says so."""
@@ -116,6 +116,11 @@ def names_somebody(request: CacheRequest, settings: Settings) -> bool:
     """Whether the request says who is asking."""
     known = (b"cookie", b"authorization", *settings.credential_headers)
     return any(name in known for name, _ in request.fields)
+
+
+def is_anybodys(request: CacheRequest, settings: Settings) -> bool:
+    """Whether its answer is what anybody's would be, and the whole of it."""
+    return request.method != "HEAD" and not names_somebody(request, settings)
 
 
 def _is_for_all(directives: Directives) -> bool:

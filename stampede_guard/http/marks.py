@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 
-__all__ = ["Marks"]
+__all__ = ["ENOUGH", "Marks"]
 
 MOST = 4096
 ENOUGH = 2

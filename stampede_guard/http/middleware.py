@@ -15,7 +15,8 @@ from typing import Any
 from stampede_guard.defaults import default_guard
 from stampede_guard.errors import Misuse
 from stampede_guard.guard import StampedeGuard
-from stampede_guard.http.cache import Cache, route_for
+from stampede_guard.http.cache import Cache
+from stampede_guard.http.choosing import Choice
 from stampede_guard.http.direct import direct, unsafe
 from stampede_guard.http.exchange import Message, Receive, Send
 from stampede_guard.http.posted import posted
@@ -113,8 +114,8 @@ class StampedeMiddleware:
         if target is None or has_two_lengths(fields) or (not served and is_safe(method)):
             await self._app(scope, receive, send)
             return
-        route = route_for(scope, fields, target, self.settings) if self.settings.routes else None
-        request = CacheRequest.of(scope, route, fields, target)
+        choice = cache.routing.choose(scope, fields, target) if self.settings.routes else Choice()
+        route, request = choice.route, CacheRequest.of(scope, choice, fields, target)
         if not served:
             # What is stored is served again when the mode is `on` again.
             await (

@@ -10,7 +10,9 @@ from stampede_guard.http.cache import Cache
 from stampede_guard.http.direct import unsafe
 from stampede_guard.http.exchange import Message, Receive, Send, content_length
 from stampede_guard.http.request import CacheRequest
+from stampede_guard.http.spec.fields import lines
 from stampede_guard.http.visit import Visit
+from stampede_guard.keys.parts import digest
 
 __all__ = ["posted"]
 
@@ -30,11 +32,19 @@ async def posted(
     if body is None:
         await unsafe(app, request, again, send, cache)
         return
-    asked = replace(request, body=body)
-    if asked.own_part is not None:
-        await Visit(cache, asked, app, again, send).answer(bypassed=bypassed)
-    else:
-        await unsafe(app, request, again, send, cache)
+    assert request.route is not None
+    route, part, passed = cache.routing.by_key(request.route, {**request.scope, "body": body})
+    if route is None:
+        await unsafe(app, replace(request, route=None, passed=passed), again, send, cache)
+        return
+    asked = replace(request, body=body, part=_question(request, body) + part)
+    await Visit(cache, asked, app, again, send).answer(bypassed=bypassed)
+
+
+def _question(request: CacheRequest, body: bytes) -> str:
+    """What belongs to the name of a POST: its body, and what kind of one it is."""
+    kind = [lines(request.fields, name) for name in (b"content-type", b"content-encoding")]
+    return f"POST {kind!r} {digest(body.decode('latin-1'))} "
 
 
 async def _read(receive: Receive, most: int) -> tuple[bytes | None, list[Message]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from stampede_guard.http.choosing import Choice
 from stampede_guard.http.entries import Target, target_of
 from stampede_guard.http.exchange import as_fields
 from stampede_guard.http.routes import CacheRoute, Scope
@@ -16,7 +17,6 @@ from stampede_guard.http.spec.message import Fields, Request
 from stampede_guard.http.spec.ranges import Wanted, requested_range
 from stampede_guard.http.spec.reuse import request_directives
 from stampede_guard.http.spec.validation import CONDITIONS
-from stampede_guard.keys.parts import digest
 
 __all__ = ["CacheRequest"]
 
@@ -33,7 +33,8 @@ _WITHOUT_US = frozenset(
 
 
 class CacheRequest(msgspec.Struct, frozen=True):
-    """`plain`: without conditions and range, so what is stored answers it as it is. `asked`: what the client says of
+    """`part`: what belongs to its name beside the URL, on a route. `passed`: why it goes past the route that matches.
+    `plain`: without conditions and range, so what is stored answers it as it is. `asked`: what the client says of
     caching; None = nothing. `body`: of a POST that a route answers from what is stored; None for all others, which have
     none."""
 
@@ -43,6 +44,8 @@ class CacheRequest(msgspec.Struct, frozen=True):
     target: Target
     context: contextvars.Context
     route: CacheRoute | None
+    part: str
+    passed: str | None
     plain: bool
     wanted: Wanted | None
     asked: Directives | None
@@ -50,7 +53,7 @@ class CacheRequest(msgspec.Struct, frozen=True):
     body: bytes | None = None
 
     @classmethod
-    def of(cls, scope: Scope, route: CacheRoute | None, fields: Fields, target: Target) -> CacheRequest:
+    def of(cls, scope: Scope, choice: Choice, fields: Fields, target: Target) -> CacheRequest:
         # A copy: the leader's own context, as without a cache. What is stored depends on the leader's request anyway.
         names = {name for name, _ in fields}
         plain = scope["method"] in ("GET", "POST") and not names & _NOT_PLAIN
@@ -61,25 +64,11 @@ class CacheRequest(msgspec.Struct, frozen=True):
             or any(length != b"0" for length in lines(fields, b"content-length"))
         )
         context = contextvars.copy_context()
-        return cls(scope, scope["method"], fields, target, context, route, plain, wanted, asked, has_body)
+        return cls(scope, scope["method"], fields, target, context, *choice, plain, wanted, asked, has_body)
 
     @property
     def request(self) -> Request:
         return Request(self.method, self.target.url, self.fields)
-
-    @property
-    def own_part(self) -> str | None:
-        """What belongs to its name beside the URL, on a route: its body, and what the route's key function says. None
-        where that function says that it is not for this route."""
-        scope, route, part = self.scope, self.route, ""
-        if self.body is not None:
-            scope = {**scope, "body": self.body}
-            kind = [lines(self.fields, name) for name in (b"content-type", b"content-encoding")]
-            part = f"POST {kind!r} {digest(self.body.decode('latin-1'))} "
-        if route is None or route.key is None:
-            return part
-        own = route.key(scope)
-        return None if own is None else part + str(own)
 
     def without_range(self) -> Fields:
         return without(self.fields, (*CONDITIONS, b"range"))

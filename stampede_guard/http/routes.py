@@ -31,10 +31,10 @@ class CacheRoute:
     that the answer depends on, beside those that its Vary names. `query`: "sorted" by name (the order means nothing),
     "verbatim", "ignore", or a tuple of the names that count. `cookies="ignore"`: requests with a Cookie are served like
     all others; by default they, like those with credentials, go by what the answer says itself. `key` gives one more
-    part of the key, from the ASGI scope; None = this request goes past the route. With "POST" in `methods`, a POST is a
-    question like a GET: its body and Content-Type are part of the key, and `key` finds the body in `scope["body"]`. It
-    invalidates nothing, and nothing but time invalidates it. Only answers of status 200, 203, 204, 300, 301 and 308 are
-    stored.
+    part of the key, from the ASGI scope, as a text; None = this request goes past the route, as does one for which it
+    raises, which the log tells once. With "POST" in `methods`, a POST is a question like a GET: its body and
+    Content-Type are part of the key, and `key` finds the body in `scope["body"]`. It invalidates nothing, and nothing
+    but time invalidates it. Only answers of status 200, 203, 204, 300, 301 and 308 are stored.
 
     Raises `Misuse` for a pattern or a combination that cannot work.
     """

@@ -28,6 +28,7 @@ __all__ = ["Visit"]
 
 ROUNDS = 3
 """Flights that may bring a response for other requests (another variant, another range) before it asks by itself."""
+_FOR_WANT_OF_A_ROUTE = frozenset({None, "uncacheable", "nothing to go by", "credentials", "authorization"})
 
 
 class Visit:
@@ -59,6 +60,7 @@ class Visit:
                 break
             if await self._from_flight(found, why, bypassed=bypassed):
                 return
+        why, detail = self._forwarded(why, detail)
         status = CacheStatus(forwarded=why, detail=detail)
         await direct(self._app, request, self._receive, self._send, status, cache)
 
@@ -70,6 +72,15 @@ class Visit:
         if not covers(found.stored, self._request):
             return "partial"
         return "request" if found.stored.situation(found.age).is_fresh else "stale"
+
+    def _forwarded(self, why: Forwarded, refusal: str | None) -> tuple[Forwarded, str | None]:
+        """RFC 9211, 2.2: `bypass` where this cache is told not to handle such a request. It is no `uri-miss`, since
+        there may well be an answer for that URI; but where the answer says itself why it is not stored, its word
+        counts."""
+        passed = self._request.passed
+        if passed is not None and why == "uri-miss" and refusal in _FOR_WANT_OF_A_ROUTE:
+            return "bypass", passed
+        return why, refusal
 
     # --- what is stored ------------------------------------------------------------------------
 
@@ -254,13 +265,16 @@ class Visit:
         if not exchange.status:
             # The server, or a middleware around this one, says what it says without a cache.
             raise exchange.error or AssertionError("an exchange without an answer has an error")
+        detail = fetch.refusal
+        if exchange.live:
+            why, detail = self._forwarded(why, detail)
         status = CacheStatus(
             forwarded=why,
             forwarded_status=exchange.status,
             stored=not exchange.live,
             collapsed=fetch.collapsed,
             key=self._exposed(found),
-            detail=fetch.refusal,
+            detail=detail,
         )
         # What is one client's comes as without a cache; what is for all has nothing of one connection (RFC 9111, 3.1).
         fields = exchange.fields if exchange.live else without_hops(exchange.fields)

@@ -30,6 +30,7 @@ class Keeper:
         self.timing = won.timing
         self.part = won.part
         self.token = state.token
+        self.succeeds = won.succeeds
         self.stopping = Signal()
         self.lost = Signal()
         self.given_back = Signal()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stampede_guard.errors import StoreError
@@ -39,6 +39,8 @@ class Part:
         """Lifespans that go on."""
         self.keepers: set[Keeper] = set()
         """Those that believe, or did when they looked last; to be copied in other threads."""
+        self.before_closing: dict[Callable[[], Awaitable[object]], None] = {}
+        """What is built on this part and has to end before it does."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waiting: dict[str, dict[Callable[[], object], None]] = {}
         backend.on_freed(self._freed)

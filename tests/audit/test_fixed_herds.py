@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from types import ModuleType
+from functools import partial
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import httpx
@@ -22,6 +24,7 @@ from stampede_guard import StampedeGuard, configure
 from stampede_guard.testing import herd
 from tests.audit import computing
 from tests.audit.test_fixes import CASES, FIXED, name
+from tests.support.titles import titled
 
 CALLERS, WORKERS = 24, 8
 _SOMEBODY = object()
@@ -57,7 +60,7 @@ FALSY = [
     ("SG205-unsafe-by_its_name", "orders"),
     ("SG205-unsafe-after_a_failure", "orders"),
 ]
-OTHERS = ["SG301-unsafe-locks", "SG403-unsafe-keys"]
+OTHERS = ["SG301-unsafe-locks", "SG403-unsafe-keys", "SG404-unsafe-pauses", "SG404-unsafe-threads"]
 
 Load = Callable[[str, str], ModuleType]
 
@@ -111,7 +114,7 @@ def asked(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Callable[
     return lambda: asyncio.to_thread(function, *arguments)
 
 
-@pytest.mark.parametrize(("case", "function", "arguments"), HERDS, ids=lambda part: str(part)[:30])
+@pytest.mark.parametrize(("case", "function", "arguments"), HERDS, ids=titled)
 async def test_what_everybody_computed_is_computed_once(
     load: Load, case: str, function: str, arguments: tuple[Any, ...]
 ) -> None:
@@ -124,7 +127,7 @@ async def test_what_everybody_computed_is_computed_once(
     assert [repr(answer) for answer in crowded.values] == [repr(answers[0])] * CALLERS
 
 
-@pytest.mark.parametrize(("case", "function", "arguments"), MEMOS, ids=lambda part: str(part)[:30])
+@pytest.mark.parametrize(("case", "function", "arguments"), MEMOS, ids=titled)
 async def test_a_coroutine_that_could_be_awaited_once_answers_everybody(
     load: Load, case: str, function: str, arguments: tuple[Any, ...]
 ) -> None:
@@ -188,6 +191,55 @@ async def test_the_same_keys_are_found_without_stopping_the_server(load: Load) -
             )
         )
     assert found[0] == found[1] and found[0][1] == 100
+
+
+async def test_a_coroutine_that_pauses_lets_others_run_meanwhile(load: Load) -> None:
+    for when, wanted in (
+        ("before", ["begin", "end"] * CALLERS),
+        ("after", ["begin"] * CALLERS + ["end"] * CALLERS),
+    ):
+        module = load("SG404-unsafe-pauses", when)
+        assert await crowd(module.poll) == [80] * CALLERS
+        assert module.steps == wanted
+
+
+async def test_what_waits_for_an_answer_does_so_in_a_thread(
+    load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two calls meet at a barrier: one that holds the loop meanwhile waits for the other in vain."""
+    for when, answers in (("before", {threading.BrokenBarrierError}), ("after", {int})):
+        module = load("SG404-unsafe-threads", when)
+        module.client = Meeting(0.2 if when == "before" else 20.0)
+        monkeypatch.setattr("requests.get", module.client.rates)
+        for ask in (partial(module.count, "a"), module.alive, partial(module.rates, "http://shop")):
+            module.client.barrier.reset()
+            assert {type(answer) for answer in await pair(ask)} == answers
+    assert await module.all_of([]) == []
+
+
+class Meeting:
+    """A client whose commands answer when two of them are asked for at once."""
+
+    def __init__(self, patience: float) -> None:
+        self.barrier = threading.Barrier(2, timeout=patience)
+
+    def get(self, key: str) -> int:
+        self.barrier.wait()
+        return 80
+
+    def ping(self) -> int:
+        return self.get("ping")
+
+    def rates(self, url: str, timeout: float) -> Any:
+        answer = self.get(url)
+        return SimpleNamespace(json=lambda: answer)
+
+
+async def pair(ask: Callable[[], Awaitable[Any]]) -> list[Any]:
+    async with asyncio.timeout(60):
+        return list(
+            await asyncio.gather(*[asyncio.ensure_future(ask()) for _ in range(2)], return_exceptions=True)
+        )
 
 
 def test_every_fixed_file_is_run() -> None:

@@ -97,6 +97,46 @@ def test_the_import_is_added_once_and_where_it_belongs(head: str) -> None:
     assert made.startswith(HEADS[head]) and made.count("locked_cache") == 2
 
 
+MODULES = {
+    "": "import asyncio\n\n",
+    '"""Doc."""\n': '"""Doc."""\n\nimport asyncio\n\n',
+    "# a comment\n": "# a comment\nimport asyncio\n\n",
+    "from __future__ import annotations\n": "from __future__ import annotations\n\nimport asyncio\n\n",
+    "import os\nimport sys\n": "import asyncio\nimport os\nimport sys\n",
+    "import abc\nimport sys\n": "import abc\nimport asyncio\nimport sys\n",
+    "import abc\nfrom enum import Enum\n": "import abc\nimport asyncio\nfrom enum import Enum\n",
+    "from __future__ import annotations\n\nfrom enum import Enum\n": (
+        "from __future__ import annotations\n\nimport asyncio\nfrom enum import Enum\n"
+    ),
+    "import zope\n": "import asyncio\n\nimport zope\n",
+    "# a comment\nfrom .zope import a\n": "# a comment\nimport asyncio\n\nfrom .zope import a\n",
+    "import asyncio\n": "import asyncio\n",
+    "import sys, asyncio\n": "import sys, asyncio\n",
+}
+PAUSE = "if True:\n    import time\n\n\nasync def poll() -> None:\n    time.sleep(1)\n"
+
+
+@pytest.mark.parametrize("head", MODULES, ids=repr)
+def test_a_module_is_imported_once_and_where_it_belongs(head: str) -> None:
+    made = one("app.py", head + PAUSE, unsafe=True)
+    assert made.startswith(MODULES[head]) and made.count("import asyncio") + made.count(", asyncio") == 1
+    assert "    await asyncio.sleep(1)\n" in made
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "import asyncio as aio\nfrom shop import asyncio\n",
+        "def asyncio() -> None: ...\n",
+        "asyncio = 1\n",
+        "def loop(asyncio: object) -> None: ...\n",
+        "def loop() -> None:\n    asyncio = 1\n",
+    ],
+)
+def test_where_a_modules_name_is_somebody_elses_nothing_is_done(other: str) -> None:
+    assert one("app.py", other + PAUSE, unsafe=True) == other + PAUSE
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [
@@ -250,7 +290,7 @@ def test_the_report_says_what_can_be_fixed(project: Path, capsys: pytest.Capture
     (project / "more.py").write_text(SAFE.replace("day: int", "day: object"))
     main(["."])
     assert (
-        "2 findings in 2 files, 1 fixable with --fix, 1 more with --fix --unsafe-fixes"
+        "2 findings in 2 of 2 files, 1 fixable with --fix, 1 more with --fix --unsafe-fixes"
         in capsys.readouterr().out
     )
     main([".", "--output-format", "json"])

@@ -75,7 +75,31 @@ def test_concise_is_a_line_for_each_finding_as_editors_read_them(
     found = [(m[1], int(m[2]), int(m[3]), m[4], m[5]) for m in read if m]
     assert found == [(f["path"], f["line"], f["column"], f["code"], f["message"]) for f in said["findings"]]
     assert lines[-1].startswith("odd/broken%.py: skipped: not Python")
-    assert total.startswith(f"{len(found)} findings in ") and total.endswith("1 file skipped")
+    having = len({place[0] for place in found})
+    assert total.startswith(f"{len(found)} findings in {having} of {said['summary']['files']} files, ")
+    assert having < said["summary"]["files"] and total.endswith("1 file skipped")
+
+
+@pytest.mark.parametrize("name", ["text", "concise", "markdown"])
+@pytest.mark.parametrize(
+    ("sources", "wanted"),
+    [
+        ([FILL, b"", b""], "1 finding in 1 of 3 files"),
+        ([FILL + FILL.replace(b"rates", b"prices"), b""], "2 findings in 1 of 2 files"),
+        ([FILL], "1 finding in 1 of 1 file"),
+        ([b"", b""], "0 findings in 2 files"),
+        ([], "0 findings in 0 files"),
+    ],
+)
+def test_it_says_in_how_many_of_all_files_there_are_findings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, sources: list[bytes], wanted: str
+) -> None:
+    folder = tmp_path / "beside"
+    folder.mkdir()
+    for number, source in enumerate(sources):
+        (folder / f"{number}.py").write_bytes(source)
+    main([str(folder), "--no-config", "--exit-zero", "--output-format", name])
+    assert re.search(rf"^{wanted}(?:\.|,.*)?$", capsys.readouterr().out, re.M)
 
 
 def test_github_reads_back_what_was_found(capsys: pytest.CaptureFixture[str], said: dict[str, Any]) -> None:

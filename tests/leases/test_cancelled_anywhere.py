@@ -88,7 +88,7 @@ def cancelled_at(step: int, scene: Scene) -> bool:
     """Whether the scene had come so far."""
 
     async def main(fleet: Fleet) -> bool:
-        task = asyncio.create_task(_stepped(scene(fleet), step))
+        task = asyncio.create_task(stepped(scene(fleet), step))
         await asyncio.wait({task})
         reached = task.cancelled()
         if not reached:
@@ -102,7 +102,7 @@ def cancelled_at(step: int, scene: Scene) -> bool:
     return virtually(main)
 
 
-async def _stepped(coroutine: Coroutine[Any, Any, object], step: int) -> object:
+async def stepped(coroutine: Coroutine[Any, Any, object], step: int) -> object:
     return await _Cancelling(coroutine, step)
 
 

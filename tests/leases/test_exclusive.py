@@ -140,3 +140,19 @@ def test_what_cannot_work_is_told_at_decoration() -> None:
             leases.run_exclusive("n", at_least_for=-1)
 
     virtually(main)
+
+
+def test_one_that_would_wait_for_itself_under_a_short_lease_is_told_so_too() -> None:
+    async def main(fleet: Fleet) -> None:
+        exclusive = fleet.process("a").run_exclusive("n", overlap="replace", lease_ttl=0.6)
+
+        async def inner() -> int:
+            return 1
+
+        async def outer() -> object:
+            return await exclusive.run(inner)
+
+        with pytest.raises(ReentrantCall):
+            await exclusive.run(outer)
+
+    virtually(main)

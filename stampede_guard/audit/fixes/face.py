@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 
 from stampede_guard.audit.engine import Outcome
-from stampede_guard.audit.finding import Finding
+from stampede_guard.audit.finding import Finding, plural
 from stampede_guard.audit.fixes.files import Fixed, Unfixable, fixed, fixed_files, write
 
 
@@ -57,7 +57,7 @@ def _told(done: list[Fixed], *, diff: bool) -> str:
     codes = Counter(code for made in done for code in made.codes)
     count = codes.total()
     would = "would be fixed" if diff else "fixed"
-    what = f"{count} finding{'' if count == 1 else 's'} {would} in {len(done)} file{'' if len(done) == 1 else 's'}"
+    what = f"{plural(count, 'finding')} {would} in {plural(len(done), 'file')}"
     return (
         f"{what} ({', '.join(f'{code}: {number}' for code, number in sorted(codes.items()))})"
         if codes

@@ -34,6 +34,43 @@ class _Line:
 
 
 def with_import(module: cst.Module, wanted: Import) -> cst.Module:
+    return _with_from(module, wanted) if wanted.name else _with_module(module, wanted.module)
+
+
+def _with_module(module: cst.Module, name: str) -> cst.Module:
+    """With `import name`, of the standard library, where such imports stand or would."""
+    lines = _imports(module)
+    plain = [line for line in lines if isinstance(line.node, cst.Import)]
+    if any(
+        _bound(alias) == name
+        for line in plain
+        if isinstance(line.node, cst.Import)
+        for alias in line.node.names
+    ):
+        return module
+    body = list(module.body)
+    new = cst.parse_statement(f"import {name}", config=module.config_for_parsing)
+    assert isinstance(new, cst.SimpleStatementLine)
+    blank = [cst.EmptyLine(indent=False)]
+    future = [line for line in lines if line.module == "__future__"]
+    near = [line for line in lines if not (line.is_foreign or line.is_relative or line in future)]
+    before = [line for line in near if line in plain and line.module.lower() < name]
+    if before:
+        body.insert(before[-1].index + 1, new)
+        return module.with_changes(body=body)
+    if near:
+        index, taken = near[0].index, _leading(body[near[0].index])
+        body[index] = body[index].with_changes(leading_lines=[])
+    else:
+        index = future[-1].index + 1 if future else _after_docstring(body)
+        taken = blank if index else _leading(body[index]) if body else []
+        if index < len(body) and (not index or not _leading(body[index])):
+            body[index] = body[index].with_changes(leading_lines=blank)
+    body.insert(index, new.with_changes(leading_lines=taken))
+    return module.with_changes(body=body)
+
+
+def _with_from(module: cst.Module, wanted: Import) -> cst.Module:
     lines = _imports(module)
     for line in lines:
         if isinstance(line.node, cst.ImportFrom) and line.module == wanted.module and not line.is_relative:

@@ -33,6 +33,14 @@ def locked_cache(module: Module, function: FunctionNode) -> Name | None:
     return Name(_NAME, (Import(_PACKAGE, _NAME),))
 
 
+def means_module(module: Module, name: str) -> bool:
+    """Whether a module of the standard library may be called by its own name: it is, or nothing else is."""
+    if name in module.imports:
+        return module.imports[name] == name
+    local = {bound for function in module.functions for _n, names, _v in function.bindings for bound in names}
+    return name not in _bound(module) | local
+
+
 def _guard_above(module: Module, function: FunctionNode) -> str | None:
     first = min([function.lineno, *(decorator.lineno for decorator in function.decorator_list)])
     for name, value in module.values.items():
@@ -42,7 +50,10 @@ def _guard_above(module: Module, function: FunctionNode) -> str | None:
 
 
 def _is_taken(module: Module) -> bool:
-    bound = {*module.imports, *module.values, *(cls.name for cls in module.classes)}
+    return _NAME in {*module.imports, *_bound(module)}
+
+
+def _bound(module: Module) -> set[str]:
+    bound = {*module.values, *(cls.name for cls in module.classes)}
     bound |= {function.name for function in module.functions}
-    bound |= {parameter for function in module.functions for parameter in function.parameters}
-    return _NAME in bound
+    return bound | {parameter for function in module.functions for parameter in function.parameters}

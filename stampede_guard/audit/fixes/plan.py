@@ -80,7 +80,7 @@ class Iterate:
 
 @dataclass(frozen=True)
 class Import:
-    """`from module import name` must be there."""
+    """`from module import name` must be there; without a name, `import module`."""
 
     module: str
     name: str

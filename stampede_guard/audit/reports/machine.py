@@ -6,7 +6,7 @@ import json
 from collections import Counter
 
 from stampede_guard.audit.engine import Outcome
-from stampede_guard.audit.finding import Finding
+from stampede_guard.audit.finding import Finding, plural
 
 
 def concise(outcome: Outcome) -> str:
@@ -60,10 +60,10 @@ def _property(text: str) -> str:
 
 
 def total(outcome: Outcome) -> str:
-    count = len(outcome.findings)
-    parts = [
-        f"{count} finding{'' if count == 1 else 's'} in {outcome.files} file{'' if outcome.files == 1 else 's'}"
-    ]
+    """ "17 findings in 5 of 8 files": of all that were looked at, those that have any."""
+    having = len({finding.path for finding in outcome.findings})
+    files = plural(outcome.files, "file")
+    parts = [f"{plural(len(outcome.findings), 'finding')} in {f'{having} of ' if having else ''}{files}"]
     safe = sum(finding.fix == "safe" for finding in outcome.findings)
     unsafe = sum(finding.fix == "unsafe" for finding in outcome.findings)
     if safe:
@@ -73,5 +73,5 @@ def total(outcome: Outcome) -> str:
     if outcome.suppressed:
         parts.append(f"{outcome.suppressed} suppressed")
     if outcome.skipped:
-        parts.append(f"{len(outcome.skipped)} file{'' if len(outcome.skipped) == 1 else 's'} skipped")
+        parts.append(f"{plural(len(outcome.skipped), 'file')} skipped")
     return ", ".join(parts)

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from stampede_guard.audit.fixes.blocking import gives_way
 from stampede_guard.audit.model import Function, Module
 from stampede_guard.audit.origins import origin
 from stampede_guard.audit.rule import Documentation, Hit, Rule
@@ -70,6 +71,8 @@ RULE = Rule(
         ),
     ),
     check=check,
+    fix=gives_way,
+    fixes=("unsafe",),
     documentation=Documentation(
         what="A coroutine calls redis-py's synchronous client, requests, urlopen or time.sleep.",
         why="The loop stands still for the round trip: all requests of the worker wait, and a "
@@ -79,5 +82,9 @@ RULE = Rule(
         instead="async def rates():\n    return await redis_client.get('rates')   # redis.asyncio.Redis",
         unless="It runs at start-up, before there are requests.",
         sure="High: the client's constructor or import is in the file.",
+        fix="Unsafe: `time.sleep(1)` becomes `await asyncio.sleep(1)`; a command of redis-py or valkey-py, or a call "
+        "of requests, goes to a thread (`await asyncio.to_thread(client.get, key)`), and others run meanwhile. None for "
+        "other clients, which threads may not share, for `urlopen` and streams, whose body is read afterwards, and "
+        "inside of a lambda or a generator expression.",
     ),
 )

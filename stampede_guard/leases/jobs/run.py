@@ -44,6 +44,8 @@ class Run:
         """When a run of the job last completed, on the back end's clock: what is newer is still to be done."""
         self.counters: dict[str, int | float] = {}
         self.completed = False
+        self.goes_on = False
+        """A function in a thread was told to stop, and did not."""
         self.patience = patience
         """Seconds that a function in a thread has to end once `stopping` is raised."""
         self._stopping = Signal()

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
-import random
 from collections.abc import Callable, Sequence
-from contextvars import Context
 from dataclasses import asdict
 from typing import Any
 
-from stampede_guard.errors import StoreError, StoreRefused
+from stampede_guard.errors import StoreRefused
 from stampede_guard.leases.postgres import schema as tables
 from stampede_guard.leases.postgres.fencing import verify
+from stampede_guard.leases.postgres.forgetting import KEPT_FOR, MOST, TIMEOUT, Forgetting
 from stampede_guard.leases.postgres.listening import Ear
-from stampede_guard.leases.postgres.rooms import Connect, Room, connect_to
+from stampede_guard.leases.postgres.rooms import Connect, Room, connect_to, connect_with
 from stampede_guard.leases.postgres.statements import Statements
 from stampede_guard.leases.runs.postgres.backend import PostgresRuns
 from stampede_guard.leases.words import (
@@ -43,14 +41,6 @@ SCHEMA_PATIENCE = 30.0
 _RENEWING = 4
 """Connections for renewals: one is used, unless its row is locked, by a fenced transaction say."""
 _TRIES = 3
-_PRUNES = 0.01
-"""Of grants, how many forget names that nobody uses: `_PRUNED_AT_ONCE` at most, so that no more come than go."""
-_PRUNED_AT_ONCE = 500
-_PRUNE_PATIENCE = 3.0
-_KEPT = 86_400.0
-"""Seconds."""
-
-log = logging.getLogger("stampede_guard")
 
 
 class PostgresBackend:
@@ -75,8 +65,8 @@ class PostgresBackend:
         self.room = Room(connect, size=connections)
         """Of ordinary statements: jobs use it, too."""
         self._renewals = Room(connect, size=_RENEWING)
+        self._forgetting = Forgetting(lambda: self.prune("", older_than=KEPT_FOR, timeout=TIMEOUT))
         self._freed: list[Callable[[str], None]] = []
-        self._pruning: asyncio.Task[None] | None = None
         hearing: Connect | None = connect if listen is True else listen or None
         self.ear = Ear(hearing, self._tell_freed, deadline=deadline) if hearing is not None else None
 
@@ -97,6 +87,19 @@ class PostgresBackend:
         ear = connect_to(listen, **settings) if isinstance(listen, str) else listen
         return cls(connect_to(url, **settings), schema=schema, connections=connections, listen=ear)
 
+    @classmethod
+    def from_connect(
+        cls,
+        connect: Connect,
+        *,
+        schema: str = tables.DEFAULT,
+        connections: int = 4,
+        listen: bool | Connect = True,
+    ) -> PostgresBackend:
+        """`await connect()` makes a new connection of asyncpg; `listen`: another one for listening. Raises `Misuse`."""
+        ear = listen if isinstance(listen, bool) else connect_with(listen)
+        return cls(connect_with(connect), schema=schema, connections=connections, listen=ear)
+
     async def create_schema(self, *, timeout: float = SCHEMA_PATIENCE) -> None:
         """Create the tables that are missing; any number of processes may do so at once."""
         script = tables.script(self._schema)
@@ -113,13 +116,13 @@ class PostgresBackend:
                 if row is not None:
                     return row
                 await connection.execute(self._sql.make, ask.name)
+                self._forgetting.added()
             raise StoreRefused(
                 f"the row of {ask.name!r} goes as soon as it was made: who deletes rows of leases?"
             )
 
         row = await self.room.use(step, timeout=timeout)
         if row["verdict"] in ("granted", "again"):
-            self._prune_now_and_then()
             return Granted(row["token"])
         return Held(
             _owner(row["owner"]),
@@ -195,31 +198,14 @@ class PostgresBackend:
             for row in rows
         ]
 
-    async def prune(
-        self, prefix: str, *, older_than: float, timeout: float, most: int = _PRUNED_AT_ONCE
-    ) -> int:
+    async def prune(self, prefix: str, *, older_than: float, most: int = MOST, timeout: float) -> int:
         """Delete the rows of names that nobody has used for so many seconds, `most` of them; how many.
 
-        Their next tokens are larger all the same, unless the database's clock was set back by more than that. Whoever
-        gets leases does so by the way, now and then, for names that nobody has used for a day.
+        Done by itself, see `leases.postgres.forgetting`. Their next tokens are larger all the same, unless the
+        database's clock was set back by more than that.
         """
         rows = await self.room.fetch(self._sql.prune, prefix, older_than, most, timeout=timeout)
         return int(rows[0]["pruned"])
-
-    def _prune_now_and_then(self) -> None:
-        """So that names with parameters or slots in them do not pile up."""
-        if self._pruning is None and random.random() < _PRUNES:
-            self._pruning = asyncio.get_running_loop().create_task(
-                self._prune(), name="stampede_guard forgets leases", context=Context()
-            )
-
-    async def _prune(self) -> None:
-        try:
-            await self.prune("", older_than=_KEPT, timeout=_PRUNE_PATIENCE)
-        except StoreError as error:
-            log.debug("names of leases that nobody uses were not forgotten: %s", error)
-        finally:
-            self._pruning = None
 
     def on_freed(self, call: Callable[[str], None]) -> None:
         self._freed.append(call)
@@ -233,8 +219,7 @@ class PostgresBackend:
     # --- the end ----------------------------------------------------------------------------------
 
     async def aclose(self) -> None:
-        if self._pruning is not None:
-            await asyncio.wait({self._pruning})
+        await self._forgetting.aclose()
         rooms: list[Any] = [self.room.aclose(), self._renewals.aclose()]
         if self.ear is not None:
             rooms.append(self.ear.aclose())

@@ -20,6 +20,9 @@ __all__ = ["CHANNEL", "KEPT_AUDITS", "Statements"]
 CHANNEL = "stampede_guard_leases"
 KEPT_AUDITS = 1000
 
+_MAKE = """
+INSERT INTO {schema}.leases (name, renewed_at) VALUES ($1, clock_timestamp()) ON CONFLICT (name) DO NOTHING"""
+
 _LOCKED = """
 WITH seen AS MATERIALIZED (
     SELECT l.* FROM {schema}.leases AS l,
@@ -195,9 +198,9 @@ _AUDITS = """
 SELECT name, token, by_whom, extract(epoch FROM at)::float8 AS at, overrode, owner
 FROM {schema}.lease_audits WHERE starts_with(name, $1) ORDER BY id DESC LIMIT $2"""
 
-# Whoever has one of them locked is using it.
 _PRUNE = """
-WITH idle AS MATERIALIZED (SELECT name FROM {schema}.leases WHERE starts_with(name, $1)
+WITH old AS MATERIALIZED (
+    SELECT name FROM {schema}.leases WHERE starts_with(name, $1)
     AND (holder = '' OR deadline < clock_timestamp()) AND coalesce(rests_until, '-infinity') < clock_timestamp()
     AND coalesce(greatest(renewed_at, deadline), '-infinity') < clock_timestamp() - $2::float8 * interval '1 second'
     AND NOT EXISTS (
@@ -205,7 +208,9 @@ WITH idle AS MATERIALIZED (SELECT name FROM {schema}.leases WHERE starts_with(na
         WHERE extract(epoch FROM clock_timestamp())::float8 < (place->>'until')::float8
     )
     LIMIT $3 FOR UPDATE SKIP LOCKED
-), gone AS (DELETE FROM {schema}.leases AS l USING idle WHERE l.name = idle.name RETURNING l.name)
+), gone AS (
+    DELETE FROM {schema}.leases AS l USING old WHERE l.name = old.name RETURNING l.name
+)
 SELECT count(*) AS pruned FROM gone"""
 
 
@@ -213,7 +218,8 @@ SELECT count(*) AS pruned FROM gone"""
 class Statements:
     """All statements for the tables in one schema.
 
-    `make`: an empty row is the same as none; a step needs one to lock.
+    `make`: an empty row is the same as none; a step needs one to lock. It is as young as a used one, lest `prune`
+    deletes it before that.
     """
 
     make: str
@@ -242,7 +248,7 @@ class Statements:
             )
 
         return cls(
-            make=text("INSERT INTO {schema}.leases (name) VALUES ($1) ON CONFLICT (name) DO NOTHING"),
+            make=text(_MAKE),
             ask=text(_LOCKED, _SETTLED, _ASK, durable=_DURABLE),
             renew=text(_LOCKED, _SETTLED, _RENEW, durable=_DURABLE),
             release=text(_LOCKED, _SETTLED, _RELEASE),

@@ -228,14 +228,26 @@ class TestWaiting:
         await backend.leave(name, holder="a", timeout=LONG)
         await granted(backend, name, "b")
 
-    async def test_who_was_named_goes_first(self, backend: Backend, name: str) -> None:
+    @pytest.mark.parametrize("to", ["process-d", "pod-d", "d"])
+    async def test_who_was_named_goes_first(self, backend: Backend, name: str, to: str) -> None:
         token = await granted(backend, name, "a")
         for holder in "bcd":
             await backend.acquire(ask(name, holder, place=30), timeout=LONG)
-        await backend.release(name, holder="a", token=token, at_least_for=0, to="pod-d", timeout=LONG)
+        await backend.release(name, holder="a", token=token, at_least_for=0, to=to, timeout=LONG)
         view = await backend.show(name, timeout=LONG)
         assert view is not None and [waiting.label for waiting in view.waiting] == ["d", "b", "c"]
         await granted(backend, name, "d")
+
+    @pytest.mark.parametrize("to", ["host", "nobody", ""])
+    async def test_among_those_who_are_called_so_or_if_nobody_is_the_order_stays(
+        self, backend: Backend, name: str, to: str
+    ) -> None:
+        token = await granted(backend, name, "a")
+        for holder in "bcd":
+            await backend.acquire(ask(name, holder, place=30), timeout=LONG)
+        await backend.release(name, holder="a", token=token, at_least_for=0, to=to, timeout=LONG)
+        view = await backend.show(name, timeout=LONG)
+        assert view is not None and [waiting.label for waiting in view.waiting] == ["b", "c", "d"]
 
 
 class TestOperators:

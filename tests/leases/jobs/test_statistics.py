@@ -23,6 +23,16 @@ def test_a_skipped_slot_is_neither_success_nor_failure() -> None:
     assert found.counts == {"completed": 1, "skipped": 1, "missed": 1, "abandoned": 1, "running": 1}
 
 
+def test_what_failed_counts_against_success_and_in_no_duration() -> None:
+    found = statistics([run(1), run(2), run(3), run(4, "failed", took=9.0)])
+    assert (found.success_rate, found.longest) == (0.75, 1.0)
+
+
+def test_a_clock_that_was_set_back_makes_no_negative_duration() -> None:
+    found = statistics([run(1, took=-5.0), run(2, took=0.5)])
+    assert (found.mean, found.longest) == (0.25, 0.5)
+
+
 def test_nothing_is_said_of_an_empty_history() -> None:
     found = statistics([])
     assert (found.success_rate, found.suggested_time_limit, found.failures) == (None, None, ())

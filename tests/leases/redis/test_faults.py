@@ -266,6 +266,76 @@ class TestRestarts:
         assert isinstance(answer, Withheld) and answer.remaining > 500
 
 
+async def flushed(server: ValkeyServer, *, uptime: int = 2) -> None:
+    """All data are deleted, in a server that has been there for longer than the leases of these tests last."""
+    with server.client() as client:
+        async with asyncio.timeout(LONG):
+            while client.info("server")["uptime_in_seconds"] < uptime:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        client.flushall()
+
+
+class TestDeletedData:
+    async def test_who_has_asked_before_is_granted_nothing_while_the_holder_may_believe(
+        self, own_valkey: ValkeyServer, opened: Open
+    ) -> None:
+        holder, other = opened(own_valkey.url, restart="trust"), opened(own_valkey.url)
+        token = await granted(holder, NAME, "a", lease_ttl=1)
+        assert isinstance(await other.acquire(ask(NAME, "b", lease_ttl=1), timeout=LONG), Held)
+        await flushed(own_valkey)
+        answer = await other.acquire(ask(NAME, "b", lease_ttl=1), timeout=LONG)
+        assert isinstance(answer, Withheld) and 0 < answer.remaining <= 1
+        # So is everybody else from now on, and the holder hears that it is over.
+        fresh = await opened(own_valkey.url).acquire(ask(NAME, "c", lease_ttl=1), timeout=LONG)
+        assert isinstance(fresh, Withheld)
+        renewed = await holder.renew(NAME, holder="a", token=token, lease_ttl=1, timeout=LONG)
+        assert renewed == Refused("gone")
+        await grown_old(own_valkey, 1)
+        assert await granted(other, NAME, "b", lease_ttl=1) > token
+
+    async def test_from_the_holders_next_renewal_on_nobody_is_granted_anything_at_first(
+        self, own_valkey: ValkeyServer, opened: Open
+    ) -> None:
+        holder = opened(own_valkey.url, restart="trust")
+        token = await granted(holder, NAME, "a", lease_ttl=1)
+        second = await granted(holder, "shop:second", "a", lease_ttl=1)
+        await flushed(own_valkey)
+        assert await holder.renew(NAME, holder="a", token=token, lease_ttl=1, timeout=LONG) == Refused("gone")
+        with own_valkey.client() as client:
+            since = client.hget("{shop.leases}:life", "since")
+            # The second one that hears of it does not make the others wait anew.
+            await holder.renew("shop:second", holder="a", token=second, lease_ttl=1, timeout=LONG)
+            assert client.hget("{shop.leases}:life", "since") == since
+        for name in (NAME, "shop:other"):
+            answer = await opened(own_valkey.url).acquire(ask(name, "b", lease_ttl=1), timeout=LONG)
+            assert isinstance(answer, Withheld), name
+        await grown_old(own_valkey, 1)
+        assert await granted(opened(own_valkey.url), NAME, "b", lease_ttl=1) > token
+
+    async def test_before_that_a_newcomer_is_granted_what_may_be_believed_in_and_his_token_is_larger(
+        self, own_valkey: ValkeyServer, opened: Open
+    ) -> None:
+        """What cannot be seen, as the module says."""
+        holder = opened(own_valkey.url, restart="trust")
+        token = await granted(holder, NAME, "a", lease_ttl=1)
+        await flushed(own_valkey)
+        assert await granted(opened(own_valkey.url), NAME, "b", lease_ttl=1) > token
+        renewed = await holder.renew(NAME, holder="a", token=token, lease_ttl=1, timeout=LONG)
+        assert renewed == Refused("taken")
+
+    async def test_a_lease_that_was_given_back_or_lapsed_is_no_sign_of_a_loss(
+        self, own_valkey: ValkeyServer, opened: Open
+    ) -> None:
+        backend = opened(own_valkey.url, restart="trust")
+        tokens = [await granted(backend, NAME, "a")]
+        await backend.release(NAME, holder="a", token=tokens[0], at_least_for=0, timeout=LONG)
+        await grown_old(own_valkey, 600)
+        for token in (tokens[0], 0):
+            renewed = await backend.renew(NAME, holder="a", token=token, lease_ttl=60, timeout=LONG)
+            assert renewed == Refused("gone")
+        await granted(opened(own_valkey.url), "shop:new", "b", lease_ttl=60)
+
+
 class TestSettings:
     async def test_a_server_that_may_evict_leases_is_refused(
         self, own_valkey: ValkeyServer, opened: Open, caplog: pytest.LogCaptureFixture

@@ -26,7 +26,9 @@ NUMBERS = itertools.count()
 SLOTS = st.integers(-2, 2)
 RUNS = st.sampled_from(["a", "b", "c"])
 PRINTS = st.sampled_from(["f", "f", "f", "g"])
+VERSIONS = st.sampled_from([0, 0, 1])
 ALIVE = st.sampled_from([12.5, 32.5])
+SEEN = st.sampled_from([0.0, 12.5, 12.5, 32.5])
 ERRORS = st.sampled_from(["", "ValueError: nö", "x" * 3000])
 ENDED = st.sampled_from(["completed", "failed", "missed", "skipped", "abandoned"])
 
@@ -45,20 +47,35 @@ class Machine(RuleBasedStateMachine):
         self.job = f"runs:{uuid.uuid4().hex}:{next(NUMBERS)}"
         self.base = round(self.worlds.now() * 1000)
         if registered:
-            self.registers("f", 0, 60.0)
+            self.registers("f", 0, 60.0, 12.5)
 
     # --- steps ------------------------------------------------------------------------------------
 
-    @rule(fingerprint=PRINTS, version=st.sampled_from([0, 0, 1]), rhythm=st.sampled_from([0.0, 60.0, 0.1]))
-    def registers(self, fingerprint: str, version: int, rhythm: float) -> None:
-        given = Registration(
+    @rule(fingerprint=PRINTS, version=VERSIONS, rhythm=st.sampled_from([0.0, 60.0, 0.1]), seen_for=SEEN)
+    def registers(self, fingerprint: str, version: int, rhythm: float, seen_for: float) -> None:
+        given = self.registration(fingerprint, version, rhythm, seen_for)
+        self.alike(lambda backend: backend.register(given, timeout=LONG))
+
+    @rule(fingerprint=PRINTS, version=VERSIONS, seen_for=SEEN)
+    def follows(self, fingerprint: str, version: int, seen_for: float) -> None:
+        given = self.registration(fingerprint, version, 30.0, seen_for)
+        self.alike(lambda backend: backend.follow(given, timeout=LONG))
+
+    @rule(fingerprint=PRINTS, version=VERSIONS, seen_for=SEEN, seconds=st.sampled_from([0, 10, 40]))
+    def takes_over(self, fingerprint: str, version: int, seen_for: float, seconds: int) -> None:
+        self.time_passes(seconds)
+        given = self.registration(fingerprint, version, 20.0, seen_for)
+        self.alike(lambda backend: backend.take_over(given, timeout=LONG))
+
+    def registration(self, fingerprint: str, version: int, rhythm: float, seen_for: float) -> Registration:
+        return Registration(
             job=self.job,
             schedule=f"every {fingerprint}",
             fingerprint=fingerprint,
             rhythm=rhythm,
             version=version,
+            seen_for=seen_for,
         )
-        self.alike(lambda backend: backend.register(given, timeout=LONG))
 
     @rule(
         slot=SLOTS,
@@ -123,6 +140,10 @@ class Machine(RuleBasedStateMachine):
             return sorted(views, key=lambda view: view.slot)
 
         self.alike(lambda backend: backend.sweep(self.job, timeout=LONG), shape=in_order)
+
+    @rule(attempts=st.integers(1, 3), limit=st.integers(1, 3))
+    def looks_for_what_is_to_be_tried_again(self, attempts: int, limit: int) -> None:
+        self.alike(lambda backend: backend.retriable(self.job, attempts=attempts, limit=limit, timeout=LONG))
 
     @rule(keep=st.integers(0, 3), older_than=st.sampled_from([0.0, 20.0]))
     def prunes(self, keep: int, older_than: float) -> None:

@@ -1,0 +1,101 @@
+"""SG404: what blocks the event loop gives way to it, or goes to a thread."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from stampede_guard.audit.fixes.naming import means_module
+from stampede_guard.audit.fixes.plan import Import, Plan, Replace, Span
+from stampede_guard.audit.model import Function, Module, argument
+from stampede_guard.audit.origins import origin
+from stampede_guard.audit.rule import Hit
+
+# Clients that threads may share. pymemcache's and pylibmc's are not, and a memcache.Client is another one per thread.
+_FOR_THREADS = re.compile(
+    r"^(?:redis|valkey)\.(?:client\.|cluster\.)?(?:Strict)?(?:Redis|RedisCluster|Valkey|from_url)\b"
+)
+# What answers later, bit by bit: the thread would be done before anything was asked.
+_LAZY = re.compile(r"_iter$|^(?:monitor|transaction)$")
+_MEANWHILE = "others run meanwhile: what it reads before and writes after is no longer one step"
+
+
+def gives_way(module: Module, hit: Hit) -> Plan | None:
+    """`time.sleep(1)` becomes `await asyncio.sleep(1)`; `client.get(key)` is called by `asyncio.to_thread`."""
+    call = hit.node
+    assert isinstance(call, ast.Call)
+    function = module.owners.get(call)
+    if function is None or not _may_await(module, call, function) or not means_module(module, "asyncio"):
+        return None
+    if module.resolve(call.func) == "time.sleep":
+        code = f"await asyncio.sleep{_behind(module, call)}"
+    elif _is_for_threads(module, call, function):
+        code = f"await asyncio.to_thread{_with_first(_behind(module, call), ast.unparse(call.func))}"
+    else:
+        return None
+    if _binds_tighter(module.parents.get(call), call):
+        code = f"({code})"
+    if "\n" in code:
+        if _has_long_text(call):
+            return None
+        # LibCST indents what goes on as the block is.
+        code = re.sub(rf"\n[ \t]{{0,{getattr(module.statement(call), 'col_offset', 0)}}}", "\n", code)
+    return Plan(edits=(Replace(Span.of(call), code), Import("asyncio", "")), reasons=(_MEANWHILE,))
+
+
+def _is_for_threads(module: Module, call: ast.Call, function: Function) -> bool:
+    name = module.resolve(call.func)
+    if name.startswith("requests."):
+        stream = argument(call, 99, "stream")
+        return not any(keyword.arg is None for keyword in call.keywords) and stream is None
+    return (
+        isinstance(call.func, ast.Attribute)
+        and not _LAZY.search(call.func.attr)
+        and _FOR_THREADS.match(origin(module, call.func.value, function)) is not None
+    )
+
+
+def _may_await(module: Module, call: ast.Call, function: Function) -> bool:
+    """A lambda cannot, and a generator expression that does is another kind of generator."""
+    for around in module.up(call):
+        if around is function.node:
+            return True
+        if isinstance(around, ast.Lambda | ast.GeneratorExp | ast.FunctionDef | ast.AsyncFunctionDef):
+            return False
+    return False
+
+
+def _behind(module: Module, call: ast.Call) -> str:
+    """The arguments as they are written, with their parentheses."""
+    whole = ast.get_source_segment(module.source, call) or ""
+    head = ast.get_source_segment(module.source, call.func) or ""
+    return whole[len(head) :].lstrip()
+
+
+def _has_long_text(call: ast.Call) -> bool:
+    return any(
+        isinstance(node, ast.Constant | ast.JoinedStr) and node.lineno != node.end_lineno
+        for node in ast.walk(call)
+    )
+
+
+def _with_first(arguments: str, first: str) -> str:
+    inner = arguments[1:]
+    if inner.strip() == ")":
+        return f"({first})"
+    begun = re.match(r"\s*", inner)
+    space = begun[0] if begun is not None else ""
+    apart = space if "\n" in space else " "
+    return f"({space}{first},{apart}{inner[len(space) :]}"
+
+
+def _binds_tighter(parent: ast.AST | None, node: ast.expr) -> bool:
+    match parent:
+        case ast.Attribute() | ast.Await():
+            return True
+        case ast.Subscript(value=value):
+            return value is node
+        case ast.Call(func=func):
+            return func is node
+        case _:
+            return False
