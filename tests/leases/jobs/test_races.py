@@ -322,7 +322,7 @@ def test_a_claim_that_comes_through_too_late_is_missed_at_once_and_not_run() -> 
 
 def test_a_slot_whose_lease_cannot_be_had_is_missed_and_that_is_told() -> None:
     async def scenario(fleet: Fleet) -> None:
-        worker = fleet.worker().tick(100).start()
+        worker = fleet.worker().tick(100, misfire_grace=5).start()
 
         async def away(*_: Any, **__: Any) -> Any:
             raise StoreUnavailable("gone")
