@@ -193,7 +193,8 @@ class Jobs(Seen):
         the leases does the same first.
         """
         if self._stopping is None:
-            if self._keeping is None and not self._running and not self._pressed and self._runs is None:
+            here = self._runs.get(asyncio.get_running_loop())
+            if self._keeping is None and not self._running and not self._pressed and here is None:
                 return
             patience = self._drain_timeout if drain_timeout is None else drain_timeout
             checks.seconds("drain_timeout", patience)
@@ -233,10 +234,10 @@ class Jobs(Seen):
             while following := {task for task in (*following, *self._pressed) if not task.done()}:
                 await asyncio.wait(following)
             await self._running.drain(patience)
-            if self._open_runs is not None and self._runs is not None:
-                await self._runs.aclose()
+            if (runs := self._runs.get(asyncio.get_running_loop())) is not None:
+                await runs.aclose()
         finally:
-            self._runs = None
+            self._runs.pop(asyncio.get_running_loop(), None)
             self._stopping = None
             _STARTED.discard(self)
             if self._part is not None:

@@ -10,7 +10,9 @@ import pytest
 from stampede_guard.errors import StoreUnavailable
 from stampede_guard.leases.jobs.run import Run
 from stampede_guard.leases.jobs.scheduler import Jobs
+from stampede_guard.leases.kinds import MemoryLeases
 from stampede_guard.leases.memory import MemoryBackend
+from stampede_guard.leases.runs.memory import MemoryRuns
 from tests.leases.jobs.fleet import Fleet, Worker, virtually
 from tests.leases.jobs.test_races import Between, seconds
 
@@ -79,3 +81,33 @@ def test_a_claim_on_its_way_under_an_older_schedule_is_run_before_the_program_en
         assert not worker.leases._parts, "nothing was begun on connections that are closed"
 
     virtually(scenario)
+
+
+async def test_each_event_loop_opens_the_back_end_of_runs_once_and_ends_its_own() -> None:
+    class Runs(MemoryRuns):
+        closed = False
+
+        async def aclose(self) -> None:
+            self.closed = True
+
+    opened: list[Runs] = []
+
+    def open_runs() -> Runs:
+        opened.append(Runs())
+        return opened[-1]
+
+    jobs = Jobs(MemoryLeases(), runs=open_runs)
+
+    async def elsewhere() -> None:
+        for _ in range(3):
+            await jobs.health()
+            await asyncio.to_thread(asyncio.run, jobs.health())
+            await jobs.health()
+
+    async with jobs.lifespan():
+        await jobs.health()
+        await asyncio.to_thread(asyncio.run, elsewhere())
+        await jobs.health()
+        assert len(opened) == 1 + 1 + 3
+        assert not opened[0].closed
+    assert [runs.closed for runs in opened] == [True, False, False, False, False]
