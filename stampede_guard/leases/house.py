@@ -287,9 +287,11 @@ class Leases:
         await asyncio.gather(*(election.stop() for election in standing))
         loop = asyncio.get_running_loop()
         with self._lock:
-            if self._parts.get(loop) is part:
+            still_ours = self._parts.get(loop) is part
+            if still_ours:
                 del self._parts[loop]
-        await part.aclose()
+        if still_ours:
+            await part.aclose()
 
     # --- what faces are built on
 
