@@ -227,6 +227,14 @@ class TestFence:
         async with user.transaction():
             assert not await backend.fence(user, name, holder=holder, token=token + off)
 
+    async def test_a_lease_of_months_is_longer_than_the_server_can_be_told_to_wait(
+        self, proxy: PlainProxy, opened: Open, user: asyncpg.Connection, name: str
+    ) -> None:
+        backend = opened(through(proxy))
+        token = await granted(backend, name, "a", lease_ttl=60 * 86_400)
+        async with user.transaction():
+            assert await backend.fence(user, name, holder="a", token=token)
+
     async def test_it_does_not_hold_after_the_deadline(
         self, proxy: PlainProxy, opened: Open, user: asyncpg.Connection, name: str
     ) -> None:
