@@ -254,26 +254,21 @@ class Leases:
         await self.aclose()
 
     async def _close_here(self) -> None:
-        part = self._parts.get(asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        part = self._parts.get(loop)
         try:
+            # While the part is still there: what ends needs it for its last requests.
             for end in tuple(part.before_closing) if part is not None else ():
-                # While the part is still there: what ends needs it for its last requests.
                 await end()
         finally:
-            closing = self._begin_closing()
-        if closing is not None:
-            # Cancelled, it goes on: what was closed by half nobody would close.
-            await asyncio.shield(closing)
-
-    def _begin_closing(self) -> asyncio.Task[None] | None:
-        with self._lock:
-            part = self._parts.pop(asyncio.get_running_loop(), None)
-        if part is None:
-            return None
-        task = asyncio.create_task(self._ended(part), name="stampede_guard closes leases")
-        self._closing.add(task)
-        task.add_done_callback(self._closing.discard)
-        return task
+            with self._lock:
+                part = self._parts.pop(loop, None)
+            if part is not None:
+                task = asyncio.create_task(self._ended(part), name="stampede_guard closes leases")
+                self._closing.add(task)
+                task.add_done_callback(self._closing.discard)
+                # Cancelled, it goes on: what was closed by half nobody would close.
+                await asyncio.shield(task)
 
     async def _ended(self, part: Part) -> None:
         standing = [election for election in self._elections if election.part is part]

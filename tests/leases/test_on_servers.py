@@ -203,7 +203,7 @@ async def test_a_fenced_transaction_commits_while_the_lease_is_held_and_not_afte
     async def write(number: int) -> None:
         await database.execute("INSERT INTO writes (namespace, token) VALUES ($1, $2)", namespace, number)
 
-    async with PostgresLeases.from_url(postgres_url, namespace=namespace) as leases:
+    async with PostgresLeases.from_url(postgres_url, namespace=namespace, listen=False) as leases:
         await leases.create_schema()
         async with leases.hold("n") as lease:
             async with lease.fenced(database):

@@ -14,7 +14,7 @@ from stampede_guard.leases import checks
 from stampede_guard.leases.house import Leases
 from stampede_guard.leases.jobs.byhand import begun_by_hand, ended
 from stampede_guard.leases.jobs.follower import Follower
-from stampede_guard.leases.jobs.job import Job, fitting, function_of, name_of, terms_of
+from stampede_guard.leases.jobs.job import Job, check_fit, function_of, name_of, terms_of
 from stampede_guard.leases.jobs.keeping import KEEP, KEEP_FOR, OPERATOR_TIMEOUT, PRUNE_EVERY
 from stampede_guard.leases.jobs.running import Running, log_end
 from stampede_guard.leases.jobs.schedule import Cron, Every, Schedule
@@ -101,7 +101,7 @@ class Jobs(Seen):
             )
         if arguments is not None and not isinstance(arguments, Mapping):
             raise Misuse(f"arguments={arguments!r}: write a dict, {{'repository': 'a'}}")
-        fitting(function_of(function, called), called, arguments or {})
+        check_fit(function_of(function, called), called, arguments or {})
         known = self._jobs.get(called)
         if known is not None and known.function != function:
             raise _two(called, known.function, function)
@@ -172,6 +172,11 @@ class Jobs(Seen):
                 "jobs.start() needs a running event loop: call it in a coroutine, or write "
                 "FastAPI(lifespan=jobs.lifespan)"
             ) from None
+        if self._keeping is not None and self._keeping.get_loop().is_closed():
+            # That loop ended without a stop, and all of its tasks with it.
+            self._keeping = None
+            self._followers.clear()
+            self._table_tasks.clear()
         if self._keeping is not None:
             raise Misuse("these jobs have been started; one start in each process is enough")
         for job in self._jobs.values():

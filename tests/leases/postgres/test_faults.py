@@ -238,26 +238,64 @@ class TestFence:
         async with user.transaction():
             assert not await backend.fence(user, name, holder="a", token=token)
 
-    async def test_until_the_commit_nobody_else_gets_it_however_late_that_is(
+    async def test_until_the_commit_nobody_else_gets_it_whatever_an_operator_wants(
         self, proxy: PlainProxy, opened: Open, user: asyncpg.Connection, postgres_url: str, name: str
     ) -> None:
         backend = opened(through(proxy))
-        token = await granted(backend, name, "a", lease_ttl=0.3)
+        token = await granted(backend, name, "a", lease_ttl=LONG)
         looking = await asyncpg.connect(postgres_url)
         transaction = user.transaction()
         await transaction.start()
         assert await backend.fence(user, name, holder="a", token=token)
-        asked = asyncio.ensure_future(backend.acquire(ask(name, "b"), timeout=LONG))
         forced = asyncio.ensure_future(backend.force(name, token=token, by="eve", now=True, timeout=LONG))
+        await until_true(lambda: one_waits(looking))
+        asked = asyncio.ensure_future(backend.acquire(ask(name, "b"), timeout=LONG))
         await until_true(lambda: two_wait(looking))
-        over = "SELECT clock_timestamp() > deadline FROM stampede_guard.leases WHERE name = $1"
-        await until_true(lambda: looking.fetchval(over, name))
         assert not asked.done() and not forced.done()
         await transaction.commit()
         answer = await asked
         assert isinstance(answer, Granted) and answer.token > token
         await forced
         await looking.close()
+
+    @pytest.mark.parametrize("own_limit", ["0", "1h"])
+    async def test_who_stands_still_before_the_commit_is_ended_with_his_lease_and_has_written_nothing(
+        self, proxy: PlainProxy, opened: Open, user: asyncpg.Connection, name: str, own_limit: str
+    ) -> None:
+        backend = opened(through(proxy))
+        await user.execute(f"SET idle_in_transaction_session_timeout = '{own_limit}'")
+        token = await granted(backend, name, "a", lease_ttl=1.0)
+        transaction = user.transaction()
+        await transaction.start()
+        await user.execute("CREATE TABLE fenced_in (number int)")
+        assert await backend.fence(user, name, holder="a", token=token)
+        # 1. it was verified, 2. the process is frozen, 3. its lease ends, 4. it would go on to its COMMIT.
+        answer = await backend.acquire(ask(name, "b"), timeout=LONG)
+        assert isinstance(answer, Granted) and answer.token > token
+        with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)):
+            await transaction.commit()
+        assert user.is_closed()
+
+    async def test_the_limit_on_standing_still_is_that_transactions_alone_and_never_longer_than_it_was(
+        self, proxy: PlainProxy, opened: Open, user: asyncpg.Connection, name: str
+    ) -> None:
+        backend = opened(through(proxy))
+        token = await granted(backend, name, "a", lease_ttl=60)
+
+        async def limit() -> int:
+            show = "SELECT setting::int FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'"
+            found = await user.fetchval(show)
+            assert isinstance(found, int)
+            return found
+
+        async with user.transaction():
+            assert await backend.fence(user, name, holder="a", token=token)
+            assert 0 < await limit() <= 60_000
+        assert await limit() == 0
+        await user.execute("SET idle_in_transaction_session_timeout = 9000")
+        async with user.transaction():
+            assert await backend.fence(user, name, holder="a", token=token)
+            assert await limit() == 9000
 
     async def test_a_transaction_of_before_a_takeover_does_not_commit(
         self, proxy: PlainProxy, opened: Open, user: asyncpg.Connection, name: str
@@ -278,6 +316,10 @@ class TestFence:
             await backend.fence(user, name, holder="a", token=1)
         with pytest.raises(Misuse, match="asyncpg, psycopg or SQLAlchemy"):
             await backend.fence(object(), name, holder="a", token=1)
+
+
+async def one_waits(looking: asyncpg.Connection) -> bool:
+    return await waiting_for_a_lock(looking) == 1
 
 
 async def two_wait(looking: asyncpg.Connection) -> bool:
