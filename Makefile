@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
+TEST_WORKERS ?= 3
 HERD_ARGS ?= --quick
 MICRO_ARGS ?=
 PEERS_VENV ?= .venv-peers
@@ -12,18 +13,25 @@ HTTP_ARGS ?=
 SCALE_ARGS ?= --output results
 AUDIT_VENV ?= .venv-bench-audit
 AUDIT_ARGS ?=
+APSCHEDULER4_VENV ?= .venv-apscheduler4
+
+# The tests wait more than they compute, so three run at once; those that cannot say so (`@pytest.mark.alone`). With
+# arguments of one's own they run one by one, which -x, -s and --pdb want, and on a given server, which is one for all.
+ALL_AT_ONCE = --numprocesses=$(TEST_WORKERS) --dist=worksteal --max-worker-restart=0
+SPREAD = $(if $(PYTEST_ARGS)$(STAMPEDE_GUARD_TEST_URL),,$(ALL_AT_ONCE))
 
 BIN = $(VENV)/bin
 READY = $(VENV)/.ready
 PEERS_READY = $(PEERS_VENV)/.ready
 HTTP_READY = $(HTTP_VENV)/.ready
 AUDIT_READY = $(AUDIT_VENV)/.ready
+APSCHEDULER4_READY = $(APSCHEDULER4_VENV)/.ready
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Reports and caches of the tools stay in the checkout, also where HOME is missing or read-only.
 export MPLCONFIGDIR = $(CURDIR)/.cache/matplotlib
 
-.PHONY: help demo test test-redis test-pgbouncer check bench bench-peers bench-http bench-scale search interpreters floor venv clean lint format types public-types imports coverage audit bench-audit
+.PHONY: help demo test test-redis test-pgbouncer test-apscheduler4 apscheduler4 check bench bench-peers bench-http bench-scale search interpreters floor venv clean lint format types public-types imports coverage audit bench-audit
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -34,7 +42,7 @@ demo: $(READY) ## the production herd, reproduced and cured (HERD_ARGS=--full fo
 
 test: $(READY) ## every test, on a real Valkey from its wheel (PYTEST_ARGS="-k takeover" for some)
 	@rm -f .coverage .coverage.*
-	$(BIN)/python -m pytest --cov --cov-report= $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --cov --cov-report= $(SPREAD) $(PYTEST_ARGS)
 
 test-redis: $(READY) ## the contract, the scripts and the rights on the redis-server found here (Debian's 7.0, say)
 	STAMPEDE_GUARD_SERVER=redis-server $(BIN)/python -m pytest tests/stores/test_contract.py \
@@ -44,6 +52,11 @@ test-redis: $(READY) ## the contract, the scripts and the rights on the redis-se
 
 test-pgbouncer: $(READY) ## leases in PostgreSQL through the pgbouncer found here, in transaction mode
 	$(BIN)/python -m pytest tests/pooler $(PYTEST_ARGS)
+
+test-apscheduler4: $(APSCHEDULER4_READY) ## schedulers of APScheduler 4, which has an environment of its own
+	$(APSCHEDULER4_VENV)/bin/python -m pytest tests/apscheduler4 $(PYTEST_ARGS)
+
+apscheduler4: $(APSCHEDULER4_READY)  # fails where it cannot be installed, and nothing was tested
 
 check: lint format types public-types imports audit coverage ## lint, types, imports, its own audit, coverage of the last `make test`
 
@@ -127,6 +140,15 @@ $(HTTP_READY): pyproject.toml constraints.txt bench/http/requirements.txt
 	  || echo "$$peer cannot be installed here: its row will say NOT RUN" >&2; done < bench/http/requirements.txt
 	@touch $@
 
+# Version 3, which the tests beside this one run with, excludes version 4.
+$(APSCHEDULER4_READY): pyproject.toml constraints.txt tests/apscheduler4/requirements.txt
+	@test -x $(APSCHEDULER4_VENV)/bin/python || $(PYTHON) -m venv $(APSCHEDULER4_VENV)
+	@echo "Installing APScheduler 4 into $(APSCHEDULER4_VENV) (once; about a minute)"
+	@grep -v -i -e '^apscheduler==' constraints.txt > $(APSCHEDULER4_VENV)/constraints.txt
+	@$(APSCHEDULER4_VENV)/bin/python -m pip install --quiet --constraint $(APSCHEDULER4_VENV)/constraints.txt \
+	  --requirement tests/apscheduler4/requirements.txt --editable '.[jobs,postgres]'
+	@touch $@
+
 $(AUDIT_READY): bench/audit/requirements.txt
 	@test -x $(AUDIT_VENV)/bin/python || $(PYTHON) -m venv $(AUDIT_VENV)
 	@$(AUDIT_VENV)/bin/python -m pip install --quiet --constraint constraints.txt --requirement $< \
@@ -134,6 +156,6 @@ $(AUDIT_READY): bench/audit/requirements.txt
 	@touch $@
 
 clean: ## remove the environments, the caches and the results
-	rm -rf $(VENV) $(PEERS_VENV) $(HTTP_VENV) $(AUDIT_VENV) .cache .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf $(VENV) $(PEERS_VENV) $(HTTP_VENV) $(AUDIT_VENV) $(APSCHEDULER4_VENV) .cache .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 	rm -rf build dist results *.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

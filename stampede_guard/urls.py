@@ -102,9 +102,12 @@ def _check_host_and_database(url: str) -> None:
         raise UrlError(f"the database in the store URL must be a number, as in {_EXAMPLE}: {problem}")
 
 
-def store_for(client: Any, encryption: Encryption | None = None) -> Store:
-    """A store over the user's own `redis.asyncio` client, or a store as it is; behind `encryption` if there is one."""
-    store = _plain_store_for(client)
+def store_for(client: Any, encryption: Encryption | None = None, *, who: str = "StampedeGuard") -> Store:
+    """A store over the user's own `redis.asyncio` client, or a store as it is; behind `encryption` if there is one.
+
+    `who` needs it, for the words of an error.
+    """
+    store = _plain_store_for(client, who)
     if encryption is None:
         return store
     from stampede_guard.stores.encrypted import EncryptedStore
@@ -112,7 +115,7 @@ def store_for(client: Any, encryption: Encryption | None = None) -> Store:
     return EncryptedStore(store, checked_encryption(encryption))
 
 
-def _plain_store_for(client: Any) -> Store:
+def _plain_store_for(client: Any, who: str) -> Store:
     if hasattr(client, "open_session"):
         store: Store = client
         return store
@@ -134,6 +137,6 @@ def _plain_store_for(client: Any) -> Store:
     kind = f"{type(client).__module__}.{type(client).__qualname__}"
     hint = " (a synchronous client blocks the event loop)" if kind.startswith("redis.") else ""
     raise Misuse(
-        f"StampedeGuard needs a redis.asyncio.Redis or RedisCluster client, or a store, not {kind}{hint}; "
-        'for a URL write StampedeGuard.from_url("redis://localhost:6379/0")'
+        f"{who} needs a redis.asyncio.Redis or RedisCluster client, or a store, not {kind}{hint}; "
+        f'for a URL write {who}.from_url("redis://localhost:6379/0")'
     )

@@ -8,8 +8,12 @@ suite that skips what it cannot reach proves nothing.
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
+from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -18,12 +22,58 @@ import redis.asyncio
 from bench.herd.cluster import ValkeyCluster, ValkeySentinel
 from bench.herd.postgres import PostgresServer
 from bench.herd.valkey import ValkeyServer
+from tests.support.alone import Machine
+from tests.support.sendable import sendable
 
 # A busy machine is no fault of what is tested.
 hypothesis.settings.register_profile(
     "busy", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile("busy")
+
+_MACHINE: pytest.StashKey[Machine] = pytest.StashKey()
+_SHARED: pytest.StashKey[Path] = pytest.StashKey()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Only the workers of pytest-xdist are told of a directory; a test that runs without them has no neighbours.
+    told: dict[str, Any] = getattr(config, "workerinput", {})
+    if "shared" in told:
+        config.stash[_MACHINE] = Machine(Path(told["shared"]))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """One directory for all workers."""
+    stash: pytest.Stash = node.config.stash
+    if _SHARED not in stash:
+        stash[_SHARED] = Path(tempfile.mkdtemp(prefix="stampede-guard-run-"))
+    node.workerinput["shared"] = str(stash[_SHARED])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if _SHARED in config.stash:
+        shutil.rmtree(config.stash[_SHARED], ignore_errors=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if _MACHINE in config.stash:
+        # Before anybody is in the middle of something long, which they would have to wait for.
+        items.sort(key=lambda item: item.get_closest_marker("alone") is None)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    machine, mark = item.config.stash.get(_MACHINE, None), item.get_closest_marker("alone")
+    if machine is None:
+        return (yield)
+    with machine.taken(alone=mark is not None):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, object, object]:
+    return sendable((yield))
 
 
 @pytest.fixture(scope="session")

@@ -31,6 +31,7 @@ from typing_extensions import TypeAliasType, TypedDict
 
 from stampede_guard.codec import codec_for, is_immutable, return_annotation
 from stampede_guard.errors import Undecodable, UnsupportedValue
+from tests.support.titles import titled
 
 T = TypeVar("T")
 UserId = NewType("UserId", int)
@@ -421,7 +422,7 @@ def test_a_value_that_holds_as_much_as_the_declared_type_becomes_it_for_everybod
         (Quality, None), (Secretive, Secretive(password=pydantic.SecretStr("hunter2"))), (Forgetful,
         Forgetful(shown=1, hidden=2)),
     ],
-    ids=str,
+    ids=titled,
 )  # fmt: skip
 def test_a_value_that_would_come_back_as_less_is_an_error(annotation: Any, value: Any) -> None:
     with pytest.raises(UnsupportedValue):
@@ -749,7 +750,7 @@ class FrozenHolder:
     [None, True, 1, 1.5, "a", b"a", (), (1, ("a", None)), frozenset({1}), Colour.RED, NOON, uuid.UUID(int=1),
     decimal.Decimal(1), Point(1.0), Struct(1), Pair(1, "a"),
      FrozenModel(), FrozenHolder((1, Point(1)))],
-    ids=repr,
+    ids=titled,
 )  # fmt: skip
 def test_what_nobody_can_change_is_immutable(value: Any) -> None:
     assert is_immutable(value)
@@ -759,7 +760,7 @@ def test_what_nobody_can_change_is_immutable(value: Any) -> None:
     "value",
     [[], {}, set(), bytearray(), ([],), (1, (2, {})), Animal("a"), Quality(project=1), Plain(), FrozenModel(b=[]),
     FrozenHolder([]), FrozenHolder((1, Animal("a"))), Cat("c"), object()],
-    ids=repr,
+    ids=titled,
 )  # fmt: skip
 def test_what_somebody_can_change_is_not_immutable(value: Any) -> None:
     assert not is_immutable(value)

@@ -23,6 +23,7 @@ from tests.support.asking import POLICY, fill
 from tests.support.encryption import Rot
 from tests.support.gate import Gate, until
 from tests.support.listener import PATIENCE, RecordingListener
+from tests.support.titles import titled
 
 
 class Encrypted:
@@ -239,7 +240,7 @@ async def test_what_cannot_be_encrypted_is_served_and_never_stored_plain(
     assert [record.levelno for record in caplog.records] == [logging.ERROR]
 
 
-@pytest.mark.parametrize("given", [Rot, "key", b"key", object()], ids=repr)
+@pytest.mark.parametrize("given", [Rot, "key", b"key", object()], ids=titled)
 def test_what_is_no_encryption_is_refused_with_what_to_give(given: Any) -> None:
     with pytest.raises(Misuse, match=r"give an object with encrypt\(body: bytes, key: str\) -> bytes"):
         StampedeGuard.from_url("memory://", encryption=given)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import traceback
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
@@ -105,7 +106,11 @@ def run_now(
     async def work() -> int:
         known = _jobs_of(program)
         async with known.leases:
-            ending = await known.run_now(name)
+            try:
+                ending = await known.run_now(name)
+            finally:
+                # Whoever interrupts it means the run, and not only the waiting for it.
+                await known.stop(drain_timeout=0)
         if as_json:
             answer(ending)
         else:
@@ -171,11 +176,19 @@ def _jobs_of(program: str) -> Jobs:
         found: Any = importlib.import_module(module)
         for part in path.split("."):
             found = getattr(found, part)
-    except (ImportError, AttributeError) as error:
+    except (ModuleNotFoundError, AttributeError) as error:
         raise Misuse(f"{program!r} cannot be found: {error}") from None
+    except (Exception, SystemExit) as error:
+        raise Misuse(f"{program!r} cannot be imported: {_cause(error)}") from error
     if not isinstance(found, Jobs):
         raise Misuse(f"{program!r} is a {type(found).__name__}: name a stampede_guard.leases.Jobs")
     return found
+
+
+def _cause(error: BaseException) -> str:
+    """In one line, with the place in the user's program."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({place.filename}, line {place.lineno})"
 
 
 def _as_json(view: JobView | RunView) -> dict[str, Any]:

@@ -81,7 +81,8 @@ def show(
 def release(
     name: Annotated[str, typer.Argument(help="The lease, without its namespace.")],
     token: Annotated[
-        int, typer.Option("--token", help="The holder's, as `show` printed it: only that one is meant.")
+        int,
+        typer.Option("--token", min=1, help="The holder's, as `show` printed it: only that one is meant."),
     ],
     by: Annotated[
         str | None,

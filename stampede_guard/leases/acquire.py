@@ -25,6 +25,8 @@ class Acquisition:
         self.timing = timing
         self.holder = part.world.fresh()
         self.answer: Answer | None = None
+        self.succeeds = False
+        """Whether somebody else was seen to have it while this attempt went on."""
         self._state: State = holding.Idle()
         self._error: StoreError | None = None
         self._woken: asyncio.Future[None] | None = None
@@ -88,6 +90,7 @@ class Acquisition:
             self._error = error
             return holding.Failed(world.now(), world.draw())
         self._error, self.answer = None, answer
+        self.succeeds = self.succeeds or isinstance(answer, Held)
         return holding.Answered(answer, world.now(), world.draw())
 
     async def _sleep(self, until: float) -> Event:

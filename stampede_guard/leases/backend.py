@@ -61,7 +61,7 @@ class Backend(Protocol):
         """What operators did, newest first; the store keeps the last thousand."""
 
     def on_freed(self, call: Callable[[str], None]) -> None:
-        """`call(name)` is called in the event loop when a lease was freed, as far as the store can tell: a hint, which
-        may be lost. Who waits asks again by itself now and then."""
+        """`call(name)` is called in the event loop when a lease was freed or its release asked for, as far as the store
+        can tell: a hint, which may be lost. Who waits or holds asks again by itself now and then."""
 
     async def aclose(self) -> None: ...

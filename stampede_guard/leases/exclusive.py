@@ -24,6 +24,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar, overload
 
 from stampede_guard.errors import LeaseTaken, Misuse, PolicyError, ReentrantCall
+from stampede_guard.leases import checks
 from stampede_guard.leases.core.timing import Timing
 from stampede_guard.leases.hold import Hold
 from stampede_guard.leases.lease import Lease, PlainLease
@@ -100,7 +101,11 @@ class RunExclusive:
                 return await self.run(functools.partial(function, *args, **kwargs))
 
             return call
-        if not inspect.isroutine(function) or inspect.isgeneratorfunction(function):
+        if isinstance(function, staticmethod | classmethod):
+            raise Misuse(
+                f"run_exclusive decorates the function: write @{type(function).__name__} above it, not below"
+            )
+        if not inspect.isroutine(function) or checks.gives_values(function):
             raise Misuse(
                 f"run_exclusive decorates functions, async def or def, not a {type(function).__name__}"
             )

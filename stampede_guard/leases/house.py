@@ -1,7 +1,7 @@
 """Leases: a namespace of names in a back end, and everything that is built on holding one.
 
-A `Leases` may be made before there is an event loop, and used from several; it keeps a part for each, made at the first
-use there. A forked child makes its own.
+A `Leases` may be made before there is an event loop, and used from several; it keeps a part for each, made at the
+first use there. A forked child makes its own.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any, Self
 from stampede_guard.errors import Misuse, PolicyError
 from stampede_guard.events import Hook
 from stampede_guard.hooks import Hooks
+from stampede_guard.leases import checks
 from stampede_guard.leases.backend import Backend
 from stampede_guard.leases.core.timing import JOB_TTL, LEADER_TTL, job_timing, leader_timing
 from stampede_guard.leases.election import Election, OnLeader
@@ -58,10 +59,14 @@ class Leases:
         world: Callable[[], World] = SystemWorld,
         owner: Owner | None = None,
     ) -> None:
-        if not NAMESPACE.fullmatch(namespace or ""):
+        if not NAMESPACE.fullmatch(checks.text(namespace)):
             raise Misuse(
                 f"namespace={namespace!r} is not allowed: write 1 to 64 letters, digits, dots, colons, - or _"
             )
+        if not isinstance(label, str):
+            raise PolicyError("label", label, "write a text")
+        if not isinstance(hooks, Iterable):
+            raise PolicyError("hooks", hooks, "write a tuple of functions")
         self.namespace = namespace
         self.prefix = f"{namespace}:"
         self.label = label
@@ -72,6 +77,7 @@ class Leases:
         self._lock = threading.Lock()
         self._parts: dict[asyncio.AbstractEventLoop, Part] = {}
         self._elections: list[Election] = []
+        self._closing: set[asyncio.Task[None]] = set()
         _HOUSES.add(self)
 
     # --- what is built on a lease
@@ -103,8 +109,8 @@ class Leases:
             request_timeout=request_timeout,
             poll_every=poll_every,
         )
-        _check_seconds("wait", wait)
-        _check_seconds("at_least_for", at_least_for)
+        checks.seconds("wait", wait, endless=True)
+        checks.seconds("at_least_for", at_least_for)
         return Hold(self, self.full(name), timing, wait=wait, at_least_for=at_least_for)
 
     def election(
@@ -132,6 +138,9 @@ class Leases:
             request_timeout=request_timeout,
             poll_every=poll_every,
         )
+        for field, function in (("on_elected", on_elected), ("on_lost", on_lost)):
+            if function is not None:
+                checks.takes_one(field, function, "the lease")
         made = Election(self, self.full(name), timing, on_elected=on_elected, on_lost=on_lost)
         self._elections.append(made)
         return made
@@ -157,8 +166,8 @@ class Leases:
             request_timeout=request_timeout,
             poll_every=poll_every,
         )
-        _check_seconds("wait", wait)
-        _check_seconds("at_least_for", at_least_for)
+        checks.seconds("wait", wait, endless=True)
+        checks.seconds("at_least_for", at_least_for)
         return RunExclusive(
             self, self.full(name), timing, overlap=overlap, at_least_for=at_least_for, wait=wait
         )
@@ -184,9 +193,9 @@ class Leases:
     async def force_release(self, name: str, *, token: int, by: str, now: bool = False) -> Forced | NotForced:
         """Have it given back by whoever holds it under `token`, the one that was seen; `by`: who wants that.
 
-        The holder is told at its next renewal, stops and gives back; until then, or until its lease ends, nobody gets
-        it.
-        With `now` he is not waited for: until he notices, two may believe. Either way it is written down.
+        The holder hears of it at once where the back end's hint reaches him, at his next renewal otherwise; he stops
+        and gives back. Until then, or until his lease ends, nobody gets it. With `now` he is not waited for: until he
+        notices, two may believe. Either way it is written down.
         """
         if not by:
             raise Misuse("force_release(by=...) is written down: say who asks for it")
@@ -216,19 +225,18 @@ class Leases:
     @contextlib.asynccontextmanager
     async def lifespan(self, _app: Any = None) -> AsyncIterator[None]:
         """`FastAPI(lifespan=leases.lifespan)`: stands in all elections made so far; at the end hands over."""
-        elections = list(self._elections)
-        for election in elections:
-            election.start()
         try:
+            for election in list(self._elections):
+                election.start()
             yield
         finally:
-            await asyncio.gather(*(election.stop() for election in elections))
             await self.aclose()
 
     async def aclose(self) -> None:
         """End this event loop's part and that of plain code.
 
-        Requests are waited for; what runs under a lease is not.
+        Jobs that were started are stopped first, as by `Jobs.stop()`; elections are handed over, requests are waited
+        for. What else runs under a lease is not. Cancelled, it goes on.
         """
         await self._close_here()
         if portal_loop() in self._parts:
@@ -246,20 +254,35 @@ class Leases:
         await self.aclose()
 
     async def _close_here(self) -> None:
-        with self._lock:
-            part = self._parts.pop(asyncio.get_running_loop(), None)
-        if part is not None:
-            for election in list(self._elections):
-                if election.part is part:
-                    await election.stop()
-            await part.aclose()
+        loop = asyncio.get_running_loop()
+        part = self._parts.get(loop)
+        try:
+            # While the part is still there: what ends needs it for its last requests.
+            for end in tuple(part.before_closing) if part is not None else ():
+                await end()
+        finally:
+            with self._lock:
+                part = self._parts.pop(loop, None)
+            if part is not None:
+                task = asyncio.create_task(self._ended(part), name="stampede_guard closes leases")
+                self._closing.add(task)
+                task.add_done_callback(self._closing.discard)
+                # Cancelled, it goes on: what was closed by half nobody would close.
+                await asyncio.shield(task)
+
+    async def _ended(self, part: Part) -> None:
+        standing = [election for election in self._elections if election.part is part]
+        await asyncio.gather(*(election.stop() for election in standing))
+        await part.aclose()
 
     # --- what faces are built on
 
     def full(self, name: str) -> str:
         """The complete name. Raises `Misuse` for one that cannot be."""
         if not _can_be_a_name(name):
-            raise Misuse(f"a lease cannot be called {name!r}: write 1 to {LONGEST_NAME} printable characters")
+            raise Misuse(
+                f"a lease or a job cannot be called {name!r}: write 1 to {LONGEST_NAME} printable characters"
+            )
         return self.prefix + name
 
     def part(self) -> Part:
@@ -296,11 +319,6 @@ class Leases:
 
 def _can_be_a_name(name: object) -> bool:
     return isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and name.isprintable()
-
-
-def _check_seconds(field: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise PolicyError(field, value, "it is a number of seconds, 0 or more")
 
 
 def _close_all() -> None:

@@ -30,6 +30,7 @@ class Keeper:
         self.timing = won.timing
         self.part = won.part
         self.token = state.token
+        self.succeeds = won.succeeds
         self.stopping = Signal()
         self.lost = Signal()
         self.given_back = Signal()
@@ -40,6 +41,7 @@ class Keeper:
         if isinstance(state, Stopping):
             self.stopping.raise_it(state.why)
         self.part.keepers.add(self)
+        self._stop_listening = self.part.listen(self.name, self._hinted)
         self._feed(holding.Looked(self.part.world.now()))
 
     def remaining(self) -> float:
@@ -57,6 +59,9 @@ class Keeper:
         """Make the flags agree with the clock now."""
         self._feed(holding.Looked(self.part.world.now()))
 
+    def _hinted(self) -> None:
+        self._feed(holding.Freed(self.part.world.now()))
+
     def disown(self, why: str) -> None:
         """The back end has said that it is not ours: as if a renewal had been refused."""
         if isinstance(self._state, Holding | Stopping):
@@ -69,7 +74,7 @@ class Keeper:
             # It is the parent's, who goes on with it.
             return Lost(self.token, "it is held by the process that this one was forked from")
         self._feed(holding.Ended(self.part.world.now()))
-        self._stop_timer()
+        self._stop_waiting()
         if isinstance(self._state, holding.Leaving):
             held = await self._give_back(at_least_for, to)
             self._feed(holding.Returned(held, self.part.world.now()))
@@ -140,7 +145,7 @@ class Keeper:
             self._feed(holding.Answered(answer, world.now()))
 
     def _lose(self, why: str) -> None:
-        self._stop_timer()
+        self._stop_waiting()
         self.stopping.raise_it(why)
         self.lost.raise_it(why)
 
@@ -148,6 +153,10 @@ class Keeper:
         self._stop_timer()
         world = self.part.world
         self._cancel_timer = world.later(until - world.now(), self.look)
+
+    def _stop_waiting(self) -> None:
+        self._stop_listening()
+        self._stop_timer()
 
     def _stop_timer(self) -> None:
         if self._cancel_timer is not None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Self
+from urllib.parse import urlsplit
 
+from stampede_guard.errors import Misuse, PolicyError, UrlError
+from stampede_guard.leases import checks
 from stampede_guard.leases.house import Leases
 from stampede_guard.leases.memory import MemoryBackend, Rows
 
@@ -22,35 +26,72 @@ class MemoryLeases(Leases):
     def __init__(
         self, *, rows: Rows | None = None, clock: Callable[[], float] = time.time, **options: Any
     ) -> None:
+        checks.no_other("MemoryLeases", options, ("rows", "clock", *_OURS))
+        if rows is not None and not isinstance(rows, Rows):
+            raise Misuse(f"rows={rows!r}: write the `rows` of other MemoryLeases, or nothing")
+        if not callable(clock):
+            raise Misuse(f"clock={clock!r}: write a function that gives seconds since 1970")
         self.rows = Rows(clock) if rows is None else rows
         super().__init__(lambda: MemoryBackend(self.rows), **options)
 
 
-class _ByUrl(Leases):
+class _Elsewhere(Leases):
     _home = ""
     _keys_by_namespace = False
 
     @classmethod
-    def _made(cls, url: str, options: dict[str, Any]) -> Self:
+    def _made(cls, way: str, given: Any, options: dict[str, Any]) -> Self:
         ours = {name: options.pop(name) for name in _OURS if name in options}
         if cls._keys_by_namespace:
             options["namespace"] = ours.get("namespace", "default")
         module, _, name = cls._home.partition(":")
         backend = getattr(importlib.import_module(f"stampede_guard.leases.{module}"), name)
+        make = getattr(backend, way)
         # Made once to have a mistake told here; it connects when first used.
-        backend.from_url(url, **options)
-        return cls(lambda: backend.from_url(url, **options), **ours)
+        make(given, **options)
+        return cls(lambda: make(given, **options), **ours)
 
 
-class PostgresLeases(_ByUrl):
+class PostgresLeases(_Elsewhere):
     """In a table of a PostgreSQL database. Needs `pip install stampede-guard[postgres]`."""
 
     _home = "postgres.backend:PostgresBackend"
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Self:
-        """`postgresql://user:password@host/database`. Options: those of `Leases`, and of `PostgresBackend.from_url`."""
-        return cls._made(url, options)
+        """`postgresql://user:password@host/database`. Options: those of `Leases`, and of `PostgresBackend.from_url`.
+
+        Raises `UrlError` for another kind of URL, `Misuse` for an option that is none and where asyncpg is missing.
+        """
+        driver = _asyncpg()
+        scheme = checks.text(url).partition("://")[0].partition("+")[0]
+        if scheme in ("redis", "rediss", "unix", "memory"):
+            other = "MemoryLeases()" if scheme == "memory" else "RedisLeases.from_url(...)"
+            raise UrlError(
+                f"PostgresLeases is for postgresql://user@host/database, not {scheme}://: write {other}"
+            )
+        _check_port(url)
+        # Prepared statements are not kept, whatever is wished: behind a pooler they would be another's.
+        drivers = inspect.signature(driver.connect).parameters.keys() - {"dsn", "statement_cache_size"}
+        others = options.keys() - drivers
+        checks.no_other("PostgresLeases (beside what asyncpg.connect takes)", others, (*_OURS, *_POSTGRES))
+        if not isinstance(options.get("listen", True), bool) and "://" not in checks.text(options["listen"]):
+            raise PolicyError("listen", options["listen"], "write True, False, or a URL past the pooler")
+        checks.whole("connections", options.get("connections", 4), least=1)
+        return cls._made("from_url", url, options)
+
+    @classmethod
+    def from_connect(cls, connect: Callable[[], Awaitable[Any]], **options: Any) -> Self:
+        """`await connect()` makes a connection of asyncpg, each time a new one, in whatever event loop asks for it.
+
+        For passwords that rotate, tokens of a cloud, connectors. It counts as part of a request: what it waits for must
+        be there within `request_timeout`. Behind a pooler it gives `statement_cache_size=0` to asyncpg. A pool's
+        connections are refused. Options: those of `Leases`, and of `PostgresBackend.from_connect`. Raises `Misuse`.
+        """
+        _asyncpg()
+        checks.no_other("PostgresLeases.from_connect", options, (*_OURS, *_POSTGRES))
+        checks.whole("connections", options.get("connections", 4), least=1)
+        return cls._made("from_connect", connect, options)
 
     async def create_schema(self) -> None:
         """Create the tables that are missing. They may also be created with the SQL that is shipped."""
@@ -58,7 +99,7 @@ class PostgresLeases(_ByUrl):
         await backend.create_schema()
 
 
-class RedisLeases(_ByUrl):
+class RedisLeases(_Elsewhere):
     """In Redis or Valkey."""
 
     _home = "redis.backend:RedisBackend"
@@ -66,8 +107,53 @@ class RedisLeases(_ByUrl):
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Self:
-        """`redis://host:6379/0` and `rediss://`. Options: those of `Leases`, and of `RedisBackend.from_url`."""
-        return cls._made(url, options)
+        """`redis://host:6379/0` and `rediss://`. Options: those of `Leases`, and of `RedisBackend.from_url`.
+
+        Raises `UrlError` for another kind of URL, and `Misuse` for an option that is none.
+        """
+        if checks.text(url).startswith("postgres"):
+            raise UrlError(
+                "RedisLeases is for redis://host:6379/0, not postgresql://: write PostgresLeases.from_url(...)"
+            )
+        return cls._checked("from_url", url, options)
+
+    @classmethod
+    def from_client(cls, client: Any, **options: Any) -> Self:
+        """Your own `redis.asyncio` `Redis`, `RedisCluster` or `Sentinel(...).master_for(...)`.
+
+        It lends its settings, never its connections, and is yours to close. Options: those of `Leases`, and of
+        `RedisBackend`. Raises `Misuse` for anything else.
+        """
+        return cls._checked("from_client", client, options)
+
+    @classmethod
+    def _checked(cls, way: str, given: Any, options: dict[str, Any]) -> Self:
+        checks.no_other("RedisLeases", options, (*_OURS, "eviction", "restart", "longest_lease"))
+        checks.seconds("longest_lease", options.get("longest_lease", 0.0))
+        return cls._made(way, given, options)
+
+
+def _asyncpg() -> Any:
+    try:
+        return importlib.import_module("asyncpg")
+    except ImportError:
+        raise Misuse(
+            "leases in PostgreSQL need one more package: pip install 'stampede_guard[postgres]' (in a clone "
+            "'.[postgres]')"
+        ) from None
 
 
 _OURS = ("namespace", "label", "hooks", "world", "owner")
+_POSTGRES = ("schema", "connections", "listen")
+
+
+def _check_port(url: object) -> None:
+    """Before the first request, which would only say that there is no answer. Several hosts are asyncpg's to read."""
+    try:
+        where = urlsplit(checks.text(url))
+        if "," not in where.netloc:
+            _ = where.port
+    except ValueError:
+        raise UrlError(
+            "the URL of the database has no port of 1 to 65535: postgresql://user:password@host:5432/database"
+        ) from None

@@ -35,6 +35,11 @@ class _Believed:
         return self._keeper.owner
 
     @property
+    def succeeds(self) -> bool:
+        """Whether somebody else held it while this holder waited for it: what was to be done until then was theirs."""
+        return self._keeper.succeeds
+
+    @property
     def stopping(self) -> Signal:
         """Raised `grace` seconds before belief ends, and when the release was asked for: finish."""
         return self._keeper.stopping

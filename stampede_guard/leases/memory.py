@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from stampede_guard.leases.core import grants
 from stampede_guard.leases.core.grants import EMPTY, Row
@@ -18,16 +21,26 @@ ROWS_BEFORE_PRUNING = 1_024
 
 
 class Rows:
-    """What several `MemoryBackend`s share, each for one owner or event loop. `clock` gives seconds since 1970."""
+    """What several `MemoryBackend`s share, each for one owner or event loop. `clock` gives seconds since 1970.
+
+    A step is taken within `step(name)`: plain code and coroutines of one process are in different threads.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self.clock = clock
         self.audits: deque[Audit] = deque(maxlen=MOST_AUDITS)
-        self.freed: list[Callable[[str], None]] = []
+        self.freed: list[_Listener] = []
         self.runs = MemoryRuns(clock=clock)
         self._rows: dict[str, Row] = {}
         self._forgotten = 0
         self._prune_at = ROWS_BEFORE_PRUNING
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def step(self, name: str) -> Iterator[tuple[Row, float]]:
+        """The row and the time, while nobody else takes a step."""
+        with self._lock:
+            yield self.row(name), self.clock()
 
     def row(self, name: str) -> Row:
         # The tokens of a name that was forgotten go on behind those of all that were.
@@ -42,8 +55,8 @@ class Rows:
         return sorted(self._rows)
 
     def tell_freed(self, name: str) -> None:
-        for call in tuple(self.freed):
-            call(name)
+        for listener in tuple(self.freed):
+            listener.tell(name)
 
     def _prune(self) -> None:
         """So that names with parameters in them do not pile up."""
@@ -53,35 +66,51 @@ class Rows:
         self._prune_at = max(ROWS_BEFORE_PRUNING, 2 * len(self._rows))
 
 
+class _Listener:
+    """Who hears what was freed, in his own event loop."""
+
+    def __init__(self, call: Callable[[str], None]) -> None:
+        self._call = call
+        self._loop = asyncio.get_running_loop()
+
+    def tell(self, name: str) -> None:
+        if asyncio._get_running_loop() is self._loop:
+            self._call(name)
+        else:
+            # His loop may have been closed since: then nobody waits there.
+            with contextlib.suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._call, name)
+
+
 class MemoryBackend:
     """A `Backend`. It answers at once and is never away, so `timeout` means nothing here."""
 
     def __init__(self, rows: Rows | None = None) -> None:
         self.rows = Rows() if rows is None else rows
-        self._calls: list[Callable[[str], None]] = []
+        self._listeners: list[_Listener] = []
 
     async def acquire(self, ask: Ask, *, timeout: float) -> Answer:
-        row, answer = grants.ask(self.rows.row(ask.name), ask, self.rows.clock())
-        self.rows.put(ask.name, row)
+        with self.rows.step(ask.name) as (row, now):
+            row, answer = grants.ask(row, ask, now)
+            self.rows.put(ask.name, row)
         return answer
 
     async def renew(
         self, name: str, *, holder: str, token: int, lease_ttl: float, timeout: float
     ) -> Renewed | Refused:
-        row, answer = grants.renew(
-            self.rows.row(name), holder=holder, token=token, lease_ttl=lease_ttl, now=self.rows.clock()
-        )
-        self.rows.put(name, row)
+        with self.rows.step(name) as (row, now):
+            row, answer = grants.renew(row, holder=holder, token=token, lease_ttl=lease_ttl, now=now)
+            self.rows.put(name, row)
         return answer
 
     async def release(
         self, name: str, *, holder: str, token: int, at_least_for: float, to: str = "", timeout: float
     ) -> bool:
-        before = self.rows.row(name)
-        row, held = grants.release(
-            before, holder=holder, token=token, at_least_for=at_least_for, to=to, now=self.rows.clock()
-        )
-        self.rows.put(name, row)
+        with self.rows.step(name) as (before, now):
+            row, held = grants.release(
+                before, holder=holder, token=token, at_least_for=at_least_for, to=to, now=now
+            )
+            self.rows.put(name, row)
         if held or len(row.queue) < len(before.queue):
             self.rows.tell_freed(name)
         return held
@@ -90,40 +119,40 @@ class MemoryBackend:
         await self.release(name, holder=holder, token=0, at_least_for=0.0, timeout=timeout)
 
     async def check(self, name: str, *, holder: str, token: int, timeout: float) -> bool:
-        return grants.check(self.rows.row(name), holder=holder, token=token, now=self.rows.clock())
+        with self.rows.step(name) as (row, now):
+            return grants.check(row, holder=holder, token=token, now=now)
 
     async def force(self, name: str, *, token: int, by: str, now: bool, timeout: float) -> Forced | NotForced:
-        row, answer, audit = grants.force(
-            self.rows.row(name), name=name, token=token, by=by, at_once=now, now=self.rows.clock()
-        )
-        self.rows.put(name, row)
+        with self.rows.step(name) as (row, at):
+            row, answer, audit = grants.force(row, name=name, token=token, by=by, at_once=now, now=at)
+            self.rows.put(name, row)
         if audit is not None:
             self.rows.audits.appendleft(audit)
-            if now:
-                self.rows.tell_freed(name)
+            self.rows.tell_freed(name)
         return answer
 
     async def show(self, name: str, *, timeout: float) -> LeaseView | None:
-        row = self.rows.row(name)
-        return grants.view(name, row, self.rows.clock()) if row.token else None
+        with self.rows.step(name) as (row, now):
+            return grants.view(name, row, now) if row.token else None
 
     async def views(self, prefix: str, *, limit: int, timeout: float) -> list[LeaseView]:
-        now = self.rows.clock()
-        names = [name for name in self.rows.names() if name.startswith(prefix) and self.rows.row(name).token]
-        return [grants.view(name, self.rows.row(name), now) for name in names[:limit]]
+        with self.rows.step("") as (_, now):
+            rows = [(name, self.rows.row(name)) for name in self.rows.names() if name.startswith(prefix)]
+        return [grants.view(name, row, now) for name, row in rows if row.token][:limit]
 
     async def audits(self, prefix: str, *, limit: int, timeout: float) -> list[Audit]:
         return [audit for audit in self.rows.audits if audit.name.startswith(prefix)][:limit]
 
     def on_freed(self, call: Callable[[str], None]) -> None:
-        self._calls.append(call)
-        self.rows.freed.append(call)
+        listener = _Listener(call)
+        self._listeners.append(listener)
+        self.rows.freed.append(listener)
 
     def runs(self) -> MemoryRuns:
         """The slots and runs of jobs, shared like the rows."""
         return self.rows.runs
 
     async def aclose(self) -> None:
-        for call in self._calls:
-            self.rows.freed.remove(call)
-        self._calls.clear()
+        for listener in self._listeners:
+            self.rows.freed.remove(listener)
+        self._listeners.clear()

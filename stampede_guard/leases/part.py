@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stampede_guard.errors import StoreError
@@ -37,6 +37,8 @@ class Part:
         self.prefix = prefix
         self.generation = generation()
         self.keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
+        self.before_closing: dict[Callable[[], Awaitable[object]], None] = {}
+        """What is built on this part and has to end before it does."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waiting: dict[str, dict[Callable[[], object], None]] = {}
         backend.on_freed(self._freed)

@@ -20,8 +20,9 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from stampede_guard.errors import Misuse, PolicyError, StampedeError
+from stampede_guard.errors import Misuse, StampedeError
 from stampede_guard.events import Computed, Event
+from stampede_guard.leases import checks
 from stampede_guard.leases.election import Election
 from stampede_guard.leases.lease import Lease
 from stampede_guard.leases.part import log
@@ -39,6 +40,8 @@ HALVED_EVERY = 10.0
 """Seconds until a call counts half as much: what was hot yesterday makes place."""
 SCANNED = 10
 """Calls of keys that find no place, in multiples of those that have one, after which all of these count half."""
+_OWN = ("most", "at_once", "every", "ahead", "least")
+_ELECTION = ("on_lost", "lease_ttl", "grace", "renew_every", "request_timeout", "poll_every")
 AHEAD = 0.1
 """Of a key's time to live, if nothing is known that asks for more."""
 
@@ -74,9 +77,13 @@ class Warmer:
         least: float = 2.0,
         **election: Any,
     ) -> None:
-        for field, value in (("most", most), ("at_once", at_once), ("every", every)):
-            if not value > 0:
-                raise PolicyError(field, value, "it must be greater than 0")
+        checks.whole("most", most, least=1)
+        checks.whole("at_once", at_once, least=1)
+        checks.seconds("every", every, above=True)
+        if ahead is not None:
+            checks.seconds("ahead", ahead)
+        checks.count("least", least)
+        checks.no_other("a warmer", election, (*_OWN, *_ELECTION))
         if not hasattr(guard, "refresh_entry"):
             raise Misuse(f"leases.warmer(guard) warms a StampedeGuard, not a {type(guard).__name__}")
         self.guard = guard

@@ -26,6 +26,7 @@ from stampede_guard import StampedeGuard, configure
 from stampede_guard.testing import herd
 from tests.audit import computing
 from tests.audit.test_fixes import CASES, FIXED, name
+from tests.support.titles import titled
 
 CALLERS, WORKERS = 24, 8
 _SOMEBODY = object()
@@ -125,7 +126,7 @@ def asked(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Callable[
     return lambda: asyncio.to_thread(function, *arguments)
 
 
-@pytest.mark.parametrize(("case", "function", "arguments"), HERDS, ids=lambda part: str(part)[:30])
+@pytest.mark.parametrize(("case", "function", "arguments"), HERDS, ids=titled)
 async def test_what_everybody_computed_is_computed_once(
     load: Load, case: str, function: str, arguments: tuple[Any, ...]
 ) -> None:
@@ -138,7 +139,7 @@ async def test_what_everybody_computed_is_computed_once(
     assert [repr(answer) for answer in crowded.values] == [repr(answers[0])] * CALLERS
 
 
-@pytest.mark.parametrize(("case", "function", "arguments"), MEMOS, ids=lambda part: str(part)[:30])
+@pytest.mark.parametrize(("case", "function", "arguments"), MEMOS, ids=titled)
 async def test_a_coroutine_that_could_be_awaited_once_answers_everybody(
     load: Load, case: str, function: str, arguments: tuple[Any, ...]
 ) -> None:

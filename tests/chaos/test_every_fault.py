@@ -101,6 +101,7 @@ async def shared_again(guards: list[StampedeGuard]) -> None:
     assert computed == 1
 
 
+@pytest.mark.alone(reason="the second is measured in which three guards and their crowds are to get on")
 @pytest.mark.parametrize("fault", [nobody_there, black_hole])
 async def test_the_first_values_are_stored_within_a_second_of_the_stores_return(
     struck: Struck, guards: list[StampedeGuard], fault: Fault

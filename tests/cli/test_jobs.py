@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,7 +15,7 @@ import pytest
 from bench.herd.valkey import ValkeyServer
 from stampede_guard.leases import Jobs, RedisLeases, Run
 from stampede_guard.leases.runs.words import Registration
-from tests.cli.conftest import Operator
+from tests.cli.conftest import ROOT, Operator
 
 PROGRAM = """
 import os
@@ -59,13 +63,22 @@ async def test_jobs_and_their_history_are_shown(operator: Operator, jobs: Jobs) 
     told = (await operator.call("jobs", "history", "nightly")).out
     assert "completed" in told
     assert "files=12" in told
-    assert "100.0% succeed" in told
+    assert "100.0% succeed; mean " in told
+    assert "P95 " in told
     told = (await operator.call("jobs", "history", "sync", "--outcome", "failed", "--json")).json
     assert [run["error"] for run in told["runs"]] == ["PermissionError: 401"]
     assert told["statistics"]["success_rate"] == 0.0
     assert (await operator.call("jobs", "history", "sync", "--outcome", "late")).code == 2
     told = await operator.call("jobs", "history", "nobody")
     assert (told.code, "no worker ever registered a job 'nobody'" in told.err) == (2, True)
+
+
+async def test_a_job_that_never_ran_has_no_figures(operator: Operator, jobs: Jobs) -> None:
+    new = Registration(job=jobs.leases.full("new"), schedule="always", fingerprint="x", rhythm=60.0)
+    await jobs.runs().register(new, timeout=5)
+    told = await operator.call("jobs", "history", "new")
+    assert (told.code, "no run has ended" in told.out) == (0, True)
+    assert (await operator.call("jobs", "history", "new", "--json")).json["runs"] == []
 
 
 def test_a_job_is_run_by_hand(operator: Operator, tmp_path: Path) -> None:
@@ -101,3 +114,92 @@ async def test_an_overdue_job_is_an_exit_status(operator: Operator, jobs: Jobs) 
     assert (await operator.call("jobs", "forget", "dead")).out == "dead: forgotten, with its history\n"
     assert (await operator.call("jobs", "check")).code == 0
     assert (await operator.call("jobs", "forget", "dead")).code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("raise RuntimeError('at import')", "RuntimeError: at import"),
+        ("import nobody_has_this", "No module named 'nobody_has_this'"),
+        ("def (", "SyntaxError"),
+        ("raise SystemExit(4)", "SystemExit: 4"),
+        ("jobs = None", "is a NoneType: name a stampede_guard.leases.Jobs"),
+    ],
+)
+def test_a_program_that_cannot_be_imported_is_one_sentence(
+    operator: Operator, tmp_path: Path, text: str, told: str
+) -> None:
+    (tmp_path / "wrong_program.py").write_text(text)
+    found = operator.run("jobs", "run", "wrong_program:jobs", "sync", PYTHONPATH=str(tmp_path))
+    assert (found.code, found.err.count("\n"), told in found.err) == (2, 1, True), found.err
+    found = operator.run("jobs", "run", "..wrong_program:jobs", "sync", PYTHONPATH=str(tmp_path))
+    assert (found.code, "Traceback" in found.err) == (2, False)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("list", "--limit", "0"),
+        ("history",),
+        ("history", "nightly", "--limit", "0"),
+        ("history", "nightly", "--limit", "x"),
+        ("history", "nightly", "--outcome", "late"),
+        ("history", "nightly", "--url", "mysql://h/d"),
+        ("history", ""),
+        ("check", "--namespace", "a b"),
+        ("check", "--nope"),
+        ("run", "program:jobs"),
+        ("run", ":jobs", "nightly"),
+        ("run", "program:", "nightly"),
+        ("forget",),
+    ],
+)
+async def test_a_command_that_means_nothing_is_exit_code_2_and_says_why(
+    operator: Operator, command: tuple[str, ...]
+) -> None:
+    told = await operator.call("jobs", *command)
+    assert (told.code, told.out) == (2, "")
+    assert told.err
+
+
+SLOW = """
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from stampede_guard.leases import Jobs, MemoryLeases
+
+jobs = Jobs(MemoryLeases(), drain_timeout=3_600)
+
+@jobs.every(300)
+async def slow(run):
+    print("begun", flush=True)
+    try:
+        await asyncio.Event().wait()
+    finally:
+        print("ended", flush=True)
+"""
+
+
+def test_an_interrupted_run_is_ended_and_not_only_its_waiting(tmp_path: Path) -> None:
+    (tmp_path / "slow_program.py").write_text(SLOW)
+    started = subprocess.Popen(
+        [sys.executable, "-m", "stampede_guard", "jobs", "run", "slow_program:jobs", "slow"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert started.stdout is not None
+        assert started.stdout.readline() == "begun\n"
+        started.send_signal(signal.SIGINT)
+        out, err = started.communicate(timeout=60)
+    finally:
+        started.kill()
+        started.wait()
+    assert out == "ended\n"
+    assert started.returncode != 0
+    assert "abandoned after" in err

@@ -102,3 +102,28 @@ async def test_without_a_name_the_host_is_written_down(operator: Operator, lease
             await lease.check()
     (audit,) = await leases.audits()
     assert audit.by.endswith(f"@{socket.gethostname()}")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("list", "--limit", "0"),
+        ("list", "--namespace", "a b"),
+        ("list", "--url", "memory://"),
+        ("list", "--url", "redis://h:x/0"),
+        ("list", "--url", "postgresql://u:hunter2@h:x/d"),
+        ("show",),
+        ("show", ""),
+        ("release", "import"),
+        ("release", "import", "--token", "abc"),
+        ("release", "import", "--token", "-5"),
+        ("release", "", "--token", "5"),
+    ],
+)
+async def test_a_command_that_means_nothing_is_exit_code_2_and_says_why(
+    operator: Operator, command: tuple[str, ...]
+) -> None:
+    told = await operator.call("leases", *command)
+    assert (told.code, told.out) == (2, "")
+    assert told.err
+    assert "hunter2" not in told.err

@@ -44,6 +44,9 @@ def running(processes: set[psutil.Process]) -> set[psutil.Process]:
     return alive
 
 
+@pytest.mark.alone(
+    reason="its database and workers take both processors: beside others, expiries become too rare"
+)
 def test_the_fix_of_the_incident_stampedes_and_the_guard_computes_once_at_every_expiry(
     tmp_path: Path,
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from stampede_guard.errors import Misuse
 from stampede_guard.leases.election import Election
 from stampede_guard.leases.lease import Lease
+from stampede_guard.leases.words import Withheld
 from tests.leases.test_hold import Faulty
 from tests.leases.virtual import Fleet, virtually
 
@@ -267,3 +268,146 @@ def test_an_error_of_any_kind_ends_neither_standing_nor_leading(caplog: pytest.L
 
     virtually(main)
     assert "could not be fetched" in caplog.text
+
+
+def test_work_that_goes_on_though_it_was_cancelled_is_told_and_holds_nobody_else_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main(fleet: Fleet) -> None:
+        backend = Faulty(fleet.rows)
+        told: list[bool] = []
+        enough = asyncio.Event()
+
+        async def stubborn(lease: Lease) -> None:
+            lease.stopping.then(lambda: told.append(a.is_leader))
+            while not enough.is_set():
+                try:
+                    await enough.wait()
+                except asyncio.CancelledError:
+                    continue
+
+        a = fleet.process("a", backend=lambda: backend).election(
+            "e", on_elected=stubborn, on_lost=lambda lease: told.append(lease.remaining() > 0)
+        )
+        b = fleet.process("b").election("e")
+        a.start()
+        await a.wait_elected()
+        b.start()
+        backend.away = True
+        await b.wait_elected(17)
+        # Told to stop while it was protected, and no leader from then on; lost when it was not.
+        assert told == [False, False]
+        backend.away = False
+        await asyncio.sleep(60)
+        assert b.is_leader and a.health()["standing"] and not a.is_leader
+        assert caplog.messages[-1] == said
+        enough.set()
+        await b.stop()
+        await a.wait_elected(5)
+        await a.stop()
+
+    said = "on_elected of t:e goes on though it was cancelled: nothing protects it"
+    with caplog.at_level(logging.ERROR, "stampede_guard.leases"):
+        virtually(main)
+    assert caplog.messages.count(said) == 1
+
+
+def test_an_on_lost_that_hangs_is_waited_for_no_longer_than_the_lease_protects_it() -> None:
+    async def main(fleet: Fleet) -> None:
+        enough = asyncio.Event()
+
+        async def hang(lease: Lease) -> None:
+            await enough.wait()
+
+        a, b = fleet.process("a").election("e", on_lost=hang), fleet.process("b").election("e")
+        async with a:
+            await a.wait_elected()
+            async with b:
+                await asyncio.sleep(1)
+                token = a.token
+                resigned = asyncio.create_task(a.resign())
+                await b.wait_elected(17)
+                # While it hangs the lease is renewed, or an operator has it: the next one leads when that is over.
+                assert b.token > token
+                enough.set()
+                await resigned
+
+    async def with_an_operator(fleet: Fleet) -> None:
+        operator = asyncio.create_task(_send_away(fleet, "e"))
+        await main(fleet)
+        await operator
+
+    virtually(with_an_operator)
+
+
+async def _send_away(fleet: Fleet, name: str) -> None:
+    await asyncio.sleep(5)
+    operator = fleet.process("operator")
+    view = await operator.show(name)
+    assert view is not None
+    await operator.force_release(name, token=view.token, by="eve", now=True)
+
+
+def test_health_says_nobody_leads_while_the_back_end_grants_nothing() -> None:
+    class Withholding(Faulty):
+        withholding = True
+
+        async def acquire(self, ask: Any, *, timeout: float) -> Any:
+            if self.withholding:
+                return Withheld("it was started a short while ago", 3.0)
+            return await super().acquire(ask, timeout=timeout)
+
+    async def main(fleet: Fleet) -> None:
+        backend = Withholding(fleet.rows)
+        election = fleet.process("a", backend=lambda: backend).election("e")
+        assert (election.health()["standing"], election.health()["leader"]) == (False, "")
+        async with election:
+            await asyncio.sleep(1)
+            assert (election.health()["standing"], election.health()["leader"]) == (True, "")
+            backend.withholding = False
+            await election.wait_elected(10)
+            assert election.health()["leader"] == "a (process-a)"
+
+    virtually(main)
+
+
+def test_who_leads_and_who_has_stepped_down_is_a_line_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(fleet: Fleet) -> None:
+        a, b = fleet.process("a").election("e"), fleet.process("b").election("e")
+        async with a:
+            await a.wait_elected()
+            async with b:
+                await asyncio.sleep(1)
+                await a.resign()
+                await b.wait_elected(1)
+
+    with caplog.at_level(logging.INFO, "stampede_guard.leases"):
+        virtually(main)
+    assert [line.partition(" (token")[0] for line in caplog.messages] == [
+        "lease t:e: a (process-a) holds it",
+        "lease t:e: a (process-a) gave it back after 1.0 s",
+        "lease t:e: b (process-b) holds it",
+        "lease t:e: b (process-b) gave it back after 0.0 s",
+    ]
+
+
+def test_stopped_at_whatever_moment_nothing_is_left_of_it() -> None:
+    async def main(fleet: Fleet) -> None:
+        for number in range(120):
+            backend = Faulty(fleet.rows)
+            backend.lost_answers = number % 2
+            name = f"e{number}"
+
+            async def lead(lease: Lease) -> None:
+                await asyncio.sleep(0.004)
+
+            leases = fleet.process("a", backend=lambda backend=backend: backend)
+            election = leases.election(name, lease_ttl=0.3, on_elected=lead)
+            election.start()
+            # From before its first question to after its second renewal.
+            await asyncio.sleep(0.0004 * number if number < 40 else 0.005 * (number - 37))
+            await election.stop()
+            await leases.aclose()
+            assert (fleet.holder(name), fleet.waiting(name)) == ("", [])
+
+    virtually(main)

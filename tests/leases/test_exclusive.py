@@ -67,9 +67,11 @@ def test_replace_runs_when_the_other_one_has_stopped() -> None:
         a, b = (fleet.process(label).run_exclusive("n", overlap="replace") for label in "ab")
         first = asyncio.create_task(a.run(work))
         await asyncio.sleep(1)
-        second = asyncio.create_task(b.run(work))
+        second, asked_at = asyncio.create_task(b.run(work)), asyncio.get_running_loop().time()
         with pytest.raises(LeaseLost, match="replaces it"):
             await first
+        # Long before it would have been renewed: the back end's hint reached it.
+        assert asyncio.get_running_loop().time() - asked_at < 1
         await second
         assert (work.runs, work.most) == (2, 1)
 
@@ -136,5 +138,21 @@ def test_what_cannot_work_is_told_at_decoration() -> None:
                 leases.run_exclusive("n")(what)  # type: ignore[call-overload]
         with pytest.raises(PolicyError, match="at_least_for"):
             leases.run_exclusive("n", at_least_for=-1)
+
+    virtually(main)
+
+
+def test_one_that_would_wait_for_itself_under_a_short_lease_is_told_so_too() -> None:
+    async def main(fleet: Fleet) -> None:
+        exclusive = fleet.process("a").run_exclusive("n", overlap="replace", lease_ttl=0.6)
+
+        async def inner() -> int:
+            return 1
+
+        async def outer() -> object:
+            return await exclusive.run(inner)
+
+        with pytest.raises(ReentrantCall):
+            await exclusive.run(outer)
 
     virtually(main)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -262,6 +264,20 @@ def test_an_operator_who_does_not_wait_takes_it_and_the_holder_finds_out() -> No
     virtually(main)
 
 
+def test_a_holder_who_was_not_waited_for_finds_out_long_before_his_next_renewal() -> None:
+    async def main(fleet: Fleet) -> None:
+        a, operator = fleet.process("a"), fleet.process("operator")
+        with pytest.raises(LeaseLost, match="no more"):
+            async with a.hold("n", 6_000) as lease:
+                await asyncio.sleep(500)
+                await operator.force_release("n", token=lease.token, by="eve", now=True)
+                async with asyncio.timeout(1):
+                    await lease.lost
+                await asyncio.sleep(1_000)
+
+    virtually(main)
+
+
 def test_nothing_starts_while_the_back_end_is_away() -> None:
     async def main(fleet: Fleet) -> None:
         backend = Faulty(fleet.rows)
@@ -384,9 +400,14 @@ def test_the_hooks_and_the_log_are_told_who_held_who_lost_and_who_skipped(
     kinds = [events.LeaseWon, events.LeaseSkipped, events.LeaseReleased, events.LeaseWon, events.HoldLost]
     assert [type(event) for event in told] == kinds
     assert {(event.function, event.entry) for event in told} == {("n", "t:n:7")}  # type: ignore[union-attr]
-    lines = " / ".join(caplog.messages)
-    for part in ("a (process-a) holds it", "skips", "gave it back", "has lost it"):
-        assert part in lines
+    assert [line.partition(":")[2].partition("token")[0] for line in caplog.messages] == [
+        "n:7: a (process-a) holds it (",
+        "n:7: a (process-a) skips: the lease 't:n:7' is held by a (process-a) (",
+        "n:7: a (process-a) gave it back after 0.0 s (",
+        "n:7: a (process-a) holds it (",
+        "n:7: a (process-a) has lost it after 0.0 s (",
+    ]
+    assert [record.levelname for record in caplog.records] == ["INFO"] * 4 + ["ERROR"]
 
 
 def test_what_cannot_work_is_told_where_it_is_written() -> None:
@@ -412,4 +433,269 @@ def test_what_cannot_work_is_told_where_it_is_written() -> None:
                 async with lease.fenced(object()):
                     raise AssertionError
 
+    virtually(main)
+
+
+def test_a_renewal_that_hangs_for_ever_keeps_nobody_from_being_told() -> None:
+    class Hanging(MemoryBackend):
+        async def renew(self, name: str, **given: Any) -> Any:
+            # In spite of the time-out that it was given.
+            await hang.wait()
+            raise StoreUnavailable("at last")
+
+    async def main(fleet: Fleet) -> None:
+        a = fleet.process("a", backend=lambda: Hanging(fleet.rows))
+        with pytest.raises(LeaseLost, match="could not be renewed"):
+            async with a.hold("n", 60, grace=5) as lease:
+                try:
+                    await asyncio.sleep(1_000)
+                finally:
+                    assert 4.9 < lease.remaining() <= 5
+                    hang.set()
+
+    hang = asyncio.Event()
+    virtually(main)
+
+
+def test_a_check_that_fails_tells_all_that_nothing_protects_them() -> None:
+    async def main(fleet: Fleet) -> None:
+        a = fleet.process("a")
+        with pytest.raises(LeaseLost):
+            async with a.hold("n") as lease:
+                await a.force_release("n", token=lease.token, by="eve", now=True)
+                with pytest.raises(LeaseLost):
+                    await lease.check()
+                assert lease.lost and lease.stopping
+                assert await lease.lost == lease.stopping.why == "the back end has it no more"
+
+    virtually(main)
+
+
+def test_what_is_believed_no_more_is_not_asked_for_though_the_back_end_still_has_it() -> None:
+    class Fenced(MemoryBackend):
+        """Says yes to everything."""
+
+        async def fence(self, conn: Any, name: str, *, holder: str, token: int) -> bool:
+            return True
+
+        async def check(self, name: str, **given: Any) -> bool:
+            asked.append(name)
+            return True
+
+    async def main(fleet: Fleet) -> None:
+        loop: Any = asyncio.get_running_loop()
+        a = fleet.process("a", backend=lambda: Fenced(fleet.rows))
+        for ask_it in (check, write):
+            with contextlib.suppress(LeaseLost):
+                async with a.hold("n", 60) as lease:
+                    loop.virtual.now += 59.5
+                    assert lease.remaining() == 0 and fleet.holder("n") == "a"
+                    with pytest.raises(LeaseLost):
+                        await ask_it(lease)
+
+    async def check(lease: Any) -> None:
+        await lease.check()
+
+    async def write(lease: Any) -> None:
+        async with lease.fenced(Transactions(begun=False)):
+            pass
+
+    asked: list[str] = []
+    virtually(main)
+    assert asked == []
+
+
+class Transactions:
+    """A connection with the face of SQLAlchemy's; notes how its transactions began and ended."""
+
+    def __init__(self, *, begun: bool) -> None:
+        self.begun = begun
+        self.told: list[str] = []
+
+    def in_transaction(self) -> bool:
+        return self.begun
+
+    def begin(self) -> Any:
+        return self._transaction("begin")
+
+    def begin_nested(self) -> Any:
+        return self._transaction("begin_nested")
+
+    @contextlib.asynccontextmanager
+    async def _transaction(self, how: str) -> AsyncIterator[None]:
+        self.told.append(how)
+        try:
+            yield
+        except BaseException:
+            self.told.append("rollback")
+            raise
+        self.told.append("commit")
+
+
+@pytest.mark.parametrize(("begun", "how"), [(False, "begin"), (True, "begin_nested")])
+@pytest.mark.parametrize(("held", "end"), [(True, "commit"), (False, "rollback")])
+def test_a_transaction_that_was_begun_is_nested_in_and_the_fence_decides_its_end(
+    begun: bool, how: str, held: bool, end: str
+) -> None:
+    class Fenced(MemoryBackend):
+        async def fence(self, conn: Any, name: str, *, holder: str, token: int) -> bool:
+            assert conn is connection and connection.told == [how]
+            return held
+
+    async def main(fleet: Fleet) -> None:
+        a = fleet.process("a", backend=lambda: Fenced(fleet.rows))
+        async with a.hold("n") as lease:
+            with contextlib.nullcontext() if held else pytest.raises(LeaseLost):
+                async with lease.fenced(connection) as given:
+                    assert given is connection
+
+    connection = Transactions(begun=begun)
+    virtually(main)
+    assert connection.told == [how, end]
+
+
+def test_a_task_that_survived_a_cancellation_is_told_of_a_loss_as_any_other() -> None:
+    async def main(fleet: Fleet) -> None:
+        async def body() -> None:
+            # Swallowed: its count of cancellations stays at one.
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(1_000)
+            async with a.hold("n", 6):
+                backend.away = True
+                await asyncio.sleep(1_000)
+
+        backend = Faulty(fleet.rows)
+        a = fleet.process("a", backend=lambda: backend)
+        task = asyncio.create_task(body())
+        await asyncio.sleep(1)
+        task.cancel()
+        await asyncio.wait({task})
+        assert isinstance(task.exception(), LeaseLost)
+        backend.away = False
+
+    virtually(main)
+
+
+@pytest.mark.parametrize("how", ["error", "cancelled"])
+def test_it_rests_as_long_when_the_body_fails(how: str) -> None:
+    async def main(fleet: Fleet) -> None:
+        async def body() -> None:
+            async with a.hold("n", at_least_for=300):
+                if how == "error":
+                    raise ZeroDivisionError
+                await asyncio.sleep(1_000)
+
+        a = fleet.process("a")
+        task = asyncio.create_task(body())
+        await asyncio.sleep(1)
+        task.cancel()
+        await asyncio.wait({task})
+        await asyncio.sleep(200)
+        with pytest.raises(LeaseTaken, match="n"):
+            async with a.hold("n", wait=0):
+                raise AssertionError
+        await asyncio.sleep(100)
+        async with a.hold("n", wait=0):
+            pass
+
+    virtually(main)
+
+
+def test_after_a_holder_that_died_nobody_gets_it_before_its_lease_ends_and_then_the_next_does() -> None:
+    """`at_least_for` is told when it is given back, and nobody gave it back."""
+
+    async def main(fleet: Fleet) -> None:
+        backend = Faulty(fleet.rows)
+        dead, b = fleet.process("dead", backend=lambda: backend), fleet.process("b")
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(LeaseLost):
+            async with dead.hold("n", 60, at_least_for=300):
+                backend.away = True
+                await asyncio.sleep(1_000)
+        async with b.hold("n", wait=1_000):
+            assert 60 <= asyncio.get_running_loop().time() - began < 62
+        backend.away = False
+
+    virtually(main)
+
+
+def test_a_back_end_that_cannot_be_asked_is_a_line_in_the_log_for_who_waits_and_only_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main(fleet: Fleet) -> None:
+        backend = Faulty(fleet.rows)
+        backend.away = True
+        a = fleet.process("a", backend=lambda: backend)
+        with pytest.raises(StoreUnavailable):
+            async with a.hold("n", wait=0):
+                raise AssertionError
+        assert not [line for line in caplog.messages if "cannot ask" in line], "he is told by the error"
+        with pytest.raises(StoreUnavailable):
+            async with a.hold("n", wait=60):
+                raise AssertionError
+        backend.away = False
+
+    with caplog.at_level(logging.WARNING, "stampede_guard.leases"):
+        virtually(main)
+    said = [line for line in caplog.messages if "cannot ask for it" in line]
+    assert said == ["lease t:n: a (process-a) cannot ask for it: no answer in time"]
+
+
+def test_health_tells_who_this_process_is_what_it_holds_and_what_it_stands_for() -> None:
+    async def main(fleet: Fleet) -> None:
+        a, b = fleet.process("a"), fleet.process("b")
+        election, other = a.election("leader"), b.election("leader")
+        empty = {"namespace": "t", "process": "process-a", "pod": "", "pid": 0}
+        at_rest = {"name": "t:leader", "standing": False, "is_leader": False, "token": 0, "remaining": 0.0}
+        assert a.health() == empty | {"holds": [], "elections": [at_rest | {"leader": ""}]}
+        async with election, a.hold("zebra", 60) as zebra, a.hold("ant", 60) as ant:
+            lease = await election.wait_elected()
+            async with other:
+                await asyncio.sleep(1)
+                assert b.health()["elections"] == [at_rest | {"standing": True, "leader": "a (process-a)"}]
+                assert b.health()["holds"] == []
+            told = a.health()
+            assert [(held["name"], held["token"]) for held in told["holds"]] == [
+                ("t:ant", ant.token),
+                ("t:leader", lease.token),
+                ("t:zebra", zebra.token),
+            ]
+            assert all(0 < held["remaining"] <= 60 for held in told["holds"])
+            (leading,) = told["elections"]
+            assert (leading["standing"], leading["is_leader"], leading["token"]) == (True, True, lease.token)
+            assert leading["leader"] == "a (process-a)" and 0 < leading["remaining"] <= 15
+        assert a.health() == empty | {"holds": [], "elections": [at_rest | {"leader": ""}]}
+
+    virtually(main)
+
+
+@pytest.mark.parametrize("moment", ["before", "within"])
+def test_closing_goes_on_when_its_caller_is_cancelled(moment: str) -> None:
+    class Slow(MemoryBackend):
+        async def aclose(self) -> None:
+            reached.set()
+            await asyncio.sleep(1)
+            await super().aclose()
+            closed.append(True)
+
+    async def main(fleet: Fleet) -> None:
+        async def end() -> None:
+            # What jobs do before their leases are closed.
+            if moment == "before":
+                reached.set()
+                await asyncio.sleep(1_000)
+
+        a = fleet.process("a", backend=lambda: Slow(fleet.rows))
+        a.part().before_closing[end] = None
+        closing = asyncio.create_task(a.aclose())
+        await reached.wait()
+        closing.cancel()
+        await asyncio.wait({closing})
+        assert closing.cancelled() and not closed
+        await asyncio.sleep(2)
+        assert closed == [True]
+        await a.aclose()
+        assert closed == [True]
+
+    reached, closed = asyncio.Event(), list[bool]()
     virtually(main)

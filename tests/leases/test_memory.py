@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+import threading
+
+from stampede_guard.leases import MemoryLeases
 from stampede_guard.leases.memory import ROWS_BEFORE_PRUNING, MemoryBackend, Rows
 from stampede_guard.leases.words import Ask, Granted, Owner
 from stampede_guard.testing.clock import FakeClock
@@ -51,3 +56,50 @@ async def test_operators_deeds_are_kept_and_shown_newest_first() -> None:
     views = await backend.views("a:", limit=1, timeout=1)
     assert [(view.name, view.held) for view in views] == [("a:1", False)]
     assert await backend.show("never", timeout=1) is None
+
+
+async def test_plain_code_and_coroutines_of_one_process_never_hold_at_once() -> None:
+    leases = MemoryLeases()
+    held = threading.Lock()
+    at_once: list[str] = []
+
+    def enter(who: str) -> None:
+        if not held.acquire(blocking=False):
+            at_once.append(who)
+
+    def plain() -> None:
+        for _ in range(40):
+            with leases.hold("n", wait=60, poll_every=0.001):
+                enter("plain")
+                held.release()
+
+    async def coroutine() -> None:
+        for _ in range(40):
+            async with leases.hold("n", wait=60, poll_every=0.001):
+                enter("coroutine")
+                held.release()
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        async with leases, asyncio.timeout(60):
+            await asyncio.gather(asyncio.to_thread(plain), asyncio.to_thread(plain), coroutine(), coroutine())
+    finally:
+        sys.setswitchinterval(interval)
+    assert at_once == []
+
+
+async def test_a_coroutine_that_waits_is_woken_by_plain_code_in_its_own_loop() -> None:
+    rows = Rows(FakeClock())
+    here, heard = threading.get_ident(), asyncio.get_running_loop().create_future()
+    backend = MemoryBackend(rows)
+    backend.on_freed(lambda name: heard.set_result((name, threading.get_ident())))
+
+    async def elsewhere() -> None:
+        other = MemoryBackend(rows)
+        token = await token_of(other, "n", "b")
+        await other.release("n", holder="b", token=token, at_least_for=0, timeout=1)
+
+    await asyncio.to_thread(asyncio.run, elsewhere())
+    async with asyncio.timeout(60):
+        assert await heard == ("n", here)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -16,6 +17,7 @@ import pytest
 
 from stampede_guard.errors import LeaseLost, LeaseTaken, Misuse
 from stampede_guard.leases import Leases, PostgresLeases, RedisLeases
+from tests.support.gate import until
 
 PATIENCE = 60.0
 WRITES = """CREATE TABLE IF NOT EXISTS writes (
@@ -36,7 +38,7 @@ async def database(postgres_url: str) -> AsyncIterator[Any]:
 def house(request: pytest.FixtureRequest, namespace: str) -> Any:
     """Makes `Leases` as another process would."""
 
-    def make(label: str) -> Leases:
+    def make(label: str, namespace: str = namespace) -> Leases:
         if request.param == "postgres":
             url = request.getfixturevalue("postgres_url")
             return PostgresLeases.from_url(url, namespace=namespace, label=label)
@@ -86,6 +88,92 @@ async def test_one_is_elected_and_hands_over(house: Any) -> None:
                 assert not first.is_leader
 
 
+async def test_a_holder_who_would_renew_in_an_hour_hears_at_once_that_he_is_to_leave(house: Any) -> None:
+    a, operator = house("a"), house("operator")
+    async with a, operator:
+        await prepared(a)
+
+        async def work() -> None:
+            async with a.hold("n", 3 * 3_600.0):
+                await asyncio.Event().wait()
+
+        holding = asyncio.create_task(work())
+        async with asyncio.timeout(PATIENCE):
+            while not holding.done():
+                # Asked again until his subscription stands.
+                if (view := await operator.show("n")) is not None and view.held:
+                    await operator.force_release("n", token=view.token, by="eve")
+                await asyncio.wait({holding}, timeout=0.1)
+        with pytest.raises(LeaseLost, match="eve asked for its release"):
+            await holding
+
+
+SELDOM: dict[str, float] = {"lease_ttl": 600.0, "poll_every": 40.0}
+BEFORE_A_POLL = 30.0
+"""Who has what he waited for within this was told, for he would not have asked by himself yet."""
+
+
+async def listening(leases: Leases) -> None:
+    backend: Any = leases.part().backend
+    if isinstance(leases, PostgresLeases):
+        await backend.ear.settled()
+        assert backend.ear.hearing
+    else:
+        await until(lambda: backend.scripts._session.hears_changes(backend.scripts.tag))
+
+
+async def test_who_waits_is_woken_by_each_release_and_in_order(house: Any) -> None:
+    holder, *others = [house(label) for label in "abcd"]
+    order: list[str] = []
+
+    async def wait_for_it(leases: Leases) -> None:
+        async with leases.hold("n", wait=600, **SELDOM):
+            order.append(leases.label)
+
+    async with contextlib.AsyncExitStack() as stack:
+        for leases in (holder, *others):
+            await stack.enter_async_context(leases)
+        await prepared(holder)
+        async with holder.hold("n", **SELDOM):
+            waiting: list[asyncio.Task[None]] = []
+            async with asyncio.timeout(PATIENCE):
+                for leases in others:
+                    waiting.append(asyncio.create_task(wait_for_it(leases)))
+                    while len(view.waiting if (view := await holder.show("n")) else ()) < len(waiting):  # noqa: ASYNC110
+                        await asyncio.sleep(0.01)
+                    await listening(leases)
+        async with asyncio.timeout(BEFORE_A_POLL):
+            await asyncio.gather(*waiting)
+    assert order == ["b", "c", "d"]
+
+
+async def test_a_clean_shutdown_hands_over_at_once(house: Any) -> None:
+    a, b = house("a"), house("b")
+    async with a, b:
+        await prepared(a)
+        first, second = a.election("e", **SELDOM), b.election("e", **SELDOM)
+        first.start()
+        token = (await first.wait_elected(PATIENCE)).token
+        async with second:
+            async with asyncio.timeout(PATIENCE):
+                while not (view := await a.show("e")) or not view.waiting:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            await listening(b)
+            await first.stop()
+            assert (await second.wait_elected(BEFORE_A_POLL)).token > token
+
+
+async def test_what_is_called_alike_in_two_namespaces_is_not_the_same(house: Any, namespace: str) -> None:
+    a, b = house("a"), house("b", namespace=f"{namespace}-2")
+    async with a, b:
+        await prepared(a)
+        async with a.hold("n", wait=0) as one, b.hold("n", wait=0) as other:
+            assert one.name != other.name
+            await one.check()
+            assert [view.name for view in await a.views()] == [one.name]
+            assert [view.name for view in await b.views()] == [other.name]
+
+
 async def test_what_many_run_exclusively_runs_one_at_a_time(house: Any) -> None:
     houses = [house(str(number)) for number in range(4)]
     await prepared(*houses)
@@ -115,7 +203,7 @@ async def test_a_fenced_transaction_commits_while_the_lease_is_held_and_not_afte
     async def write(number: int) -> None:
         await database.execute("INSERT INTO writes (namespace, token) VALUES ($1, $2)", namespace, number)
 
-    async with PostgresLeases.from_url(postgres_url, namespace=namespace) as leases:
+    async with PostgresLeases.from_url(postgres_url, namespace=namespace, listen=False) as leases:
         await leases.create_schema()
         async with leases.hold("n") as lease:
             async with lease.fenced(database):
@@ -207,6 +295,7 @@ async def written(database: Any, namespace: str) -> list[int]:
     return [row["token"] for row in rows]
 
 
+@pytest.mark.alone(reason="the seconds until the next one leads are measured")
 async def test_a_killed_leader_is_replaced_within_the_leases_time(
     database: Any, postgres_url: str, namespace: str
 ) -> None:

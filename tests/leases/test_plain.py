@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import threading
 import time
+from collections import deque
 from typing import Any
 
 import pytest
@@ -111,6 +113,39 @@ def test_a_forked_child_is_another_process_and_holds_nothing() -> None:
     leases.close()
 
 
+def test_a_forked_child_stands_for_election_itself_whatever_another_thread_was_doing() -> None:
+    leases = MemoryLeases()
+    election = leases.election("e")
+
+    async def stand() -> None:
+        election.start()
+        await election.wait_elected(60)
+
+    async def stand_in_the_child() -> bool:
+        async with election:
+            return bool(election.health()["standing"])
+
+    portal().call(stand)
+    reading, writing = os.pipe()
+    # As if a thread that the child does not have had been in the middle of it.
+    with leases._lock:
+        child = os.fork()
+        if child == 0:
+            try:
+                signal.alarm(60)
+                told = f"{election.is_leader} {election.health()['standing']} {asyncio.run(stand_in_the_child())}"
+                os.write(writing, told.encode())
+            finally:
+                os._exit(0)
+    os.close(writing)
+    assert os.read(reading, 100).decode() == "False False True"
+    os.waitpid(child, 0)
+    os.close(reading)
+    assert election.is_leader
+    portal().call(election.stop)
+    leases.close()
+
+
 def test_an_owner_is_called_by_what_people_know(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_NAME", "web-7")
     owner = this_process("blue")
@@ -176,4 +211,51 @@ def test_a_plain_function_is_replaced_when_it_heeds_the_flag() -> None:
     assert work(True) == "replaced it"
     thread.join(60)
     assert "replaces it" in results[0]
+    leases.close()
+
+
+def test_a_plain_function_waits_its_turn_and_sends_nobody_away() -> None:
+    leases = MemoryLeases()
+    entered, leave = threading.Event(), threading.Event()
+    told: list[bool] = []
+
+    @leases.run_exclusive("n", overlap="queue", poll_every=0.02)
+    def work(number: int) -> int:
+        lease = current_lease()
+        assert lease is not None
+        if number == 1:
+            entered.set()
+            assert leave.wait(60)
+            told.append(bool(lease.stopping))
+        return number
+
+    results: list[Any] = []
+    threads = [
+        threading.Thread(target=lambda number=number: results.append(work(number))) for number in (1, 2)
+    ]
+    threads[0].start()
+    assert entered.wait(60)
+    threads[1].start()
+    deadline = time.monotonic() + 60
+    while not leases.rows.row("default:n").queue and time.monotonic() < deadline:
+        time.sleep(0.001)
+    assert leases.rows.audits == deque()
+    leave.set()
+    for thread in threads:
+        thread.join(60)
+    assert (results, told) == ([1, 2], [False])
+    leases.close()
+
+
+def test_who_is_interrupted_just_after_it_was_granted_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(keeper: object) -> None:
+        raise KeyboardInterrupt
+
+    leases = MemoryLeases()
+    monkeypatch.setattr("stampede_guard.leases.hold.PlainLease", interrupted)
+    with pytest.raises(KeyboardInterrupt), leases.hold("n"):
+        raise AssertionError
+    assert leases.rows.row("default:n").holder == "" and leases.rows.row("default:n").token > 0
     leases.close()

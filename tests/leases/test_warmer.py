@@ -20,12 +20,14 @@ TTL = 30
 class Users:
     """Two processes over one store; every call of either is counted by how it was served."""
 
-    def __init__(self) -> None:
+    def __init__(self, stale_ttl: float = 0.0) -> None:
         loop = asyncio.get_running_loop()
         self.store = MemoryStore(clock=loop.time)
         self.served: Counter[str] = Counter()
         self.computed: Counter[int] = Counter()
         self.failing = False
+        self.seconds = 0.5
+        self.stale_ttl = stale_ttl
         self.guards = [StampedeGuard(self.store, namespace="w", hooks=(self._note,)) for _ in range(2)]
         self.functions = [self._cached(guard) for guard in self.guards]
 
@@ -36,20 +38,20 @@ class Users:
     def _cached(self, guard: StampedeGuard) -> Any:
         async def report(project: int) -> int:
             self.computed[project] += 1
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(self.seconds)
             if self.failing:
                 raise ZeroDivisionError
             return project
 
-        return guard.locked_cache(ttl=TTL)(report)
+        return guard.locked_cache(ttl=TTL, stale_ttl=self.stale_ttl)(report)
 
     async def aclose(self) -> None:
         for guard in self.guards:
             await guard.aclose()
 
 
-async def opened(fleet: Fleet) -> Users:
-    users = Users()
+async def opened(fleet: Fleet, **options: float) -> Users:
+    users = Users(**options)
     fleet.at_end.append(users.aclose)
     return users
 
@@ -178,5 +180,69 @@ def test_what_cannot_work_is_told_at_once() -> None:
             leases.warmer(users.guards[0], most=0)
         with pytest.raises(Misuse, match="StampedeGuard"):
             leases.warmer(object())
+
+    virtually(main)
+
+
+def test_what_takes_long_is_begun_early_enough_to_be_there_in_time() -> None:
+    async def main(fleet: Fleet) -> None:
+        users = await opened(fleet)
+        users.seconds = 8.0
+        async with fleet.process("p").warmer(users.guards[0]):
+            for _ in range(6 * TTL):
+                await users.functions[1](7)
+                await users.functions[0](7)
+                await asyncio.sleep(1)
+            assert users.served["Miss"] <= 2 and users.served["Stale"] == 0
+
+    virtually(main)
+
+
+def test_what_may_be_served_stale_is_fresh_all_the_same() -> None:
+    async def main(fleet: Fleet) -> None:
+        users = await opened(fleet, stale_ttl=10 * TTL)
+        async with fleet.process("p").warmer(users.guards[0]):
+            for _ in range(6 * TTL):
+                await users.functions[0](7)
+                await asyncio.sleep(1)
+            assert users.served["Miss"] == 1 and users.served["Stale"] == 0
+
+    virtually(main)
+
+
+def test_a_hot_key_that_was_invalidated_is_warm_again_before_anybody_asks() -> None:
+    async def main(fleet: Fleet) -> None:
+        users = await opened(fleet)
+        async with fleet.process("p").warmer(users.guards[0]):
+            for _ in range(20):
+                await users.functions[0](7)
+                await asyncio.sleep(0.1)
+            await asyncio.sleep(2)
+            before = users.computed[7]
+            await users.functions[0].invalidate(7)
+            await asyncio.sleep(6)
+            assert users.computed[7] == before + 1
+            users.served.clear()
+            await users.functions[1](7)
+            assert users.served["Miss"] == 0
+
+    virtually(main)
+
+
+def test_what_is_cold_is_forgotten_and_what_is_kept_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    async def main(fleet: Fleet) -> None:
+        users = await opened(fleet)
+        warmer = fleet.process("p").warmer(users.guards[0])
+        warmer.keep(users.functions[0], 9)
+        async with warmer:
+            for project in range(5):
+                await users.functions[0](project)
+            await asyncio.sleep(10 * TTL)
+            assert [name.rpartition(":")[2] for name in warmer._keys] == [
+                users.functions[0].key(9).rpartition(":")[2]
+            ]
+            # Looked at, and not called again and again.
+            assert sum(users.served.values()) <= 10
+        assert not [record for record in caplog.records if record.levelname == "ERROR"]
 
     virtually(main)

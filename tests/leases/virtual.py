@@ -72,7 +72,7 @@ class Fleet:
 
 
 def virtually(main: Callable[[Fleet], Coroutine[Any, Any, T]]) -> T:
-    """What `main(fleet)` returns. Everything is closed afterwards, and no task may be left."""
+    """What `main(fleet)` returns. Everything is closed afterwards; no task may be left, and nobody may still listen."""
     loop = VirtualLoop()
 
     async def run() -> T:
@@ -80,8 +80,11 @@ def virtually(main: Callable[[Fleet], Coroutine[Any, Any, T]]) -> T:
         try:
             return await main(fleet)
         finally:
+            parts = [part for leases in fleet.all for part in leases._parts.values()]
             for leases in fleet.all:
                 await leases.aclose()
+            listening = [name for part in parts for name in part._waiting]
+            assert not listening, listening
             for close in fleet.at_end:
                 await close()
             left = asyncio.all_tasks() - {asyncio.current_task()}

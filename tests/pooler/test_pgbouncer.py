@@ -12,6 +12,7 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from bench.herd.pgbouncer import PgBouncer
+from stampede_guard.errors import StoreRefused
 from stampede_guard.leases import LeaseTaken, PostgresLeases
 from stampede_guard.leases.postgres.backend import PostgresBackend
 from stampede_guard.leases.words import Granted, Held, Renewed
@@ -148,3 +149,26 @@ async def test_blue_and_green_do_not_both_lead(pooled_url: str, namespace: str) 
             with pytest.raises(LeaseTaken):
                 async with green.hold("leader", wait=0):
                     raise AssertionError("both lead")
+
+
+async def test_connections_that_prepare_statements_are_told_what_to_write(
+    pooled_url: str, backends: list[PostgresBackend], name: str
+) -> None:
+    """A connection of the user's own: what it has prepared is on another server connection than the next step."""
+    made = [
+        PostgresBackend.from_connect(lambda: asyncpg.connect(pooled_url), listen=False)
+        for _ in range(CLIENTS)
+    ]
+
+    async def hold(number: int) -> None:
+        while True:
+            token = await granted(made[number], f"{name}:{number}", "a")
+            await made[number].check(f"{name}:{number}", holder="a", token=token, timeout=LONG)
+
+    try:
+        with pytest.raises(StoreRefused, match="statement_cache_size=0"):
+            async with asyncio.timeout(LONG):
+                await asyncio.gather(*[hold(number) for number in range(CLIENTS)])
+    finally:
+        for backend in made:
+            await backend.aclose()

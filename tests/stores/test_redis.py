@@ -22,6 +22,7 @@ from tests.support.backends import PARTS
 from tests.support.listener import PATIENCE
 from tests.support.proxy import FaultProxy
 from tests.support.sessions import LONG, Sessions
+from tests.support.titles import titled
 
 
 class TestHowMuchIsSent:
@@ -135,7 +136,7 @@ class TestWhoseConnections:
             {"encoding": "utf-16"},
             {"driver_info": None},
         ],
-        ids=str,
+        ids=titled,
     )
     async def test_settings_of_the_client_that_are_ours_are_overruled(
         self, server: ValkeyServer, sessions: Sessions, name: str, settings: dict[str, Any]

@@ -18,6 +18,7 @@ from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.testing import FakeClock, herd
 from tests.support.gate import Gate, soon
 from tests.support.guards import ours
+from tests.support.titles import titled
 
 
 @pytest.fixture
@@ -330,7 +331,7 @@ async def plain() -> int:
         ({"computes": []}, r"computes=\[\] counts nothing"),
         ({"processes": True, "computes": plain}, "computes= is for workers in this process"),
     ],
-    ids=str,
+    ids=titled,
 )  # fmt: skip
 async def test_what_cannot_be_is_refused_with_what_to_write(given: dict[str, Any], says: str) -> None:
     with pytest.raises(Misuse, match=says):

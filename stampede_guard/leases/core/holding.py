@@ -60,12 +60,13 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """HELD. `sent_at`: of the renewal that is under way, None = none is."""
+    """HELD. `sent_at`: of the renewal that is under way, None = none is. `hinted`: a hint came after it had left."""
 
     token: int
     deadline: float
     renew_at: float
     sent_at: float | None = None
+    hinted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,7 @@ class Stopping:
     renew_at: float
     why: str
     sent_at: float | None = None
+    hinted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """The back end's hint that it was given back."""
+    """The back end's hint that it was given back, or that its holder is to give it back."""
 
     now: float
     draw: float = 0.0
@@ -294,8 +296,11 @@ def _holding(state: Holding | Stopping, event: Event, timing: Timing) -> tuple[S
         case Looked():
             return _look(state, event.now, timing)
         case Failed():
-            again = state.renew_at if state.renew_at == NEVER else event.now + timing.retry_every
-            return _look(replace(state, sent_at=None, renew_at=again), event.now, timing)
+            told_all = state.renew_at == NEVER and not state.hinted
+            again = NEVER if told_all else event.now + timing.retry_every
+            return _look(replace(state, sent_at=None, hinted=False, renew_at=again), event.now, timing)
+        case Freed():
+            return _hinted(state, event.now, timing)
         case Answered():
             return _renewed(state, event, timing)
         case Ended():
@@ -318,17 +323,33 @@ def _renewed(state: Holding | Stopping, event: Answered, timing: Timing) -> tupl
         return state, Nothing()
     if event.answer.asked_to_leave:
         # The back end did not extend it, so neither do we.
-        state = replace(state, sent_at=None, renew_at=NEVER)
+        again = event.now + timing.retry_every if state.hinted else NEVER
+        state = replace(state, sent_at=None, hinted=False, renew_at=again)
         if isinstance(state, Holding):
             return _stop(state, f"{event.answer.asked_to_leave} asked for its release")
         return _look(state, event.now, timing)
     extended = replace(
         state,
         deadline=max(state.deadline, timing.deadline(sent_at)),
-        renew_at=sent_at + timing.renew_every,
+        renew_at=sent_at + (timing.retry_every if state.hinted else timing.renew_every),
         sent_at=None,
+        hinted=False,
     )
     return _look(extended, event.now, timing)
+
+
+def _hinted(state: Holding | Stopping, now: float, timing: Timing) -> tuple[State, Command]:
+    """Somebody may want it: the back end is asked now and not only when the next renewal is due.
+
+    Not more often than after a failure: whoever can send hints is not to make us send as many questions.
+    """
+    if state.sent_at is not None:
+        # 1. our question is carried out, 2. the release is asked for, 3. the hint comes, 4. our answer, which does not
+        # know of it.
+        return replace(state, hinted=True), Nothing()
+    last_sent = state.deadline - timing.trusted
+    soon = max(now, last_sent + timing.retry_every)
+    return _look(replace(state, renew_at=min(state.renew_at, soon)), now, timing)
 
 
 def _look(state: Holding | Stopping, now: float, timing: Timing) -> tuple[State, Command]:
@@ -347,7 +368,7 @@ def _look(state: Holding | Stopping, now: float, timing: Timing) -> tuple[State,
 
 
 def _stop(state: Holding, why: str) -> tuple[State, Command]:
-    return Stopping(state.token, state.deadline, state.renew_at, why, state.sent_at), Stop(why)
+    return Stopping(state.token, state.deadline, state.renew_at, why, state.sent_at, state.hinted), Stop(why)
 
 
 def _leaving(state: Leaving, event: Event) -> tuple[State, Command]:

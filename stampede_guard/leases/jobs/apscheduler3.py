@@ -10,37 +10,44 @@ invents another in each worker.
 from __future__ import annotations
 
 import asyncio
-import inspect
-import sys
+import traceback
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from apscheduler.events import EVENT_JOB_ERROR, EVENT_JOB_EXECUTED, EVENT_JOB_MISSED, JobExecutionEvent
-from apscheduler.executors.base import BaseExecutor
-from apscheduler.triggers.interval import IntervalTrigger
+from apscheduler.events import (
+    EVENT_JOB_ADDED,
+    EVENT_JOB_ERROR,
+    EVENT_JOB_EXECUTED,
+    EVENT_JOB_MISSED,
+    JobExecutionEvent,
+)
+from apscheduler.executors.base import BaseExecutor, MaxInstancesReachedError
 
 from stampede_guard.errors import Misuse, StoreError
-from stampede_guard.leases.jobs.foreign import ForeignSlots, Kept
+from stampede_guard.leases.jobs.foreign import FOR_EVER, ForeignSlots, Kept, foreign_terms, remember
 from stampede_guard.leases.jobs.job import Terms
 from stampede_guard.leases.jobs.run import Run
-from stampede_guard.leases.jobs.schedule import slot_of
 from stampede_guard.leases.jobs.telling import log
-from stampede_guard.leases.jobs.threads import in_thread
+from stampede_guard.leases.jobs.threads import result_of
+from stampede_guard.leases.jobs.triggers3 import kept_of, slot_at
 from stampede_guard.leases.runs.words import Ending, Taken
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from stampede_guard.leases.jobs.scheduler import Jobs
 
 __all__ = ["SlotExecutor"]
 
 _INVENTED_ID = 32
 """Length of the hexadecimal UUID that stands for a missing id."""
-_FOR_EVER = 10 * 365 * 86_400.0
-"""What `misfire_grace_time=None` means to APScheduler."""
 
 
 class SlotExecutor(BaseExecutor):  # type: ignore[misc]
-    """For `AsyncIOScheduler`. `terms` as for `jobs.cron`; `misfire_grace` is the job's own where it has one.
+    """For `AsyncIOScheduler`. `terms` as for `jobs.cron`, but for `coalesce` and `retry_abandoned`.
+
+    `misfire_grace` and `overlap` are the job's own (`misfire_grace_time`; `max_instances=1` is `skip`, more is `allow`)
+    unless given here. Raises `Misuse` or `PolicyError` for terms that cannot be.
 
     An interval without a start date begins in each worker when that was started. Its slots are the multiples of the
     interval since 1970, so that it still runs once per interval among all workers, in the phase of one of them.
@@ -48,59 +55,132 @@ class SlotExecutor(BaseExecutor):  # type: ignore[misc]
 
     def __init__(self, jobs: Jobs, **terms: Any) -> None:
         super().__init__()
-        self._jobs = jobs
         self._slots = ForeignSlots(jobs)
-        self._terms = terms
-        self._pending: set[asyncio.Task[None]] = set()
+        self._given = terms
+        self._pending: set[asyncio.Task[Any]] = set()
         self._loop: Any = None
-        Terms(**terms)
+        self._alias = ""
+        self._schedules: dict[str, Kept] = {}
+        foreign_terms(terms)
 
     def start(self, scheduler: Any, alias: str) -> None:
         super().start(scheduler, alias)
+        self._alias = alias
         self._loop = getattr(scheduler, "_eventloop", None)
         if self._loop is None:
             raise Misuse(f"SlotExecutor is for AsyncIOScheduler; this is a {type(scheduler).__name__}")
+        scheduler.add_listener(self._added, EVENT_JOB_ADDED)
 
     def shutdown(self, wait: bool = True) -> None:
         """Runs are cancelled, as with APScheduler's own executor; their slots are `abandoned`."""
+        self._scheduler.remove_listener(self._added)
         for task in self._pending:
             task.cancel()
 
-    def _do_submit_job(self, job: Any, run_times: list[datetime]) -> None:
-        task = self._loop.create_task(self._run_all(job, run_times))
-        self._pending.add(task)
-        task.add_done_callback(self._pending.discard)
-
-    async def _run_all(self, job: Any, run_times: list[datetime]) -> None:
-        events: list[Any] = []
+    def submit_job(self, job: Any, run_times: list[datetime]) -> None:
+        """As APScheduler's, but that a firing has its outcome too while another run of the job goes on in here."""
+        if "overlap" in self._given:
+            # Whether it waits for that run, or ends it, is for the claim to see.
+            with self._lock:
+                self._do_submit_job(job, run_times)
+                self._instances[job.id] += 1
+            return
         try:
-            for run_time in run_times:
-                event = await self._run_one(job, run_time)
-                if event is not None:
-                    events.append(event)
-        except asyncio.CancelledError:
-            self._run_job_success(job.id, events)
+            super().submit_job(job, run_times)
+        except MaxInstancesReachedError:
+            if job.max_instances == 1:
+                self._begin(self._skip_all(job, run_times))
             raise
-        except BaseException as error:
-            self._run_job_error(job.id, error, sys.exc_info()[2])
-        else:
-            self._run_job_success(job.id, events)
 
-    async def _run_one(self, job: Any, run_time: datetime) -> Any:
+    # --- a job is added
+
+    def _added(self, event: Any) -> None:
+        """Registered before it ever fires, so that it is missed if it never does. In any thread."""
+        job = self._scheduler.get_job(event.job_id, event.jobstore)
+        if job is not None and job.executor == self._alias:
+            self._loop.call_soon_threadsafe(lambda: self._begin(self._register(job)))
+
+    async def _register(self, job: Any) -> None:
+        try:
+            self._check(job)
+            await self._slots.register(job.id, self._schedule_of(job), self._terms_of(job))
+        except StoreError as error:
+            log.warning("job %s is not registered before its first firing: %s", job.id, error)
+        except Misuse as mistake:
+            log.error("the job %s will not run: %s", job.name, mistake)
+
+    def _check(self, job: Any) -> None:
         if len(job.id) == _INVENTED_ID and _is_hexadecimal(job.id):
             raise Misuse(
-                f"the job {job.name!r} has no id of its own, so no other worker knows it: add_job(..., id={job.name!r})"
+                f"the job {job.name!r} has no id of its own, so no other worker knows it: add_job(..., "
+                f"id={job.name!r}); a UUID of yours needs a prefix"
             )
+        others = [alias for alias in self._scheduler._jobstores if alias != job._jobstore_alias]
+        for alias in others:
+            if self._scheduler.get_job(job.id, alias) is not None:
+                raise Misuse(
+                    f"two jobs are called {job.id!r}, in the job stores {job._jobstore_alias!r} and {alias!r}: "
+                    "give one of them another id"
+                )
+
+    # --- a job fires
+
+    def _do_submit_job(self, job: Any, run_times: list[datetime]) -> None:
+        events: list[Any] = []
+        task = self._begin(self._run_all(job, run_times, events))
+        # Also where it is cancelled before it begins: else the job would count as running for ever.
+        task.add_done_callback(lambda ended: self._ended(job, events, ended))
+
+    def _begin(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = self._loop.create_task(work)
+        self._pending.add(task)
+        task.add_done_callback(self._pending.discard)
+        return task
+
+    def _ended(self, job: Any, events: list[Any], task: asyncio.Task[BaseException | None]) -> None:
+        error = None if task.cancelled() else task.result()
+        if error is None:
+            self._run_job_success(job.id, events)
+            return
+        self._run_job_error(job.id, error, error.__traceback__)
+        for event in events:
+            self._scheduler._dispatch_event(event)
+
+    async def _run_all(self, job: Any, run_times: list[datetime], events: list[Any]) -> BaseException | None:
+        """What went wrong beside the job's function. What ends a program ends a job, as in APScheduler's own."""
+        for run_time in run_times:
+            try:
+                event = await self._run_one(job, run_time)
+            except asyncio.CancelledError as cancelled:
+                events.append(self._error(job, run_time, cancelled))
+                raise
+            except BaseException as error:
+                return error
+            if event is not None:
+                events.append(event)
+        return None
+
+    async def _skip_all(self, job: Any, run_times: list[datetime]) -> None:
+        for run_time in run_times:
+            try:
+                await self._slots.run(
+                    job.id,
+                    self._schedule_of(job),
+                    slot_at(job.trigger, run_time),
+                    _never,
+                    self._terms_of(job),
+                    skipped="the run before it went on in this worker",
+                )
+            except (StoreError, Misuse) as error:
+                log.warning("job %s: that it was skipped is not written down: %s", job.id, error)
+
+    async def _run_one(self, job: Any, run_time: datetime) -> Any:
+        self._check(job)
         result: dict[str, Any] = {}
 
         async def call(run: Run) -> None:
             try:
-                if inspect.iscoroutinefunction(job.func):
-                    result["retval"] = await job.func(*job.args, **job.kwargs)
-                else:
-                    result["retval"] = await in_thread(
-                        lambda: job.func(*job.args, **job.kwargs), name=job.id, run=run
-                    )
+                result["retval"] = await result_of(job.func, job.args, job.kwargs, name=job.id, run=run)
             except Exception as error:
                 result["exception"] = error
                 raise
@@ -108,8 +188,8 @@ class SlotExecutor(BaseExecutor):  # type: ignore[misc]
         try:
             ending = await self._slots.run(
                 job.id,
-                _kept(job.trigger),
-                _slot(job.trigger, run_time),
+                self._schedule_of(job),
+                slot_at(job.trigger, run_time),
                 call,
                 self._terms_of(job),
                 late=(datetime.now(UTC) - run_time).total_seconds(),
@@ -125,46 +205,34 @@ class SlotExecutor(BaseExecutor):  # type: ignore[misc]
         if ending.outcome == "completed":
             return self._event(EVENT_JOB_EXECUTED, job, run_time, retval=result.get("retval"))
         if ending.outcome == "failed":
-            error = result.get("exception") or RuntimeError(ending.error)
-            return self._event(EVENT_JOB_ERROR, job, run_time, exception=error, traceback=ending.error)
+            return self._error(job, run_time, result.get("exception") or RuntimeError(ending.error))
         return self._event(EVENT_JOB_MISSED, job, run_time)
 
+    def _error(self, job: Any, run_time: datetime, error: BaseException) -> Any:
+        trace = "".join(traceback.format_tb(error.__traceback__))
+        return self._event(EVENT_JOB_ERROR, job, run_time, exception=error, traceback=trace)
+
+    def _schedule_of(self, job: Any) -> Kept:
+        # To look for its rhythm at each firing would cost more than the firing.
+        text = f"{job.trigger!r}"
+        if text not in self._schedules:
+            remember(self._schedules, text, kept_of(job.trigger))
+        return self._schedules[text]
+
     def _terms_of(self, job: Any) -> Terms:
-        overlap = "skip" if job.max_instances == 1 else "allow"
-        own = {"misfire_grace": float(job.misfire_grace_time or _FOR_EVER), "overlap": overlap}
-        return Terms(**{**own, **self._terms})
+        return foreign_terms(
+            self._given,
+            misfire_grace=float(job.misfire_grace_time or FOR_EVER),
+            overlap="skip" if job.max_instances == 1 else "allow",
+        )
 
     @staticmethod
     def _event(code: int, job: Any, run_time: datetime, **more: Any) -> Any:
         return JobExecutionEvent(code, job.id, job._jobstore_alias, run_time, **more)
 
 
-def _kept(trigger: Any) -> Kept:
-    if isinstance(trigger, IntervalTrigger):
-        return Kept(f"every {trigger.interval_length:g} s", trigger.interval_length)
-    return Kept(f"{trigger} {getattr(trigger, 'timezone', '')}".strip(), _longest_gap(trigger))
-
-
-def _longest_gap(trigger: Any) -> float:
-    """In seconds, over some firings; 0 for what fires once, or where a trigger cannot be asked."""
-    longest, earlier = 0.0, None
-    now = datetime.fromtimestamp(1_767_225_600, tz=getattr(trigger, "timezone", None))
-    for _ in range(32):
-        following = trigger.get_next_fire_time(earlier, earlier or now)
-        if following is None or following == earlier:
-            break
-        if earlier is not None:
-            longest = max(longest, (following - earlier).total_seconds())
-        now = earlier = following
-    return longest
-
-
-def _slot(trigger: Any, run_time: datetime) -> int:
-    slot = slot_of(run_time)
-    if isinstance(trigger, IntervalTrigger):
-        step: int = round(trigger.interval_length * 1000)
-        return slot // step * step
-    return slot
+async def _never(_run: Run) -> None:
+    raise AssertionError("a skipped firing is not run")
 
 
 def _is_hexadecimal(text: str) -> bool:

@@ -2,23 +2,26 @@
 
     await scheduler.add_schedule(once_per_slot(jobs)(import_all), CronTrigger(hour=3), id="import")
 
-Made for schedulers that share no data store. It is known by the schedule's id, so give each one.
+Made for `AsyncScheduler`s that share no data store. The function is known by the schedule's id, so give each one.
 """
 
 from __future__ import annotations
 
+import asyncio
 import functools
-import inspect
+import importlib.util
+import uuid
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stampede_guard.errors import Misuse
 from stampede_guard.leases.exclusive import SKIPPED, Skipped
-from stampede_guard.leases.jobs.foreign import ForeignSlots, Kept
-from stampede_guard.leases.jobs.job import Terms
+from stampede_guard.leases.jobs.foreign import FOR_EVER, ForeignSlots, Kept, foreign_terms, remember
 from stampede_guard.leases.jobs.run import Run
-from stampede_guard.leases.jobs.schedule import slot_of
-from stampede_guard.leases.jobs.threads import in_thread
+from stampede_guard.leases.jobs.telling import log
+from stampede_guard.leases.jobs.threads import result_of
 from stampede_guard.leases.runs.words import Ending
 
 if TYPE_CHECKING:
@@ -34,32 +37,37 @@ def once_per_slot(
 ) -> Callable[[Callable[..., Any]], Callable[..., Coroutine[Any, Any, Any | Skipped]]]:
     """Returns what the function returned, or `SKIPPED` where another worker had the slot or a run still went on.
 
-    `rhythm`: seconds between two slots, for the dead-man signal; APScheduler 4 does not tell. `terms` as for
-    `jobs.cron`. What the function raises is raised. Raises `Misuse` outside a schedule's job.
+    `rhythm`: seconds between two slots, for the dead-man signal; by default the trigger's. `terms` as for `jobs.cron`,
+    but for `coalesce` and `retry_abandoned`; `misfire_grace` is without end unless given, for a schedule has its own
+    (what APScheduler drops for that is in no history). A plain function runs in a thread of its own.
+
+    What the function raises is raised, and `StoreError` where the back end is away: then nothing ran. Cancelled, it is
+    waited for until the function has ended. Raises `Misuse` for terms that cannot be, without APScheduler 4, and
+    outside a schedule's job and an event loop.
     """
+    _check_version()
     slots = ForeignSlots(jobs)
-    checked = Terms(**terms)
+    checked = foreign_terms(terms, misfire_grace=FOR_EVER)
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any | Skipped]]:
-        @functools.wraps(function)
-        async def call(*args: Any, **kwargs: Any) -> Any | Skipped:
-            name, slot = _current()
+        schedules = _Schedules(rhythm)
+
+        async def run(firing: _Firing, args: Any, kwargs: Any) -> Any | Skipped:
+            found = await schedules.look(firing)
+            if found is None:
+                return SKIPPED
             result: list[Any] = []
             raised: list[Exception] = []
 
             async def call_it(run: Run) -> None:
                 try:
-                    if inspect.iscoroutinefunction(function):
-                        result.append(await function(*args, **kwargs))
-                    else:
-                        result.append(await in_thread(lambda: function(*args, **kwargs), name=name, run=run))
+                    result.append(await result_of(function, args, kwargs, name=firing.schedule, run=run))
                 except Exception as error:
                     raised.append(error)
                     raise
 
-            ending = await slots.run(
-                name, Kept(f"APScheduler schedule {name}", rhythm), slot, call_it, checked
-            )
+            kept, slot = found
+            ending = await slots.run(firing.schedule, kept, slot, call_it, checked, late=firing.late)
             if raised:
                 raise raised[0]
             if not isinstance(ending, Ending) or ending.outcome in ("skipped", "missed"):
@@ -68,17 +76,110 @@ def once_per_slot(
                 raise RuntimeError(ending.error)
             return result[0]
 
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any | Skipped]:
+            # No coroutine function: a pool of threads would make its coroutine and await nothing, in silence.
+            return _apart(run(_Firing.of_this_job(), args, kwargs))
+
         return call
 
     return decorate
 
 
-def _current() -> tuple[str, int]:
-    from apscheduler import current_job
+def _check_version() -> None:
+    try:
+        if importlib.util.find_spec("apscheduler.datastores") is not None:
+            return
+    except ModuleNotFoundError:
+        pass
+    raise Misuse(
+        "once_per_slot is for APScheduler 4; version 3 has SlotExecutor (stampede_guard.leases.jobs.apscheduler3)"
+    )
 
-    job = current_job.get(None)
-    if job is None or job.schedule_id is None or job.original_scheduled_time is None:
-        raise Misuse(
-            "once_per_slot is for functions that a schedule of APScheduler 4 runs: use add_schedule(..., id=...)"
-        )
-    return job.schedule_id, slot_of(job.original_scheduled_time)
+
+@dataclass(frozen=True, slots=True)
+class _Firing:
+    """`schedule`: its id. `original`: its scheduled time without jitter. `late`: seconds."""
+
+    schedule: str
+    original: datetime
+    late: float
+    scheduler: Any
+
+    @classmethod
+    def of_this_job(cls) -> _Firing:
+        from apscheduler import current_async_scheduler, current_job
+
+        job, scheduler = current_job.get(None), current_async_scheduler.get(None)
+        if job is None or job.schedule_id is None or job.original_scheduled_time is None or scheduler is None:
+            raise Misuse(
+                "once_per_slot is for functions that a schedule of APScheduler 4 runs: use add_schedule(..., id=...)"
+            )
+        if _is_invented(job.schedule_id):
+            raise Misuse(
+                f"the schedule of {job.task_id} has no id of its own, so no other worker knows it: "
+                "add_schedule(..., id='...'); a UUID of yours needs a prefix"
+            )
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            raise Misuse(
+                f"once_per_slot needs asyncio's event loop, and the executor {job.executor!r} has none: use "
+                "AsyncScheduler, and job_executor='async'"
+            ) from None
+        late = (datetime.now(UTC) - job.scheduled_fire_time).total_seconds()
+        return cls(job.schedule_id, job.original_scheduled_time, late, scheduler)
+
+
+class _Schedules:
+    """What is known of the schedules that run one function."""
+
+    def __init__(self, rhythm: float) -> None:
+        self._rhythm = rhythm
+        self._triggers: dict[str, Any] = {}
+        self._kept: dict[str, Kept] = {}
+
+    async def look(self, firing: _Firing) -> tuple[Kept, int] | None:
+        """Its schedule and slot; None where it is not known any more, so that nobody can tell its slot."""
+        from apscheduler import ScheduleLookupError
+
+        from stampede_guard.leases.jobs.triggers4 import kept_of, slot_at
+
+        try:
+            trigger = (await firing.scheduler.get_schedule(firing.schedule)).trigger
+        except ScheduleLookupError:
+            # Removed while it was due.
+            if firing.schedule not in self._triggers:
+                log.warning("job %s: its schedule was removed before it began", firing.schedule)
+                return None
+            trigger = self._triggers[firing.schedule]
+        remember(self._triggers, firing.schedule, trigger)
+        known = f"{type(trigger)} {trigger!r}"
+        if known not in self._kept:
+            remember(self._kept, known, kept_of(trigger, self._rhythm))
+        return self._kept[known], slot_at(trigger, firing.original)
+
+
+async def _apart(work: Coroutine[Any, Any, R]) -> R:
+    """In a task of its own, which is cancelled once. APScheduler's scopes cancel at each await, as long as it takes: an
+    end that is to be written down, or a thread that is to be waited for, would be torn off."""
+    from anyio import CancelScope
+
+    task = asyncio.get_running_loop().create_task(work)
+    try:
+        await asyncio.wait({task})
+    except asyncio.CancelledError:
+        task.cancel()
+        with CancelScope(shield=True):
+            await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()
+        raise
+    return task.result()
+
+
+def _is_invented(schedule: str) -> bool:
+    try:
+        return str(uuid.UUID(schedule, version=4)) == schedule
+    except ValueError:
+        return False

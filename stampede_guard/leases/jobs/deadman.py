@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from stampede_guard.leases.runs.words import JobView
 
-__all__ = ["PATIENCE", "Health", "health_of", "overdue"]
+__all__ = ["PATIENCE", "Health", "deserted", "health_of", "overdue"]
 
 PATIENCE = 2.0
 """Rhythms without success after which a job is overdue."""
@@ -49,3 +49,9 @@ def overdue(views: Iterable[JobView]) -> list[Health]:
     """Those that are overdue, the worst (by rhythms) first."""
     found = [health for view in views if (health := health_of(view)).overdue]
     return sorted(found, key=lambda health: health.since / health.allowed, reverse=True)
+
+
+def deserted(view: JobView, *, misfire_grace: float) -> bool:
+    """For as long as makes a job overdue no slot of its schedule had an outcome: its workers are gone."""
+    quiet = view.at - max(view.last_slot / 1000, view.scheduled_at)
+    return bool(view.rhythm) and quiet > view.rhythm * PATIENCE + misfire_grace

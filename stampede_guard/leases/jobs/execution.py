@@ -13,21 +13,23 @@ from stampede_guard.leases.hold import Hold
 from stampede_guard.leases.jobs import telling
 from stampede_guard.leases.jobs.job import Job
 from stampede_guard.leases.jobs.run import Run
+from stampede_guard.leases.jobs.schedule import moment
 from stampede_guard.leases.lease import Lease
 from stampede_guard.leases.owner import called
 from stampede_guard.leases.part import Part
 from stampede_guard.leases.runs.backend import RunBackend
-from stampede_guard.leases.runs.words import Ending
+from stampede_guard.leases.runs.words import Ending, Outcome
 
-__all__ = ["Execution"]
+__all__ = ["STOPPED", "Execution"]
 
-_STOPPED = "the worker was stopped"
+STOPPED = "the worker was stopped"
 
 
 class Execution:
     """A slot that was claimed with the question of `asked_at`, on this worker's clock.
 
-    `perform()` raises nothing but a cancellation and what ends the program, and gives the slot its outcome before.
+    `perform()` raises nothing but a cancellation and what ends the program, and gives the slot its outcome before: with
+    the back end away it tries to for as long as the slot counts as alive, or until it has to `hurry()`.
     """
 
     def __init__(
@@ -55,35 +57,49 @@ class Execution:
         self._token = 0
         self._timing = job.terms.timing
         self._ours_until = asked_at + self._trusted
+        self._given_up_at = math.inf
         self.view: Run | None = None
+        self.ending: Ending | None = None
+        """How it ended, once that is known."""
+
+    def __str__(self) -> str:
+        return f"job {self._full}, slot {moment(self._slot).isoformat()}:"
+
+    def hurry(self, seconds: float) -> None:
+        """The worker is stopped: so long for what is left to do, writing the outcome down included."""
+        self._given_up_at = self._part.world.now() + seconds
+        if self.view is not None:
+            self.view.patience = min(self.view.patience, seconds * 2 / 3)
 
     async def perform(self) -> Ending:
         begun = self._part.world.now()
-        beating = self._part.begin(self._beat(), name=f"beats for {self._full}")
+        # No task of the part's: that waits for its requests when it is closed, and this ends with the run.
+        beating = asyncio.get_running_loop().create_task(
+            self._beat(), name=f"stampede_guard beats for {self._full}"
+        )
         try:
             ending = await self._outcome()
         except asyncio.CancelledError:
             # The program ends: the slot is free for another attempt at once, where the job has more than one.
-            ending = Ending(outcome="abandoned", error=_STOPPED, **self._told())
-            await self._settle(self._as_written(ending), begun)
+            await self._settle(self._ended("abandoned", STOPPED), begun)
+            raise
+        except GeneratorExit:
+            # The event loop is gone, and with it whoever could write anything down.
             raise
         except BaseException as error:
             # SystemExit ends the program, but not before it is known what became of the slot.
-            await self._settle(self._as_written(self._failed(error)), begun)
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._settle(self._failed(error), begun)
             raise
         finally:
             beating.cancel()
-        ending = self._as_written(ending)
-        await self._settle(ending, begun)
-        return ending
+        return await self._settle(ending, begun)
 
     def _as_written(self, ending: Ending) -> Ending:
         """A slot that was completed in the job's own transaction is, whatever came after."""
         if self.view is None or not self.view.completed or ending.outcome == "completed":
             return ending
-        telling.log.error(
-            "job %s, slot %s: it was completed, and then: %s", self._full, self._slot, ending.error
-        )
+        telling.log.error("%s it was completed, and then: %s", self, ending.error)
         return Ending(outcome="completed", **self._told())
 
     async def _outcome(self) -> Ending:
@@ -100,7 +116,7 @@ class Execution:
                     return Ending(outcome="missed", error=f"no lease could be had: {error}")
                 return await self._run_under(lease)
         except LeaseLost as lost:
-            return Ending(outcome="failed", error=f"LeaseLost: {lost}", **self._told())
+            return self._ended("failed", f"LeaseLost: {lost}")
 
     async def _lease(self, stack: contextlib.AsyncExitStack) -> Lease:
         overlap = self._job.terms.overlap
@@ -164,10 +180,8 @@ class Execution:
             async with limit:
                 await self._job.call(self.view)
         except TimeoutError as error:
-            if limit.expired():
-                why = f"time_limit={self._job.terms.time_limit:g} s is over"
-                return Ending(outcome="failed", error=f"TimeoutError: {why}", **self._told())
-            return self._failed(error)
+            if not limit.expired():
+                return self._failed(error)
         except asyncio.CancelledError as error:
             if task.cancelling() > cancelled:
                 raise
@@ -175,11 +189,19 @@ class Execution:
             return self._failed(error)
         except Exception as error:
             return self._failed(error)
-        return Ending(outcome="completed", **self._told())
+        if limit.expired():
+            # Also where the function went on in spite of it, and returned.
+            return self._ended("failed", f"TimeoutError: time_limit={self._job.terms.time_limit:g} s is over")
+        return self._ended("completed")
 
     def _failed(self, error: BaseException) -> Ending:
         telling.log.error("job %s failed", self._full, exc_info=error)
-        return Ending(outcome="failed", error=telling.text_of(error), **self._told())
+        return self._ended("failed", telling.text_of(error))
+
+    def _ended(self, outcome: Outcome, error: str = "") -> Ending:
+        if self.view is not None and self.view.goes_on:
+            error += "; its function goes on in a thread"
+        return Ending(outcome=outcome, error=error, **self._told())
 
     def _told(self) -> dict[str, Any]:
         """What an ending says of the run, beside how it ended."""
@@ -201,7 +223,7 @@ class Execution:
     async def _heard(self) -> bool:
         """Tell that the run lives; whether its slot is still its own."""
         asked_at = self._part.world.now()
-        mine = await self._runs.beat(
+        beat = self._runs.beat(
             self._full,
             slot=self._slot,
             run=self._run,
@@ -209,43 +231,56 @@ class Execution:
             token=self._token,
             timeout=self._timing.request_timeout,
         )
+        mine = await self._part.carry_out(beat, name=f"tells that {self._full} runs")
         if mine:
             self._ours_until = max(self._ours_until, asked_at + self._trusted)
         return mine
 
-    async def _settle(self, ending: Ending, begun: float) -> None:
+    async def _settle(self, ending: Ending, begun: float) -> Ending:
         """Not cut off by a cancellation: who stops the worker waits for it, and each try has a time-out."""
+        self.ending = ending = self._as_written(ending)
         work = self._part.begin(self._finish(ending, begun), name=f"ends a run of {self._full}")
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.shield(work)
-        if not work.done():
+        try:
             await asyncio.wait({work})
+        except asyncio.CancelledError:
+            await asyncio.wait({work})
+            raise
+        return self.ending
 
     async def _finish(self, ending: Ending, begun: float) -> None:
         seconds = self._part.world.now() - begun
-        if self.view is not None and self.view.completed:
-            telling.ended(self._part, self._full, self._slot, self._attempt, ending, seconds)
-            return
         until = self._part.world.now() + self._job.terms.alive_for
         pause = 0.1
-        while True:
+        while self.view is None or not self.view.completed:
             try:
-                kept = await self._runs.finish(
-                    self._full,
-                    slot=self._slot,
-                    run=self._run,
-                    ending=ending,
-                    timeout=self._timing.request_timeout,
-                )
+                if not await self._kept(ending):
+                    telling.unsettled(self._full, self._slot, ending, None)
+                break
             except Exception as error:
                 # Of whatever kind: without an outcome the slot would count as its worker's who vanished.
-                if self._part.world.now() + pause > until:
+                if self._part.world.now() + pause > min(until, self._given_up_at):
                     telling.unsettled(self._full, self._slot, ending, error)
                     return
                 await self._part.pause(pause)
                 pause = min(2 * pause, 5.0)
-            else:
-                if not kept:
-                    telling.unsettled(self._full, self._slot, ending, None)
-                telling.ended(self._part, self._full, self._slot, self._attempt, ending, seconds)
-                return
+        telling.ended(self._part, self._full, self._slot, self._attempt, self.ending or ending, seconds)
+
+    async def _kept(self, ending: Ending) -> bool:
+        """Whether the slot has this outcome, or one that this run gave it before."""
+        patience = self._timing.request_timeout
+        if await self._runs.finish(
+            self._full, slot=self._slot, run=self._run, ending=ending, timeout=patience
+        ):
+            return True
+        # 1. the outcome is sent, 2. its answer is lost, 3. it is sent again. Or 1. the job's own transaction, which
+        # completes the slot, is at its COMMIT, 2. the run is cancelled, 3. it is committed.
+        for run in await self._runs.history(self._full, limit=1, before=self._slot + 1, timeout=patience):
+            if (run.slot, run.run) == (self._slot, self._run) and run.outcome in (
+                ending.outcome,
+                "completed",
+            ):
+                if self.view is not None and run.outcome == "completed":
+                    self.view.completed = True
+                self.ending = self._as_written(ending)
+                return True
+        return False

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, assert_never
 
 from stampede_guard.errors import StoreError
-from stampede_guard.leases.jobs.deadman import PATIENCE
+from stampede_guard.leases.jobs.deadman import deserted
 from stampede_guard.leases.jobs.due import due
 from stampede_guard.leases.jobs.execution import Execution
 from stampede_guard.leases.jobs.job import Job
 from stampede_guard.leases.jobs.schedule import moment
 from stampede_guard.leases.jobs.telling import log
+from stampede_guard.leases.jobs.watch import SEEN_FOR, Watch
 from stampede_guard.leases.part import Part
 from stampede_guard.leases.runs.backend import RunBackend
 from stampede_guard.leases.runs.words import (
@@ -36,7 +38,10 @@ SPREAD = 0.05
 """Seconds over which the workers' claims of one slot are spread."""
 LONGEST_PAUSE = 5.0
 """Seconds between two questions to a back end that is away."""
+SHORTEST_LOOK = 1.0
+"""Seconds between two looks at a schedule that others follow."""
 RETRIED_AT_ONCE = 20
+"""Abandoned slots claimed in one sweep, the oldest first: none waits behind those that nobody may try again."""
 
 
 class Follower:
@@ -60,8 +65,11 @@ class Follower:
         self._part = part
         self._runs = runs
         self._begin = begin
-        self._registration = job.registration(part.prefix, version)
+        self._registration = replace(
+            job.registration(part.prefix, version), seen_for=job.terms.alive_for * SEEN_FOR
+        )
         self._full = self._registration.job
+        self._watch = Watch(self._registration.fingerprint)
         self._timeout = job.terms.timing.request_timeout
         self._since: int | None = None
         self._offset = 0.0
@@ -85,6 +93,7 @@ class Follower:
                         exc_info=mistake,
                     )
                 away = True
+                self._watch.blind()
                 wait, pause = pause, min(2 * pause, LONGEST_PAUSE)
             else:
                 if away:
@@ -132,7 +141,11 @@ class Follower:
     def _learn(self, view: JobView) -> None:
         world = self._part.world
         self._offset = view.at - world.now()
-        self._sweep_at = world.now() + self.job.terms.alive_for / 2
+        look = self.job.terms.alive_for / 2
+        if view.seen_for:
+            # Others' signs are looked for as often as they are to come.
+            look = min(look, max(SHORTEST_LOOK, self._watch.pause(view)))
+        self._sweep_at = world.now() + look
         if self._since is None:
             self._since = max(view.last_slot, int(view.scheduled_at * 1000))
         outdated = view.schedule if view.fingerprint != self._registration.fingerprint else ""
@@ -150,37 +163,38 @@ class Follower:
         self.outdated = outdated
 
     async def _sweep(self) -> None:
-        """Vanished runs are noticed; the clock and the schedule are compared with the back end's."""
-        view = await self._runs.view(self._full, timeout=self._timeout)
-        if view is None:
-            # It was forgotten by an operator while this program still has it.
-            view = await self._runs.register(self._registration, timeout=self._timeout)
-        elif self._deserted(view):
-            # 1. this worker is deployed, 2. one of the older deployment is started again, and its schedule counts,
-            # 3. the older ones go: nobody would run the job ever again.
-            log.error(
-                "job %s: nobody follows the schedule %r any more, so %r counts again",
-                self._full,
-                view.schedule,
-                self.job.schedule.text,
-            )
-            view = await self._runs.register(self._registration, timeout=self._timeout)
+        """It is told that this worker is there, and vanished runs are noticed; the clock and the schedule are compared
+        with the back end's."""
+        view = await self._followed()
         for run in await self._runs.sweep(self._full, timeout=self._timeout):
             log.error("job %s, slot %s: its worker vanished", self._full, moment(run.slot).isoformat())
         self._learn(view)
         if self.job.terms.retry_abandoned and not self.outdated:
-            for run in await self._runs.history(
-                self._full, limit=RETRIED_AT_ONCE, outcomes=("abandoned",), timeout=self._timeout
+            for run in await self._runs.retriable(
+                self._full, attempts=self.job.terms.attempts, limit=RETRIED_AT_ONCE, timeout=self._timeout
             ):
-                if run.attempt < self.job.terms.attempts:
-                    await self._claim(run.slot, again=True)
+                await self._claim(run.slot, again=True)
 
-    def _deserted(self, view: JobView) -> bool:
-        """Another schedule counts, and for as long as makes a job overdue none of its slots got an outcome."""
-        if view.fingerprint == self._registration.fingerprint or not view.rhythm:
-            return False
-        quiet = view.at - max(view.last_slot / 1000, view.scheduled_at)
-        return quiet > view.rhythm * PATIENCE + self.job.terms.misfire_grace
+    async def _followed(self) -> JobView:
+        view = await self._runs.follow(self._registration, timeout=self._timeout)
+        if view is None:
+            # It was forgotten by an operator while this program still has it.
+            return await self._runs.register(self._registration, timeout=self._timeout)
+        if view.seen_for:
+            left = self._watch.left(view, now=self._part.world.now()) and await self._runs.take_over(
+                self._registration, timeout=self._timeout
+            )
+        else:
+            # Not ours, of which this was just a sign.
+            left = view.version <= self._registration.version and deserted(
+                view, misfire_grace=self.job.terms.misfire_grace
+            )
+        if not left:
+            return view
+        # 1. this worker is deployed, 2. one of the older deployment is started again, and its schedule counts, 3. the
+        # older ones go: nobody would run the job ever again.
+        log.error("job %s: nobody follows the schedule %r any more", self._full, view.schedule)
+        return await self._runs.register(self._registration, timeout=self._timeout)
 
     async def _record(self, slots: Sequence[int], outcome: Outcome, why: str) -> None:
         if not slots:
@@ -256,8 +270,8 @@ class Follower:
             case Outdated(""):
                 # Whether it had run nobody knows.
                 await self._record([slot], "missed", "the back end did not know the job any more")
-            case Outdated(schedule):
-                self.outdated = schedule
+            case Outdated():
+                # The next look learns what counts, and tells it.
                 self._sweep_at = self._part.world.now()
             case _:
                 assert_never(answer)

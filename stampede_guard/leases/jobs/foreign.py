@@ -5,28 +5,51 @@ Each worker's scheduler fires by itself, as before; what it fires is claimed fir
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from stampede_guard.errors import StoreUnavailable
-from stampede_guard.leases.jobs.execution import Execution
-from stampede_guard.leases.jobs.job import Job, Terms
+from stampede_guard.errors import Misuse, StoreUnavailable
+from stampede_guard.leases.jobs.deadman import deserted
+from stampede_guard.leases.jobs.execution import STOPPED, Execution
+from stampede_guard.leases.jobs.job import MISFIRE_GRACE, Job, Terms, terms_of
 from stampede_guard.leases.jobs.keeping import KEEP, KEEP_FOR, OPERATOR_TIMEOUT, PRUNE_EVERY
 from stampede_guard.leases.jobs.run import Run
 from stampede_guard.leases.jobs.schedule import moment
 from stampede_guard.leases.jobs.telling import log
 from stampede_guard.leases.part import Part
 from stampede_guard.leases.runs.backend import RunBackend
-from stampede_guard.leases.runs.words import Claim, ClaimAnswer, Claimed, Early, Ending, Outdated, Taken
+from stampede_guard.leases.runs.words import (
+    Claim,
+    ClaimAnswer,
+    Claimed,
+    Early,
+    Ending,
+    JobView,
+    Outdated,
+    Registration,
+    Taken,
+)
 
 if TYPE_CHECKING:
     from stampede_guard.leases.jobs.scheduler import Jobs
 
-__all__ = ["ForeignSlots", "Kept"]
+__all__ = ["FOR_EVER", "ForeignSlots", "Kept", "described", "foreign_terms", "remember"]
 
 RETRIES = (0.1, 0.5)
 """Seconds from a claim without an answer to the next: short, for the other scheduler has its next firing to begin."""
+FOR_EVER = 10 * 365 * 86_400.0
+"""What a misfire grace of None means to APScheduler."""
+MOST_KNOWN = 10_000
+T = TypeVar("T")
+_OWN = {
+    "coalesce": "its schedules have one of their own, in add_job() or add_schedule()",
+    "retry_abandoned": "a firing runs at most once; what is to be run again after a crash is for @jobs.cron",
+}
+_EACH_WORKERS = re.compile(r",? ?start_(?:date|time)='[^']*'| at 0x[0-9a-f]+")
+"""In a trigger's text: where none was given, another in each worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +63,38 @@ class Kept:
         return slot + round(self.seconds * 1000) if self.seconds else None
 
 
+def described(trigger: object, zone: object = "") -> str:
+    """A trigger's text for `Kept`, the same in each worker."""
+    return _EACH_WORKERS.sub("", f"{trigger} {zone}").strip()
+
+
+def foreign_terms(given: Mapping[str, Any], **defaults: Any) -> Terms:
+    """Raises `Misuse` for what is APScheduler's to decide and for names that are none, and what `Terms` raises."""
+    for name in _OWN.keys() & given.keys():
+        raise Misuse(f"{name} is no term for APScheduler: {_OWN[name]}")
+    return terms_of({**defaults, **given})
+
+
+def remember(known: dict[str, T], name: str, what: T) -> None:
+    """Not of all jobs for ever: where ids are used once and jobs added at run time, the latest are enough."""
+    known[name] = what
+    while len(known) > MOST_KNOWN:
+        del known[next(iter(known))]
+
+
 class ForeignSlots:
     """Claims for one `Jobs`. A job is registered when its first slot comes, and when its schedule changes."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
         self._registered: dict[str, str] = {}
+        self._outdated: set[str] = set()
         self._prune_at: dict[str, float] = {}
+
+    async def register(self, name: str, schedule: Kept, terms: Terms) -> None:
+        """Before the first slot, so that it is missed if none ever comes. Raises `StoreError`."""
+        job = Job(name, schedule, _nothing, terms)
+        await self._counts(*self._place(job), terms)
 
     async def run(
         self,
@@ -57,18 +105,19 @@ class ForeignSlots:
         terms: Terms,
         *,
         late: float = 0.0,
+        skipped: str = "",
     ) -> Ending | Taken:
         """How the run ended, or `Taken` where the slot is another worker's. Raises `StoreError`: then nothing ran.
 
         `late`: seconds since it should have been fired, by the clock of who fires; beyond `misfire_grace` it is missed.
+        `skipped`: why it is not run though it was fired; then this is its outcome. Cancelled before the function is
+        called, the slot is left as it was, or is abandoned; after that as `Execution` says.
         """
-        part, runs = self._jobs.leases.part(), self._jobs.runs()
         job = Job(name, schedule, function, terms)
-        registration = job.registration(part.prefix, self._jobs.version)
+        part, runs, registration = self._place(job)
         timeout = terms.timing.request_timeout
-        if self._registered.get(name) != registration.fingerprint:
-            await runs.register(registration, timeout=timeout)
-            self._registered[name] = registration.fingerprint
+        if not await self._counts(part, runs, registration, terms):
+            return Taken("missed")
         part.leave(self._keep(part, runs, registration.job), name=f"looks after {name}")
         claim = Claim(
             job=registration.job,
@@ -78,22 +127,23 @@ class ForeignSlots:
             fingerprint=registration.fingerprint,
             alive_for=terms.alive_for,
         )
-        asked_at, answer = await self._asked(part, runs, claim, timeout)
+        asked_at, answer = await self._answered(part, runs, claim, timeout)
         while isinstance(answer, Early):
             # This worker's clock is ahead of the back end's: the slot begins when that says so.
             await part.pause(answer.remaining)
-            asked_at, answer = await self._asked(part, runs, claim, timeout)
+            asked_at, answer = await self._answered(part, runs, claim, timeout)
         if isinstance(answer, Outdated):
-            # Registered again at the next slot, in case this worker's schedule counts by then.
-            self._registered.pop(name, None)
-            return Taken("missed")
+            return await self._refused(runs, registration, slot, answer, timeout)
         if not isinstance(answer, Claimed):
             return answer
-        if late > terms.misfire_grace:
+        if late > terms.misfire_grace or skipped:
             why = f"it was fired {late:.1f} s late, misfire_grace={terms.misfire_grace:g} s"
-            missed = Ending(outcome="missed", error=why)
-            await runs.finish(registration.job, slot=slot, run=claim.run, ending=missed, timeout=timeout)
-            return missed
+            ending = Ending(outcome="skipped" if skipped else "missed", error=skipped or why)
+            await part.carry_out(
+                runs.finish(registration.job, slot=slot, run=claim.run, ending=ending, timeout=timeout),
+                name=f"ends a slot of {name}",
+            )
+            return ending
         execution = Execution(
             self._jobs.leases,
             part,
@@ -105,7 +155,97 @@ class ForeignSlots:
             asked_at=asked_at,
             last_success_at=answer.last_success_at,
         )
-        return await execution.perform()
+        return await self._jobs.carry(execution, part)
+
+    def _place(self, job: Job) -> tuple[Part, RunBackend, Registration]:
+        """Where it is registered, and as what. Raises `Misuse` for a name that is another job's, or cannot be one."""
+        if job.name in self._jobs.names:
+            raise Misuse(
+                f"two jobs are called {job.name!r}: one of APScheduler's and one of jobs.cron or jobs.every; "
+                "give one of them another id"
+            )
+        self._jobs.leases.full(job.name)
+        part = self._jobs.leases.part()
+        return part, self._jobs.runs(), job.registration(part.prefix, self._jobs.version)
+
+    # --- the schedule that counts
+
+    async def _counts(self, part: Part, runs: RunBackend, registration: Registration, terms: Terms) -> bool:
+        """Whether the schedule of this worker is the job's; if not, that is told once."""
+        job, timeout = registration.job, terms.timing.request_timeout
+        if self._registered.get(job) != registration.fingerprint:
+            view = await runs.register(registration, timeout=timeout)
+            remember(self._registered, job, registration.fingerprint)
+        elif job in self._outdated:
+            found = await runs.view(job, timeout=timeout)
+            if found is None or self._left(found, registration, terms):
+                found = await runs.register(registration, timeout=timeout)
+            view = found
+        else:
+            return True
+        if view.fingerprint != registration.fingerprint:
+            self._tell_outdated(registration, view.schedule)
+            return False
+        if job in self._outdated:
+            self._outdated.discard(job)
+            log.warning("job %s: the schedule %r counts again", job, registration.schedule)
+        return True
+
+    @staticmethod
+    def _left(view: JobView, registration: Registration, terms: Terms) -> bool:
+        """Nobody follows the schedule that counts any more; or nobody can tell, for it has no rhythm."""
+        if view.fingerprint == registration.fingerprint:
+            return False
+        return not (view.rhythm or view.seen_for) or deserted(
+            view, misfire_grace=min(terms.misfire_grace, MISFIRE_GRACE)
+        )
+
+    def _tell_outdated(self, registration: Registration, schedule: str) -> None:
+        if registration.job not in self._outdated:
+            self._outdated.add(registration.job)
+            log.warning(
+                "job %s: a later deployment has the schedule %r; this worker (%r) runs none of its slots",
+                registration.job,
+                schedule,
+                registration.schedule,
+            )
+
+    async def _refused(
+        self, runs: RunBackend, registration: Registration, slot: int, answer: Outdated, timeout: float
+    ) -> Taken:
+        if answer.schedule:
+            self._tell_outdated(registration, answer.schedule)
+            return Taken("missed")
+        # Forgotten by an operator, or with the server's data: whether the slot had run nobody knows.
+        why = "the back end did not know the job any more"
+        await runs.register(registration, timeout=timeout)
+        await runs.record(registration.job, slots=[slot], outcome="missed", error=why, timeout=timeout)
+        log.error("job %s, slot %s: missed: %s", registration.job, moment(slot).isoformat(), why)
+        return Taken("missed")
+
+    # --- the slot
+
+    async def _answered(
+        self, part: Part, runs: RunBackend, claim: Claim, timeout: float
+    ) -> tuple[float, ClaimAnswer]:
+        # 1. the claim is sent, 2. who fired is cancelled, 3. the slot is ours, and nobody runs it. So the answer is
+        # waited for all the same, by somebody else.
+        work = part.begin(self._asked(part, runs, claim, timeout), name=f"claims a slot of {claim.job}")
+        try:
+            await asyncio.wait({work})
+        except asyncio.CancelledError:
+            part.leave(self._give_up(runs, claim, work, timeout), name=f"gives up a slot of {claim.job}")
+            raise
+        return work.result()
+
+    @staticmethod
+    async def _give_up(
+        runs: RunBackend, claim: Claim, work: asyncio.Task[tuple[float, ClaimAnswer]], timeout: float
+    ) -> None:
+        _, answer = await work
+        if isinstance(answer, Claimed):
+            ending = Ending(outcome="abandoned", error=STOPPED)
+            await runs.finish(claim.job, slot=claim.slot, run=claim.run, ending=ending, timeout=timeout)
 
     @staticmethod
     async def _asked(part: Part, runs: RunBackend, claim: Claim, timeout: float) -> tuple[float, ClaimAnswer]:
@@ -123,5 +263,8 @@ class ForeignSlots:
         for run in await runs.sweep(job, timeout=OPERATOR_TIMEOUT):
             log.error("job %s, slot %s: its worker vanished", job, moment(run.slot).isoformat())
         if part.world.now() >= self._prune_at.get(job, 0.0):
-            self._prune_at[job] = part.world.now() + PRUNE_EVERY * (0.5 + part.world.draw())
+            remember(self._prune_at, job, part.world.now() + PRUNE_EVERY * (0.5 + part.world.draw()))
             await runs.prune(job, keep=KEEP, older_than=KEEP_FOR, timeout=OPERATOR_TIMEOUT)
+
+
+async def _nothing(_run: Run) -> None: ...

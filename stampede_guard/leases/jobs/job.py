@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from stampede_guard.errors import Misuse, PolicyError
+from stampede_guard.leases import checks
 from stampede_guard.leases.core.timing import JOB_TTL, Timing, job_timing
 from stampede_guard.leases.jobs.run import Run
 from stampede_guard.leases.jobs.schedule import Schedule, fingerprint, rhythm
-from stampede_guard.leases.jobs.threads import in_thread
+from stampede_guard.leases.jobs.threads import result_of
 from stampede_guard.leases.runs.words import Registration
 
-__all__ = ["MISFIRE_GRACE", "Job", "JobOverlap", "Terms", "function_of", "name_of", "terms_of"]
+__all__ = ["MISFIRE_GRACE", "Job", "JobOverlap", "Terms", "check_fit", "function_of", "name_of", "terms_of"]
 
 MISFIRE_GRACE = 60.0
 JobOverlap = Literal["skip", "queue", "replace", "allow"]
@@ -52,10 +52,12 @@ class Terms:
     def __post_init__(self) -> None:
         if self.overlap not in OVERLAPS:
             raise PolicyError("overlap", self.overlap, f"write one of {', '.join(OVERLAPS)}")
-        _check_seconds("misfire_grace", self.misfire_grace, least=1.0)
-        _check_seconds("jitter", self.jitter, least=0.0)
+        checks.seconds("misfire_grace", self.misfire_grace, least=1.0)
+        checks.flag("coalesce", self.coalesce)
+        checks.seconds("jitter", self.jitter)
         if self.time_limit is not None:
-            _check_seconds("time_limit", self.time_limit, least=0.001)
+            checks.seconds("time_limit", self.time_limit, least=0.001)
+        checks.flag("retry_abandoned", self.retry_abandoned)
         job_timing(self.lease_ttl)
         if self.jitter > self.misfire_grace:
             raise PolicyError(
@@ -99,14 +101,8 @@ class Job:
 
     async def call(self, run: Run) -> None:
         """The function with this run, or without where it wants none; a plain one in a thread of its own."""
-        arguments = (run,) if self.takes_run else ()
-        function = self.function
-        if inspect.iscoroutinefunction(function):
-            await function(*arguments, **self.arguments)
-            return
-        result = await in_thread(lambda: function(*arguments, **self.arguments), name=self.name, run=run)
-        if inspect.isawaitable(result):
-            await result
+        given = (run,) if self.takes_run else ()
+        await result_of(self.function, given, self.arguments, name=self.name, run=run)
 
     @property
     def takes_run(self) -> bool:
@@ -118,48 +114,61 @@ class Job:
         return False
 
 
-def terms_of(given: Mapping[str, Any]) -> Terms:
-    """Raises `Misuse` for a name that is none, and what `Terms` raises."""
-    unknown = sorted(given.keys() - set(Terms.__dataclass_fields__))
-    if unknown:
-        raise Misuse(
-            f"a job has no {', '.join(unknown)}; it has {', '.join(Terms.__dataclass_fields__)}, name"
-        )
+def terms_of(given: Mapping[str, Any], *, also: tuple[str, ...] = ("name",)) -> Terms:
+    """Raises `Misuse` for a name that is none, and what `Terms` raises. `also`: what else may be written there."""
+    checks.no_other("a job", given, (*Terms.__dataclass_fields__, *also))
     return Terms(**given)
 
 
-def function_of(function: Any, name: str) -> Callable[..., Any]:
-    """Raises `Misuse` for what cannot be run with a `Run`, or with nothing."""
+def function_of(function: Any, name: str) -> Any:
+    """Raises `Misuse` for what cannot be run."""
     if not callable(function):
         raise Misuse(f"the job {name!r} needs a function, not {function!r}")
+    if isinstance(function, type):
+        raise Misuse(
+            f"the job {name!r} is the class {function.__name__}, and to call it would only make an object: give an "
+            f"object with __call__, or a method of one"
+        )
+    if checks.gives_values(function):
+        raise Misuse(
+            f"the job {name!r} has `yield`, so a call of it would run nothing: write one that returns"
+        )
+    return function
+
+
+def check_fit(function: Callable[..., Any], name: str, arguments: Mapping[str, Any]) -> None:
+    """Raises `Misuse` for a function that cannot be called with a `Run`, or with nothing, and these arguments."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
-        return function  # type: ignore[no-any-return]
+        raise Misuse(
+            f"the job {name!r} does not tell its parameters: call it in a function of your own"
+        ) from None
+    kinds = {parameter.kind for parameter in parameters.values()}
+    unknown = sorted(arguments.keys() - parameters.keys())
+    if unknown and inspect.Parameter.VAR_KEYWORD not in kinds:
+        raise Misuse(
+            f"the job {name!r} has no parameter {', '.join(unknown)}; it has {', '.join(parameters)}"
+        )
     needed = [
-        parameter.name
-        for parameter in parameters
+        parameter
+        for parameter in parameters.values()
         if parameter.default is parameter.empty
         and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        and parameter.name not in arguments
     ]
-    if len(needed) > 1:
+    by_keyword = [parameter.name for parameter in needed if parameter.kind is parameter.KEYWORD_ONLY]
+    if len(needed) > 1 or by_keyword:
         raise Misuse(
-            f"the job {name!r} is called with its run, or with nothing, but needs {', '.join(needed)}: "
+            f"the job {name!r} is called with its run as the first argument, or with nothing, but needs "
+            f"{', '.join(parameter.name for parameter in needed)}{' by keyword' if by_keyword else ''}: "
             "bind them with functools.partial, or give them defaults"
         )
-    return function  # type: ignore[no-any-return]
 
 
 def name_of(function: Any, given: str | None) -> str:
     """What is given, or the function's own name. Raises `Misuse` where neither is one."""
-    name = given or getattr(function, "__name__", "")
-    if not name or name == "<lambda>":
+    name = getattr(function, "__name__", "") if given is None else given
+    if not name or not isinstance(name, str) or name == "<lambda>":
         raise Misuse("this job has no name: write name=..., the same in every version of your program")
     return name
-
-
-def _check_seconds(name: str, value: object, *, least: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise PolicyError(name, value, "it is a number of seconds")
-    if value < least:
-        raise PolicyError(name, value, f"at least {least:g} s")

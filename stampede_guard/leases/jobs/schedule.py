@@ -11,14 +11,15 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Any, Protocol
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from stampede_guard.errors import PolicyError
+from stampede_guard.errors import Misuse, PolicyError
 
 __all__ = ["Cron", "Every", "Schedule", "fingerprint", "moment", "rhythm", "slot_of", "slots_after"]
 
 DAY = 86_400
+_LONGEST = 3_660 * DAY
 _SAMPLE = 128
 """Slots looked at for a schedule's longest gap: more than a quarter of a year of nights, two years of weeks."""
 
@@ -41,6 +42,16 @@ class Every:
     seconds: float
     anchor: int = 0
 
+    def __post_init__(self) -> None:
+        if not _is_number(self.seconds) or not math.isfinite(self.seconds):
+            raise PolicyError("every", self.seconds, "seconds between two slots, such as 300")
+        if self.seconds < 1:
+            raise PolicyError("every", self.seconds, "at least 1 second; for less, loop inside one run")
+        if self.seconds > _LONGEST:
+            raise PolicyError("every", self.seconds, f"seconds, at most {_LONGEST:g}, which is ten years")
+        if (self.seconds * 1000) % 1:
+            raise PolicyError("every", self.seconds, "whole milliseconds")
+
     @classmethod
     def of(cls, seconds: float, *, anchor: datetime | None = None) -> Every:
         """Without an anchor the day is divided, from midnight in UTC; so `seconds` must divide it.
@@ -48,12 +59,7 @@ class Every:
         Raises `PolicyError` for an interval below a second, one that is no number, one that needs an anchor and has
         none, and an anchor without a time zone.
         """
-        if not _is_number(seconds) or not math.isfinite(seconds):
-            raise PolicyError("every", seconds, "seconds between two slots, such as 300")
-        if seconds < 1:
-            raise PolicyError("every", seconds, "at least 1 second; for less, loop inside one run")
-        if (seconds * 1000) % 1:
-            raise PolicyError("every", seconds, "whole milliseconds")
+        cls(seconds)
         if anchor is None:
             if DAY % seconds:
                 raise PolicyError(
@@ -86,28 +92,38 @@ class Cron:
     expression: str
     zone: str = "UTC"
 
-    @classmethod
-    def of(cls, expression: str, *, tz: str = "UTC") -> Cron:
-        """Raises `PolicyError` for an expression that cannot be read or never comes, and for an unknown time zone."""
-        from cronsim import CronSim, CronSimError
-
+    def __post_init__(self) -> None:
         try:
-            zone = ZoneInfo(tz)
+            from cronsim import CronSim, CronSimError
+        except ImportError:
+            raise Misuse(
+                "cron expressions need one more package: pip install 'stampede_guard[jobs]' (in a clone '.[jobs]')"
+            ) from None
+        try:
+            zone = ZoneInfo(self.zone)
         except (ZoneInfoNotFoundError, ValueError, OSError, TypeError):
             raise PolicyError(
                 "tz",
-                tz,
+                self.zone,
                 "a time zone's IANA name, such as 'Europe/Berlin' (is the package tzdata installed?)",
             ) from None
-        if not isinstance(expression, str):
-            raise PolicyError("cron", expression, _CRON_RULE)
+        if not isinstance(self.expression, str):
+            raise PolicyError("cron", self.expression, _CRON_RULE)
         try:
-            next(CronSim(expression, datetime(2026, 1, 1, tzinfo=zone)))
+            next(CronSim(self.expression, datetime(2026, 1, 1, tzinfo=zone)))
         except CronSimError as error:
-            raise PolicyError("cron", expression, f"{_CRON_RULE}; {error}") from None
+            raise PolicyError("cron", self.expression, f"{_CRON_RULE}; {error}") from None
         except StopIteration:
-            raise PolicyError("cron", expression, "a moment that comes; this one is in no calendar") from None
-        return cls(" ".join(expression.split()), tz)
+            raise PolicyError(
+                "cron", self.expression, "a moment that comes; this one is in no calendar"
+            ) from None
+
+    @classmethod
+    def of(cls, expression: str, *, tz: str = "UTC") -> Cron:
+        """Raises `PolicyError` for an expression that cannot be read or never comes, and for an unknown time zone;
+        `Misuse` where the package that reads them is missing.
+        """
+        return cls(_words(expression), tz)
 
     @property
     def text(self) -> str:
@@ -168,8 +184,13 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _aware(field: str, when: datetime) -> datetime:
-    if when.tzinfo is None:
+def _words(expression: Any) -> Any:
+    """One space between two; what is no text stays what it is, and is refused as that."""
+    return " ".join(expression.split()) if isinstance(expression, str) else expression
+
+
+def _aware(field: str, when: Any) -> datetime:
+    if not isinstance(when, datetime) or when.tzinfo is None:
         raise PolicyError(
             field, when, "a datetime with a time zone, such as datetime(2026, 1, 1, tzinfo=UTC)"
         )

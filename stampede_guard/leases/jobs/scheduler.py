@@ -4,41 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
-from stampede_guard.errors import Misuse, StoreError, StoreUnavailable
+from stampede_guard.errors import Misuse, StoreError
+from stampede_guard.leases import checks
 from stampede_guard.leases.house import Leases
-from stampede_guard.leases.jobs.deadman import Health, health_of
+from stampede_guard.leases.jobs.byhand import begun_by_hand, ended
 from stampede_guard.leases.jobs.execution import Execution
 from stampede_guard.leases.jobs.follower import Follower
-from stampede_guard.leases.jobs.job import Job, function_of, name_of, terms_of
+from stampede_guard.leases.jobs.job import Job, check_fit, function_of, name_of, terms_of
 from stampede_guard.leases.jobs.keeping import KEEP, KEEP_FOR, OPERATOR_TIMEOUT, PRUNE_EVERY
+from stampede_guard.leases.jobs.running import Running, log_end
 from stampede_guard.leases.jobs.schedule import Cron, Every, Schedule
-from stampede_guard.leases.jobs.statistics import Statistics, statistics
+from stampede_guard.leases.jobs.seen import Seen
 from stampede_guard.leases.jobs.table import PostgresRows, Rows, ScheduleTable
 from stampede_guard.leases.jobs.telling import log
-from stampede_guard.leases.jobs.web import Allow, JobsApp
 from stampede_guard.leases.part import Part
 from stampede_guard.leases.runs.backend import RunBackend
-from stampede_guard.leases.runs.words import Claim, Claimed, Ending, JobView, Outcome, Registration, RunView
+from stampede_guard.leases.runs.words import Ending
 
 __all__ = ["Jobs"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-MOST_IN_STATISTICS = 1_000
-CLAIMS_BY_HAND = 20
+_STARTED: weakref.WeakSet[Jobs] = weakref.WeakSet()
 
 
-class Jobs:
+class Jobs(Seen):
     """`jobs = Jobs(leases)`, then `@jobs.cron(...)` or `@jobs.every(...)`, and `FastAPI(lifespan=jobs.lifespan)`.
 
     Every worker that runs the lifespan follows every schedule; each slot has exactly one outcome among them all. With
     the back end away nothing new starts. `runs`: opens another back end for slots and history than that of the
     leases, once in each event loop. `version`: of your program; where old and new workers run at once, the schedules
     of the greater count. `drain_timeout`: seconds that runs have to end when the program does; then they are
-    cancelled. The history of a job keeps its newest 1,000 runs and those of 30 days.
+    cancelled. The history of a job keeps its newest 1,000 runs and those of 30 days. Raises `Misuse` for what cannot
+    be.
     """
 
     def __init__(
@@ -49,18 +51,20 @@ class Jobs:
         version: int = 0,
         drain_timeout: float = 30.0,
     ) -> None:
-        self.leases = leases
+        super().__init__(leases, runs)
+        checks.whole("version", version, least=0)
+        checks.seconds("drain_timeout", drain_timeout)
         self.version = version
-        self._open_runs = runs
         self._drain_timeout = drain_timeout
         self._jobs: dict[str, Job] = {}
         self._followers: dict[str, tuple[Follower, asyncio.Task[None]]] = {}
         self._tables: list[ScheduleTable] = []
         self._table_tasks: set[asyncio.Task[None]] = set()
-        self._running: dict[asyncio.Task[Ending], Execution] = {}
+        self._pressed: set[asyncio.Task[Any]] = set()
+        self._running = Running()
         self._keeping: asyncio.Task[None] | None = None
-        self._runs: RunBackend | None = None
-        self._runs_loop: asyncio.AbstractEventLoop | None = None
+        self._stopping: asyncio.Task[None] | None = None
+        self._part: Part | None = None
 
     # --- what is to be run
 
@@ -92,15 +96,19 @@ class Jobs:
         """The same without a decorator. One that is being followed is followed by its new schedule from now on."""
         called = name_of(function, name)
         self.leases.full(called)
-        known = self._jobs.get(called)
-        if known is not None and known.function is not function:
+        if isinstance(schedule, type) or not callable(getattr(schedule, "after", None)):
             raise Misuse(
-                f"two functions are called {called!r}: {_place(known.function)} and {_place(function)}; "
-                "give one of them another name="
+                f"the job {called!r} needs a schedule, Cron.of('0 3 * * *') or Every.of(300), not {schedule!r}"
             )
-        return self.put(
-            Job(called, schedule, function_of(function, called), terms_of(terms), dict(arguments or {}))
-        )
+        if arguments is not None and not isinstance(arguments, Mapping):
+            raise Misuse(f"arguments={arguments!r}: write a dict, {{'repository': 'a'}}")
+        check_fit(function_of(function, called), called, arguments or {})
+        known = self._jobs.get(called)
+        if known is not None and known.function != function:
+            raise _two(called, known.function, function)
+        if self._keeping is not None:
+            self._refuse_another(called, function)
+        return self.put(Job(called, schedule, function, terms_of(terms), dict(arguments or {})))
 
     def put(self, job: Job) -> Job:
         """Take this job in the place of any of the same name."""
@@ -136,22 +144,6 @@ class Jobs:
         self._jobs.pop(name, None)
         await self._unfollow([name])
 
-    async def retire(self, name: str) -> None:
-        """Its history stays, and nobody is to miss it: there is no rhythm any more that it would keep."""
-        runs = self.runs()
-        view = await runs.view(self.leases.full(name), timeout=OPERATOR_TIMEOUT)
-        if view is not None and view.rhythm:
-            await runs.register(
-                Registration(
-                    job=view.job,
-                    schedule=view.schedule,
-                    fingerprint=view.fingerprint,
-                    rhythm=0.0,
-                    version=view.version,
-                ),
-                timeout=OPERATOR_TIMEOUT,
-            )
-
     @property
     def names(self) -> list[str]:
         return sorted(self._jobs)
@@ -165,43 +157,96 @@ class Jobs:
         try:
             yield
         finally:
-            await self.stop()
-            await self.leases.aclose()
+            try:
+                await self.stop()
+            finally:
+                await self.leases.aclose()
 
     def start(self) -> None:
         """Begin in the running event loop. It never waits for the back end."""
+        if self._stopping is not None:
+            raise Misuse("these jobs are being stopped: await jobs.stop() before the next start()")
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            raise Misuse(
+                "jobs.start() needs a running event loop: call it in a coroutine, or write "
+                "FastAPI(lifespan=jobs.lifespan)"
+            ) from None
+        if self._keeping is not None and self._keeping.get_loop().is_closed():
+            # That loop ended without a stop, and all of its tasks with it.
+            self._keeping = None
+            self._followers.clear()
+            self._table_tasks.clear()
         if self._keeping is not None:
             raise Misuse("these jobs have been started; one start in each process is enough")
+        for job in self._jobs.values():
+            self._refuse_another(job.name, job.function)
+        self._end_before(self.leases.part())
         self._keeping = asyncio.get_running_loop().create_task(self._keep(), name="stampede_guard jobs")
+        _STARTED.add(self)
         for job in self._jobs.values():
             self._follow(job)
         for table in self._tables:
             self._follow_table(table)
 
-    async def stop(self) -> None:
+    async def stop(self, *, drain_timeout: float | None = None) -> None:
         """No slot is claimed any more; runs have `drain_timeout` seconds, then they are cancelled and are
-        `abandoned`.
+        `abandoned`. So it takes no longer than that, 15 s, and the time-outs of requests that are on their way,
+        whatever runs do and also with the back end away. What goes on then, or is not written down, is told in the
+        log.
+
+        Cancelled, it gives runs no more time and goes on in the background; another `stop()` waits for that. Closing
+        the leases does the same first.
         """
-        if self._keeping is None:
-            return
-        following = {self._keeping, *self._table_tasks, *(task for _, task in self._followers.values())}
+        if self._stopping is None:
+            if self._keeping is None and not self._running and not self._pressed and self._runs is None:
+                return
+            patience = self._drain_timeout if drain_timeout is None else drain_timeout
+            checks.seconds("drain_timeout", patience)
+            self._stopping = asyncio.get_running_loop().create_task(
+                self._stopped(self._followed_no_more(), patience), name="stampede_guard jobs stop"
+            )
+        elif drain_timeout is not None:
+            self._running.hurry()
+        stopping = self._stopping
+        try:
+            await asyncio.wait({stopping})
+        except asyncio.CancelledError:
+            self._running.hurry()
+            raise
+        stopping.result()
+
+    def _end_before(self, part: Part) -> None:
+        """Whoever closes the leases first stops these jobs by it, instead of taking the ground from under them."""
+        self._part = part
+        part.before_closing[self.stop] = None
+
+    def _followed_no_more(self) -> set[asyncio.Task[Any]]:
+        """All at once: whoever cancels a stop in the middle leaves nobody behind who claims."""
+        following = {*self._table_tasks, *(task for _, task in self._followers.values())}
+        if self._keeping is not None:
+            following.add(self._keeping)
         self._keeping = None
         self._followers.clear()
-        # All at once: whoever cancels this in the middle leaves nobody behind who claims.
         for begun in following:
             begun.cancel()
-        await asyncio.wait(following)
-        if self._running:
-            await asyncio.wait(set(self._running), timeout=self._drain_timeout)
-        left = set(self._running)
-        for task in left:
-            task.cancel()
-        if left:
-            log.error("%d runs did not end within drain_timeout=%g s", len(left), self._drain_timeout)
-            await asyncio.wait(left)
-        if self._open_runs is not None and self._runs is not None:
-            await self._runs.aclose()
-        self._runs = None
+        return following
+
+    async def _stopped(self, following: set[asyncio.Task[Any]], patience: float) -> None:
+        try:
+            # A claim that is on its way is answered first; and a run by hand may be claimed for nobody.
+            while following := {task for task in (*following, *self._pressed) if not task.done()}:
+                await asyncio.wait(following)
+            await self._running.drain(patience)
+            if self._open_runs is not None and self._runs is not None:
+                await self._runs.aclose()
+        finally:
+            self._runs = None
+            self._stopping = None
+            _STARTED.discard(self)
+            if self._part is not None:
+                self._part.before_closing.pop(self.stop, None)
 
     async def __aenter__(self) -> Self:
         self.start()
@@ -210,92 +255,24 @@ class Jobs:
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    # --- for people and front ends
+    # --- by hand, and by other schedulers
+
+    async def carry(self, execution: Execution, part: Part) -> Ending:
+        """How it ended. A stop of these jobs waits for it, and so does closing the leases."""
+        self._end_before(part)
+        return await self._running.perform(execution)
 
     async def run_now(self, name: str) -> Ending:
         """Run it once, now, in this worker, outside its schedule; how it ended. Overlap holds as for its slots."""
         job, part = self._known(name), self.leases.part()
+        self._end_before(part)
+        work = begun_by_hand(self.leases, part, self.runs(), job, version=self.version, running=self._running)
+        claiming = part.begin(work, name=f"runs {name} now")
+        self._pressed.add(claiming)
+        claiming.add_done_callback(self._pressed.discard)
         # Cancelled, it goes on: what was claimed is to be run.
-        begun = await part.carry_out(self._begun_now(job, part), name=f"runs {name} now")
-        return await asyncio.shield(begun)
-
-    async def _begun_now(self, job: Job, part: Part) -> asyncio.Task[Ending]:
-        runs, registration = self.runs(), job.registration(part.prefix, self.version)
-        for _ in range(CLAIMS_BY_HAND):
-            # Not registered where it is known: this worker's schedule may be the older one, and is not to count again.
-            view = await runs.view(registration.job, timeout=OPERATOR_TIMEOUT)
-            if view is None:
-                view = await runs.register(registration, timeout=OPERATOR_TIMEOUT)
-            slot, run, asked_at = int(view.at * 1000) - 1, part.world.fresh(), part.world.now()
-            answer = await runs.claim(
-                Claim(
-                    job=view.job,
-                    slot=slot,
-                    run=run,
-                    owner=part.owner,
-                    fingerprint=view.fingerprint,
-                    alive_for=job.terms.alive_for,
-                    by_hand=True,
-                ),
-                timeout=OPERATOR_TIMEOUT,
-            )
-            if isinstance(answer, Claimed):
-                execution = Execution(
-                    self.leases,
-                    part,
-                    runs,
-                    job,
-                    slot=slot,
-                    run=run,
-                    attempt=1,
-                    asked_at=asked_at,
-                    last_success_at=answer.last_success_at,
-                )
-                return self._begin(execution)
-            # Somebody asked for the same in the same millisecond, or the schedule or the clock was just set.
-            await part.pause(0.001 + 0.01 * part.world.draw())
-        raise StoreUnavailable(f"the job {job.name!r} could not be claimed {CLAIMS_BY_HAND} times in a row")
-
-    async def view(self, name: str) -> JobView | None:
-        return await self.runs().view(self.leases.full(name), timeout=OPERATOR_TIMEOUT)
-
-    async def views(self, *, limit: int = 1_000) -> list[JobView]:
-        """All jobs of the namespace that any worker ever registered and nobody forgot."""
-        return await self.runs().views(self.leases.prefix, limit=limit, timeout=OPERATOR_TIMEOUT)
-
-    async def history(
-        self, name: str, *, limit: int = 100, before: int | None = None, outcomes: Sequence[Outcome] = ()
-    ) -> list[RunView]:
-        """Newest slot first."""
-        return await self.runs().history(
-            self.leases.full(name), limit=limit, before=before, outcomes=outcomes, timeout=OPERATOR_TIMEOUT
-        )
-
-    async def statistics(self, name: str) -> Statistics:
-        """Of the newest 1,000 runs."""
-        return statistics(await self.history(name, limit=MOST_IN_STATISTICS))
-
-    async def health(self) -> list[Health]:
-        """The dead-man signal of every job of the namespace, also of those that this worker does not have."""
-        return [health_of(view) for view in await self.views()]
-
-    def app(self, *, allow: Allow | None = None) -> JobsApp:
-        """An ASGI application that shows all this as JSON, closed unless `allow(scope)` says otherwise."""
-        return JobsApp(self, allow)
-
-    async def forget(self, name: str) -> bool:
-        """A job that is no more, with its history; else it would be missed for ever."""
-        return await self.runs().forget(self.leases.full(name), timeout=OPERATOR_TIMEOUT)
-
-    def runs(self) -> RunBackend:
-        """The running event loop's back end of slots and history."""
-        loop = asyncio.get_running_loop()
-        if self._open_runs is None:
-            backend: Any = self.leases.part().backend
-            return backend.runs()  # type: ignore[no-any-return]
-        if self._runs is None or self._runs_loop is not loop:
-            self._runs, self._runs_loop = self._open_runs(), loop
-        return self._runs
+        await asyncio.wait({claiming})
+        return await ended(*claiming.result())
 
     # --- inside
 
@@ -308,8 +285,15 @@ class Jobs:
 
         return decorate
 
-    def _known(self, name: str) -> Job:
-        job = self._jobs.get(name)
+    def _refuse_another(self, name: str, function: Callable[..., Any]) -> None:
+        """Two `Jobs` may follow one job; which of two functions runs would be left to chance."""
+        for other in _STARTED - {self}:
+            known = other._jobs.get(name) if other.leases is self.leases else None
+            if known is not None and _place(known.function) != _place(function):
+                raise _two(name, known.function, function)
+
+    def _known(self, name: Any) -> Job:
+        job = self._jobs.get(name) if isinstance(name, str) else None
         if job is None:
             raise Misuse(
                 f"there is no job {name!r} in this program; it has {', '.join(self.names) or 'none'}"
@@ -321,11 +305,13 @@ class Jobs:
         if known is not None:
             known[1].cancel()
         part = self.leases.part()
-        follower = Follower(self.leases, part, self.runs(), job, version=self.version, begin=self._begin)
+        follower = Follower(
+            self.leases, part, self.runs(), job, version=self.version, begin=self._running.begin
+        )
         task = asyncio.get_running_loop().create_task(
             follower.follow(), name=f"stampede_guard job {job.name}"
         )
-        task.add_done_callback(_log_end)
+        task.add_done_callback(log_end)
         self._followers[job.name] = (follower, task)
 
     def _follow_table(self, table: ScheduleTable) -> None:
@@ -334,7 +320,7 @@ class Jobs:
         )
         self._table_tasks.add(task)
         task.add_done_callback(self._table_tasks.discard)
-        task.add_done_callback(_log_end)
+        task.add_done_callback(log_end)
 
     async def _unfollow(self, names: Iterable[str]) -> None:
         tasks = {self._followers.pop(name)[1] for name in names if name in self._followers}
@@ -342,13 +328,6 @@ class Jobs:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-
-    def _begin(self, execution: Execution) -> asyncio.Task[Ending]:
-        task = asyncio.get_running_loop().create_task(execution.perform(), name="stampede_guard run")
-        self._running[task] = execution
-        task.add_done_callback(lambda ended: self._running.pop(ended, None))
-        task.add_done_callback(_log_end)
-        return task
 
     async def _keep(self) -> None:
         """The history stays within its bounds; which worker does it does not matter."""
@@ -360,14 +339,17 @@ class Jobs:
                     await self.runs().prune(
                         self.leases.full(name), keep=KEEP, older_than=KEEP_FOR, timeout=OPERATOR_TIMEOUT
                     )
-                except StoreError as error:
-                    log.warning("job %s: its history was not pruned: %s", name, error)
+                except Exception as error:
+                    # Whatever it is, it may pass: without this task the history would grow for ever.
+                    mistake = None if isinstance(error, StoreError) else error
+                    log.warning("job %s: its history was not pruned: %s", name, error, exc_info=mistake)
+
+
+def _two(name: str, known: Any, function: Any) -> Misuse:
+    return Misuse(
+        f"two functions are called {name!r}: {_place(known)} and {_place(function)}; give one of them another name="
+    )
 
 
 def _place(function: Any) -> str:
     return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', repr(function))}"
-
-
-def _log_end(task: asyncio.Task[Any]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("%s ended by a mistake of ours", task.get_name(), exc_info=error)

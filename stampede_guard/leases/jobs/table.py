@@ -26,6 +26,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stampede_guard.errors import Misuse, StoreError
+from stampede_guard.leases import checks
 from stampede_guard.leases.jobs.job import Job, Terms, function_of, terms_of
 from stampede_guard.leases.jobs.run import Run
 from stampede_guard.leases.jobs.schedule import Cron
@@ -73,7 +74,11 @@ class PostgresRows:
     """`connect()` gives an async context manager with an asyncpg connection, as `pool.acquire` does."""
 
     def __init__(self, connect: Callable[[], Any], *, table: str = "job_schedules") -> None:
-        if not _IDENTIFIER.fullmatch(table):
+        if not callable(connect):
+            raise Misuse(
+                f"connect={connect!r}: write pool.acquire, or what else gives a connection as that does"
+            )
+        if not _IDENTIFIER.fullmatch(checks.text(table)):
             raise Misuse(
                 f"table={table!r}: write a plain name, such as 'job_schedules' or 'ops.job_schedules'"
             )
@@ -120,16 +125,20 @@ class ScheduleTable:
         poll_every: float,
         terms: Mapping[str, Any],
     ) -> None:
-        if not functions:
+        if not functions or not isinstance(functions, Mapping):
             raise Misuse("a table of schedules needs the functions that its rows may name: {'sync': sync}")
-        if not poll_every > 0:
-            raise Misuse(f"poll_every={poll_every!r}: write a number of seconds above 0")
+        for name in functions:
+            if not name or not isinstance(name, str):
+                raise Misuse(f"a row cannot name the job {name!r}: write a text, as in {{'sync': sync}}")
+        if not all(callable(getattr(rows, method, None)) for method in ("active", "ran")):
+            raise Misuse(f"rows={rows!r}: write an object with active() and ran(), or connect=pool.acquire")
+        checks.seconds("poll_every", poll_every, above=True)
         self._jobs = jobs
         self._functions = {name: function_of(function, name) for name, function in functions.items()}
         self._rows = rows
         self._poll_every = poll_every
         self._terms = dict(terms)
-        terms_of(self._terms)
+        terms_of(self._terms, also=())
         self._followed: dict[str, Row] = {}
         self._leaving: set[str] = set()
         """Followed no more, which is not written down yet."""

@@ -41,8 +41,9 @@ def ended(part: Part, job: str, slot: int, attempt: int, ending: Ending, seconds
 def unsettled(job: str, slot: int, ending: Ending, error: Exception | None) -> None:
     why = str(error) if error is not None else "it is another run's by now"
     log.error(
-        "job %s, slot %s: that it has %s is not written down: %s", job, moment(slot), ending.outcome, why
-    )
+        "job %s, slot %s: that it has %s is not written down: %s",
+        job, moment(slot).isoformat(), ending.outcome, why,
+    )  # fmt: skip
 
 
 def text_of(error: BaseException) -> str:

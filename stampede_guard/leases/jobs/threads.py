@@ -5,18 +5,28 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import inspect
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
+from stampede_guard.leases.jobs.run import Run, given
 from stampede_guard.leases.jobs.telling import log
 
-if TYPE_CHECKING:
-    from stampede_guard.leases.jobs.run import Run
-
-__all__ = ["in_thread"]
+__all__ = ["in_thread", "result_of"]
 
 T = TypeVar("T")
+
+
+async def result_of(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], *, name: str, run: Run
+) -> Any:
+    """Of a coroutine function in the event loop, of a plain one in a thread; what can be awaited is."""
+    with given(run):
+        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+            return await function(*args, **kwargs)
+        result = await in_thread(lambda: function(*args, **kwargs), name=name, run=run)
+        return await result if inspect.isawaitable(result) else result
 
 
 async def in_thread(function: Callable[[], T], *, name: str, run: Run) -> T:
@@ -60,11 +70,17 @@ async def in_thread(function: Callable[[], T], *, name: str, run: Run) -> T:
     try:
         await asyncio.wait({done})
     except asyncio.CancelledError:
-        run.stop("it was cancelled")
-        await asyncio.wait({done}, timeout=run.patience)
-        if not done.done():
-            log.error("job %s goes on in its thread though it was told to stop: nothing protects it", name)
         done.add_done_callback(_seen)
+        run.stop("it was cancelled")
+        try:
+            await asyncio.wait({done}, timeout=run.patience)
+        finally:
+            # Also where it was cancelled a second time.
+            if not done.done():
+                run.goes_on = True
+                log.error(
+                    "job %s goes on in its thread though it was told to stop: nothing protects it", name
+                )
         raise
     return done.result()
 

@@ -16,8 +16,9 @@ from typing import Any
 from stampede_guard.errors import StoreRefused
 from stampede_guard.leases.postgres import schema as tables
 from stampede_guard.leases.postgres.fencing import verify
+from stampede_guard.leases.postgres.forgetting import KEPT_FOR, MOST, TIMEOUT, Forgetting
 from stampede_guard.leases.postgres.listening import Ear
-from stampede_guard.leases.postgres.rooms import Connect, Room, connect_to
+from stampede_guard.leases.postgres.rooms import Connect, Room, connect_to, connect_with
 from stampede_guard.leases.postgres.statements import Statements
 from stampede_guard.leases.runs.postgres.backend import PostgresRuns
 from stampede_guard.leases.words import (
@@ -64,6 +65,7 @@ class PostgresBackend:
         self.room = Room(connect, size=connections)
         """Of ordinary statements: jobs use it, too."""
         self._renewals = Room(connect, size=_RENEWING)
+        self._forgetting = Forgetting(lambda: self.prune("", older_than=KEPT_FOR, timeout=TIMEOUT))
         self._freed: list[Callable[[str], None]] = []
         hearing: Connect | None = connect if listen is True else listen or None
         self.ear = Ear(hearing, self._tell_freed, deadline=deadline) if hearing is not None else None
@@ -85,6 +87,19 @@ class PostgresBackend:
         ear = connect_to(listen, **settings) if isinstance(listen, str) else listen
         return cls(connect_to(url, **settings), schema=schema, connections=connections, listen=ear)
 
+    @classmethod
+    def from_connect(
+        cls,
+        connect: Connect,
+        *,
+        schema: str = tables.DEFAULT,
+        connections: int = 4,
+        listen: bool | Connect = True,
+    ) -> PostgresBackend:
+        """`await connect()` makes a new connection of asyncpg; `listen`: another one for listening. Raises `Misuse`."""
+        ear = listen if isinstance(listen, bool) else connect_with(listen)
+        return cls(connect_with(connect), schema=schema, connections=connections, listen=ear)
+
     async def create_schema(self, *, timeout: float = SCHEMA_PATIENCE) -> None:
         """Create the tables that are missing; any number of processes may do so at once."""
         script = tables.script(self._schema)
@@ -101,6 +116,7 @@ class PostgresBackend:
                 if row is not None:
                     return row
                 await connection.execute(self._sql.make, ask.name)
+                self._forgetting.added()
             raise StoreRefused(
                 f"the row of {ask.name!r} goes as soon as it was made: who deletes rows of leases?"
             )
@@ -182,12 +198,13 @@ class PostgresBackend:
             for row in rows
         ]
 
-    async def prune(self, prefix: str, *, older_than: float, timeout: float) -> int:
-        """Delete the rows of names that nobody has used for so many seconds; how many.
+    async def prune(self, prefix: str, *, older_than: float, most: int = MOST, timeout: float) -> int:
+        """Delete the rows of names that nobody has used for so many seconds, `most` of them; how many.
 
-        Their next tokens are larger all the same, unless the database's clock was set back by more than that.
+        Done by itself, see `leases.postgres.forgetting`. Their next tokens are larger all the same, unless the
+        database's clock was set back by more than that.
         """
-        rows = await self.room.fetch(self._sql.prune, prefix, older_than, timeout=timeout)
+        rows = await self.room.fetch(self._sql.prune, prefix, older_than, most, timeout=timeout)
         return int(rows[0]["pruned"])
 
     def on_freed(self, call: Callable[[str], None]) -> None:
@@ -202,6 +219,7 @@ class PostgresBackend:
     # --- the end ----------------------------------------------------------------------------------
 
     async def aclose(self) -> None:
+        await self._forgetting.aclose()
         rooms: list[Any] = [self.room.aclose(), self._renewals.aclose()]
         if self.ear is not None:
             rooms.append(self.ear.aclose())

@@ -4,9 +4,11 @@
 under this holder and token, nobody can change the row before the transaction ends: not another acquirer, not an
 operator, not even the holder's own renewal. So nothing is committed by somebody whose lease has gone to another.
 
-Between the two nothing slow should happen: renewals wait as well. A transaction at REPEATABLE READ or SERIALIZABLE sees
-the row as it was at its beginning, and PostgreSQL ends it with a serialization failure if the row was renewed since;
-use READ COMMITTED, the default.
+Between the two nothing slow should happen: renewals wait as well. Who stands still there would block the lease for as
+long, so the server is told to end his transaction, and its session, when the lease ends
+(`idle_in_transaction_session_timeout`, for this transaction alone, and never longer than it was). A transaction at
+REPEATABLE READ or SERIALIZABLE sees the row as it was at its beginning, and PostgreSQL ends it with a serialization
+failure if the row was renewed since; use READ COMMITTED, the default.
 """
 
 from __future__ import annotations
@@ -18,8 +20,16 @@ from stampede_guard.leases.postgres.foreign import in_transaction
 __all__ = ["verify"]
 
 _SQL = """
-SELECT 1 FROM {schema}.leases
-WHERE name = $1 AND holder = $2 AND token = $3 AND holder <> '' AND clock_timestamp() < deadline FOR SHARE"""
+WITH held AS MATERIALIZED (
+    SELECT deadline FROM {schema}.leases
+    WHERE name = $1 AND holder = $2 AND token = $3 AND holder <> '' AND clock_timestamp() < deadline FOR SHARE
+)
+SELECT set_config('idle_in_transaction_session_timeout', least(
+        greatest(1, ceil(extract(epoch FROM deadline - clock_timestamp()) * 1000))::bigint,
+        nullif(setting::bigint, 0)
+    )::text, true)
+FROM held, pg_settings
+WHERE pg_settings.name = 'idle_in_transaction_session_timeout' AND clock_timestamp() < deadline"""
 
 
 async def verify(conn: Any, schema: str, name: str, *, holder: str, token: int) -> bool:

@@ -14,11 +14,11 @@ from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 
-from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable, UrlError
+from stampede_guard.errors import Misuse, StoreError, StoreRefused, StoreUnavailable, UrlError
 from stampede_guard.leases.forked import let_go_in_children
 from stampede_guard.stores.patience import patiently
 
-__all__ = ["Connect", "Room", "connect_to", "store_error"]
+__all__ = ["Connect", "Room", "connect_to", "connect_with", "store_error"]
 
 Connect = Callable[[], Awaitable[Any]]
 """Makes an `asyncpg.Connection` with `statement_cache_size=0`."""
@@ -29,6 +29,8 @@ _NOT_SERVING = ("08", "53", "57")
 _PASSING = ("25006", "40001", "40P01", "55P03")
 """Read-only (a standby now), serialization, deadlock, lock time-out: nothing was changed; another time it may be."""
 _MISSING = ("3F000", "42P01", "42703")
+_POOLED = ("26000", "42P05")
+"""A prepared statement that is not there, or is there already: the server's side is another one each time."""
 
 
 def connect_to(url: str, **settings: Any) -> Connect:
@@ -46,6 +48,27 @@ def connect_to(url: str, **settings: Any) -> Connect:
         return await asyncpg.connect(dsn, statement_cache_size=0, **settings)
 
     return connect
+
+
+def connect_with(connect: Connect) -> Connect:
+    """The user's own. Raises `Misuse` for what is no function, and later for what makes no connections to be kept."""
+    if not callable(connect):
+        raise Misuse(
+            "connect is a function without arguments whose awaited result is a new connection of asyncpg: write "
+            f"lambda: asyncpg.connect(...), not a {type(connect).__name__}"
+        )
+
+    async def checked() -> Any:
+        connection = await connect()
+        if isinstance(connection, asyncpg.pool.PoolConnectionProxy):
+            # The pool would miss it for as long as we keep it, and would wait for it when it is closed.
+            connection.terminate()
+            raise Misuse("a pool's connections are for others: connect makes one with asyncpg.connect(...)")
+        if not isinstance(connection, asyncpg.Connection):
+            raise Misuse(f"connect makes connections of asyncpg, not a {type(connection).__name__}")
+        return connection
+
+    return checked
 
 
 class Room:
@@ -108,7 +131,7 @@ class Room:
     async def _connected(self) -> Any:
         try:
             return await self._connect()
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):
+        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, Misuse):
             raise
         except Exception as error:
             # Of the user's own: a password that is fetched for each connection, say. Its text may be a secret.
@@ -181,4 +204,6 @@ def store_error(error: BaseException) -> StoreError:
             f"the tables of the leases are not as they should be ({error}): call `await leases.create_schema()` once, "
             "or run stampede_guard/leases/postgres/schema.sql"
         )
+    if code in _POOLED:
+        return StoreRefused("a pooler is before the database: connect with statement_cache_size=0")
     return StoreRefused(f"the database refused: {error}", may_pass=code.startswith("5"))

@@ -41,6 +41,9 @@ CREATE TABLE IF NOT EXISTS stampede_guard.jobs (
     version bigint NOT NULL,
     registered_at timestamptz NOT NULL,
     scheduled_at timestamptz NOT NULL,
+    -- When somebody who follows this schedule last said so, and for how many seconds that is good; 0 = for ever.
+    seen_at timestamptz NOT NULL,
+    seen_for double precision NOT NULL DEFAULT 0,
     pruned_to bigint NOT NULL DEFAULT 0,
     last_slot bigint NOT NULL DEFAULT 0,
     last_success_at timestamptz,
@@ -55,7 +58,9 @@ CREATE TABLE IF NOT EXISTS stampede_guard.runs (
     run text NOT NULL DEFAULT '',
     outcome text NOT NULL DEFAULT ''
         CHECK (outcome IN ('', 'running', 'completed', 'failed', 'missed', 'skipped', 'abandoned')),
+    -- Which attempt this is, and how many there may be in all.
     attempt integer NOT NULL DEFAULT 0,
+    attempts integer NOT NULL DEFAULT 0,
     alive_until timestamptz,
     started_at timestamptz,
     owner jsonb,
@@ -67,3 +72,4 @@ CREATE TABLE IF NOT EXISTS stampede_guard.runs (
 ) WITH (fillfactor = 70);
 
 CREATE INDEX IF NOT EXISTS runs_running ON stampede_guard.runs (job) WHERE outcome = 'running';
+CREATE INDEX IF NOT EXISTS runs_again ON stampede_guard.runs (job, slot) WHERE outcome = 'abandoned' AND attempt < attempts;

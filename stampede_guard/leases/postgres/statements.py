@@ -5,7 +5,8 @@ and because it reads it for a row of `seen`, after the wait for the lock; `lease
 Then a step decides and writes. `clock_timestamp()`, because `now()` would be the time before the wait.
 
 Parameter $1 is the longest wait for the row in milliseconds: who asked has given up by then, and nothing is to be
-granted to somebody who has gone. `ask` never commits asynchronously: a grant must not be lost in a crash.
+granted to somebody who has gone. No step commits asynchronously, also where the server does so by default: what a crash
+takes back (a grant, a renewal, a rest, an operator's word) would still be believed in.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ __all__ = ["CHANNEL", "KEPT_AUDITS", "Statements"]
 
 CHANNEL = "stampede_guard_leases"
 KEPT_AUDITS = 1000
+
+_MAKE = """
+INSERT INTO {schema}.leases (name, renewed_at) VALUES ($1, clock_timestamp()) ON CONFLICT (name) DO NOTHING"""
 
 _LOCKED = """
 WITH seen AS MATERIALIZED (
@@ -181,7 +185,7 @@ _FORCE = """, judged AS MATERIALIZED (
 ), pruned AS (
     DELETE FROM {schema}.lease_audits USING audited WHERE lease_audits.id <= audited.id - {kept}
 )
-SELECT matches, token, remaining, CASE WHEN frees THEN pg_notify('{channel}', $2) END AS told FROM done"""
+SELECT matches, token, remaining, CASE WHEN matches THEN pg_notify('{channel}', $2) END AS told FROM done"""
 
 _VIEW = """
 SELECT name, token, holder <> '' AS held, owner, extract(epoch FROM granted_at)::float8 AS granted_at,
@@ -195,14 +199,17 @@ SELECT name, token, by_whom, extract(epoch FROM at)::float8 AS at, overrode, own
 FROM {schema}.lease_audits WHERE starts_with(name, $1) ORDER BY id DESC LIMIT $2"""
 
 _PRUNE = """
-WITH gone AS (DELETE FROM {schema}.leases WHERE starts_with(name, $1)
+WITH old AS MATERIALIZED (
+    SELECT name FROM {schema}.leases WHERE starts_with(name, $1)
     AND (holder = '' OR deadline < clock_timestamp()) AND coalesce(rests_until, '-infinity') < clock_timestamp()
     AND coalesce(greatest(renewed_at, deadline), '-infinity') < clock_timestamp() - $2::float8 * interval '1 second'
     AND NOT EXISTS (
         SELECT FROM jsonb_array_elements(queue) AS place
         WHERE extract(epoch FROM clock_timestamp())::float8 < (place->>'until')::float8
     )
-    RETURNING name
+    LIMIT $3 FOR UPDATE SKIP LOCKED
+), gone AS (
+    DELETE FROM {schema}.leases AS l USING old WHERE l.name = old.name RETURNING l.name
 )
 SELECT count(*) AS pruned FROM gone"""
 
@@ -211,7 +218,8 @@ SELECT count(*) AS pruned FROM gone"""
 class Statements:
     """All statements for the tables in one schema.
 
-    `make`: an empty row is the same as none; a step needs one to lock.
+    `make`: an empty row is the same as none; a step needs one to lock. It is as young as a used one, lest `prune`
+    deletes it before that.
     """
 
     make: str
@@ -240,12 +248,12 @@ class Statements:
             )
 
         return cls(
-            make=text("INSERT INTO {schema}.leases (name) VALUES ($1) ON CONFLICT (name) DO NOTHING"),
+            make=text(_MAKE),
             ask=text(_LOCKED, _SETTLED, _ASK, durable=_DURABLE),
-            renew=text(_LOCKED, _SETTLED, _RENEW),
-            release=text(_LOCKED, _SETTLED, _RELEASE),
+            renew=text(_LOCKED, _SETTLED, _RENEW, durable=_DURABLE),
+            release=text(_LOCKED, _SETTLED, _RELEASE, durable=_DURABLE),
             check=text(_CHECK),
-            force=text(_LOCKED, _SETTLED, _FORCE),
+            force=text(_LOCKED, _SETTLED, _FORCE, durable=_DURABLE),
             show=text(_UNLOCKED, _SETTLED, _VIEW, which="l.name = $1"),
             views=text(
                 _UNLOCKED,

@@ -5,9 +5,13 @@ server it was last confirmed (`run_id`). In a life that has not yet lasted as lo
 confirmed in it, the answer is `Withheld`: after a restart without data, with an older snapshot, and at a replica that
 was promoted without the last writes. A restart that lost nothing costs the same wait, unless `restart="trust"`.
 
-Not kept: a replica that is promoted before this namespace was ever used in its replicated data; a server's clock that
-steps forward, which ends leases early; two masters at once after a network's split. Tokens grow through all of that, as
-long as clocks do: fence with them what must not be written twice.
+A loss of all data within a server's life (FLUSHALL, keys that were deleted, a replica to which nothing of this
+namespace had come) is noticed by two: a process that has asked before and finds no trace of that, and a holder whose
+token is above all that the server knows of. From then on the answer is `Withheld` for as long.
+
+Not kept: such a loss, while those who ask do so for the first time in their lives and before the holder's next renewal;
+a server's clock that steps forward, which ends leases early; two masters at once after a network's split. Tokens grow
+through all of that, as long as clocks do: fence with them what must not be written twice.
 """
 
 from __future__ import annotations
@@ -86,6 +90,7 @@ class RedisBackend:
         self._trusts = b"1" if restart == "trust" else b"0"
         self._longest = longest_lease
         self._checked = False
+        self._answered = b"0"
         self._freed: list[Callable[[str], None]] = []
         opened: Store = store_for(store)
         self.scripts = Scripts(opened, f"{namespace}.leases", self._tell_freed)
@@ -95,6 +100,14 @@ class RedisBackend:
         """`redis://`, `rediss://`, `unix://`, `redis+sentinel://` or `redis+cluster://`. Raises `UrlError`."""
         store: Any = store_from_url(url)
         store.deadline = DEADLINE
+        return cls(store, namespace=namespace, **settings)
+
+    @classmethod
+    def from_client(cls, client: Any, *, namespace: str, **settings: Any) -> RedisBackend:
+        """With the settings of a `redis.asyncio` client: TLS, credentials, sentinels, cluster. Raises `Misuse`."""
+        store: Any = store_for(client, who="RedisLeases")
+        if store is not client:
+            store.deadline = DEADLINE
         return cls(store, namespace=namespace, **settings)
 
     # --- steps ------------------------------------------------------------------------------------
@@ -111,8 +124,10 @@ class RedisBackend:
             _us(ask.place),
             _us(max(ask.lease_ttl, self._longest)),
             self._trusts,
+            self._answered,
             timeout=timeout,
         )
+        self._answered = b"1"
         match reply:
             case [b"granted", bytes(token)]:
                 return Granted(int(token))

@@ -27,7 +27,19 @@ class RunBackend(Protocol):
     """
 
     async def register(self, registration: Registration, *, timeout: float) -> JobView:
-        """The job exists, with this schedule unless that of a later deployment is known. Answers what counts now."""
+        """The job exists, with this schedule unless that of a later deployment is known. Answers what counts now.
+
+        A worker that registers follows its schedule: where that counts, it was seen to do so just now.
+        """
+
+    async def follow(self, registration: Registration, *, timeout: float) -> JobView | None:
+        """A worker goes on with its schedule: where it counts, that was seen just now, and is good for `seen_for`
+        seconds, or for as long as what another said before. Where another schedule counts nothing changes, unless
+        that is of a smaller version. Answers what counts now; None: the job is not known."""
+
+    async def take_over(self, registration: Registration, *, timeout: float) -> bool:
+        """Put this schedule, of whatever version, in the place of another that is left: nobody was seen to follow it
+        for its `seen_for` seconds. Its slots begin where the other was last seen. Whether that was done."""
 
     async def claim(self, claim: Claim, *, timeout: float) -> ClaimAnswer:
         """Take a slot, or learn whose it is. A vanished worker's row is marked as abandoned by the way."""
@@ -47,6 +59,10 @@ class RunBackend(Protocol):
 
     async def sweep(self, job: str, *, timeout: float) -> list[RunView]:
         """Mark the runs whose workers have vanished as abandoned; those marked by this call."""
+
+    async def retriable(self, job: str, *, attempts: int, limit: int, timeout: float) -> list[RunView]:
+        """Abandoned runs that were claimed for another attempt than the one they had, and had fewer than `attempts`:
+        the oldest slot first."""
 
     async def view(self, job: str, *, timeout: float) -> JobView | None: ...
 

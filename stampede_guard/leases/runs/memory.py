@@ -45,6 +45,22 @@ class MemoryRuns:
         known.row = row
         return rules.job_view(registration.job, row, running=known.running(), now=now)
 
+    async def follow(self, registration: Registration, *, timeout: float = 0.0) -> JobView | None:
+        now = self._clock()
+        known = self._jobs.get(registration.job)
+        if known is None:
+            return None
+        known.row = rules.follow(known.row, registration, now=now)
+        return rules.job_view(registration.job, known.row, running=known.running(), now=now)
+
+    async def take_over(self, registration: Registration, *, timeout: float = 0.0) -> bool:
+        known = self._jobs.get(registration.job)
+        if known is None:
+            return False
+        after = rules.take_over(known.row, registration, now=self._clock())
+        known.row = after or known.row
+        return after is not None
+
     async def claim(self, claim: Claim, *, timeout: float = 0.0) -> ClaimAnswer:
         known = self._jobs.get(claim.job)
         if known is None:
@@ -104,6 +120,15 @@ class MemoryRuns:
                 self._keep(known, row, after)
                 marked.append(rules.run_view(job, after))
         return marked
+
+    async def retriable(self, job: str, *, attempts: int, limit: int, timeout: float = 0.0) -> list[RunView]:
+        known = self._jobs.get(job)
+        wanted = [
+            run
+            for _, run in sorted(known.runs.items() if known else ())
+            if rules.retriable(run, attempts=attempts)
+        ]
+        return [rules.run_view(job, run) for run in wanted[:limit]]
 
     async def view(self, job: str, *, timeout: float = 0.0) -> JobView | None:
         known = self._jobs.get(job)

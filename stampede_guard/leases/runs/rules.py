@@ -31,11 +31,14 @@ __all__ = [
     "beat",
     "claim",
     "finish",
+    "follow",
     "job_view",
     "lapsed",
     "record",
     "register",
+    "retriable",
     "run_view",
+    "take_over",
 ]
 
 LONGEST_ERROR = 2_000
@@ -52,6 +55,8 @@ class JobRow:
     registration: Registration
     registered_at: float
     scheduled_at: float
+    seen_at: float
+    seen_for: float
     pruned_to: int = 0
     last_slot: int = 0
     last_success_at: float = 0.0
@@ -67,6 +72,7 @@ class RunRow:
     run: str
     outcome: Outcome
     attempt: int
+    attempts: int
     alive_until: float
     started_at: float
     owner: Owner | None = None
@@ -79,13 +85,52 @@ class RunRow:
 def register(row: JobRow | None, registration: Registration, *, now: float) -> JobRow:
     """The greater version wins; among equals the later one, so that a deployment back to an older schedule counts."""
     if row is None:
-        return JobRow(registration=registration, registered_at=now, scheduled_at=now)
+        return JobRow(
+            registration=registration,
+            registered_at=now,
+            scheduled_at=now,
+            seen_at=now,
+            seen_for=registration.seen_for,
+        )
     if registration.version < row.registration.version:
-        return row
+        return _seen(row, registration, now=now)
     if registration.fingerprint != row.registration.fingerprint:
         # The slots of a schedule begin with it: those before it are not missed.
-        row = replace(row, scheduled_at=now)
-    return replace(row, registration=registration)
+        row = replace(row, scheduled_at=now, seen_for=0.0)
+    return _seen(replace(row, registration=registration), registration, now=now)
+
+
+def follow(row: JobRow, registration: Registration, *, now: float) -> JobRow:
+    """A worker that was registered goes on. Only a greater version than what counts has it count again: with the rule
+    of `register` two deployments that are both there would take the schedule from each other for ever."""
+    if registration.version > row.registration.version:
+        return register(row, registration, now=now)
+    return _seen(row, registration, now=now)
+
+
+def _seen(row: JobRow, by: Registration, *, now: float) -> JobRow:
+    if by.fingerprint != row.registration.fingerprint:
+        return row
+    # Who said before that he comes back later than this one is still there, until then. A clock that was set back makes
+    # that no longer than he said.
+    said = min(row.seen_for, row.seen_at + row.seen_for - now)
+    return replace(row, seen_at=now, seen_for=max(by.seen_for, said))
+
+
+def take_over(row: JobRow, registration: Registration, *, now: float) -> JobRow | None:
+    """The row afterwards, or None where the schedule that counts is this one, or is not left."""
+    if registration.fingerprint == row.registration.fingerprint:
+        return None
+    if not row.seen_for or now < row.seen_at + row.seen_for:
+        return None
+    # Since then its slots were nobody's: now they are ours, to be run or to be told as missed.
+    return replace(
+        row,
+        registration=registration,
+        scheduled_at=row.seen_at,
+        seen_at=now,
+        seen_for=registration.seen_for,
+    )
 
 
 def claim(
@@ -107,7 +152,7 @@ def claim(
             run = replace(run, alive_until=max(run.alive_until, now + asked.alive_for))
             return job, run, Claimed(run.attempt, now - scheduled, job.last_success_at)
         job, run = lapsed(job, run, now=now)
-        if run.outcome != "abandoned" or run.attempt >= asked.attempts:
+        if not retriable(run, attempts=asked.attempts):
             return job, run, Taken(run.outcome)
         attempt = run.attempt + 1
     taken = RunRow(
@@ -115,6 +160,7 @@ def claim(
         run=asked.run,
         outcome="running",
         attempt=attempt,
+        attempts=asked.attempts,
         alive_until=now + asked.alive_for,
         started_at=now,
         owner=asked.owner,
@@ -122,6 +168,11 @@ def claim(
     if not asked.by_hand:
         job = replace(job, last_slot=max(job.last_slot, asked.slot))
     return job, taken, Claimed(attempt, now - scheduled, job.last_success_at)
+
+
+def retriable(run: RunRow, *, attempts: int) -> bool:
+    """Whether somebody who would try `attempts` times in all may try once more: so must who claimed it have wanted."""
+    return run.outcome == "abandoned" and run.attempt < min(run.attempts, attempts)
 
 
 def lapsed(job: JobRow, run: RunRow, *, now: float) -> tuple[JobRow, RunRow]:
@@ -182,6 +233,7 @@ def record(
         run="",
         outcome=outcome,
         attempt=0,
+        attempts=0,
         alive_until=0.0,
         started_at=0.0,
         finished_at=now,
@@ -205,6 +257,8 @@ def job_view(name: str, row: JobRow, *, running: tuple[int, ...], now: float) ->
         registered_at=row.registered_at,
         scheduled_at=row.scheduled_at,
         at=now,
+        seen_at=row.seen_at,
+        seen_for=row.seen_for,
         last_slot=row.last_slot,
         last_success_at=row.last_success_at,
         last_failure_at=row.last_failure_at,
@@ -220,6 +274,7 @@ def run_view(job: str, row: RunRow) -> RunView:
         run=row.run,
         outcome=row.outcome,
         attempt=row.attempt,
+        attempts=row.attempts,
         owner=row.owner,
         token=row.token,
         started_at=row.started_at,

@@ -40,7 +40,8 @@ class Registration:
     """A worker tells that a job exists. `schedule`: for people. `fingerprint`: changes with the schedule.
 
     `rhythm`: the longest time between two slots, in seconds; 0 = none is promised. `version`: the greater wins where
-    old and new workers disagree about the schedule; among equals, the last who registered.
+    old and new workers disagree about the schedule; among equals, the last who registered. `seen_for`: seconds after
+    which, without another sign of somebody who follows it, the schedule counts as left by all; 0 = it never does.
     """
 
     job: str
@@ -48,6 +49,7 @@ class Registration:
     fingerprint: str
     rhythm: float
     version: int = 0
+    seen_for: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +57,9 @@ class Claim:
     """A worker wants to run a slot. `run`: a UUID; asked again with it, it is the same question.
 
     `alive_for`: seconds after which it counts as vanished if it says nothing. `attempts`: how many workers may try in
-    all; 1 = at most once, a vanished one's slot stays abandoned. `by_hand`: a slot beside the schedule, which says
-    nothing of how far the schedule was followed.
+    all; 1 = at most once, a vanished one's slot stays abandoned. It is kept with the run: what was begun as at most
+    once is not tried again by somebody who would. `by_hand`: a slot beside the schedule, which says nothing of how far
+    the schedule was followed.
     """
 
     job: str
@@ -120,13 +123,17 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
-    """A row of a job's history. `token`: of the lease under which it ran, 0 = none. `finished_at` 0 = not yet."""
+    """A row of a job's history. `token`: of the lease under which it ran, 0 = none. `finished_at` 0 = not yet.
+
+    `attempts`: how many its claim allowed in all; an abandoned one with `attempt < attempts` is to be tried again.
+    """
 
     job: str
     slot: int
     run: str
     outcome: Outcome
     attempt: int = 1
+    attempts: int = 1
     owner: Owner | None = None
     token: int = 0
     started_at: float = 0.0
@@ -140,8 +147,9 @@ class JobView:
     """A job as the back end knows it. `at`: when this was read. `last_slot`: the latest one with an outcome, 0 =
     none.
 
-    `scheduled_at`: since when it has this schedule. `last_success_at`: when a run last completed, 0 = never. `running`:
-    slots that are running now.
+    `scheduled_at`: since when it has this schedule. `seen_at`: when somebody who follows it last said so, `seen_for`:
+    how long that is good for, see `Registration`. `last_success_at`: when a run last completed, 0 = never.
+    `running`: slots that are running now.
     """
 
     job: str
@@ -152,6 +160,8 @@ class JobView:
     registered_at: float
     scheduled_at: float
     at: float
+    seen_at: float = 0.0
+    seen_for: float = 0.0
     last_slot: int = 0
     last_success_at: float = 0.0
     last_failure_at: float = 0.0

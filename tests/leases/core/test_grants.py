@@ -9,6 +9,7 @@ import pytest
 
 from stampede_guard.leases.core import grants
 from stampede_guard.leases.core.grants import EMPTY, Row
+from stampede_guard.leases.core.queue import MOST_WAITING, Place
 from stampede_guard.leases.words import Ask, Forced, Granted, Held, NotForced, Owner, Refused, Renewed
 
 NOW = 1_000.0
@@ -216,3 +217,17 @@ def test_a_row_can_be_forgotten_when_nothing_of_it_counts_any_more() -> None:
     assert not grants.idle(row, NOW + 1)
     row, _ = grants.release(row, holder="a", token=token, at_least_for=5, now=NOW)
     assert not grants.idle(row, NOW + 4) and grants.idle(row, NOW + 5)
+    row, _ = grants.ask(row, question("b", place=9.0), NOW)
+    assert not row.holder and not grants.idle(row, NOW + 8) and grants.idle(row, NOW + 9)
+
+
+def test_a_queue_has_an_end_and_who_is_in_it_keeps_his_place_there() -> None:
+    row, _ = granted()
+    places = [Place(f"w{number}", Owner(process="w"), NOW + 5, 5.0) for number in range(MOST_WAITING - 1)]
+    row, last = grants.ask(replace(row, queue=tuple(places)), question("last", place=5.0), NOW)
+    assert isinstance(last, Held) and last.ahead == MOST_WAITING - 1
+    row, late = grants.ask(row, question("late", place=5.0), NOW)
+    assert isinstance(late, Held) and late.ahead == -1 and len(row.queue) == MOST_WAITING == 1_000
+    row, again = grants.ask(row, question("w500", place=9.0), NOW)
+    assert isinstance(again, Held) and again.ahead == 500
+    assert len(row.queue) == MOST_WAITING and row.queue[500].until == NOW + 9

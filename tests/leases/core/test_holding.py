@@ -160,6 +160,55 @@ def test_asked_to_leave_it_tells_the_body_and_renews_no_more() -> None:
     assert command == Sleep(deadline_of(state))
 
 
+def test_a_hint_has_the_holder_ask_at_once() -> None:
+    state, command = decide(holds(100), Freed(105))
+    assert command == Renew()
+    state, command = decide(state, Answered(Renewed("eve"), 105.1))
+    assert isinstance(state, Stopping) and command == Stop("eve asked for its release")
+
+
+def test_hints_do_not_have_the_holder_ask_all_the_time() -> None:
+    state, command = decide(holds(100), Freed(100.2))
+    assert command == Sleep(101)
+    state, command = decide(state, Freed(100.3))
+    assert command == Sleep(101)
+    state, command = decide(state, Looked(101))
+    assert command == Renew()
+    state, command = decide(state, Answered(Renewed(), 101.1))
+    assert command == Sleep(121)
+
+
+def test_a_hint_that_comes_while_a_renewal_is_under_way_has_it_asked_again() -> None:
+    state, _ = decide(holds(100), Looked(120))
+    state, command = decide(state, Freed(120.1))
+    assert command == Nothing()
+    for answer in (Answered(Renewed(), 120.2), Failed(120.2)):
+        again, command = decide(state, answer)
+        assert isinstance(command, Sleep) and 121 <= command.until <= 121.2
+        again, command = decide(again, Looked(command.until))
+        assert command == Renew()
+        _, command = decide(again, Answered(Renewed(), 121.5))
+        assert isinstance(command, Sleep) and command.until > 140
+
+
+def test_who_is_already_leaving_learns_that_he_is_not_waited_for() -> None:
+    state, _ = decide(holds(100), Looked(120))
+    state, _ = decide(state, Freed(120.05))
+    state, _ = decide(state, Answered(Renewed("eve"), 120.1))
+    state, command = decide(state, Looked(120.1))
+    assert command == Sleep(121.1)
+    state, _ = decide(state, Looked(121.1))
+    state, command = decide(state, Failed(121.2))
+    assert command == Sleep(122.2)
+    state, _ = decide(state, Looked(122.2))
+    state, command = decide(state, Answered(Renewed("eve"), 122.3))
+    assert command == Sleep(deadline_of(state))
+    state, command = decide(state, Freed(130))
+    assert command == Renew()
+    state, command = decide(state, Answered(Refused("gone"), 130.1))
+    assert isinstance(state, Lost) and isinstance(command, Lose)
+
+
 @pytest.mark.parametrize("why", ["gone", "taken"])
 def test_refused_it_is_lost_at_once(why: str) -> None:
     state, _ = decide(holds(100), Looked(120))

@@ -15,7 +15,8 @@ GOOD: dict[str, Any] = {"lease_ttl": 60.0, "renew_every": 20.0, "request_timeout
 def test_the_defaults_are_those_of_the_documentation() -> None:
     job, leader = job_timing(), leader_timing()
     assert (job.lease_ttl, job.renew_every, job.request_timeout, job.grace) == (60, 20, 3, 5)
-    assert (leader.lease_ttl, leader.renew_every, leader.request_timeout) == (15, 5, 2)
+    assert (leader.lease_ttl, leader.renew_every, leader.request_timeout, leader.grace) == (15, 5, 2, 1.25)
+    assert job.margin == leader.margin == 0.25 and job.poll_every == leader.poll_every == 1
     assert job.rho == leader.rho == 0.01
 
 
@@ -77,3 +78,12 @@ def test_the_next_in_line_asks_at_once_when_woken() -> None:
     timing = leader_timing()
     assert timing.after_waking(0, 0.9) == 0
     assert 0 < timing.after_waking(1, 0.5) < timing.after_waking(2, 0.5) < timing.poll_every
+
+
+def test_the_bounds_of_a_question_are_in_proportion_to_the_leases_own_rhythm() -> None:
+    quick = job_timing(1.5)
+    assert quick.poll_every == pytest.approx(0.1)
+    assert quick.next_question(0.01, 0, 1.0) == pytest.approx(0.01 + 0.25 * 0.1)
+    rare = Timing(lease_ttl=10, renew_every=2, request_timeout=1, grace=1, poll_every=5)
+    # A lease's time is the longest that a place holds; half of it is left when one question was lost.
+    assert rare.place == 10 and rare.next_question(1e9, 9, 1.0) == 5

@@ -15,7 +15,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from stampede_guard.errors import Misuse
 from stampede_guard.leases import Jobs, MemoryLeases
 from stampede_guard.leases.jobs.apscheduler3 import SlotExecutor
-from stampede_guard.leases.jobs.leading import leading
+from stampede_guard.leases.jobs.apscheduler4 import once_per_slot
 from stampede_guard.leases.memory import Rows
 
 PATIENCE = 30
@@ -181,41 +181,6 @@ def test_only_a_scheduler_with_an_event_loop_can_have_the_executor() -> None:
         scheduler.start()
 
 
-async def test_only_the_leader_has_a_scheduler_that_runs() -> None:
-    rows = Rows()
-    schedulers: dict[str, AsyncIOScheduler] = {}
-    houses = {name: MemoryLeases(rows=rows, namespace="shop") for name in "ab"}
-    elections = {}
-    started = {name: asyncio.Event() for name in "ab"}
-    stopped = asyncio.Event()
-
-    async def job(name: str) -> None:
-        started[name].set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.set()
-
-    for name, house in houses.items():
-        scheduler = schedulers[name] = AsyncIOScheduler(timezone=UTC)
-        scheduler.add_job(job, "interval", seconds=3_600, args=[name], next_run_time=datetime.now(UTC))
-        scheduler.start(paused=True)
-        elections[name] = house.election("scheduler", on_elected=leading(scheduler))
-    elections["a"].start()
-    async with asyncio.timeout(PATIENCE):
-        await started["a"].wait()
-        elections["b"].start()
-        assert not started["b"].is_set()
-        await elections["a"].stop()
-        # What the leader ran has ended before the next one leads.
-        assert stopped.is_set()
-        await started["b"].wait()
-        await elections["b"].stop()
-    for name in "ab":
-        schedulers[name].shutdown(wait=False)
-        await houses[name].aclose()
-
-
-def test_what_cannot_pause_cannot_be_led() -> None:
-    with pytest.raises(Misuse, match="can pause and resume, not a object"):
-        leading(object())
+def test_what_is_for_version_4_says_what_version_3_has() -> None:
+    with pytest.raises(Misuse, match="version 3 has SlotExecutor"):
+        once_per_slot(Jobs(MemoryLeases()))

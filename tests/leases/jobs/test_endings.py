@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from typing import Any
 
@@ -65,6 +66,13 @@ def test_a_plain_function_that_exits_ends_its_thread_and_not_the_program() -> No
     assert ended(tick) == ("failed", "RuntimeError: tick raised SystemExit: 3")
 
 
+def test_a_plain_function_that_raises_what_no_future_can_carry_has_failed() -> None:
+    def tick() -> None:
+        next(iter(()))
+
+    assert ended(tick) == ("failed", "RuntimeError: tick raised StopIteration")
+
+
 def test_what_ends_the_program_does_so_after_the_slot_has_its_outcome() -> None:
     async def tick() -> None:
         # As SystemExit is for the run; that itself would end the test's event loop, too.
@@ -97,7 +105,9 @@ def test_what_no_back_end_can_count_is_refused_where_it_is_reported(value: float
     assert ended(tick) == ("completed", "")
 
 
-def test_a_plain_function_is_told_of_its_time_limit_and_keeps_its_lease_until_it_has_ended() -> None:
+def test_a_plain_function_is_told_of_its_time_limit_and_keeps_its_lease_until_it_has_ended(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def main() -> None:
         async with MemoryLeases() as leases:
             jobs = Jobs(leases)
@@ -119,6 +129,26 @@ def test_a_plain_function_is_told_of_its_time_limit_and_keeps_its_lease_until_it
             assert view is not None and not view.held
 
     asyncio.run(main())
+    assert "goes on in its thread" not in caplog.text
+
+
+def test_what_a_plain_function_raises_once_it_was_told_to_stop_is_nobodys_to_retrieve(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        async with MemoryLeases() as leases:
+            jobs = Jobs(leases)
+
+            @jobs.every(3_600, time_limit=0.01)
+            def plain(run: Run) -> None:
+                assert run.stopping.wait(30)
+                raise ValueError("too late")
+
+            assert (await jobs.run_now("plain")).error == "TimeoutError: time_limit=0.01 s is over"
+
+    asyncio.run(main())
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 def test_a_plain_function_that_never_looks_is_left_alone_after_a_while(

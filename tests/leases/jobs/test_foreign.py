@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from stampede_guard.leases.jobs import foreign
 from stampede_guard.leases.jobs.foreign import ForeignSlots, Kept
 from stampede_guard.leases.jobs.job import Terms
 from stampede_guard.leases.jobs.run import Run
-from stampede_guard.leases.runs.words import Claim
+from stampede_guard.leases.runs.words import Claim, Taken
 from stampede_guard.leases.words import Owner
 from tests.leases.jobs.fleet import EPOCH, Fleet, virtually
 
@@ -81,5 +82,117 @@ def test_a_claim_whose_answer_was_lost_is_asked_for_again() -> None:
         await fleet.until(11)
         await slots.run("tick", SCHEDULE, slot_at(10), nothing, Terms())
         assert await fleet.outcomes() == {10: "completed"}
+
+    virtually(scenario)
+
+
+def test_in_the_middle_of_a_deploy_one_schedule_counts_and_not_each_in_turn(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(fleet: Fleet) -> None:
+        old, new = (ForeignSlots(fleet.worker().jobs) for _ in range(2))
+        later = Kept("every 10 s, 5 s later", 10)
+        await fleet.until(11)
+        await old.run("tick", SCHEDULE, slot_at(10), nothing, Terms())
+        for begin in range(20, 100, 10):
+            await fleet.until(begin + 1)
+            if begin > 20:
+                assert await old.run("tick", SCHEDULE, slot_at(begin), nothing, Terms()) == Taken("missed")
+            await fleet.until(begin + 6)
+            await new.run("tick", later, slot_at(begin + 5), nothing, Terms())
+        assert list(await fleet.outcomes()) == [10, *range(25, 105, 10)]
+        assert caplog.text.count("a later deployment has the schedule") == 1
+
+    virtually(scenario)
+
+
+def test_a_schedule_counts_again_when_nobody_follows_the_later_one(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(fleet: Fleet) -> None:
+        old, new = (ForeignSlots(fleet.worker().jobs) for _ in range(2))
+        await fleet.until(11)
+        await old.run("tick", SCHEDULE, slot_at(10), nothing, Terms(misfire_grace=5))
+        await fleet.until(16)
+        await new.run("tick", Kept("every 20 s", 20), slot_at(15), nothing, Terms())
+        for begin in range(20, 120, 10):
+            await fleet.until(begin + 1)
+            await old.run("tick", SCHEDULE, slot_at(begin), nothing, Terms(misfire_grace=5))
+        assert list(await fleet.outcomes()) == [10, 15, *range(70, 120, 10)] or list(
+            await fleet.outcomes()
+        ) == [10, 15, *range(60, 120, 10)]
+        assert "counts again" in caplog.text
+
+    virtually(scenario)
+
+
+def test_a_later_schedule_without_a_rhythm_keeps_nobody_out_for_ever() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        old, new = (ForeignSlots(fleet.worker().jobs) for _ in range(2))
+        await fleet.until(11)
+        await old.run("tick", SCHEDULE, slot_at(10), nothing, Terms())
+        await new.run("tick", Kept("at high tide"), slot_at(11), nothing, Terms())
+        await fleet.until(31)
+        for begin in (20, 30):
+            await old.run("tick", SCHEDULE, slot_at(begin), nothing, Terms())
+        assert list(await fleet.outcomes()) == [10, 11, 30]
+
+    virtually(scenario)
+
+
+def test_a_claim_that_is_cancelled_leaves_no_slot_that_runs() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        class Slow:
+            asked, answer = asyncio.Event(), asyncio.Event()
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(fleet.rows.runs, name)
+
+            async def claim(self, claim: Claim, *, timeout: float) -> Any:
+                answer = await fleet.rows.runs.claim(claim)
+                self.asked.set()
+                await self.answer.wait()
+                return answer
+
+        slow = Slow()
+        worker = fleet.worker(runs=lambda: slow)
+        await fleet.until(11)
+        fired = asyncio.create_task(
+            ForeignSlots(worker.jobs).run("tick", SCHEDULE, slot_at(10), nothing, Terms())
+        )
+        await slow.asked.wait()
+        fired.cancel()
+        await asyncio.wait({fired})
+        assert fired.cancelled()
+        slow.answer.set()
+        await worker.leases.aclose()
+        assert await fleet.outcomes() == {10: "abandoned"}
+
+    virtually(scenario)
+
+
+def test_a_job_that_was_forgotten_misses_a_slot_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(fleet: Fleet) -> None:
+        worker = fleet.worker()
+        slots = ForeignSlots(worker.jobs)
+        for begin in (10, 20, 30):
+            await fleet.until(begin + 1)
+            await slots.run("tick", SCHEDULE, slot_at(begin), nothing, Terms())
+            if begin == 10:
+                await worker.jobs.forget("tick")
+        assert await fleet.outcomes() == {20: "missed", 30: "completed"}
+        assert "did not know the job any more" in caplog.text
+
+    virtually(scenario)
+
+
+def test_jobs_that_are_added_for_ever_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foreign, "MOST_KNOWN", 10)
+
+    async def scenario(fleet: Fleet) -> None:
+        slots = ForeignSlots(fleet.worker().jobs)
+        await fleet.until(11)
+        for number in range(50):
+            await slots.run(f"job-{number}", SCHEDULE, slot_at(10), nothing, Terms())
+        assert len(slots._registered) == 10
+        assert len(slots._prune_at) <= 10
 
     virtually(scenario)

@@ -7,8 +7,9 @@ import os
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -30,18 +31,42 @@ def postgres_url() -> Iterator[str]:
         yield server.url
 
 
-@pytest.fixture(params=["postgres", "redis"])
-async def leases(
-    request: pytest.FixtureRequest, postgres_url: str, valkey_url: str, namespace: str
-) -> AsyncIterator[tuple[Leases, str]]:
-    if request.param == "postgres":
-        made: Leases = PostgresLeases.from_url(postgres_url, namespace=namespace)
-        await made.create_schema()  # type: ignore[attr-defined]
-        url = postgres_url
-    else:
-        made, url = RedisLeases.from_url(valkey_url, namespace=namespace, restart="trust"), valkey_url
-    async with made:
-        yield made, url
+@dataclass(frozen=True)
+class House:
+    """Where the leases are, as pods are told it and as one looks from outside."""
+
+    url: str
+    leases: Leases
+    journal: Journal
+
+
+@pytest.fixture
+async def houses(
+    postgres_url: str, valkey_url: str, namespace: str, tmp_path: Path
+) -> AsyncIterator[list[House]]:
+    """One on each back end. Their pods do nothing most of the time, so both live through their seconds at once."""
+    async with (
+        PostgresLeases.from_url(postgres_url, namespace=namespace) as postgres,
+        RedisLeases.from_url(valkey_url, namespace=namespace, restart="trust") as valkey,
+    ):
+        await postgres.create_schema()
+        yield [
+            House(postgres_url, postgres, Journal(tmp_path / "postgres")),
+            House(valkey_url, valkey, Journal(tmp_path / "redis")),
+        ]
+
+
+async def in_each(houses: list[House], play: Callable[[House], Coroutine[None, None, None]]) -> None:
+    async def played(house: House) -> None:
+        try:
+            await play(house)
+        except Exception as error:
+            error.add_note(f"with leases in {house.url}")
+            raise
+
+    async with asyncio.TaskGroup() as plays:
+        for house in houses:
+            plays.create_task(played(house))
 
 
 class Pod:
@@ -105,49 +130,52 @@ async def history_of(jobs: Jobs, *, wanted: int) -> list[RunView]:
 
 
 async def test_eight_processes_give_each_tick_of_thirty_seconds_one_outcome(
-    leases: tuple[Leases, str], namespace: str, tmp_path: Path
+    houses: list[House], namespace: str
 ) -> None:
-    house, url = leases
-    journal = Journal(tmp_path / "journal")
-    async with pods(PODS, url, namespace, journal, takes=0.005, apart=0.5 / 7) as started:
-        for pod in started:
-            await pod.following()
-        await history_of(Jobs(house), wanted=TICKS)
-        assert [await pod.end() for pod in started] == [0] * PODS
-    history = (await Jobs(house).history("tick", limit=1_000))[::-1]
-    slots = [run.slot // 1000 for run in history]
-    assert slots == list(range(slots[0], slots[0] + len(history))), (
-        "no tick without an outcome, none with two"
-    )
-    assert Counter(run.outcome for run in history) == {"completed": len(history)}
-    calls = Counter(int(line.what.split()[0]) for line in journal.lines("tick"))
-    assert calls == dict.fromkeys(slots, 1)
+    async def play(house: House) -> None:
+        async with pods(PODS, house.url, namespace, house.journal, takes=0.005, apart=0.5 / 7) as started:
+            for pod in started:
+                await pod.following()
+            await history_of(Jobs(house.leases), wanted=TICKS)
+            assert [await pod.end() for pod in started] == [0] * PODS
+        history = (await Jobs(house.leases).history("tick", limit=1_000))[::-1]
+        slots = [run.slot // 1000 for run in history]
+        assert slots == list(range(slots[0], slots[0] + len(history))), (
+            "no tick without an outcome, none with two"
+        )
+        assert Counter(run.outcome for run in history) == {"completed": len(history)}
+        calls = Counter(int(line.what.split()[0]) for line in house.journal.lines("tick"))
+        assert calls == dict.fromkeys(slots, 1)
+
+    await in_each(houses, play)
 
 
 async def test_a_killed_pods_slots_are_run_again_and_one_that_was_frozen_does_no_harm(
-    leases: tuple[Leases, str], namespace: str, tmp_path: Path
+    houses: list[House], namespace: str
 ) -> None:
-    house, url = leases
-    journal = Journal(tmp_path / "journal")
-    async with pods(3, url, namespace, journal, takes=1.5, apart=0.1, more=("retry",)) as started:
-        killed, frozen, well = started
-        for pod in started:
-            await pod.following()
-        pids = {pod.process.pid for pod in started}
-        async with asyncio.timeout(PATIENCE):
-            while {line.by for line in journal.lines("tick")} != pids:  # noqa: ASYNC110 - other processes write
-                await asyncio.sleep(0.1)
-        killed.process.kill()
-        os.kill(frozen.process.pid, signal.SIGSTOP)
-        async with asyncio.timeout(PATIENCE):
-            while not any(line.what.endswith(" 2") for line in journal.lines("tick")):  # noqa: ASYNC110
-                await asyncio.sleep(0.1)
-        os.kill(frozen.process.pid, signal.SIGCONT)
-        assert (await frozen.end(), await well.end()) == (0, 0)
-    history = await Jobs(house).history("tick", limit=1_000)
-    slots = sorted(run.slot // 1000 for run in history)
-    assert slots == list(range(slots[0], slots[0] + len(history)))
-    again = [run for run in history if run.attempt > 1]
-    assert again
-    calls = Counter(tuple(line.what.split()) for line in journal.lines("tick"))
-    assert set(calls.values()) == {1}, "each attempt at a slot is called once"
+    async def play(house: House) -> None:
+        journal = house.journal
+        async with pods(3, house.url, namespace, journal, takes=1.5, apart=0.1, more=("retry",)) as started:
+            killed, frozen, well = started
+            for pod in started:
+                await pod.following()
+            pids = {pod.process.pid for pod in started}
+            async with asyncio.timeout(PATIENCE):
+                while {line.by for line in journal.lines("tick")} != pids:  # noqa: ASYNC110 - other processes write
+                    await asyncio.sleep(0.1)
+            killed.process.kill()
+            os.kill(frozen.process.pid, signal.SIGSTOP)
+            async with asyncio.timeout(PATIENCE):
+                while not any(line.what.endswith(" 2") for line in journal.lines("tick")):  # noqa: ASYNC110
+                    await asyncio.sleep(0.1)
+            os.kill(frozen.process.pid, signal.SIGCONT)
+            assert (await frozen.end(), await well.end()) == (0, 0)
+        history = await Jobs(house.leases).history("tick", limit=1_000)
+        slots = sorted(run.slot // 1000 for run in history)
+        assert slots == list(range(slots[0], slots[0] + len(history)))
+        again = [run for run in history if run.attempt > 1]
+        assert again
+        calls = Counter(tuple(line.what.split()) for line in journal.lines("tick"))
+        assert set(calls.values()) == {1}, "each attempt at a slot is called once"
+
+    await in_each(houses, play)

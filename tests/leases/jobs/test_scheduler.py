@@ -11,10 +11,12 @@ import pytest
 
 from stampede_guard.errors import Misuse, PolicyError, StoreUnavailable
 from stampede_guard.leases import MemoryLeases
+from stampede_guard.leases.jobs import scheduler
 from stampede_guard.leases.jobs.run import Run
 from stampede_guard.leases.jobs.schedule import Every, slot_of
 from stampede_guard.leases.jobs.scheduler import Jobs
 from tests.leases.jobs.fleet import EPOCH, Fleet, virtually
+from tests.leases.jobs.test_races import Between
 
 
 def every_slot(seconds: int, until: int) -> list[int]:
@@ -421,16 +423,22 @@ def test_a_claim_whose_answer_was_lost_is_still_this_workers() -> None:
     assert virtually(scenario) == {10: "completed"}
 
 
-def test_an_outcome_whose_answer_was_lost_is_written_down_once() -> None:
+@pytest.mark.parametrize("takes", [1.0, 14.0])
+def test_an_outcome_whose_answer_was_lost_is_written_down_once(
+    takes: float, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario(fleet: Fleet) -> None:
         network = _Unreachable(fleet.rows.runs)
-        fleet.worker(runs=lambda: network).tick(10, takes=1.0).start()
-        await fleet.until(10.5)
+        fleet.worker(runs=lambda: network).tick(10, takes=takes, overlap="allow").start()
+        # Also where a later slot is there by then.
+        await fleet.until(9.5 + takes if takes > 1 else 10.5)
         network.lose_answers = 1
-        await fleet.until(19)
-        assert await fleet.outcomes() == {10: "completed"}
+        await fleet.until(29 if takes > 1 else 19)
+        assert (await fleet.outcomes())[10] == "completed"
 
     virtually(scenario)
+    # It is no other run's, though the second time it was not to be had.
+    assert "is not written down" not in caplog.text
 
 
 @pytest.mark.parametrize("step", [-25.0, -3.0, 3.0, 25.0])
@@ -459,6 +467,17 @@ def test_a_run_by_hand_and_a_slot_do_not_overlap() -> None:
         assert (await worker.jobs.run_now("tick")).outcome == "skipped"
         with pytest.raises(Misuse, match="no job 'tock' in this program; it has tick"):
             await worker.jobs.run_now("tock")
+
+    virtually(scenario)
+
+
+def test_a_run_by_hand_is_no_slot_of_the_schedule() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        worker = fleet.worker().tick(3_600)
+        assert (await worker.jobs.run_now("tick")).outcome == "completed"
+        view = await worker.jobs.view("tick")
+        assert view is not None
+        assert (view.last_slot, view.last_success_at > 0) == (0, True)
 
     virtually(scenario)
 
@@ -592,5 +611,41 @@ def test_the_history_is_pruned_and_a_pruned_slot_is_not_run_again() -> None:
     virtually(scenario)
 
 
+def test_a_worker_prunes_the_history_now_and_then_whatever_went_wrong_before(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(scheduler, "KEEP", 3)
+    monkeypatch.setattr(scheduler, "KEEP_FOR", 600.0)
+
+    async def scenario(fleet: Fleet) -> None:
+        between = Between(fleet.rows.runs)
+
+        async def broken() -> None:
+            between.before.clear()
+            raise LookupError("a password that could not be fetched")
+
+        between.before["prune"] = broken
+        fleet.worker(runs=lambda: between).tick(300).start()
+        await fleet.until(8 * 3_600)
+        outcomes = await fleet.outcomes()
+        # What came since the last time is still there; it was an hour ago, or half as much again.
+        assert 3 <= len(outcomes) <= 25
+        assert max(outcomes) == 8 * 3_600 - 300 or max(outcomes) == 8 * 3_600
+        assert 5 <= between.asked.count("prune") <= 16
+
+    virtually(scenario)
+    assert "job tick: its history was not pruned: a password that could not be fetched" in caplog.text
+
+
 def test_moments_are_in_utc() -> None:
     assert datetime.fromtimestamp(EPOCH, tz=UTC).isoformat() == "2025-10-09T00:00:00+00:00"
+
+
+def test_what_was_added_is_told_as_it_will_be_run() -> None:
+    jobs = Jobs(MemoryLeases())
+    job = jobs.add(nothing, Every.of(60), name="sync", misfire_grace=5)
+    assert (job.name, job.schedule, job.terms.misfire_grace) == ("sync", Every.of(60), 5)
+    anchor = datetime(2026, 1, 1, 1, tzinfo=UTC)
+    assert jobs.every(7 * 3_600, anchor=anchor)(other) is other
+    assert jobs._jobs["other"].schedule == Every.of(7 * 3_600, anchor=anchor)
+    assert jobs.names == ["other", "sync"]

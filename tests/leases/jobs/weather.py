@@ -11,9 +11,11 @@ from stampede_guard.errors import StoreUnavailable
 from stampede_guard.leases.jobs.run import Run
 from tests.leases.jobs.fleet import EPOCH, Fleet, Worker
 
-__all__ = ["LASTS", "STEP", "Network", "bad_weather", "judge"]
+__all__ = ["DEPLOYED", "LASTS", "STEP", "Network", "bad_weather", "judge", "judge_deploys"]
 
 STEP = 10
+DEPLOYED = (10, 15)
+"""Seconds from slot to slot of two deployments."""
 LASTS = 600
 CALM = 200
 """Seconds without faults at the end, in which everything has to come right."""
@@ -46,12 +48,14 @@ class Network:
         return call
 
 
-def _start(fleet: Fleet, calls: Counter[tuple[int, int]], *, retry: bool) -> tuple[Worker, Network]:
+def _start(
+    fleet: Fleet, calls: Counter[tuple[int, int]], *, step: int, retry: bool
+) -> tuple[Worker, Network]:
     network = Network(fleet.rows.runs, fleet.chance)
     worker = fleet.worker(runs=lambda: network, drain_timeout=fleet.chance.choice([1.0, 30.0]))
     takes = fleet.chance.choice([0.005, 1.0, 12.0])
 
-    @worker.jobs.every(STEP, name="tick", lease_ttl=6, misfire_grace=25, retry_abandoned=retry)
+    @worker.jobs.every(step, name="tick", lease_ttl=6, misfire_grace=25, retry_abandoned=retry)
     async def tick(run: Run) -> None:
         calls[round(run.slot.timestamp() - EPOCH), run.attempt] += 1
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -66,11 +70,18 @@ def _start(fleet: Fleet, calls: Counter[tuple[int, int]], *, retry: bool) -> tup
     return worker, network
 
 
-async def bad_weather(fleet: Fleet, *, retry: bool) -> Counter[tuple[int, int]]:
-    """Workers come and go, and so does the network; calls of the function by (slot, attempt)."""
+async def bad_weather(
+    fleet: Fleet, *, retry: bool, steps: tuple[int, ...] = (STEP,)
+) -> Counter[tuple[int, int]]:
+    """Workers come and go, and so does the network; calls of the function by (slot, attempt). Each worker has one of
+    the schedules `steps`."""
     chance = fleet.chance
     calls: Counter[tuple[int, int]] = Counter()
-    there = [_start(fleet, calls, retry=retry) for _ in range(chance.randint(1, 4))]
+
+    def start() -> tuple[Worker, Network]:
+        return _start(fleet, calls, step=steps[0] if len(steps) == 1 else chance.choice(steps), retry=retry)
+
+    there = [start() for _ in range(chance.randint(1, 4))]
     while fleet.loop.time() - fleet.begun < LASTS - CALM:
         await asyncio.sleep(chance.uniform(1, 30))
         worker, network = chance.choice(there)
@@ -91,11 +102,38 @@ async def bad_weather(fleet: Fleet, *, retry: bool) -> Counter[tuple[int, int]]:
             case _:
                 pass
         if not there or chance.random() < 0.3:
-            there.append(_start(fleet, calls, retry=retry))
+            there.append(start())
+    if len(steps) > 1 and chance.random() < 0.5:
+        # Else one of the deployments has often gone by now.
+        there.extend(_start(fleet, calls, step=step, retry=retry) for step in steps)
     for _, network in there:
         network.cut, network.loss = False, 0.0
     await asyncio.sleep(CALM)
     return calls
+
+
+async def judge_deploys(fleet: Fleet, calls: Counter[tuple[int, int]], *, retry: bool) -> None:
+    """What holds though workers of both schedules came and went."""
+    assert set(calls.values()) <= {1}, "an attempt was called twice"
+    attempts = Counter(slot for slot, _ in calls)
+    assert max(attempts.values()) <= (3 if retry else 1)
+    view = await fleet.rows.runs.view("shop:tick")
+    assert view is not None
+    there = [worker.jobs._followers["tick"][0] for worker in fleet.workers]
+    steps = {follower.job.schedule.text for follower in there}
+    assert view.schedule in steps, "the schedule that counts is nobody's"
+    assert view.at - view.seen_at <= 6, "nobody says that he follows it"
+    # Who was left over had half of the calm to notice that the others have gone; after that nobody changes anything.
+    assert view.at - view.scheduled_at > CALM / 2, "two deployments take the schedule from each other"
+    for follower in there:
+        mine = follower.job.schedule.text == view.schedule
+        assert follower.outdated == ("" if mine else view.schedule)
+    step, now = round(view.rhythm), round(fleet.time() - EPOCH)
+    history = await fleet.history()
+    due = range((now - 60) // step * step, now - 2 * step, step)
+    assert {history[slot].outcome for slot in due} <= {"completed", "skipped"}, "a slot that was not run"
+    others = [slot for slot in history if slot >= due.start and slot % step]
+    assert not others or retry, "slots of the schedule that does not count"
 
 
 async def judge(fleet: Fleet, calls: Counter[tuple[int, int]], *, retry: bool) -> None:

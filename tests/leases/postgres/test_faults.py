@@ -13,6 +13,7 @@ from bench.herd.postgres import PostgresServer
 from bench.herd.valkey import free_port
 from stampede_guard.errors import Misuse, StoreRefused, StoreUnavailable, UrlError
 from stampede_guard.leases.postgres.backend import PostgresBackend
+from stampede_guard.leases.postgres.statements import KEPT_AUDITS
 from stampede_guard.leases.words import Granted, Held, Renewed
 from tests.support.gate import until
 from tests.support.leases import LONG, ask, granted
@@ -237,26 +238,64 @@ class TestFence:
         async with user.transaction():
             assert not await backend.fence(user, name, holder="a", token=token)
 
-    async def test_until_the_commit_nobody_else_gets_it_however_late_that_is(
+    async def test_until_the_commit_nobody_else_gets_it_whatever_an_operator_wants(
         self, proxy: PlainProxy, opened: Open, user: asyncpg.Connection, postgres_url: str, name: str
     ) -> None:
         backend = opened(through(proxy))
-        token = await granted(backend, name, "a", lease_ttl=0.3)
+        token = await granted(backend, name, "a", lease_ttl=LONG)
         looking = await asyncpg.connect(postgres_url)
         transaction = user.transaction()
         await transaction.start()
         assert await backend.fence(user, name, holder="a", token=token)
-        asked = asyncio.ensure_future(backend.acquire(ask(name, "b"), timeout=LONG))
         forced = asyncio.ensure_future(backend.force(name, token=token, by="eve", now=True, timeout=LONG))
+        await until_true(lambda: one_waits(looking))
+        asked = asyncio.ensure_future(backend.acquire(ask(name, "b"), timeout=LONG))
         await until_true(lambda: two_wait(looking))
-        over = "SELECT clock_timestamp() > deadline FROM stampede_guard.leases WHERE name = $1"
-        await until_true(lambda: looking.fetchval(over, name))
         assert not asked.done() and not forced.done()
         await transaction.commit()
         answer = await asked
         assert isinstance(answer, Granted) and answer.token > token
         await forced
         await looking.close()
+
+    @pytest.mark.parametrize("own_limit", ["0", "1h"])
+    async def test_who_stands_still_before_the_commit_is_ended_with_his_lease_and_has_written_nothing(
+        self, proxy: PlainProxy, opened: Open, user: asyncpg.Connection, name: str, own_limit: str
+    ) -> None:
+        backend = opened(through(proxy))
+        await user.execute(f"SET idle_in_transaction_session_timeout = '{own_limit}'")
+        token = await granted(backend, name, "a", lease_ttl=1.0)
+        transaction = user.transaction()
+        await transaction.start()
+        await user.execute("CREATE TABLE fenced_in (number int)")
+        assert await backend.fence(user, name, holder="a", token=token)
+        # 1. it was verified, 2. the process is frozen, 3. its lease ends, 4. it would go on to its COMMIT.
+        answer = await backend.acquire(ask(name, "b"), timeout=LONG)
+        assert isinstance(answer, Granted) and answer.token > token
+        with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)):
+            await transaction.commit()
+        assert user.is_closed()
+
+    async def test_the_limit_on_standing_still_is_that_transactions_alone_and_never_longer_than_it_was(
+        self, proxy: PlainProxy, opened: Open, user: asyncpg.Connection, name: str
+    ) -> None:
+        backend = opened(through(proxy))
+        token = await granted(backend, name, "a", lease_ttl=60)
+
+        async def limit() -> int:
+            show = "SELECT setting::int FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'"
+            found = await user.fetchval(show)
+            assert isinstance(found, int)
+            return found
+
+        async with user.transaction():
+            assert await backend.fence(user, name, holder="a", token=token)
+            assert 0 < await limit() <= 60_000
+        assert await limit() == 0
+        await user.execute("SET idle_in_transaction_session_timeout = 9000")
+        async with user.transaction():
+            assert await backend.fence(user, name, holder="a", token=token)
+            assert await limit() == 9000
 
     async def test_a_transaction_of_before_a_takeover_does_not_commit(
         self, proxy: PlainProxy, opened: Open, user: asyncpg.Connection, name: str
@@ -277,6 +316,10 @@ class TestFence:
             await backend.fence(user, name, holder="a", token=1)
         with pytest.raises(Misuse, match="asyncpg, psycopg or SQLAlchemy"):
             await backend.fence(object(), name, holder="a", token=1)
+
+
+async def one_waits(looking: asyncpg.Connection) -> bool:
+    return await waiting_for_a_lock(looking) == 1
 
 
 async def two_wait(looking: asyncpg.Connection) -> bool:
@@ -319,9 +362,28 @@ class TestSchema:
             "UPDATE stampede_guard.leases SET renewed_at = renewed_at - interval '1 day' WHERE name <> $1",
             f"{name}:young",
         )
+        assert await backend.prune(f"{name}:", older_than=3600, most=0, timeout=LONG) == 0
+        assert await backend.prune(f"{name}:", older_than=2 * 86_400, timeout=LONG) == 0
         assert await backend.prune(f"{name}:", older_than=3600, timeout=LONG) == 1
         titles = [view.name for view in await backend.views(f"{name}:", limit=9, timeout=LONG)]
         assert titles == [f"{name}:held", f"{name}:waited", f"{name}:young"]
+
+    async def test_of_what_operators_did_the_last_thousand_are_kept(
+        self, postgres_url: str, opened: Open, user: asyncpg.Connection, name: str
+    ) -> None:
+        backend = opened(postgres_url)
+        await backend.create_schema()
+        await user.execute(
+            """INSERT INTO stampede_guard.lease_audits (name, token, by_whom, at, overrode, owner)
+            SELECT $1, 1, number, now(), false, '{}' FROM generate_series(1, $2::int) AS numbers (number)""",
+            f"{name}:old",
+            KEPT_AUDITS + 5,
+        )
+        token = await granted(backend, name, "a")
+        await backend.force(name, token=token, by="eve", now=True, timeout=LONG)
+        audits = await backend.audits(name, limit=2 * KEPT_AUDITS, timeout=LONG)
+        assert len(audits) == KEPT_AUDITS == 1_000
+        assert [audits[0].by, audits[1].by, audits[-1].by] == ["eve", f"{KEPT_AUDITS + 5}", "7"]
 
 
 class TestListening:
@@ -375,6 +437,51 @@ class TestRestarts:
                 f"{name}:0", holder="a", token=tokens[0], lease_ttl=60, timeout=LONG
             )
             assert renewed == Renewed()
+
+    async def test_a_renewal_that_was_answered_is_not_forgotten_in_a_crash(
+        self, own_postgres: PostgresServer, opened: Open, name: str
+    ) -> None:
+        backend = opened(own_postgres.url)
+        await backend.create_schema()
+        tokens = [await granted(backend, f"{name}:{number}", "a", lease_ttl=60) for number in range(9)]
+        for number, token in enumerate(tokens):
+            await backend.renew(f"{name}:{number}", holder="a", token=token, lease_ttl=600, timeout=LONG)
+        await asyncio.to_thread(own_postgres.restart, crash=True)
+        backend = opened(own_postgres.url)
+        for number in range(9):
+            answer = await backend.acquire(ask(f"{name}:{number}", "b"), timeout=LONG)
+            # The holder believes for as long.
+            assert isinstance(answer, Held) and answer.remaining > 500, number
+
+    # What is durable takes along what was not, if it comes before it.
+    @pytest.mark.parametrize("last", ["release", "force"])
+    async def test_what_rests_and_who_was_asked_to_leave_is_not_forgotten_in_a_crash(
+        self, own_postgres: PostgresServer, opened: Open, name: str, last: str
+    ) -> None:
+        backend = opened(own_postgres.url)
+        await backend.create_schema()
+        token = await granted(backend, f"{name}:asked", "a")
+
+        async def asked() -> None:
+            await backend.force(f"{name}:asked", token=token, by="eve", now=False, timeout=LONG)
+
+        given_back = [await granted(backend, f"{name}:{number}", "a") for number in range(9)]
+        if last == "release":
+            await asked()
+        for number, each in enumerate(given_back):
+            assert await backend.release(
+                f"{name}:{number}", holder="a", token=each, at_least_for=600, timeout=LONG
+            )
+        if last == "force":
+            await asked()
+        await asyncio.to_thread(own_postgres.restart, crash=True)
+        backend = opened(own_postgres.url)
+        for number in range(9):
+            answer = await backend.acquire(ask(f"{name}:{number}", "b"), timeout=LONG)
+            assert isinstance(answer, Held) and answer.resting, number
+        view = await backend.show(f"{name}:asked", timeout=LONG)
+        assert view is not None and view.asked_to_leave == "eve"
+        assert [audit.by for audit in await backend.audits(name, limit=9, timeout=LONG)] == ["eve"]
 
     async def test_nobody_there_is_told_as_such(self, opened: Open, name: str) -> None:
         backend = opened(f"postgresql://postgres@127.0.0.1:{free_port()}/postgres")

@@ -10,7 +10,7 @@ import redis.asyncio
 
 from bench.herd.valkey import ValkeyServer
 from stampede_guard.errors import Misuse, StoreRefused, StoreUnavailable, UrlError
-from stampede_guard.leases.redis.backend import RedisBackend
+from stampede_guard.leases.redis.backend import KEPT_AUDITS, RedisBackend
 from stampede_guard.leases.words import Granted, Held, Refused, Renewed, Withheld
 from stampede_guard.stores.redis import RedisStore
 from tests.support.leases import LONG, RedisWorld, ask, granted
@@ -219,12 +219,93 @@ class TestRestarts:
             await grown_old(replica, 1)
             await granted(promoted, NAME, "c", lease_ttl=1)
 
+    async def test_a_clock_that_was_set_back_makes_nobody_wait_longer_than_a_lease(
+        self, own_valkey: ValkeyServer, opened: Open
+    ) -> None:
+        backend = opened(own_valkey.url)
+        await backend.acquire(ask(NAME, "a", lease_ttl=60), timeout=LONG)
+        await grown_old(own_valkey, -3_600)
+        answer = await backend.acquire(ask(NAME, "a", lease_ttl=60), timeout=LONG)
+        assert isinstance(answer, Withheld) and 50 < answer.remaining <= 60
+        await grown_old(own_valkey, 60)
+        await granted(backend, NAME, "a", lease_ttl=60)
+
     async def test_different_ttls_for_one_name_are_covered_where_the_longest_is_told(
         self, own_valkey: ValkeyServer, opened: Open
     ) -> None:
         backend = opened(own_valkey.url, longest_lease=600)
         answer = await backend.acquire(ask(NAME, "a", lease_ttl=1), timeout=LONG)
         assert isinstance(answer, Withheld) and answer.remaining > 500
+
+
+async def flushed(server: ValkeyServer, *, uptime: int = 2) -> None:
+    """All data are deleted, in a server that has been there for longer than the leases of these tests last."""
+    with server.client() as client:
+        async with asyncio.timeout(LONG):
+            while client.info("server")["uptime_in_seconds"] < uptime:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        client.flushall()
+
+
+class TestDeletedData:
+    async def test_who_has_asked_before_is_granted_nothing_while_the_holder_may_believe(
+        self, own_valkey: ValkeyServer, opened: Open
+    ) -> None:
+        holder, other = opened(own_valkey.url, restart="trust"), opened(own_valkey.url)
+        token = await granted(holder, NAME, "a", lease_ttl=1)
+        assert isinstance(await other.acquire(ask(NAME, "b", lease_ttl=1), timeout=LONG), Held)
+        await flushed(own_valkey)
+        answer = await other.acquire(ask(NAME, "b", lease_ttl=1), timeout=LONG)
+        assert isinstance(answer, Withheld) and 0 < answer.remaining <= 1
+        # So is everybody else from now on, and the holder hears that it is over.
+        fresh = await opened(own_valkey.url).acquire(ask(NAME, "c", lease_ttl=1), timeout=LONG)
+        assert isinstance(fresh, Withheld)
+        renewed = await holder.renew(NAME, holder="a", token=token, lease_ttl=1, timeout=LONG)
+        assert renewed == Refused("gone")
+        await grown_old(own_valkey, 1)
+        assert await granted(other, NAME, "b", lease_ttl=1) > token
+
+    async def test_from_the_holders_next_renewal_on_nobody_is_granted_anything_at_first(
+        self, own_valkey: ValkeyServer, opened: Open
+    ) -> None:
+        holder = opened(own_valkey.url, restart="trust")
+        token = await granted(holder, NAME, "a", lease_ttl=1)
+        second = await granted(holder, "shop:second", "a", lease_ttl=1)
+        await flushed(own_valkey)
+        assert await holder.renew(NAME, holder="a", token=token, lease_ttl=1, timeout=LONG) == Refused("gone")
+        with own_valkey.client() as client:
+            since = client.hget("{shop.leases}:life", "since")
+            # The second one that hears of it does not make the others wait anew.
+            await holder.renew("shop:second", holder="a", token=second, lease_ttl=1, timeout=LONG)
+            assert client.hget("{shop.leases}:life", "since") == since
+        for name in (NAME, "shop:other"):
+            answer = await opened(own_valkey.url).acquire(ask(name, "b", lease_ttl=1), timeout=LONG)
+            assert isinstance(answer, Withheld), name
+        await grown_old(own_valkey, 1)
+        assert await granted(opened(own_valkey.url), NAME, "b", lease_ttl=1) > token
+
+    async def test_before_that_a_newcomer_is_granted_what_may_be_believed_in_and_his_token_is_larger(
+        self, own_valkey: ValkeyServer, opened: Open
+    ) -> None:
+        """What cannot be seen, as the module says."""
+        holder = opened(own_valkey.url, restart="trust")
+        token = await granted(holder, NAME, "a", lease_ttl=1)
+        await flushed(own_valkey)
+        assert await granted(opened(own_valkey.url), NAME, "b", lease_ttl=1) > token
+        renewed = await holder.renew(NAME, holder="a", token=token, lease_ttl=1, timeout=LONG)
+        assert renewed == Refused("taken")
+
+    async def test_a_lease_that_was_given_back_or_lapsed_is_no_sign_of_a_loss(
+        self, own_valkey: ValkeyServer, opened: Open
+    ) -> None:
+        backend = opened(own_valkey.url, restart="trust")
+        tokens = [await granted(backend, NAME, "a")]
+        await backend.release(NAME, holder="a", token=tokens[0], at_least_for=0, timeout=LONG)
+        await grown_old(own_valkey, 600)
+        for token in (tokens[0], 0):
+            renewed = await backend.renew(NAME, holder="a", token=token, lease_ttl=60, timeout=LONG)
+            assert renewed == Refused("gone")
+        await granted(opened(own_valkey.url), "shop:new", "b", lease_ttl=60)
 
 
 class TestSettings:
@@ -271,6 +352,54 @@ class TestSettings:
 
 
 class TestForgetting:
+    async def test_a_name_is_kept_for_a_day_longer_than_anything_about_it_lasts(
+        self, valkey_url: str, namespace: str
+    ) -> None:
+        day, outside = 86_400.0, redis.asyncio.Redis.from_url(valkey_url)
+        world = RedisWorld(RedisStore(outside, deadline=LONG), outside, namespace)
+
+        async def kept(name: str) -> float:
+            score = await outside.zscore(f"{{{namespace}.leases}}:old", name)
+            seconds, microseconds = await outside.time()
+            return float(score) / 1e6 - seconds - microseconds / 1e6
+
+        try:
+            backend = world.open()
+            token = await granted(backend, "n", "a", lease_ttl=3 * day)
+            assert 3.9 * day < await kept("n") <= 4 * day
+            await backend.acquire(ask("n", "b", lease_ttl=1, place=5 * day), timeout=LONG)
+            assert 5.9 * day < await kept("n") <= 6 * day
+            await backend.leave("n", holder="b", timeout=LONG)
+            await backend.release("n", holder="a", token=token, at_least_for=9 * day, timeout=LONG)
+            assert 9.9 * day < await kept("n") <= 10 * day
+            await granted(backend, "short", "a", lease_ttl=1)
+            await backend.leave("short", holder="a", timeout=LONG)
+            assert 0.9 * day < await kept("short") <= day + 1
+        finally:
+            await world.aclose()
+
+    async def test_of_what_operators_did_the_last_thousand_are_kept(
+        self, valkey_url: str, namespace: str
+    ) -> None:
+        outside = redis.asyncio.Redis.from_url(valkey_url)
+        world, key = (
+            RedisWorld(RedisStore(outside, deadline=LONG), outside, namespace),
+            f"{{{namespace}.leases}}:audits",
+        )
+        try:
+            backend = world.open()
+            for by in ("first", "last"):
+                token = await granted(backend, "n", by)
+                await backend.force("n", token=token, by=by, now=True, timeout=LONG)
+                if by == "first":
+                    record = await outside.lindex(key, 0)  # type: ignore[misc]
+                    await outside.lpush(key, *[record.replace(b"first", b"other")] * (KEPT_AUDITS - 1))  # type: ignore[misc]
+            audits = await backend.audits("", limit=2 * KEPT_AUDITS, timeout=LONG)
+            assert len(audits) == KEPT_AUDITS == 1_000
+            assert (audits[0].by, audits[-1].by) == ("last", "other")
+        finally:
+            await world.aclose()
+
     async def test_names_that_nobody_uses_are_forgotten_and_their_tokens_go_on(
         self, valkey_url: str, namespace: str
     ) -> None:

@@ -56,6 +56,11 @@ async def everything(server: ValkeyServer) -> list[str]:
             runs.register(
                 Registration(job="shop:j", schedule="s", fingerprint="f", rhythm=9.0), timeout=LONG
             ),
+            runs.follow(Registration(job="shop:j", schedule="s", fingerprint="f", rhythm=9.0), timeout=LONG),
+            runs.take_over(
+                Registration(job="shop:j", schedule="s", fingerprint="f", rhythm=9.0), timeout=LONG
+            ),
+            runs.retriable("shop:j", attempts=3, limit=9, timeout=LONG),
             runs.claim(claim, timeout=LONG),
             runs.beat("shop:j", slot=slot, run="r", alive_for=9.0, token=1, timeout=LONG),
             runs.finish("shop:j", slot=slot, run="r", ending=Ending(outcome="completed"), timeout=LONG),

@@ -1,7 +1,8 @@
 """Redis and PostgreSQL at once against the pure rules, which memory runs: slots and runs, in whatever order.
 
 Time passes in multiples of 5 s, and every deadline and slot lies 2.5 s beside them, so that the milliseconds that a
-step really takes decide nothing.
+step really takes decide nothing. A failure is shown as it was found: to make it short takes minutes on servers, and is
+done on request, with `STAMPEDE_SHRINK=1`.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import itertools
+import os
 import uuid
 from collections.abc import Callable
 from typing import Any
 
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
@@ -21,13 +23,24 @@ from stampede_guard.leases.runs.words import Claim, Ending, Registration
 from tests.leases.runs.conftest import Worlds
 from tests.support.leases import LONG, owner
 
+PHASES = [phase for phase in Phase if phase is not Phase.shrink or os.environ.get("STAMPEDE_SHRINK")]
 SLACK = 2.0
 NUMBERS = itertools.count()
 SLOTS = st.integers(-2, 2)
 RUNS = st.sampled_from(["a", "b", "c"])
 PRINTS = st.sampled_from(["f", "f", "f", "g"])
+VERSIONS = st.sampled_from([0, 0, 1])
 ALIVE = st.sampled_from([12.5, 32.5])
-ERRORS = st.sampled_from(["", "ValueError: nö", "x" * 3000])
+SEEN = st.sampled_from([0.0, 12.5, 12.5, 32.5])
+
+
+class Long(str):
+    def __repr__(self) -> str:
+        return "LONG"
+
+
+LONGEST = Long("x" * 3000)
+ERRORS = st.sampled_from(["", "ValueError: nö", LONGEST])
 ENDED = st.sampled_from(["completed", "failed", "missed", "skipped", "abandoned"])
 
 
@@ -45,20 +58,35 @@ class Machine(RuleBasedStateMachine):
         self.job = f"runs:{uuid.uuid4().hex}:{next(NUMBERS)}"
         self.base = round(self.worlds.now() * 1000)
         if registered:
-            self.registers("f", 0, 60.0)
+            self.registers("f", 0, 60.0, 12.5)
 
     # --- steps ------------------------------------------------------------------------------------
 
-    @rule(fingerprint=PRINTS, version=st.sampled_from([0, 0, 1]), rhythm=st.sampled_from([0.0, 60.0, 0.1]))
-    def registers(self, fingerprint: str, version: int, rhythm: float) -> None:
-        given = Registration(
+    @rule(fingerprint=PRINTS, version=VERSIONS, rhythm=st.sampled_from([0.0, 60.0, 0.1]), seen_for=SEEN)
+    def registers(self, fingerprint: str, version: int, rhythm: float, seen_for: float) -> None:
+        given = self.registration(fingerprint, version, rhythm, seen_for)
+        self.alike(lambda backend: backend.register(given, timeout=LONG))
+
+    @rule(fingerprint=PRINTS, version=VERSIONS, seen_for=SEEN)
+    def follows(self, fingerprint: str, version: int, seen_for: float) -> None:
+        given = self.registration(fingerprint, version, 30.0, seen_for)
+        self.alike(lambda backend: backend.follow(given, timeout=LONG))
+
+    @rule(fingerprint=PRINTS, version=VERSIONS, seen_for=SEEN, seconds=st.sampled_from([0, 10, 40]))
+    def takes_over(self, fingerprint: str, version: int, seen_for: float, seconds: int) -> None:
+        self.time_passes(seconds)
+        given = self.registration(fingerprint, version, 20.0, seen_for)
+        self.alike(lambda backend: backend.take_over(given, timeout=LONG))
+
+    def registration(self, fingerprint: str, version: int, rhythm: float, seen_for: float) -> Registration:
+        return Registration(
             job=self.job,
             schedule=f"every {fingerprint}",
             fingerprint=fingerprint,
             rhythm=rhythm,
             version=version,
+            seen_for=seen_for,
         )
-        self.alike(lambda backend: backend.register(given, timeout=LONG))
 
     @rule(
         slot=SLOTS,
@@ -124,6 +152,10 @@ class Machine(RuleBasedStateMachine):
 
         self.alike(lambda backend: backend.sweep(self.job, timeout=LONG), shape=in_order)
 
+    @rule(attempts=st.integers(1, 3), limit=st.integers(1, 3))
+    def looks_for_what_is_to_be_tried_again(self, attempts: int, limit: int) -> None:
+        self.alike(lambda backend: backend.retriable(self.job, attempts=attempts, limit=limit, timeout=LONG))
+
     @rule(keep=st.integers(0, 3), older_than=st.sampled_from([0.0, 20.0]))
     def prunes(self, keep: int, older_than: float) -> None:
         self.alike(lambda backend: backend.prune(self.job, keep=keep, older_than=older_than, timeout=LONG))
@@ -185,5 +217,6 @@ def test_back_ends_and_pure_rules_cannot_be_told_apart(
     worlds_of_the_run: tuple[asyncio.Runner, Worlds],
 ) -> None:
     run_state_machine_as_test(
-        lambda: Machine(*worlds_of_the_run), settings=settings(max_examples=50, stateful_step_count=25)
+        lambda: Machine(*worlds_of_the_run),
+        settings=settings(max_examples=50, stateful_step_count=25, phases=PHASES),
     )

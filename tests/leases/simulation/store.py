@@ -89,6 +89,7 @@ class Store:
         self.rows[name], _, _ = grants.force(
             self.row(name), name=name, token=token, by="operator", at_once=False, now=self.now()
         )
+        self.on_freed(name)
 
     def row(self, name: str) -> Row:
         return self.rows.get(name, EMPTY)

@@ -1,8 +1,9 @@
--- ARGV: name, holder, owner, lease ttl, place, longest ttl of this name's leases (all in us), '1' = a restart lost nothing
+-- ARGV: name, holder, owner, lease ttl, place, longest ttl of this name's leases (all in us), '1' = a restart lost nothing,
+-- '1' = who asks has had an answer before
 local name, holder, owner = ARGV[1], ARGV[2], ARGV[3]
 local lease_ttl, seconds, longest = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local row = row_of(name)
-local run, lasted = life()
+local run, lasted = life(ARGV[8] == '1')
 
 if row.holder == holder then
   if row.asked_to_leave ~= '' then

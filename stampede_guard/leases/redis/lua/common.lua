@@ -87,20 +87,30 @@ end
 
 -- Which life of the server this is, and how long it has been known to last (microseconds). Its data may be those of an
 -- earlier life, or of the master that this one was a replica of: then some of the last writes may be missing.
-local function life()
+-- `asked_before`: so this mark was there; where it has gone, the rows have, whatever the server's life.
+local function life(asked_before)
   local info = redis.call('INFO', 'server')
   local run = string.match(info, 'run_id:(%w+)')
   local uptime = tonumber(string.match(info, 'uptime_in_seconds:(%d+)'))
   local known = redis.call('HMGET', LIFE, 'run', 'since')
   local since = tonumber(known[2] or '0')
   if known[1] ~= run then
-    since = known[1] and now or now - uptime * 1000000
+    since = (known[1] or asked_before) and now or now - uptime * 1000000
     redis.call('HSET', LIFE, 'run', run, 'since', text(since))
   elseif since > now then
     since = now
     redis.call('HSET', LIFE, 'since', text(since))
   end
   return run, now - since
+end
+
+-- A grant of this token was forgotten, so others may be that are believed in. A token is as large as the time of its grant
+-- or larger: one from before this life began is no news.
+local function forgotten(token)
+  local _, lasted = life()
+  if token > now - lasted then
+    redis.call('HSET', LIFE, 'since', text(now))
+  end
 end
 
 local function position(queue, holder)

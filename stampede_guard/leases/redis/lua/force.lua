@@ -21,4 +21,5 @@ if ARGV[4] == '1' then
 end
 row.asked_to_leave = ARGV[3]
 save(name, row)
+tell_freed(ARGV[5], name, row.token)
 return {'forced', text(row.deadline - now)}

@@ -4,6 +4,9 @@ if row.stale then
   save(ARGV[1], row)
 end
 if row.holder == '' then
+  if tonumber(ARGV[3]) > row.last then
+    forgotten(tonumber(ARGV[3]))
+  end
   return {'gone'}
 end
 if row.holder ~= ARGV[2] or row.token ~= tonumber(ARGV[3]) then

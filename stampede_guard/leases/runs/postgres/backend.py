@@ -41,17 +41,15 @@ class PostgresRuns:
         self._sql = Statements.of(schema)
 
     async def register(self, registration: Registration, *, timeout: float) -> JobView:
-        given = registration
-        rows = await self._room.fetch(
-            self._sql.register,
-            given.job,
-            given.schedule,
-            given.fingerprint,
-            given.rhythm,
-            given.version,
-            timeout=timeout,
-        )
+        rows = await self._room.fetch(self._sql.register, *_schedule(registration), timeout=timeout)
         return _job(rows[0])
+
+    async def follow(self, registration: Registration, *, timeout: float) -> JobView | None:
+        rows = await self._room.fetch(self._sql.follow, *_schedule(registration), timeout=timeout)
+        return _job(rows[0]) if rows else None
+
+    async def take_over(self, registration: Registration, *, timeout: float) -> bool:
+        return bool(await self._room.fetch(self._sql.take_over, *_schedule(registration), timeout=timeout))
 
     async def claim(self, claim: Claim, *, timeout: float) -> ClaimAnswer:
         args = (
@@ -114,6 +112,10 @@ class PostgresRuns:
             _run(row) for row in await self._room.fetch(self._sql.sweep, _ms(timeout), job, timeout=timeout)
         ]
 
+    async def retriable(self, job: str, *, attempts: int, limit: int, timeout: float) -> list[RunView]:
+        rows = await self._room.fetch(self._sql.retriable, job, attempts, limit, timeout=timeout)
+        return [_run(row) for row in rows]
+
     async def view(self, job: str, *, timeout: float) -> JobView | None:
         rows = await self._room.fetch(self._sql.view, job, timeout=timeout)
         return _job(rows[0]) if rows else None
@@ -143,6 +145,10 @@ class PostgresRuns:
 
     async def aclose(self) -> None:
         """The connections are the leases', and are closed with them."""
+
+
+def _schedule(given: Registration) -> tuple[object, ...]:
+    return (given.job, given.schedule, given.fingerprint, given.rhythm, given.version, given.seen_for)
 
 
 def _ms(seconds: float) -> str:

@@ -18,21 +18,44 @@ _DURABLE = """, CASE WHEN current_setting('synchronous_commit') IN ('off', 'loca
 
 _VIEW = """name, schedule, fingerprint, rhythm, version, extract(epoch FROM registered_at)::float8 AS registered_at,
     extract(epoch FROM scheduled_at)::float8 AS scheduled_at, extract(epoch FROM clock_timestamp())::float8 AS at,
+    extract(epoch FROM seen_at)::float8 AS seen_at, seen_for,
     last_slot, coalesce(extract(epoch FROM last_success_at)::float8, 0) AS last_success_at,
     coalesce(extract(epoch FROM last_failure_at)::float8, 0) AS last_failure_at, last_error,
     ARRAY(SELECT slot FROM {schema}.runs WHERE job = name AND outcome = 'running' ORDER BY slot) AS running"""
 
-_REGISTER = """
-INSERT INTO {schema}.jobs AS j (name, schedule, fingerprint, rhythm, version, registered_at, scheduled_at)
-SELECT $1, $2, $3, $4, $5, now, now FROM (SELECT clock_timestamp() AS now) AS clock
-ON CONFLICT (name) DO UPDATE SET
-    scheduled_at = CASE WHEN excluded.version >= j.version AND excluded.fingerprint <> j.fingerprint
+_SCHEDULED = """
+    scheduled_at = CASE WHEN {counts} AND excluded.fingerprint <> j.fingerprint
         THEN clock_timestamp() ELSE j.scheduled_at END,
-    schedule = CASE WHEN excluded.version >= j.version THEN excluded.schedule ELSE j.schedule END,
-    fingerprint = CASE WHEN excluded.version >= j.version THEN excluded.fingerprint ELSE j.fingerprint END,
-    rhythm = CASE WHEN excluded.version >= j.version THEN excluded.rhythm ELSE j.rhythm END,
-    version = greatest(excluded.version, j.version)
-RETURNING """
+    seen_at = CASE WHEN {counts} OR excluded.fingerprint = j.fingerprint THEN clock_timestamp() ELSE j.seen_at END,
+    seen_for = CASE
+        WHEN excluded.fingerprint = j.fingerprint THEN greatest(excluded.seen_for, least(j.seen_for,
+            j.seen_for - extract(epoch FROM clock_timestamp() - j.seen_at)::float8))
+        WHEN {counts} THEN excluded.seen_for ELSE j.seen_for END,
+    schedule = CASE WHEN {counts} THEN excluded.schedule ELSE j.schedule END,
+    fingerprint = CASE WHEN {counts} THEN excluded.fingerprint ELSE j.fingerprint END,
+    rhythm = CASE WHEN {counts} THEN excluded.rhythm ELSE j.rhythm END,
+    version = CASE WHEN {counts} THEN excluded.version ELSE j.version END"""
+
+_REGISTER = """
+INSERT INTO {schema}.jobs AS j
+    (name, schedule, fingerprint, rhythm, version, seen_for, registered_at, scheduled_at, seen_at)
+SELECT $1, $2, $3, $4, $5, $6, now, now, now FROM (SELECT clock_timestamp() AS now) AS clock
+ON CONFLICT (name) DO UPDATE SET"""
+
+_FOLLOW = """
+WITH followed AS (UPDATE {schema}.jobs AS j SET"""
+_FOLLOWED = """
+    FROM (SELECT $1::text AS name, $2::text AS schedule, $3::text AS fingerprint, $4::float8 AS rhythm,
+        $5::bigint AS version, $6::float8 AS seen_for) AS excluded
+    WHERE j.name = excluded.name RETURNING j.*
+)
+SELECT """
+
+_TAKE_OVER = """
+UPDATE {schema}.jobs SET schedule = $2, fingerprint = $3, rhythm = $4, version = $5, seen_for = $6,
+    scheduled_at = seen_at, seen_at = clock_timestamp()
+WHERE name = $1 AND fingerprint <> $3 AND seen_for > 0
+    AND clock_timestamp() >= seen_at + seen_for * interval '1 second' RETURNING 1"""
 
 _MAKE = """
 WITH job AS MATERIALIZED (
@@ -65,7 +88,7 @@ _CLAIM = """, judged AS MATERIALIZED (
             WHEN outcome = 'running' AND run = $4 THEN 'again'
             WHEN outcome = '' AND slot <= pruned_to THEN 'forgotten'
             WHEN outcome = '' THEN 'claimed'
-            WHEN (outcome = 'abandoned' OR lapses) AND attempt < $8::int THEN 'claimed'
+            WHEN (outcome = 'abandoned' OR lapses) AND attempt < least(attempts, $8::int) THEN 'claimed'
             WHEN lapses THEN 'lapsed'
             ELSE 'taken'
         END AS verdict
@@ -75,6 +98,7 @@ _CLAIM = """, judged AS MATERIALIZED (
         run = CASE verdict WHEN 'claimed' THEN $4 ELSE d.run END,
         outcome = CASE verdict WHEN 'claimed' THEN 'running' WHEN 'lapsed' THEN 'abandoned' ELSE d.outcome END,
         attempt = CASE verdict WHEN 'claimed' THEN d.attempt + 1 ELSE d.attempt END,
+        attempts = CASE verdict WHEN 'claimed' THEN $8 ELSE d.attempts END,
         alive_until = CASE verdict WHEN 'claimed' THEN d.now + $7::float8 * interval '1 second'
             WHEN 'again' THEN greatest(d.alive_until, d.now + $7 * interval '1 second') ELSE d.alive_until END,
         started_at = CASE verdict WHEN 'claimed' THEN d.now ELSE d.started_at END,
@@ -153,9 +177,13 @@ _SWEEP = """, done AS (
 )
 SELECT {run} FROM done ORDER BY slot"""
 
-_RUN = """job, slot, run, outcome, attempt, owner, token,
+_RUN = """job, slot, run, outcome, attempt, attempts, owner, token,
     coalesce(extract(epoch FROM started_at)::float8, 0) AS started_at,
     coalesce(extract(epoch FROM finished_at)::float8, 0) AS finished_at, error, counters"""
+
+_RETRIABLE = """
+SELECT {run} FROM {schema}.runs
+WHERE job = $1 AND outcome = 'abandoned' AND attempt < attempts AND attempt < $2 ORDER BY slot LIMIT $3"""
 
 _HISTORY = """
 SELECT {run} FROM {schema}.runs
@@ -189,6 +217,8 @@ class Statements:
     settings stay as they are."""
 
     register: str
+    follow: str
+    take_over: str
     make: str
     claim: str
     beat: str
@@ -196,6 +226,7 @@ class Statements:
     finish_in: str
     record: str
     sweep: str
+    retriable: str
     view: str
     views: str
     history: str
@@ -222,7 +253,18 @@ class Statements:
             )
 
         return cls(
-            register=text(_REGISTER, _VIEW),
+            register=text(
+                _REGISTER, _SCHEDULED, " RETURNING ", _VIEW, counts="excluded.version >= j.version"
+            ),
+            follow=text(
+                _FOLLOW,
+                _SCHEDULED,
+                _FOLLOWED,
+                _VIEW,
+                " FROM followed",
+                counts="excluded.version > j.version",
+            ),
+            take_over=text(_TAKE_OVER),
             make=text(_MAKE),
             claim=text(_LOCKED, patience=_PATIENCE.format(durable=_DURABLE), job="$2", slot="$3")
             + text(_CLAIM),
@@ -231,6 +273,7 @@ class Statements:
             finish_in=finish("", "$1", "$2", "$3", "$4::text", "$5::text", "$6", "$7"),
             record=text(_JOB, _RECORD, patience=patience),
             sweep=text(_JOB, _SWEEP, patience=patience, run=_RUN),
+            retriable=text(_RETRIABLE, run=_RUN),
             view=text("SELECT ", _VIEW, " FROM {schema}.jobs WHERE name = $1"),
             views=text(
                 "SELECT ", _VIEW, " FROM {schema}.jobs WHERE starts_with(name, $1) ORDER BY name LIMIT $2"

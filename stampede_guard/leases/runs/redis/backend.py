@@ -38,7 +38,7 @@ __all__ = ["RedisRuns"]
 
 def _keys(name: str) -> tuple[bytes, ...]:
     tag = b"{%b}:" % name_bytes(name)
-    return (tag + b"job", tag + b"runs", tag + b"slots", tag + b"running")
+    return (tag + b"job", tag + b"runs", tag + b"slots", tag + b"running", tag + b"again")
 
 
 def _script(name: str) -> Script:
@@ -46,11 +46,14 @@ def _script(name: str) -> Script:
 
 
 _REGISTER = _script("register")
+_FOLLOW = _script("follow")
+_TAKE_OVER = _script("take_over")
 _CLAIM = _script("claim")
 _BEAT = _script("beat")
 _FINISH = _script("finish")
 _RECORD = _script("record")
 _SWEEP = _script("sweep")
+_RETRIABLE = _script("retriable")
 _VIEW = _script("view")
 _HISTORY = _script("history")
 _PRUNE = _script("prune")
@@ -66,14 +69,19 @@ class RedisRuns:
         self._trusts = b"1" if trusts else b"0"
 
     async def register(self, registration: Registration, *, timeout: float) -> JobView:
-        given = registration
         # First the name: of a job that is not listed nobody would see that it does not run.
-        await self._titles(b"add", name_bytes(given.job), timeout=timeout)
-        args = (name_bytes(given.schedule), name_bytes(given.fingerprint), repr(given.rhythm).encode())
-        reply = await self._run(
-            _REGISTER, given.job, *args, b"%d" % given.version, self._trusts, timeout=timeout
-        )
-        return _job(given.job, reply)
+        await self._titles(b"add", name_bytes(registration.job), timeout=timeout)
+        args = (*_schedule(registration), self._trusts)
+        return _job(registration.job, await self._run(_REGISTER, registration.job, *args, timeout=timeout))
+
+    async def follow(self, registration: Registration, *, timeout: float) -> JobView | None:
+        job = registration.job
+        reply = await self._run(_FOLLOW, job, *_schedule(registration), timeout=timeout)
+        return _job(job, reply) if reply else None
+
+    async def take_over(self, registration: Registration, *, timeout: float) -> bool:
+        args = _schedule(registration)
+        return bool(await self._run(_TAKE_OVER, registration.job, *args, timeout=timeout))
 
     async def claim(self, claim: Claim, *, timeout: float) -> ClaimAnswer:
         reply = await self._run(
@@ -131,6 +139,10 @@ class RedisRuns:
         rows = [_row(job, text) for text in await self._run(_SWEEP, job, timeout=timeout)]
         return sorted(rows, key=lambda row: row.slot)
 
+    async def retriable(self, job: str, *, attempts: int, limit: int, timeout: float) -> list[RunView]:
+        args = (b"%d" % attempts, b"%d" % limit)
+        return [_row(job, text) for text in await self._run(_RETRIABLE, job, *args, timeout=timeout)]
+
     async def view(self, job: str, *, timeout: float) -> JobView | None:
         reply = await self._run(_VIEW, job, timeout=timeout)
         return _job(job, reply) if reply else None
@@ -181,13 +193,23 @@ def _us(seconds: float) -> bytes:
     return b"%d" % round(seconds * 1_000_000)
 
 
+def _schedule(given: Registration) -> tuple[bytes, ...]:
+    return (
+        name_bytes(given.schedule),
+        name_bytes(given.fingerprint),
+        repr(given.rhythm).encode(),
+        b"%d" % given.version,
+        _us(given.seen_for),
+    )
+
+
 def _str(data: bytes) -> str:
     return data.decode("utf-8", "surrogatepass")
 
 
 def _job(name: str, reply: list[bytes]) -> JobView:
     found = json.loads(_str(reply[0]))
-    times = ("registered_at", "scheduled_at", "last_success_at", "last_failure_at")
+    times = ("registered_at", "scheduled_at", "seen_at", "seen_for", "last_success_at", "last_failure_at")
     return JobView(
         job=name,
         schedule=found["schedule"],
@@ -210,6 +232,7 @@ def _row(job: str, text: bytes) -> RunView:
         run=found["run"],
         outcome=found["outcome"],
         attempt=int(found["attempt"]),
+        attempts=int(found["attempts"]),
         owner=Owner(**json.loads(found["owner"])) if found["owner"] else None,
         token=int(found["token"]),
         started_at=int(found["started_at"]) / 1e6,

@@ -22,7 +22,7 @@ if ours(run, mine) then
 end
 if run then
   local lapsed = lapse(job, run)
-  if run.outcome ~= 'abandoned' or run.attempt >= tonumber(ARGV[6]) then
+  if run.outcome ~= 'abandoned' or run.attempt >= math.min(run.attempts, tonumber(ARGV[6])) then
     if lapsed then
       save_run(run)
       save_job(job)
@@ -32,8 +32,8 @@ if run then
   attempt = run.attempt + 1
 end
 save_run({
-  slot = slot, run = mine, outcome = 'running', attempt = attempt, alive_until = alive_until, started_at = now,
-  owner = ARGV[4], token = 0, finished_at = 0, error = '', counters = '{}',
+  slot = slot, run = mine, outcome = 'running', attempt = attempt, attempts = tonumber(ARGV[6]),
+  alive_until = alive_until, started_at = now, owner = ARGV[4], token = 0, finished_at = 0, error = '', counters = '{}',
 })
 if ARGV[7] ~= '1' then
   job.last_slot = math.max(job.last_slot, slot)

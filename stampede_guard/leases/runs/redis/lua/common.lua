@@ -1,9 +1,13 @@
 -- Stands before every script of the runs. KEYS of a job, always in this order and in one slot of a cluster:
--- 1 the job (JSON), 2 its runs (a hash: slot -> JSON), 3 their slots in order, 4 those that run, by when they lapse.
+-- 1 the job (JSON), 2 its runs (a hash: slot -> JSON), 3 their slots in order, 4 those that run, by when they lapse,
+-- 5 abandoned slots whose claim allowed another attempt.
 -- The rules are those of leases/runs/rules.py. Numbers are written as text: cjson would round them.
-local JOB, RUNS, SLOTS, RUNNING = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local JOB_NUMBERS = {'version', 'registered_at', 'scheduled_at', 'pruned_to', 'last_slot', 'last_success_at', 'last_failure_at'}
-local RUN_NUMBERS = {'slot', 'attempt', 'alive_until', 'started_at', 'token', 'finished_at'}
+local JOB, RUNS, SLOTS, RUNNING, AGAIN = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local JOB_NUMBERS = {
+  'version', 'registered_at', 'scheduled_at', 'seen_at', 'seen_for', 'pruned_to', 'last_slot', 'last_success_at',
+  'last_failure_at',
+}
+local RUN_NUMBERS = {'slot', 'attempt', 'attempts', 'alive_until', 'started_at', 'token', 'finished_at'}
 local VANISHED = 'the worker vanished'
 
 local function text(number)
@@ -56,6 +60,11 @@ local function save_run(run)
   else
     redis.call('ZREM', RUNNING, slot)
   end
+  if run.outcome == 'abandoned' and run.attempt < run.attempts then
+    redis.call('ZADD', AGAIN, slot, slot)
+  else
+    redis.call('ZREM', AGAIN, slot)
+  end
 end
 
 -- A running row whose worker has said nothing in time is abandoned; whether it is.
@@ -70,6 +79,26 @@ end
 
 local function ours(run, mine)
   return run and run.run == mine and run.outcome == 'running'
+end
+
+-- ARGV of `register`, `follow` and `take_over`: schedule, fingerprint, rhythm, version, seen for (us).
+local function put_schedule(job)
+  job.schedule, job.fingerprint, job.rhythm, job.version = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+end
+
+-- Whoever comes with the schedule that counts was seen. Another's longer word is good until it is over.
+local function seen(job)
+  if job.fingerprint == ARGV[2] then
+    local said = math.min(job.seen_for, job.seen_at + job.seen_for - now)
+    job.seen_at, job.seen_for = now, math.max(tonumber(ARGV[5]), said)
+  end
+end
+
+local function put_anew(job)
+  if job.fingerprint ~= ARGV[2] then
+    job.scheduled_at, job.seen_for = now, 0
+  end
+  put_schedule(job)
 end
 
 local function view_of_job()

@@ -1,3 +1,3 @@
 local known = redis.call('EXISTS', JOB)
-redis.call('DEL', JOB, RUNS, SLOTS, RUNNING)
+redis.call('DEL', JOB, RUNS, SLOTS, RUNNING, AGAIN)
 return known

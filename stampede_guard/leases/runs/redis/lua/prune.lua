@@ -10,6 +10,7 @@ for _, slot in ipairs(redis.call('ZREVRANGE', SLOTS, 0, -1)) do
     if ended > keep and tonumber(slot) < oldest then
       redis.call('HDEL', RUNS, slot)
       redis.call('ZREM', SLOTS, slot)
+      redis.call('ZREM', AGAIN, slot)
       job.pruned_to = math.max(job.pruned_to, tonumber(slot))
       gone = gone + 1
     end

@@ -1,0 +1,68 @@
+"""A run beside the schedule, because somebody asks for it now."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from stampede_guard.errors import StoreUnavailable
+from stampede_guard.leases.jobs.execution import Execution
+from stampede_guard.leases.jobs.job import Job
+from stampede_guard.leases.jobs.keeping import OPERATOR_TIMEOUT
+from stampede_guard.leases.jobs.running import Running
+from stampede_guard.leases.part import Part
+from stampede_guard.leases.runs.backend import RunBackend
+from stampede_guard.leases.runs.words import Claim, Claimed, Ending
+
+__all__ = ["CLAIMS_BY_HAND", "begun_by_hand", "ended"]
+
+CLAIMS_BY_HAND = 20
+
+
+async def begun_by_hand(
+    house: Any, part: Part, runs: RunBackend, job: Job, *, version: int, running: Running
+) -> tuple[Execution, asyncio.Task[Ending]]:
+    """Claims the millisecond that has just passed. Raises `StoreError`: then nothing runs."""
+    registration = job.registration(part.prefix, version)
+    for _ in range(CLAIMS_BY_HAND):
+        # Not registered where it is known: this worker's schedule may be the older one, and is not to count again.
+        view = await runs.view(registration.job, timeout=OPERATOR_TIMEOUT)
+        if view is None:
+            view = await runs.register(registration, timeout=OPERATOR_TIMEOUT)
+        slot, run, asked_at = int(view.at * 1000) - 1, part.world.fresh(), part.world.now()
+        answer = await runs.claim(
+            Claim(
+                job=view.job,
+                slot=slot,
+                run=run,
+                owner=part.owner,
+                fingerprint=view.fingerprint,
+                alive_for=job.terms.alive_for,
+                by_hand=True,
+            ),
+            timeout=OPERATOR_TIMEOUT,
+        )
+        if isinstance(answer, Claimed):
+            execution = Execution(
+                house,
+                part,
+                runs,
+                job,
+                slot=slot,
+                run=run,
+                attempt=1,
+                asked_at=asked_at,
+                last_success_at=answer.last_success_at,
+            )
+            return execution, running.begin(execution)
+        # Somebody asked for the same in the same millisecond, or the schedule or the clock was just set.
+        await part.pause(0.001 + 0.01 * part.world.draw())
+    raise StoreUnavailable(f"the job {job.name!r} could not be claimed {CLAIMS_BY_HAND} times in a row")
+
+
+async def ended(execution: Execution, run: asyncio.Task[Ending]) -> Ending:
+    """How it ended, also where its worker was stopped: who waits was not cancelled by that."""
+    await asyncio.wait({run})
+    if run.cancelled() and execution.ending is not None:
+        return execution.ending
+    return run.result()

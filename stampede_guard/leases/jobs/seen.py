@@ -1,0 +1,102 @@
+"""What people and front ends ask of jobs, in a program that runs them or in one that only looks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any, get_args
+
+from stampede_guard.errors import Misuse, PolicyError
+from stampede_guard.leases import checks
+from stampede_guard.leases.house import Leases
+from stampede_guard.leases.jobs.deadman import Health, health_of
+from stampede_guard.leases.jobs.keeping import OPERATOR_TIMEOUT
+from stampede_guard.leases.jobs.statistics import Statistics, statistics
+from stampede_guard.leases.jobs.web import Allow, JobsApp
+from stampede_guard.leases.runs.backend import RunBackend
+from stampede_guard.leases.runs.words import JobView, Outcome, Registration, RunView
+
+__all__ = ["Seen"]
+
+MOST_IN_STATISTICS = 1_000
+
+
+class Seen:
+    """The half of `Jobs` that follows no schedule."""
+
+    def __init__(self, leases: Leases, runs: Callable[[], RunBackend] | None) -> None:
+        if not isinstance(leases, Leases):
+            raise Misuse(
+                f"Jobs(leases) needs where leases are kept, such as PostgresLeases.from_url(...), not {leases!r}"
+            )
+        if runs is not None and not callable(runs):
+            raise Misuse(f"runs={runs!r}: write a function that opens a back end")
+        self.leases = leases
+        self._open_runs = runs
+        self._runs: RunBackend | None = None
+        self._runs_loop: asyncio.AbstractEventLoop | None = None
+
+    async def view(self, name: str) -> JobView | None:
+        return await self.runs().view(self.leases.full(name), timeout=OPERATOR_TIMEOUT)
+
+    async def views(self, *, limit: int = 1_000) -> list[JobView]:
+        """All jobs of the namespace that any worker ever registered and nobody forgot."""
+        checks.whole("limit", limit, least=0)
+        return await self.runs().views(self.leases.prefix, limit=limit, timeout=OPERATOR_TIMEOUT)
+
+    async def history(
+        self, name: str, *, limit: int = 100, before: int | None = None, outcomes: Sequence[Outcome] = ()
+    ) -> list[RunView]:
+        """Newest slot first. `before`: a slot as whole milliseconds since 1970, as in `RunView.slot`."""
+        checks.whole("limit", limit, least=0)
+        if before is not None:
+            checks.whole("before", before, least=0)
+        allowed = get_args(Outcome)
+        if isinstance(outcomes, str) or any(outcome not in allowed for outcome in outcomes):
+            raise PolicyError("outcomes", outcomes, f"write a tuple of {', '.join(allowed)}")
+        return await self.runs().history(
+            self.leases.full(name), limit=limit, before=before, outcomes=outcomes, timeout=OPERATOR_TIMEOUT
+        )
+
+    async def statistics(self, name: str) -> Statistics:
+        """Of the newest 1,000 runs."""
+        return statistics(await self.history(name, limit=MOST_IN_STATISTICS))
+
+    async def health(self) -> list[Health]:
+        """The dead-man signal of every job of the namespace, also of those that this worker does not have."""
+        return [health_of(view) for view in await self.views()]
+
+    def app(self, *, allow: Allow | None = None) -> JobsApp:
+        """An ASGI application that shows all this as JSON, closed unless `allow(scope)` says otherwise."""
+        return JobsApp(self, allow)
+
+    async def forget(self, name: str) -> bool:
+        """A job that is no more, with its history; else it would be missed for ever."""
+        return await self.runs().forget(self.leases.full(name), timeout=OPERATOR_TIMEOUT)
+
+    def runs(self) -> RunBackend:
+        """The running event loop's back end of slots and history."""
+        loop = asyncio.get_running_loop()
+        if self._open_runs is None:
+            backend: Any = self.leases.part().backend
+            return backend.runs()  # type: ignore[no-any-return]
+        if self._runs is None or self._runs_loop is not loop:
+            self._runs, self._runs_loop = self._open_runs(), loop
+        return self._runs
+
+    async def retire(self, name: str) -> None:
+        """Its history stays, and nobody is to miss it: there is no rhythm any more that it would keep."""
+        runs = self.runs()
+        view = await runs.view(self.leases.full(name), timeout=OPERATOR_TIMEOUT)
+        if view is not None and view.rhythm:
+            await runs.register(
+                Registration(
+                    job=view.job,
+                    schedule=view.schedule,
+                    fingerprint=view.fingerprint,
+                    rhythm=0.0,
+                    version=view.version,
+                    seen_for=view.seen_for,
+                ),
+                timeout=OPERATOR_TIMEOUT,
+            )
