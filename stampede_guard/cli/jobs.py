@@ -119,7 +119,7 @@ def run_now(
 
 
 def check(url: LeasesUrl = None, namespace: Namespace = "default", as_json: Json = False) -> None:
-    """The dead-man signal: exit status 1 if a job has not succeeded within twice its own rhythm, or if there is none."""
+    """The dead-man signal: exit status 1 if a job has had no success within twice its rhythm, or there is none."""
 
     async def work() -> int:
         from stampede_guard.leases.jobs.scheduler import Jobs

@@ -11,8 +11,8 @@ What a call does while another one runs is `overlap`:
 | `queue` | waits for its turn, `wait` seconds at most; then it raises `LeaseTaken` |
 | `replace` | asks the one that runs to stop, and runs when that has: its body is cancelled and raises `LeaseLost` |
 
-In a run of the job of the same name, which holds that lease, each of them raises `ReentrantCall`. With the back end away
-nothing runs: the call raises `StoreError`.
+In a run of the job of the same name, which holds that lease, each of them raises `ReentrantCall`. With the back end
+away nothing runs: the call raises `StoreError`.
 """
 
 from __future__ import annotations
