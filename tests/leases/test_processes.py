@@ -191,4 +191,6 @@ async def test_a_forked_child_neither_has_its_parents_lease_nor_disturbs_it(
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     told, errors = await asyncio.wait_for(done.communicate(), PATIENCE)
-    assert told.decode().split() == ["child:taken", "parent:held", "parent:renewed"], errors.decode()
+    assert told.decode().split() == ["child:Lost", "child:taken", "parent:held", "parent:renewed"], (
+        errors.decode()
+    )

@@ -125,8 +125,8 @@ class Follower:
             await self._record(
                 found.missed, "missed", f"no worker was there within misfire_grace={terms.misfire_grace:g} s"
             )
-            for later in found.run[-1:]:
-                await self._record(found.coalesced, "missed", f"coalesced into {moment(later).isoformat()}")
+            into = moment(found.run[-1]).isoformat() if found.run else "a later one"
+            await self._record(found.coalesced, "missed", f"coalesced into {into}")
             for slot in found.run:
                 early = await self._claim(slot)
                 if early is not None:
@@ -185,19 +185,16 @@ class Follower:
                 self._registration, timeout=self._timeout
             )
         else:
-            left = self._deserted(view) and view.version <= self._registration.version
+            # Not ours, of which this was just a sign.
+            left = view.version <= self._registration.version and deserted(
+                view, misfire_grace=self.job.terms.misfire_grace
+            )
         if not left:
             return view
         # 1. this worker is deployed, 2. one of the older deployment is started again, and its schedule counts, 3. the
         # older ones go: nobody would run the job ever again.
         log.error("job %s: nobody follows the schedule %r any more", self._full, view.schedule)
         return await self._runs.register(self._registration, timeout=self._timeout)
-
-    def _deserted(self, view: JobView) -> bool:
-        """Another schedule counts, and for as long as makes a job overdue none of its slots got an outcome."""
-        if view.fingerprint == self._registration.fingerprint:
-            return False
-        return deserted(view, misfire_grace=self.job.terms.misfire_grace)
 
     async def _record(self, slots: Sequence[int], outcome: Outcome, why: str) -> None:
         if not slots:
@@ -273,8 +270,8 @@ class Follower:
             case Outdated(""):
                 # Whether it had run nobody knows.
                 await self._record([slot], "missed", "the back end did not know the job any more")
-            case Outdated(schedule):
-                self.outdated = schedule
+            case Outdated():
+                # The next look learns what counts, and tells it.
                 self._sweep_at = self._part.world.now()
             case _:
                 assert_never(answer)

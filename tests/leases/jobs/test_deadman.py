@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stampede_guard.leases.jobs.deadman import health_of, overdue
+from stampede_guard.leases.jobs.deadman import deserted, health_of, overdue
 from stampede_guard.leases.runs.words import JobView
 
 
@@ -44,6 +44,19 @@ def test_a_job_without_a_rhythm_is_never_overdue() -> None:
 
 def test_a_clock_that_went_back_alarms_nobody() -> None:
     assert health_of(view(last_success_at=5_000.0, at=1_000.0)).since == 0.0
+
+
+def test_a_success_counts_also_where_the_clock_went_back_since_the_registration() -> None:
+    health = health_of(view(registered_at=5_000.0, last_success_at=1_000.0, at=1_300.0))
+    assert (health.overdue, health.since) == (True, 300.0)
+
+
+def test_a_schedule_is_deserted_when_no_slot_of_it_had_an_outcome_for_as_long_as_makes_it_overdue() -> None:
+    assert not deserted(view(at=1_000.0 + 210.0), misfire_grace=10.0)
+    assert deserted(view(at=1_000.0 + 210.1), misfire_grace=10.0)
+    assert not deserted(view(at=1_000.0 + 300.0, last_slot=1_100_000), misfire_grace=10.0)
+    assert deserted(view(at=1_000.0 + 211.0, last_slot=500_000), misfire_grace=10.0)
+    assert not deserted(view(at=9_000.0, rhythm=0.0), misfire_grace=10.0)
 
 
 def test_the_worst_by_its_own_rhythm_comes_first() -> None:

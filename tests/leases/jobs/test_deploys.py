@@ -7,9 +7,11 @@ import asyncio
 import pytest
 
 from stampede_guard.errors import StoreUnavailable
+from stampede_guard.leases import Jobs, Leases, PostgresLeases, RedisLeases
 from stampede_guard.leases.runs.words import Registration
-from tests.leases.jobs.fleet import Fleet, Worker, virtually
+from tests.leases.jobs.fleet import EPOCH, Fleet, Worker, virtually
 from tests.leases.jobs.test_races import Between
+from tests.support.gate import until
 
 NIGHT = 43_200
 DAY = 86_400
@@ -143,6 +145,24 @@ def test_what_nobody_followed_meanwhile_is_run_or_told_as_missed() -> None:
     virtually(scenario)
 
 
+def test_slots_before_the_last_that_the_others_ran_are_nobodys() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        new = fleet.worker().tick(15).start()
+        await fleet.until(20)
+        old = fleet.worker().tick(10).start()
+        await fleet.until(152)
+        view = await new.jobs.view("tick")
+        assert view is not None and 105 < view.seen_at - EPOCH < 115
+        old.kill()
+        await fleet.until(500)
+        assert outdated(new) == ""
+        outcomes = await fleet.outcomes()
+        assert {*range(120, 151, 10), 165, 180, 195} <= outcomes.keys()
+        assert 135 not in outcomes
+
+    virtually(scenario)
+
+
 def test_a_greater_version_whose_workers_are_gone_stands_in_nobodys_way(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -245,3 +265,35 @@ def test_a_greater_version_without_signs_is_left_to_its_workers(caplog: pytest.L
 
     virtually(scenario)
     assert "nobody follows" not in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["postgres", "redis"])
+async def test_on_a_server_a_schedule_that_was_left_is_taken_back(
+    kind: str, request: pytest.FixtureRequest, namespace: str
+) -> None:
+    def made(seconds: float) -> tuple[Leases, Jobs]:
+        leases: Leases
+        if kind == "postgres":
+            leases = PostgresLeases.from_url(request.getfixturevalue("postgres_url"), namespace=namespace)
+        else:
+            url = request.getfixturevalue("valkey_url")
+            leases = RedisLeases.from_url(url, namespace=namespace, restart="trust")
+        jobs = Jobs(leases)
+
+        @jobs.every(seconds, lease_ttl=0.6)
+        async def tick() -> None: ...
+
+        return leases, jobs
+
+    (new_leases, new), (old_leases, old) = made(NIGHT), made(DAY)
+    async with new_leases, old_leases:
+        if isinstance(new_leases, PostgresLeases):
+            await new_leases.create_schema()
+        async with new:
+            follower, _ = new._followers["tick"]
+            await asyncio.wait_for(follower.looked.wait(), 30)
+            async with old:
+                await until(lambda: follower.outdated == f"every {DAY} s")
+            await until(lambda: follower.outdated == "")
+            view = await new.view("tick")
+            assert view is not None and view.schedule == f"every {NIGHT} s"

@@ -222,6 +222,22 @@ def test_who_starts_late_in_a_long_schedule_begins_where_it_was_followed_to() ->
     virtually(scenario)
 
 
+@pytest.mark.parametrize(("asks_for_it", "counts"), [(True, True), (True, False), (False, True)])
+def test_what_is_to_be_tried_again_is_asked_for_where_it_would_be(asks_for_it: bool, counts: bool) -> None:
+    async def scenario(fleet: Fleet) -> None:
+        between = Between(fleet.rows.runs)
+        fleet.worker(runs=lambda: between).tick(1_200, retry_abandoned=asks_for_it).start()
+        await fleet.until(5)
+        if not counts:
+            fleet.worker().tick(600).start()
+            await fleet.until(60)
+            between.asked.clear()
+        await fleet.until(300)
+        assert ("retriable" in between.asked) == (asks_for_it and counts)
+
+    virtually(scenario)
+
+
 def test_a_change_of_schedules_is_told_once_each_way(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario(fleet: Fleet) -> None:
         fleet.worker().tick(1_200).start()
@@ -244,10 +260,130 @@ def test_only_slots_that_had_no_outcome_are_told_as_missed(caplog: pytest.LogCap
         await first.stop()
         await fleet.until(78)
         # Each of them finds the same slots missed, at the same time.
+        between = Between(fleet.rows.runs)
+        between.after["register"] = lambda: asyncio.sleep(0.5)
         for _ in range(4):
-            fleet.worker().tick(10, misfire_grace=2).start()
+            fleet.worker(runs=lambda: between).tick(10, misfire_grace=2).start()
         await asyncio.sleep(1)
+        assert between.asked.count("record") == 4
 
     virtually(scenario)
     assert told(caplog, "slots missed") == 1
     assert told(caplog, "6 slots missed: no worker was there within misfire_grace=2 s") == 1
+
+
+def test_what_was_written_down_is_not_written_again_though_the_next_claim_fails() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        first = fleet.worker().tick(10, misfire_grace=12).start()
+        await fleet.until(15)
+        await first.stop()
+        await fleet.until(78)
+        between = Between(fleet.rows.runs)
+        between.before["claim"] = away
+        fleet.worker(runs=lambda: between).tick(10, misfire_grace=12).start()
+        await fleet.until(79.9)
+        assert between.asked.count("claim") > 1
+        assert between.asked.count("record") == 1
+
+    virtually(scenario)
+
+
+def test_who_was_told_that_he_is_early_is_not_so_again_and_again() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        between = Between(fleet.rows.runs)
+        fleet.worker(runs=lambda: between).tick(5, lease_ttl=600).start()
+        await fleet.until(22)
+        between.asked.clear()
+        fleet.step = -3
+        await fleet.until(3 + 62)
+        assert list(await fleet.outcomes()) == list(range(5, 61, 5))
+        # Eight slots since; by a clock that is 1 % fast it asks a moment too early, and once more.
+        assert between.asked.count("claim") < 4 * 8
+
+    virtually(scenario)
+
+
+def test_a_stop_waits_for_the_claim_that_is_on_its_way_and_for_its_run() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        between = Between(fleet.rows.runs)
+        between.after["claim"] = lambda: asyncio.sleep(1)
+        worker = fleet.worker(runs=lambda: between).tick(10).start()
+        await fleet.until(10.5)
+        assert await fleet.outcomes() == {10: "running"}
+        stopping = asyncio.create_task(worker.jobs.stop())
+        await fleet.until(20)
+        assert stopping.done()
+        assert await fleet.outcomes() == {10: "completed"}
+
+    virtually(scenario)
+
+
+def test_a_claim_whose_answer_is_lost_while_its_worker_stops_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(fleet: Fleet) -> None:
+        between = Between(fleet.rows.runs)
+
+        async def lost() -> None:
+            await asyncio.sleep(1)
+            raise StoreUnavailable("no answer in time")
+
+        between.after["claim"] = lost
+        worker = fleet.worker(runs=lambda: between).tick(10).start()
+        await fleet.until(10.5)
+        await worker.jobs.stop()
+
+    virtually(scenario)
+    assert told(caplog, "its last claim was not answered: no answer in time") == 1
+
+
+def test_a_slot_that_was_dealt_with_is_not_asked_for_again_though_the_next_one_fails() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        first = fleet.worker().tick(10).start()
+        await fleet.until(15)
+        await first.stop()
+        await fleet.until(38)
+        between = Between(fleet.rows.runs)
+
+        async def second_fails() -> None:
+            if between.asked.count("claim") == 2:
+                raise StoreUnavailable("gone")
+
+        between.before["claim"] = second_fails
+        worker = fleet.worker(runs=lambda: between).tick(10, coalesce=False, overlap="queue").start()
+        await fleet.until(39.8)
+        assert await fleet.outcomes() == dict.fromkeys([10, 20, 30], "completed")
+        assert between.asked.count("claim") == 3
+        # What is asked for later, for another attempt say, is another claim.
+        assert follower(worker)._claims == {}
+
+    virtually(scenario)
+
+
+def test_who_is_refused_a_slot_learns_at_once_what_counts_and_tells_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(fleet: Fleet) -> None:
+        old = fleet.worker().tick(10).start()
+        await fleet.until(5)
+        fleet.worker().tick(1_200).start()
+        await fleet.until(11)
+        assert follower(old).outdated == "every 1200 s"
+        assert told(caplog, "a later deployment has the schedule 'every 1200 s'") == 1
+
+    virtually(scenario)
+
+
+def test_a_slot_of_a_job_that_was_forgotten_has_had_its_chance() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        between = Between(fleet.rows.runs)
+        between.before["claim"] = lambda: asyncio.sleep(0.5)
+        worker = fleet.worker(runs=lambda: between).tick(10).start()
+        await fleet.until(15)
+        assert await worker.jobs.forget("tick")
+        await fleet.until(31)
+        history = await fleet.history()
+        assert {slot: run.outcome for slot, run in history.items()} == {20: "missed", 30: "completed"}
+        assert history[20].error == "the back end did not know the job any more"
+
+    virtually(scenario)

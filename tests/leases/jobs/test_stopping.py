@@ -217,6 +217,24 @@ def test_leases_that_are_closed_do_not_wait_for_ever_for_a_run() -> None:
     virtually(scenario)
 
 
+def test_leases_are_closed_whatever_goes_wrong_with_what_is_to_end_before() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        between = Between(fleet.rows.runs)
+
+        async def broken() -> None:
+            raise LookupError("it cannot be closed")
+
+        between.before["aclose"] = broken
+        worker = fleet.worker(runs=lambda: between).tick(10)
+        async with worker.leases.hold("other"):
+            worker.jobs.start()
+            with pytest.raises(LookupError):
+                await worker.leases.aclose()
+            assert worker.leases._parts == {}
+
+    virtually(scenario)
+
+
 def test_a_run_by_hand_is_waited_for_though_nothing_was_started() -> None:
     async def scenario(fleet: Fleet) -> None:
         worker = fleet.worker().tick(3_600, takes=5.0)

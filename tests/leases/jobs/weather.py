@@ -103,6 +103,9 @@ async def bad_weather(
                 pass
         if not there or chance.random() < 0.3:
             there.append(start())
+    if len(steps) > 1 and chance.random() < 0.5:
+        # Else one of the deployments has often gone by now.
+        there.extend(_start(fleet, calls, step=step, retry=retry) for step in steps)
     for _, network in there:
         network.cut, network.loss = False, 0.0
     await asyncio.sleep(CALM)

@@ -48,6 +48,8 @@ async def test_whoever_takes_new_names_deletes_what_was_idle_for_a_day(
         await granted(backend, f"import:{number:02}", "a")
         await backend.release(f"import:{number:02}", holder="a", token=0, at_least_for=0, timeout=LONG)
     await granted(backend, "lapsed", "a", lease_ttl=0.001)
+    # What that began is to find nothing yet.
+    await backend._forgetting.aclose()
     await a_day_passes(user)
     await granted(backend, "import:07", "a")
     assert len(await names(user)) == 21, "it is no new name"

@@ -283,6 +283,30 @@ class TestInATransaction:
             await backend.aclose()
 
 
+async def test_a_row_that_was_made_for_a_claim_while_its_slot_was_pruned_is_not_claimed(
+    postgres_url: str, job: str
+) -> None:
+    backend = PostgresBackend.from_url(postgres_url)
+    user = await asyncpg.connect(postgres_url)
+    try:
+        await backend.create_schema()
+        runs, slots = backend.runs(), [slot_ago(60), slot_ago(30)]
+        await runs.register(registration(job), timeout=LONG)
+        await runs.record(job, slots=slots, outcome="missed", error="", timeout=LONG)
+        assert await runs.prune(job, keep=1, older_than=0.0, timeout=LONG) == 1
+        before = slots[0] - 1_000
+        await user.execute("INSERT INTO stampede_guard.runs (job, slot) VALUES ($1, $2)", job, before)
+        assert await runs.claim(claim(job, before, "a"), timeout=LONG) == Taken("missed")
+        assert await runs.record(job, slots=[before], outcome="missed", error="", timeout=LONG) == 0
+        assert [run.slot for run in await runs.history(job, limit=9, timeout=LONG)] == slots[1:]
+        # It goes with the next that are pruned, and counts for nothing.
+        assert await runs.prune(job, keep=1, older_than=0.0, timeout=LONG) == 0
+        assert await user.fetchval("SELECT count(*) FROM stampede_guard.runs WHERE job = $1", job) == 1
+    finally:
+        await user.close()
+        await backend.aclose()
+
+
 async def test_a_redis_that_forgot_everything_gives_no_slot_of_before_its_start_a_second_outcome(
     own_valkey: ValkeyServer,
 ) -> None:

@@ -232,6 +232,15 @@ class TestClaims:
         assert await steps.claim(0) == Taken("failed")
         assert await steps.claim(0, attempts=3) == Taken("failed")
 
+    async def test_only_what_was_abandoned_is_run_again(self, steps: Steps) -> None:
+        await steps.register()
+        for number, outcome in enumerate(("completed", "failed", "missed", "skipped")):
+            await steps.claimed(-number, attempts=3)
+            assert await steps.finish(-number, outcome)
+            assert await steps.claim(-number, "b", attempts=3) == Taken(outcome)  # type: ignore[arg-type]
+        await steps.claimed(-9, attempts=3)
+        assert await steps.claim(-9, "b", attempts=3) == Taken("running")
+
     async def test_a_slot_is_run_once_more_with_nothing_of_the_run_before(self, steps: Steps) -> None:
         await steps.register()
         await steps.claimed(0, "a", attempts=3, alive_for=5.5)
@@ -366,6 +375,15 @@ class TestRuns:
 
 
 class TestHistory:
+    async def test_what_was_pruned_hides_nothing_that_is_to_be_tried_again(self, steps: Steps) -> None:
+        await steps.register()
+        for number in (-30, -20, -10):
+            await steps.claimed(number, attempts=2)
+            await steps.finish(number, "abandoned")
+        assert await steps.prune(1) == 2
+        found = await steps.backend.retriable(steps.job, attempts=2, limit=9, timeout=LONG)
+        assert [run.slot for run in found] == [steps.slot(-10)]
+
     async def test_the_newest_are_kept_and_the_young_and_what_runs(self, steps: Steps) -> None:
         await steps.register()
         await steps.claimed(-50)
@@ -387,6 +405,22 @@ class TestHistory:
         await steps.claimed(-28)
         assert await steps.prune(0) == 2
         assert await steps.claim(-29, "b") == Taken("missed")
+
+    async def test_nothing_is_left_of_a_job_that_was_forgotten(self, steps: Steps) -> None:
+        await steps.register()
+        for number in (-30, -20):
+            await steps.claimed(number, attempts=2)
+        await steps.finish(-30, "abandoned")
+        assert await steps.backend.forget(steps.job, timeout=LONG)
+        assert not await steps.backend.forget(steps.job, timeout=LONG)
+        assert await steps.backend.view(steps.job, timeout=LONG) is None
+        view = await steps.register()
+        assert (view.last_slot, view.running, view.last_error) == (0, (), "")
+        assert await steps.runs() == []
+        await steps.claimed(-10, attempts=2)
+        await steps.finish(-10, "abandoned")
+        found = await steps.backend.retriable(steps.job, attempts=2, limit=9, timeout=LONG)
+        assert [run.slot for run in found] == [steps.slot(-10)]
 
     async def test_it_is_read_newest_first_before_a_slot_and_by_outcome(self, steps: Steps) -> None:
         await steps.register()

@@ -10,8 +10,12 @@ from typing import Any
 __all__ = ["Stuck", "VirtualLoop"]
 
 
+MOST_TURNS = 100_000
+"""In one moment."""
+
+
 class Stuck(Exception):
-    """Nothing is ready and nothing ever will be: somebody waits for ever."""
+    """Nothing is ready and nothing ever will be: somebody waits for ever. Or somebody turns on the spot for ever."""
 
 
 class _NoSockets(selectors.BaseSelector):
@@ -19,6 +23,7 @@ class _NoSockets(selectors.BaseSelector):
 
     def __init__(self) -> None:
         self.now = 1_000.0
+        self._turns = 0
         self._keys: dict[Any, selectors.SelectorKey] = {}
 
     def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
@@ -31,6 +36,9 @@ class _NoSockets(selectors.BaseSelector):
 
     def select(self, timeout: float | None = None) -> list[Any]:
         if timeout is None:
+            raise Stuck
+        self._turns = 0 if timeout > 0 else self._turns + 1
+        if self._turns > MOST_TURNS:
             raise Stuck
         self.now += max(0.0, timeout)
         return []
