@@ -53,6 +53,7 @@ async def begun_by_hand(
                 attempt=1,
                 asked_at=asked_at,
                 last_success_at=answer.last_success_at,
+                since=answer.last_success_began,
             )
             return execution, running.begin(execution)
         # Somebody asked for the same in the same millisecond, or the schedule or the clock was just set.

@@ -47,6 +47,7 @@ class Execution:
         attempt: int,
         asked_at: float,
         last_success_at: float,
+        since: float,
     ) -> None:
         self._house = house
         self._part = part
@@ -56,6 +57,7 @@ class Execution:
         self._run = run
         self._attempt = attempt
         self._last_success_at = last_success_at
+        self._since = since
         self._full = part.prefix + job.name
         self._token = 0
         self._timing = job.terms.timing
@@ -177,13 +179,13 @@ class Execution:
                 return Ending(
                     outcome="missed", error=f"whether the slot is still its own is not known: {error}"
                 )
-        since = self._last_success_at
         self.view = Run(
             job=self._full,
             slot=self._slot,
             run=self._run,
             attempt=self._attempt,
-            last_success_at=datetime.fromtimestamp(since, tz=UTC) if since else None,
+            last_success_at=_moment(self._last_success_at),
+            since=_moment(self._since),
             lease=lease,
             runs=self._runs,
             patience=self._timing.lease_ttl,
@@ -305,3 +307,7 @@ class Execution:
                 self.ending = self._as_written(ending)
                 return True
         return False
+
+
+def _moment(seconds: float) -> datetime | None:
+    return datetime.fromtimestamp(seconds, tz=UTC) if seconds else None

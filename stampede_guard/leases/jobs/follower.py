@@ -248,7 +248,7 @@ class Follower:
         del self._claims[slot]
         self._since = max(self._since or 0, slot)
         match answer:
-            case Claimed(attempt, late, last_success_at):
+            case Claimed(attempt, late, last_success_at, since):
                 if late > self.job.terms.misfire_grace and not again:
                     await self._too_late(slot, run, late)
                 else:
@@ -263,6 +263,7 @@ class Follower:
                             attempt=attempt,
                             asked_at=asked_at,
                             last_success_at=last_success_at,
+                            since=since,
                         )
                     )
             case Taken():

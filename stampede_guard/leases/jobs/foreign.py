@@ -154,6 +154,7 @@ class ForeignSlots:
             attempt=answer.attempt,
             asked_at=asked_at,
             last_success_at=answer.last_success_at,
+            since=answer.last_success_began,
         )
         return await self._jobs.carry(execution, part)
 

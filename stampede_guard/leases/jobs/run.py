@@ -49,6 +49,7 @@ class Run:
         run: str,
         attempt: int,
         last_success_at: datetime | None,
+        since: datetime | None,
         lease: Lease,
         runs: Any,
         patience: float,
@@ -60,7 +61,10 @@ class Run:
         self.id = run
         self.attempt = attempt
         self.last_success_at = last_success_at
-        """When a run of the job last completed, on the back end's clock: what is newer is still to be done."""
+        """When a run of the job last completed, on the back end's clock; None = never."""
+        self.since = since
+        """When the latest run that completed had begun, on the back end's clock; None = never. What changed since is
+        still to be done: some of it changed while that run went on, which may or may not have seen it."""
         self.counters: dict[str, int | float] = {}
         self.completed = False
         self.goes_on = False

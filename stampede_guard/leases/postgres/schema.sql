@@ -47,6 +47,7 @@ CREATE TABLE IF NOT EXISTS stampede_guard.jobs (
     pruned_to bigint NOT NULL DEFAULT 0,
     last_slot bigint NOT NULL DEFAULT 0,
     last_success_at timestamptz,
+    last_success_began timestamptz,
     last_failure_at timestamptz,
     last_error text NOT NULL DEFAULT ''
 ) WITH (fillfactor = 50);

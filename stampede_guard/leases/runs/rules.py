@@ -60,6 +60,7 @@ class JobRow:
     pruned_to: int = 0
     last_slot: int = 0
     last_success_at: float = 0.0
+    last_success_began: float = 0.0
     last_failure_at: float = 0.0
     last_error: str = ""
 
@@ -150,7 +151,11 @@ def claim(
     if run is not None:
         if run.run == asked.run and run.outcome == "running":
             run = replace(run, alive_until=max(run.alive_until, now + asked.alive_for))
-            return job, run, Claimed(run.attempt, now - scheduled, job.last_success_at)
+            return (
+                job,
+                run,
+                Claimed(run.attempt, now - scheduled, job.last_success_at, job.last_success_began),
+            )
         job, run = lapsed(job, run, now=now)
         if not retriable(run, attempts=asked.attempts):
             return job, run, Taken(run.outcome)
@@ -167,7 +172,7 @@ def claim(
     )
     if not asked.by_hand:
         job = replace(job, last_slot=max(job.last_slot, asked.slot))
-    return job, taken, Claimed(attempt, now - scheduled, job.last_success_at)
+    return job, taken, Claimed(attempt, now - scheduled, job.last_success_at, job.last_success_began)
 
 
 def retriable(run: RunRow, *, attempts: int) -> bool:
@@ -210,7 +215,9 @@ def finish(
     )
     match ending.outcome:
         case "completed":
-            job = replace(job, last_success_at=now)
+            # A slow one that began earlier takes nothing back of what a later one has dealt with.
+            began = max(job.last_success_began, run.started_at)
+            job = replace(job, last_success_at=now, last_success_began=began)
         case "failed" | "abandoned":
             job = replace(job, last_failure_at=now, last_error=error)
         case "missed" | "skipped":

@@ -76,12 +76,14 @@ class Claim:
 class Claimed:
     """The slot is the asker's. `late`: seconds since its scheduled time, by the back end's clock.
 
-    `last_success_at`: as in `JobView`, at this moment.
+    `last_success_at`: as in `JobView`, at this moment. `last_success_began`: when the latest of the runs that completed
+    was claimed, 0 = never.
     """
 
     attempt: int
     late: float
     last_success_at: float = 0.0
+    last_success_began: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -297,6 +297,31 @@ def test_a_run_knows_its_slot_and_the_last_success() -> None:
     virtually(scenario)
 
 
+def test_what_changes_while_a_run_goes_on_is_there_for_the_next_one() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        worker = fleet.worker()
+        began: list[float] = []
+        since: list[float | None] = []
+
+        @worker.jobs.every(10)
+        async def sync(run: Run) -> None:
+            began.append(fleet.rows.clock())
+            since.append(run.since.timestamp() if run.since is not None else None)
+            await asyncio.sleep(4)
+            if len(began) == 2:
+                raise LookupError("half of it is not done")
+
+        worker.start()
+        await fleet.until(41)
+        assert len(since) == 4 and since[0] is None
+        # The second failed, so the third has to do with all that came since the first began.
+        for now, before in ((1, 0), (2, 0), (3, 2)):
+            found = since[now]
+            assert found is not None and began[before] - 1 < found <= began[before]
+
+    virtually(scenario)
+
+
 def test_jitter_moves_the_run_and_not_the_slot() -> None:
     async def scenario(fleet: Fleet) -> None:
         for _ in range(4):

@@ -288,6 +288,24 @@ class TestClaims:
         assert await steps.record(-4) == 1
         assert steps.number((await steps.view()).last_slot) == -4
 
+    async def test_a_claim_knows_when_the_latest_run_that_completed_had_begun(self, steps: Steps) -> None:
+        await steps.register()
+        assert (await steps.claimed(-40)).last_success_began == 0.0
+        await steps.finish(-40, "failed")
+        await steps.claimed(-30)
+        await steps.claimed(-20)
+        await steps.finish(-20, "completed")
+        history = {
+            steps.number(run.slot): run
+            for run in await steps.backend.history(steps.job, limit=9, timeout=LONG)
+        }
+        began = (await steps.claimed(-10)).last_success_began
+        assert began == history[-20].started_at > 0
+        # It began before that one and ends after it: it takes nothing back.
+        await steps.finish(-30, "completed")
+        assert (await steps.claimed(-10)).last_success_began == began
+        assert (await steps.view()).last_success_at >= began
+
     async def test_a_claim_knows_when_the_job_last_succeeded(self, steps: Steps) -> None:
         await steps.register()
         assert (await steps.claimed(-20)).last_success_at == 0.0

@@ -164,7 +164,7 @@ def _ending(ending: Ending) -> tuple[str, str, int, str]:
 def _answer(row: Any) -> ClaimAnswer:
     match row["verdict"]:
         case "claimed" | "again":
-            return Claimed(row["attempt"], row["late"], row["last_success_at"])
+            return Claimed(row["attempt"], row["late"], row["last_success_at"], row["last_success_began"])
         case "early":
             return Early(-row["late"])
         case "outdated":

@@ -69,8 +69,8 @@ SELECT schedule, fingerprint, pruned_to, ($2 - now_ms)::float8 / 1000 AS remaini
 
 _LOCKED = """
 WITH seen AS MATERIALIZED (
-    SELECT r.*, j.name, j.schedule, j.fingerprint, j.pruned_to, j.last_slot, j.last_success_at, j.last_failure_at,
-        j.last_error
+    SELECT r.*, j.name, j.schedule, j.fingerprint, j.pruned_to, j.last_slot, j.last_success_at,
+        j.last_success_began, j.last_failure_at, j.last_error
     FROM {schema}.jobs AS j JOIN {schema}.runs AS r ON r.job = j.name {patience}
     WHERE j.name = {job} AND r.slot = {slot} FOR UPDATE OF j, r
 ), timed AS MATERIALIZED (
@@ -118,7 +118,8 @@ _CLAIM = """, judged AS MATERIALIZED (
     FROM decided AS d WHERE j.name = d.name AND verdict IN ('claimed', 'lapsed')
 )
 SELECT done.verdict, done.outcome, done.attempt, d.schedule, d.late_ms::float8 / 1000 AS late,
-    coalesce(extract(epoch FROM d.last_success_at)::float8, 0) AS last_success_at
+    coalesce(extract(epoch FROM d.last_success_at)::float8, 0) AS last_success_at,
+    coalesce(extract(epoch FROM d.last_success_began)::float8, 0) AS last_success_began
 FROM done, decided AS d"""
 
 _BEAT = """
@@ -140,6 +141,8 @@ _FINISH = """, ours AS MATERIALIZED (
 ), noted AS (
     UPDATE {schema}.jobs AS j SET
         last_success_at = CASE WHEN {outcome} = 'completed' THEN d.now ELSE d.last_success_at END,
+        last_success_began = CASE WHEN {outcome} = 'completed' THEN greatest(d.last_success_began, d.started_at)
+            ELSE d.last_success_began END,
         last_failure_at = CASE WHEN {outcome} IN ('failed', 'abandoned') THEN d.now ELSE d.last_failure_at END,
         last_error = CASE WHEN {outcome} IN ('failed', 'abandoned') THEN {error} ELSE d.last_error END
     FROM ours AS d WHERE j.name = d.name

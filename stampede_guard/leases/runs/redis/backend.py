@@ -97,8 +97,8 @@ class RedisRuns:
             timeout=timeout,
         )
         match reply:
-            case [b"claimed", bytes(attempt), bytes(late), bytes(success)]:
-                return Claimed(int(attempt), int(late) / 1e6, int(success) / 1e6)
+            case [b"claimed", bytes(attempt), bytes(late), bytes(success), bytes(began)]:
+                return Claimed(int(attempt), int(late) / 1e6, int(success) / 1e6, int(began) / 1e6)
             case [b"early", bytes(late)]:
                 return Early(-int(late) / 1e6)
             case [b"taken", bytes(outcome)]:

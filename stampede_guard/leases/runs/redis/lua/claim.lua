@@ -18,7 +18,7 @@ end
 if ours(run, mine) then
   run.alive_until = math.max(run.alive_until, alive_until)
   save_run(run)
-  return {'claimed', text(run.attempt), late, text(job.last_success_at)}
+  return {'claimed', text(run.attempt), late, text(job.last_success_at), text(job.last_success_began)}
 end
 if run then
   local lapsed = lapse(job, run)
@@ -39,4 +39,4 @@ if ARGV[7] ~= '1' then
   job.last_slot = math.max(job.last_slot, slot)
 end
 save_job(job)
-return {'claimed', text(attempt), late, text(job.last_success_at)}
+return {'claimed', text(attempt), late, text(job.last_success_at), text(job.last_success_began)}

@@ -5,7 +5,7 @@
 local JOB, RUNS, SLOTS, RUNNING, AGAIN = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local JOB_NUMBERS = {
   'version', 'registered_at', 'scheduled_at', 'seen_at', 'seen_for', 'pruned_to', 'last_slot', 'last_success_at',
-  'last_failure_at',
+  'last_success_began', 'last_failure_at',
 }
 local RUN_NUMBERS = {'slot', 'attempt', 'attempts', 'alive_until', 'started_at', 'token', 'finished_at'}
 local VANISHED = 'the worker vanished'

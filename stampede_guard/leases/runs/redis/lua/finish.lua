@@ -8,6 +8,7 @@ run.token = math.max(run.token, tonumber(ARGV[5]))
 save_run(run)
 if ARGV[3] == 'completed' then
   job.last_success_at = now
+  job.last_success_began = math.max(job.last_success_began, run.started_at)
 elseif ARGV[3] == 'failed' or ARGV[3] == 'abandoned' then
   job.last_failure_at, job.last_error = now, ARGV[4]
 end
