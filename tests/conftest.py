@@ -56,6 +56,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(config.stash[_SHARED], ignore_errors=True)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if _MACHINE in config.stash:
+        # Before anybody is in the middle of something long, which they would have to wait for.
+        items.sort(key=lambda item: item.get_closest_marker("alone") is None)
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     machine, mark = item.config.stash.get(_MACHINE, None), item.get_closest_marker("alone")

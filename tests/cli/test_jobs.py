@@ -63,13 +63,22 @@ async def test_jobs_and_their_history_are_shown(operator: Operator, jobs: Jobs) 
     told = (await operator.call("jobs", "history", "nightly")).out
     assert "completed" in told
     assert "files=12" in told
-    assert "100.0% succeed" in told
+    assert "100.0% succeed; mean " in told
+    assert "P95 " in told
     told = (await operator.call("jobs", "history", "sync", "--outcome", "failed", "--json")).json
     assert [run["error"] for run in told["runs"]] == ["PermissionError: 401"]
     assert told["statistics"]["success_rate"] == 0.0
     assert (await operator.call("jobs", "history", "sync", "--outcome", "late")).code == 2
     told = await operator.call("jobs", "history", "nobody")
     assert (told.code, "no worker ever registered a job 'nobody'" in told.err) == (2, True)
+
+
+async def test_a_job_that_never_ran_has_no_figures(operator: Operator, jobs: Jobs) -> None:
+    new = Registration(job=jobs.leases.full("new"), schedule="always", fingerprint="x", rhythm=60.0)
+    await jobs.runs().register(new, timeout=5)
+    told = await operator.call("jobs", "history", "new")
+    assert (told.code, "no run has ended" in told.out) == (0, True)
+    assert (await operator.call("jobs", "history", "new", "--json")).json["runs"] == []
 
 
 def test_a_job_is_run_by_hand(operator: Operator, tmp_path: Path) -> None:

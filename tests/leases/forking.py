@@ -12,11 +12,14 @@ import sys
 
 from stampede_guard.errors import LeaseTaken
 from stampede_guard.leases import Leases
+from stampede_guard.leases.keeper import Keeper
 from tests.leases.contender import leases_at
 
 
-def child(leases: Leases) -> None:
+def child(leases: Leases, keeper: Keeper) -> None:
     async def ask() -> None:
+        # As by leaving the block in which it was forked.
+        print(f"child:{type(await keeper.release()).__name__}", flush=True)
         try:
             async with leases.hold("import", wait=0):
                 print("child:granted", flush=True)
@@ -35,7 +38,7 @@ def main() -> None:
 
     async def hold() -> None:
         async with leases.hold("import") as lease:
-            number = await asyncio.to_thread(fork)
+            number = await asyncio.to_thread(fork, lease._keeper)
             await asyncio.to_thread(os.waitpid, number, 0)
             await lease.check()
             print("parent:held", flush=True)
@@ -50,12 +53,12 @@ def main() -> None:
             print("parent:renewed", flush=True)
         await leases.aclose()
 
-    def fork() -> int:
+    def fork(keeper: Keeper) -> int:
         # In a thread: the child then has no running loop, as a worker that a pre-forking server makes.
         number = os.fork()
         if number == 0:
             try:
-                child(leases)
+                child(leases, keeper)
             finally:
                 os._exit(0)
         return number

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
+from stampede_guard.errors import LeaseLost
 from stampede_guard.leases.exclusive import SKIPPED
 from tests.leases.test_hold import Faulty
 from tests.leases.virtual import Fleet, virtually
@@ -69,6 +71,33 @@ async def exclusive(fleet: Fleet) -> None:
 
     leases = fleet.process("a", backend=lambda: backend)
     assert await leases.run_exclusive("n", overlap="replace", lease_ttl=3).run(body) is not SKIPPED
+
+
+async def replaced(fleet: Fleet) -> None:
+    other, backend = Faulty(fleet.rows), Faulty(fleet.rows)
+
+    async def first() -> None:
+        with contextlib.suppress(LeaseLost):
+            async with fleet.process("other", backend=lambda: other).hold("n", 3):
+                held.set()
+                await asyncio.sleep(5)
+
+    async def body() -> None:
+        await asyncio.sleep(0.1)
+
+    held = asyncio.Event()
+    task = asyncio.create_task(first())
+    try:
+        await held.wait()
+        leases = fleet.process("a", backend=lambda: backend)
+        await leases.run_exclusive("n", overlap="replace", lease_ttl=3).run(body)
+    finally:
+        # Not part of what is cancelled.
+        while not task.done():
+            try:
+                await asyncio.wait({task})
+            except asyncio.CancelledError:
+                continue
 
 
 async def elected(fleet: Fleet) -> None:
@@ -137,7 +166,7 @@ class _Cancelling:
                 error = raised
 
 
-@pytest.mark.parametrize("scene", [held, waited_for, nested, lost, exclusive, elected])
+@pytest.mark.parametrize("scene", [held, waited_for, nested, lost, exclusive, replaced, elected])
 def test_cancelled_at_every_await_nothing_is_left_behind(scene: Scene) -> None:
     steps = 0
     while cancelled_at(steps, scene):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
 from stampede_guard import StampedeGuard
+from stampede_guard.errors import LeaseLost
 from stampede_guard.leases import Leases, PostgresLeases, RedisLeases
 from stampede_guard.leases.exclusive import SKIPPED
 from tests.leases.test_cancelled_anywhere import stepped
@@ -62,8 +64,21 @@ async def replaced(make: Make) -> None:
     async def body() -> None:
         await asyncio.sleep(0)
 
-    async with make() as leases:
-        assert await leases.run_exclusive("n", overlap="replace", lease_ttl=30).run(body) is not SKIPPED
+    async def first() -> None:
+        with contextlib.suppress(LeaseLost):
+            async with other.hold("n", 30):
+                await asyncio.Event().wait()
+
+    async with make() as other, make() as leases:
+        task = asyncio.create_task(first())
+        try:
+            while not (view := await leases.show("n")) or not view.held:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            exclusive = leases.run_exclusive("n", overlap="replace", lease_ttl=30)
+            assert await exclusive.run(body) is not SKIPPED
+        finally:
+            task.cancel()
+            await asyncio.wait({task})
 
 
 async def elected(make: Make) -> None:

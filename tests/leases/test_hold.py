@@ -465,7 +465,8 @@ def test_a_check_that_fails_tells_all_that_nothing_protects_them() -> None:
                 await a.force_release("n", token=lease.token, by="eve", now=True)
                 with pytest.raises(LeaseLost):
                     await lease.check()
-                assert lease.lost and lease.stopping and await lease.lost == lease.stopping.why
+                assert lease.lost and lease.stopping
+                assert await lease.lost == lease.stopping.why == "the back end has it no more"
 
     virtually(main)
 
@@ -478,6 +479,7 @@ def test_what_is_believed_no_more_is_not_asked_for_though_the_back_end_still_has
             return True
 
         async def check(self, name: str, **given: Any) -> bool:
+            asked.append(name)
             return True
 
     async def main(fleet: Fleet) -> None:
@@ -498,7 +500,9 @@ def test_what_is_believed_no_more_is_not_asked_for_though_the_back_end_still_has
         async with lease.fenced(Transactions(begun=False)):
             pass
 
+    asked: list[str] = []
     virtually(main)
+    assert asked == []
 
 
 class Transactions:
@@ -625,7 +629,7 @@ def test_a_back_end_that_cannot_be_asked_is_a_line_in_the_log_for_who_waits_and_
         with pytest.raises(StoreUnavailable):
             async with a.hold("n", wait=0):
                 raise AssertionError
-        caplog.clear()
+        assert not [line for line in caplog.messages if "cannot ask" in line], "he is told by the error"
         with pytest.raises(StoreUnavailable):
             async with a.hold("n", wait=60):
                 raise AssertionError
@@ -662,4 +666,36 @@ def test_health_tells_who_this_process_is_what_it_holds_and_what_it_stands_for()
             assert leading["leader"] == "a (process-a)" and 0 < leading["remaining"] <= 15
         assert a.health() == empty | {"holds": [], "elections": [at_rest | {"leader": ""}]}
 
+    virtually(main)
+
+
+@pytest.mark.parametrize("moment", ["before", "within"])
+def test_closing_goes_on_when_its_caller_is_cancelled(moment: str) -> None:
+    class Slow(MemoryBackend):
+        async def aclose(self) -> None:
+            reached.set()
+            await asyncio.sleep(1)
+            await super().aclose()
+            closed.append(True)
+
+    async def main(fleet: Fleet) -> None:
+        async def end() -> None:
+            # What jobs do before their leases are closed.
+            if moment == "before":
+                reached.set()
+                await asyncio.sleep(1_000)
+
+        a = fleet.process("a", backend=lambda: Slow(fleet.rows))
+        a.part().before_closing[end] = None
+        closing = asyncio.create_task(a.aclose())
+        await reached.wait()
+        closing.cancel()
+        await asyncio.wait({closing})
+        assert closing.cancelled() and not closed
+        await asyncio.sleep(2)
+        assert closed == [True]
+        await a.aclose()
+        assert closed == [True]
+
+    reached, closed = asyncio.Event(), list[bool]()
     virtually(main)

@@ -37,6 +37,10 @@ class Called:
     def __call__(self, lease: Any) -> None: ...
 
 
+class Made:
+    def __init__(self, lease: Any) -> None: ...
+
+
 TIMES = [
     ("lease_ttl", "60"),
     ("lease_ttl", NAN),
@@ -73,6 +77,7 @@ WAITS = [
         ("election", "on_elected", 5),
         ("election", "on_elected", "lead"),
         ("election", "on_elected", Called),
+        ("election", "on_elected", Made),
         ("election", "on_elected", takes_nothing),
         ("election", "on_elected", yielding),
         ("election", "on_lost", takes_nothing),

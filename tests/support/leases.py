@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
+from dataclasses import asdict, replace
 from typing import Any, Protocol
 
 import asyncpg  # type: ignore[import-untyped]
 
 from stampede_guard.leases.backend import Backend
+from stampede_guard.leases.core.queue import Place
 from stampede_guard.leases.memory import MemoryBackend, Rows
 from stampede_guard.leases.postgres.backend import PostgresBackend
 from stampede_guard.leases.redis.backend import RedisBackend
@@ -19,6 +22,7 @@ __all__ = ["LONG", "MemoryWorld", "PostgresWorld", "RedisWorld", "World", "ask",
 
 LONG = 15.0
 """A time-out in seconds that no busy machine reaches."""
+WAITING = 600.0
 
 
 def owner(holder: str) -> Owner:
@@ -42,6 +46,9 @@ class World(Protocol):
     async def age(self, name: str, seconds: float) -> None:
         """Everything about this name becomes so much older; negative: the server's clock was set back."""
 
+    async def crowd(self, name: str, count: int) -> None:
+        """So many wait for it: `w0`, `w1` and so on. Somebody has had it before."""
+
     async def aclose(self) -> None: ...
 
 
@@ -57,6 +64,11 @@ class MemoryWorld:
 
     async def age(self, name: str, seconds: float) -> None:
         self.now += seconds
+
+    async def crowd(self, name: str, count: int) -> None:
+        until = self.now + WAITING
+        places = tuple(Place(f"w{number}", owner("w"), until, WAITING) for number in range(count))
+        self.rows.put(name, replace(self.rows.row(name), queue=places))
 
     async def aclose(self) -> None:
         for backend in self._opened:
@@ -97,6 +109,23 @@ class PostgresWorld:
         finally:
             await connection.close()
 
+    async def crowd(self, name: str, count: int) -> None:
+        connection = await asyncpg.connect(self.url, statement_cache_size=0)
+        try:
+            await connection.execute(
+                """UPDATE stampede_guard.leases SET queue = (
+                    SELECT jsonb_agg(jsonb_build_object('holder', 'w' || number, 'owner', $3::jsonb,
+                        'until', extract(epoch FROM clock_timestamp()) + $4::float8, 'seconds', $4) ORDER BY number)
+                    FROM generate_series(0, $2::int - 1) AS numbers (number)
+                ) WHERE name = $1""",
+                name,
+                count,
+                json.dumps(asdict(owner("w"))),
+                WAITING,
+            )
+        finally:
+            await connection.close()
+
     async def aclose(self) -> None:
         await asyncio.gather(*[backend.aclose() for backend in self._opened])
 
@@ -127,6 +156,17 @@ class RedisWorld:
                 row[field] = str(int(row[field]) - round(seconds * 1_000_000))
         for place in row["queue"] or ():
             place["until"] = str(int(place["until"]) - round(seconds * 1_000_000))
+        await self.outside.hset(key, name, json.dumps(row))
+
+    async def crowd(self, name: str, count: int) -> None:
+        key = f"{{{self.namespace}.leases}}:rows"
+        row = json.loads(await self.outside.hget(key, name))
+        place = {
+            "owner": json.dumps(asdict(owner("w"))),
+            "until": str(round((time.time() + WAITING) * 1_000_000)),
+            "seconds": str(round(WAITING * 1_000_000)),
+        }
+        row["queue"] = [place | {"holder": f"w{number}"} for number in range(count)]
         await self.outside.hset(key, name, json.dumps(row))
 
     async def aclose(self) -> None:

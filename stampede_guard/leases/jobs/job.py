@@ -15,7 +15,7 @@ from stampede_guard.leases.jobs.schedule import Schedule, fingerprint, rhythm
 from stampede_guard.leases.jobs.threads import result_of
 from stampede_guard.leases.runs.words import Registration
 
-__all__ = ["MISFIRE_GRACE", "Job", "JobOverlap", "Terms", "fitting", "function_of", "name_of", "terms_of"]
+__all__ = ["MISFIRE_GRACE", "Job", "JobOverlap", "Terms", "check_fit", "function_of", "name_of", "terms_of"]
 
 MISFIRE_GRACE = 60.0
 JobOverlap = Literal["skip", "queue", "replace", "allow"]
@@ -136,7 +136,7 @@ def function_of(function: Any, name: str) -> Any:
     return function
 
 
-def fitting(function: Callable[..., Any], name: str, arguments: Mapping[str, Any]) -> Callable[..., Any]:
+def check_fit(function: Callable[..., Any], name: str, arguments: Mapping[str, Any]) -> None:
     """Raises `Misuse` for a function that cannot be called with a `Run`, or with nothing, and these arguments."""
     try:
         parameters = inspect.signature(function).parameters
@@ -164,7 +164,6 @@ def fitting(function: Callable[..., Any], name: str, arguments: Mapping[str, Any
             f"{', '.join(parameter.name for parameter in needed)}{' by keyword' if by_keyword else ''}: "
             "bind them with functools.partial, or give them defaults"
         )
-    return function
 
 
 def name_of(function: Any, given: str | None) -> str:

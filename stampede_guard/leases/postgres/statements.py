@@ -5,7 +5,8 @@ and because it reads it for a row of `seen`, after the wait for the lock; `lease
 Then a step decides and writes. `clock_timestamp()`, because `now()` would be the time before the wait.
 
 Parameter $1 is the longest wait for the row in milliseconds: who asked has given up by then, and nothing is to be
-granted to somebody who has gone. `ask` never commits asynchronously: a grant must not be lost in a crash.
+granted to somebody who has gone. No step commits asynchronously, also where the server does so by default: what a crash
+takes back (a grant, a renewal, a rest, an operator's word) would still be believed in.
 """
 
 from __future__ import annotations
@@ -249,10 +250,10 @@ class Statements:
         return cls(
             make=text(_MAKE),
             ask=text(_LOCKED, _SETTLED, _ASK, durable=_DURABLE),
-            renew=text(_LOCKED, _SETTLED, _RENEW),
-            release=text(_LOCKED, _SETTLED, _RELEASE),
+            renew=text(_LOCKED, _SETTLED, _RENEW, durable=_DURABLE),
+            release=text(_LOCKED, _SETTLED, _RELEASE, durable=_DURABLE),
             check=text(_CHECK),
-            force=text(_LOCKED, _SETTLED, _FORCE),
+            force=text(_LOCKED, _SETTLED, _FORCE, durable=_DURABLE),
             show=text(_UNLOCKED, _SETTLED, _VIEW, which="l.name = $1"),
             views=text(
                 _UNLOCKED,

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from stampede_guard.leases.backend import Backend
+from stampede_guard.leases.core.queue import MOST_WAITING
 from stampede_guard.leases.words import Forced, Granted, Held, NotForced, Refused, Renewed
 from tests.support.gate import until
 from tests.support.leases import LONG, World, ask, granted, owner
@@ -227,6 +228,45 @@ class TestWaiting:
         await granted(backend, name, "a")
         await backend.leave(name, holder="a", timeout=LONG)
         await granted(backend, name, "b")
+
+    async def test_a_queue_has_an_end_and_who_is_in_it_keeps_his_place(
+        self, world: World, backend: Backend, name: str
+    ) -> None:
+        token = await granted(backend, name, "a")
+        await world.crowd(name, MOST_WAITING - 1)
+        for holder, place in (
+            ("last", MOST_WAITING - 1),
+            ("late", -1),
+            ("w500", 500),
+            ("last", MOST_WAITING - 1),
+        ):
+            answer = await backend.acquire(ask(name, holder, place=30), timeout=LONG)
+            assert isinstance(answer, Held) and answer.ahead == place, holder
+        view = await backend.show(name, timeout=LONG)
+        assert view is not None and len(view.waiting) == MOST_WAITING
+        await backend.release(name, holder="a", token=token, at_least_for=0, timeout=LONG)
+        await granted(backend, name, "w0")
+
+    async def test_when_the_first_of_those_who_wait_for_a_free_lease_leaves_the_others_hear_of_it(
+        self, world: World, name: str
+    ) -> None:
+        one, other = world.open(), world.open()
+        heard: list[str] = []
+        other.on_freed(heard.append)
+        async with asyncio.timeout(LONG):
+            while not heard:
+                token = await granted(one, f"{name}:before", "a")
+                await one.release(f"{name}:before", holder="a", token=token, at_least_for=0, timeout=LONG)
+                await asyncio.sleep(0.05)
+            token = await granted(one, name, "a")
+            for holder in "bc":
+                await one.acquire(ask(name, holder, place=30), timeout=LONG)
+            await one.release(name, holder="a", token=token, at_least_for=0, timeout=LONG)
+            await until(lambda: name in heard)
+            heard.clear()
+            await one.leave(name, holder="b", timeout=LONG)
+            await until(lambda: name in heard)
+            await granted(other, name, "c")
 
     @pytest.mark.parametrize("to", ["process-d", "pod-d", "d"])
     async def test_who_was_named_goes_first(self, backend: Backend, name: str, to: str) -> None:

@@ -217,6 +217,8 @@ def test_a_row_can_be_forgotten_when_nothing_of_it_counts_any_more() -> None:
     assert not grants.idle(row, NOW + 1)
     row, _ = grants.release(row, holder="a", token=token, at_least_for=5, now=NOW)
     assert not grants.idle(row, NOW + 4) and grants.idle(row, NOW + 5)
+    row, _ = grants.ask(row, question("b", place=9.0), NOW)
+    assert not row.holder and not grants.idle(row, NOW + 8) and grants.idle(row, NOW + 9)
 
 
 def test_a_queue_has_an_end_and_who_is_in_it_keeps_his_place_there() -> None:

@@ -73,6 +73,24 @@ async def test_what_is_written_is_there_with_the_slots_outcome(shop: Shop) -> No
     assert view is not None and view.last_success_at > 0
 
 
+async def test_a_slot_that_was_completed_is_not_asked_to_be_finished_again(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    async def finish(*args: object, **_: object) -> bool:
+        asked.append(args)
+        return True
+
+    monkeypatch.setattr(type(shop.jobs.runs()), "finish", finish)
+
+    async def body(run: Run) -> None:
+        async with run.completing(shop.conn):
+            await shop.write()
+
+    assert ((await shop.run(body)).outcome, asked) == ("completed", [])
+
+
 @pytest.mark.parametrize("what", ["raises", "time_limit", "stop", "lease"])
 async def test_what_comes_after_the_commit_changes_nothing(
     shop: Shop, what: str, caplog: pytest.LogCaptureFixture

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from stampede_guard.errors import Misuse
-from stampede_guard.leases import Jobs, Run
+from stampede_guard.leases import Jobs, MemoryLeases, Run
 from stampede_guard.leases.jobs.schedule import Every
 from tests.leases.jobs.fleet import Fleet, virtually
 from tests.leases.jobs.test_table import Edited, row
@@ -194,14 +194,26 @@ def test_what_ends_the_program_ends_it_once_the_outcome_is_written_down(
     assert "a mistake of ours" not in done.stderr
 
 
+def test_a_loop_that_ended_without_a_stop_is_no_reason_not_to_start_in_the_next() -> None:
+    async def main(jobs: Jobs, *, stopping: bool) -> Any:
+        jobs.start()
+        ending = await jobs.run_now("sync")
+        if stopping:
+            await jobs.stop()
+        return ending.outcome
+
+    jobs = Jobs(MemoryLeases())
+    jobs.every(3_600, name="sync")(nothing)
+    outcomes = [asyncio.run(main(jobs, stopping=stopping)) for stopping in (False, True, False, True)]
+    assert outcomes == ["completed"] * 4
+
+
 def test_one_object_of_jobs_serves_the_loops_of_one_program_in_turn() -> None:
     seen: list[datetime] = []
 
     async def main(jobs: Jobs) -> Any:
         async with jobs:
             return (await jobs.run_now("sync")).outcome
-
-    from stampede_guard.leases import MemoryLeases
 
     jobs = Jobs(MemoryLeases())
 

@@ -11,7 +11,7 @@ import pytest
 from stampede_guard.errors import StoreUnavailable
 from stampede_guard.leases.jobs.run import Run
 from stampede_guard.leases.runs.words import Early, Outdated
-from tests.leases.jobs.fleet import Fleet, Worker, virtually
+from tests.leases.jobs.fleet import EPOCH, Fleet, Worker, virtually
 
 
 class Between:
@@ -320,9 +320,26 @@ def test_a_claim_that_comes_through_too_late_is_missed_at_once_and_not_run() -> 
     virtually(scenario)
 
 
+def test_at_most_once_holds_for_a_claim_that_was_held_up_until_the_slot_was_abandoned() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        between = Between(fleet.rows.runs)
+        between.before["claim"] = seconds(40)
+        fleet.worker(runs=lambda: between).tick(100, lease_ttl=6).start()
+        first = fleet.worker().tick(100, takes=1e9, lease_ttl=6).start()
+        await fleet.until(100.3)
+        assert fleet.ran == [("w1", round((EPOCH + 100) * 1000))]
+        first.kill()
+        await fleet.until(190)
+        assert between.asked.count("claim") == 1
+        assert len(fleet.ran) == 1
+        assert await fleet.outcomes() == {100: "abandoned"}
+
+    virtually(scenario)
+
+
 def test_a_slot_whose_lease_cannot_be_had_is_missed_and_that_is_told() -> None:
     async def scenario(fleet: Fleet) -> None:
-        worker = fleet.worker().tick(100).start()
+        worker = fleet.worker().tick(100, misfire_grace=5).start()
 
         async def away(*_: Any, **__: Any) -> Any:
             raise StoreUnavailable("gone")

@@ -35,6 +35,10 @@ async def with_run(run: Run) -> None: ...
 async def of_two(run: Run, repository: str) -> None: ...
 
 
+async def of_arguments(repository: str) -> None:
+    assert repository == "a"
+
+
 async def by_keyword(*, run: Run) -> None: ...
 
 
@@ -130,6 +134,13 @@ def test_terms_that_mean_nothing_are_refused_by_name(
         register[decorator]()
     assert (refused.value.field, rule in refused.value.rule) == (field, True)
     assert jobs.names == []
+
+
+def test_what_is_just_within_its_bounds_is_taken(jobs: Jobs) -> None:
+    job = jobs.add(nothing, Every.of(1), jitter=5, misfire_grace=5, time_limit=0.001)
+    assert (job.terms.jitter, job.terms.time_limit) == (5, 0.001)
+    with pytest.raises(PolicyError, match=r"jitter=5\.001"):
+        jobs.add(nothing, Every.of(1), jitter=5.001, misfire_grace=5)
 
 
 def test_a_term_that_there_is_not_is_refused_with_those_that_there_are(jobs: Jobs) -> None:
@@ -270,6 +281,7 @@ async def test_whatever_can_be_called_is_run_as_it_wants_to_be() -> None:
         jobs.every(300, name="partial")(functools.partial(of_two, repository="a"))
         jobs.every(300)(nothing)
         jobs.add(of_two, Every.of(300), arguments={"repository": "a"})
+        jobs.add(of_arguments, Every.of(300), arguments={"repository": "a"})
         jobs.add(any_keyword, Every.of(300), arguments={"anything": "a"})
         for name in jobs.names:
             ending = await jobs.run_now(name)

@@ -471,6 +471,17 @@ def test_a_run_by_hand_and_a_slot_do_not_overlap() -> None:
     virtually(scenario)
 
 
+def test_a_run_by_hand_is_no_slot_of_the_schedule() -> None:
+    async def scenario(fleet: Fleet) -> None:
+        worker = fleet.worker().tick(3_600)
+        assert (await worker.jobs.run_now("tick")).outcome == "completed"
+        view = await worker.jobs.view("tick")
+        assert view is not None
+        assert (view.last_slot, view.last_success_at > 0) == (0, True)
+
+    virtually(scenario)
+
+
 def test_a_button_and_a_tick_share_their_name() -> None:
     async def scenario(fleet: Fleet) -> None:
         worker = fleet.worker().tick(10).start()

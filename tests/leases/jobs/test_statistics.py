@@ -36,6 +36,7 @@ def test_a_clock_that_was_set_back_makes_no_negative_duration() -> None:
 def test_nothing_is_said_of_an_empty_history() -> None:
     found = statistics([])
     assert (found.success_rate, found.suggested_time_limit, found.failures) == (None, None, ())
+    assert (found.mean, found.p95, found.longest) == (0.0, 0.0, 0.0)
 
 
 def test_a_time_limit_is_two_to_three_times_the_longest_run() -> None:
@@ -52,4 +53,21 @@ def test_errors_that_differ_in_numbers_are_one_pattern() -> None:
         ("TimeoutError: host # after # s", 3, 2),
         ("HTTPError: 401", 1, 9),
         ("no error was told", 1, 10),
+    ]
+
+
+def test_a_percentile_is_a_duration_that_was_and_no_less_than_it_says() -> None:
+    assert statistics(run(n, took=float(n)) for n in range(1, 11)).p95 == 10.0
+    assert statistics([run(1, took=3.0)]).p95 == 3.0
+
+
+def test_a_time_limit_is_never_nothing() -> None:
+    assert statistics(run(n, took=0.0) for n in range(5)).suggested_time_limit == 1.0
+
+
+def test_failures_are_the_most_frequent_ones_each_with_when_it_was_last_seen() -> None:
+    runs = [run(9, "failed", error="a"), run(3, "failed", error="a"), run(5, "failed", error="b")]
+    found = statistics(runs, most_failures=1)
+    assert [(failure.pattern, failure.count, failure.latest_slot) for failure in found.failures] == [
+        ("a", 2, 9)
     ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import Any
 
@@ -203,6 +205,20 @@ def test_mistakes_in_the_program_are_told_at_once() -> None:
         jobs.table({"sync": print}, connect=print, table="x; DROP TABLE users")
     with pytest.raises(PolicyError, match="overlap"):
         jobs.table({"sync": print}, rows=Edited(), overlap="never")
+
+
+@pytest.mark.parametrize("given", ['{"repository": "a"}', b'{"repository": "a"}', {"repository": "a"}])
+async def test_arguments_are_read_as_text_and_as_a_codec_of_the_users_gives_them(given: Any) -> None:
+    class Connection:
+        async def fetch(self, sql: str, *, timeout: float) -> list[dict[str, Any]]:
+            return [{"id": 1, "job": "sync", "arguments": given, "cron": "* * * * *", "tz": "UTC"}]
+
+    @contextlib.asynccontextmanager
+    async def connect() -> AsyncIterator[Connection]:
+        yield Connection()
+
+    (found,) = await PostgresRows(connect).active()
+    assert found.arguments == {"repository": "a"}
 
 
 async def test_a_table_of_postgresql_is_read_and_written() -> None:

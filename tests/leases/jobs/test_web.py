@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -138,3 +139,111 @@ async def test_with_the_back_end_away_the_page_says_so_without_details(
     async with client_of(jobs.app(allow=lambda _: True)) as client:
         answer = await client.get("/")
     assert (answer.status_code, answer.json()) == (503, {"error": "the back end is away"})
+
+
+async def recorded(jobs: Jobs, count: int) -> list[int]:
+    """So many slots of `nightly` that nobody was there for, the newest first."""
+    view = await jobs.view("nightly")
+    assert view is not None
+    slots = [int(view.at * 1000) - 60_000 * number for number in range(1, count + 1)]
+    runs = jobs.runs()
+    assert await runs.record(view.job, slots=slots, outcome="missed", error="nobody", timeout=5) == count
+    return slots
+
+
+async def test_runs_come_in_pages_of_500_at_most(jobs: Jobs) -> None:
+    slots = await recorded(jobs, 600)
+    async with client_of(jobs.app(allow=lambda _: True)) as client:
+        first = (await client.get("/nightly?outcome=missed&limit=9999")).json()["runs"]
+        then = (await client.get(f"/nightly?outcome=missed&limit=500&before={first[-1]['before']}")).json()
+        few = (await client.get("/nightly?limit=3")).json()["runs"]
+        usual = (await client.get("/nightly")).json()["runs"]
+        too_long = await client.get("/nightly?before=" + "9" * 16)
+    assert [run["before"] for run in first] == slots[:500]
+    assert [run["before"] for run in then["runs"]] == slots[500:]
+    assert (len(few), len(usual), too_long.status_code) == (3, 100, 400)
+
+
+async def test_a_slot_that_nobody_ran_has_neither_times_nor_worker(jobs: Jobs) -> None:
+    await recorded(jobs, 1)
+    async with client_of(jobs.app(allow=lambda _: True)) as client:
+        (run,) = (await client.get("/nightly?outcome=missed")).json()["runs"]
+        (ran,) = (await client.get("/nightly?outcome=completed")).json()["runs"]
+    assert (run["started"], run["seconds"], run["owner"], run["token"], run["error"]) == (
+        None,
+        None,
+        None,
+        None,
+        "nobody",
+    )
+    assert run["finished"] is not None
+    assert (ran["error"], ran["token"] > 0, 0 <= ran["seconds"] < 60, bool(ran["owner"])) == (
+        None,
+        True,
+        True,
+        True,
+    )
+
+
+async def test_what_runs_now_is_shown(jobs: Jobs) -> None:
+    begun, may_end = asyncio.Event(), asyncio.Event()
+
+    @jobs.every(300)
+    async def slow() -> None:
+        begun.set()
+        await may_end.wait()
+
+    pressed = asyncio.create_task(jobs.run_now("slow"))
+    await begun.wait()
+    async with client_of(jobs.app(allow=lambda _: True)) as client:
+        found = (await client.get("/slow")).json()
+        may_end.set()
+        await pressed
+        after = (await client.get("/slow")).json()
+    assert found["running"] == [found["runs"][0]["slot"]]
+    assert (found["runs"][0]["outcome"], after["running"]) == ("running", [])
+    assert found["last_slot"] is None and found["last_success"] is None and after["last_success"] is not None
+
+
+async def test_what_is_overdue_is_on_the_overview_which_is_no_probe(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs.runs(), "_clock", lambda: 9e9)
+    async with client_of(jobs.app(allow=lambda _: True)) as client:
+        answer = await client.get("/")
+    assert (answer.status_code, answer.json()["overdue"]) == (200, ["nightly", "sync all"])
+    assert [job["overdue"] for job in answer.json()["jobs"]] == [True, True]
+
+
+async def test_the_answer_to_a_head_has_no_body_of_its_own(jobs: Jobs) -> None:
+    said: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request"}
+
+    async def send(message: Any) -> None:
+        said.append(message)
+
+    for method in ("GET", "HEAD"):
+        scope = {"type": "http", "method": method, "path": "/", "headers": []}
+        await jobs.app(allow=lambda _: True)(scope, receive, send)
+    got, body, head, nothing = said
+    assert dict(got["headers"])[b"content-length"] == str(len(body["body"])).encode()
+    assert (head["status"], b"content-length" in dict(head["headers"]), nothing["body"]) == (200, True, b"")
+
+
+async def test_it_may_be_served_by_itself(jobs: Jobs) -> None:
+    said: list[str] = []
+    messages = iter(["lifespan.startup", "lifespan.shutdown"])
+
+    async def receive() -> dict[str, Any]:
+        return {"type": next(messages)}
+
+    async def send(message: Any) -> None:
+        said.append(message["type"])
+
+    app = jobs.app()
+    await app({"type": "lifespan"}, receive, send)
+    assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    with pytest.raises(Misuse, match="speaks HTTP, not websocket"):
+        await app({"type": "websocket"}, receive, send)

@@ -14,6 +14,8 @@ from bench.herd.valkey import free_port
 from stampede_guard.errors import Misuse, StoreRefused, StoreUnavailable, UrlError
 from stampede_guard.leases.postgres import forgetting
 from stampede_guard.leases.postgres.backend import PostgresBackend
+from stampede_guard.leases.postgres.rooms import Room
+from stampede_guard.leases.postgres.statements import KEPT_AUDITS
 from stampede_guard.leases.words import Granted, Held, Renewed
 from tests.support.gate import until
 from tests.support.leases import LONG, ask, granted
@@ -174,6 +176,37 @@ async def until_true(condition: Callable[[], Any]) -> None:
             await asyncio.sleep(0.01)
 
 
+async def test_a_connection_that_the_server_left_between_two_questions_is_an_absence_and_is_not_used_again() -> (
+    None
+):
+    class Left:
+        """As asyncpg's, between the server's last word and the end of the connection."""
+
+        ended = False
+
+        async def fetch(self, sql: str) -> None:
+            raise asyncpg.InternalClientError("cannot switch to state 12; another operation is in progress")
+
+        def terminate(self) -> None:
+            self.ended = True
+
+        def is_closed(self) -> bool:
+            return self.ended
+
+    made: list[Left] = []
+
+    async def connect() -> Left:
+        made.append(Left())
+        return made[-1]
+
+    room = Room(connect, size=1)
+    for number in (1, 2):
+        with pytest.raises(StoreUnavailable, match="cannot be reached"):
+            await room.fetch("SELECT 1", timeout=LONG)
+        assert len(made) == number and made[-1].ended
+    await room.aclose()
+
+
 class TestLocks:
     async def test_who_gave_up_waiting_for_a_row_is_granted_nothing_afterwards(
         self, proxy: PlainProxy, opened: Open, user: asyncpg.Connection, name: str
@@ -226,6 +259,14 @@ class TestFence:
         token = await granted(backend, name, "a")
         async with user.transaction():
             assert not await backend.fence(user, name, holder=holder, token=token + off)
+
+    async def test_a_lease_of_months_is_longer_than_the_server_can_be_told_to_wait(
+        self, proxy: PlainProxy, opened: Open, user: asyncpg.Connection, name: str
+    ) -> None:
+        backend = opened(through(proxy))
+        token = await granted(backend, name, "a", lease_ttl=60 * 86_400)
+        async with user.transaction():
+            assert await backend.fence(user, name, holder="a", token=token)
 
     async def test_it_does_not_hold_after_the_deadline(
         self, proxy: PlainProxy, opened: Open, user: asyncpg.Connection, name: str
@@ -375,6 +416,23 @@ class TestSchema:
         titles = [view.name for view in await backend.views(f"{name}:", limit=9, timeout=LONG)]
         assert titles == [f"{name}:held", f"{name}:waited", f"{name}:young"]
 
+    async def test_of_what_operators_did_the_last_thousand_are_kept(
+        self, postgres_url: str, opened: Open, user: asyncpg.Connection, name: str
+    ) -> None:
+        backend = opened(postgres_url)
+        await backend.create_schema()
+        await user.execute(
+            """INSERT INTO stampede_guard.lease_audits (name, token, by_whom, at, overrode, owner)
+            SELECT $1, 1, number, now(), false, '{}' FROM generate_series(1, $2::int) AS numbers (number)""",
+            f"{name}:old",
+            KEPT_AUDITS + 5,
+        )
+        token = await granted(backend, name, "a")
+        await backend.force(name, token=token, by="eve", now=True, timeout=LONG)
+        audits = await backend.audits(name, limit=2 * KEPT_AUDITS, timeout=LONG)
+        assert len(audits) == KEPT_AUDITS == 1_000
+        assert [audits[0].by, audits[1].by, audits[-1].by] == ["eve", f"{KEPT_AUDITS + 5}", "7"]
+
 
 class TestListening:
     async def test_it_is_begun_again_when_its_connection_is_lost(
@@ -427,6 +485,51 @@ class TestRestarts:
                 f"{name}:0", holder="a", token=tokens[0], lease_ttl=60, timeout=LONG
             )
             assert renewed == Renewed()
+
+    async def test_a_renewal_that_was_answered_is_not_forgotten_in_a_crash(
+        self, own_postgres: PostgresServer, opened: Open, name: str
+    ) -> None:
+        backend = opened(own_postgres.url)
+        await backend.create_schema()
+        tokens = [await granted(backend, f"{name}:{number}", "a", lease_ttl=60) for number in range(9)]
+        for number, token in enumerate(tokens):
+            await backend.renew(f"{name}:{number}", holder="a", token=token, lease_ttl=600, timeout=LONG)
+        await asyncio.to_thread(own_postgres.restart, crash=True)
+        backend = opened(own_postgres.url)
+        for number in range(9):
+            answer = await backend.acquire(ask(f"{name}:{number}", "b"), timeout=LONG)
+            # The holder believes for as long.
+            assert isinstance(answer, Held) and answer.remaining > 500, number
+
+    # What is durable takes along what was not, if it comes before it.
+    @pytest.mark.parametrize("last", ["release", "force"])
+    async def test_what_rests_and_who_was_asked_to_leave_is_not_forgotten_in_a_crash(
+        self, own_postgres: PostgresServer, opened: Open, name: str, last: str
+    ) -> None:
+        backend = opened(own_postgres.url)
+        await backend.create_schema()
+        token = await granted(backend, f"{name}:asked", "a")
+
+        async def asked() -> None:
+            await backend.force(f"{name}:asked", token=token, by="eve", now=False, timeout=LONG)
+
+        given_back = [await granted(backend, f"{name}:{number}", "a") for number in range(9)]
+        if last == "release":
+            await asked()
+        for number, each in enumerate(given_back):
+            assert await backend.release(
+                f"{name}:{number}", holder="a", token=each, at_least_for=600, timeout=LONG
+            )
+        if last == "force":
+            await asked()
+        await asyncio.to_thread(own_postgres.restart, crash=True)
+        backend = opened(own_postgres.url)
+        for number in range(9):
+            answer = await backend.acquire(ask(f"{name}:{number}", "b"), timeout=LONG)
+            assert isinstance(answer, Held) and answer.resting, number
+        view = await backend.show(f"{name}:asked", timeout=LONG)
+        assert view is not None and view.asked_to_leave == "eve"
+        assert [audit.by for audit in await backend.audits(name, limit=9, timeout=LONG)] == ["eve"]
 
     async def test_nobody_there_is_told_as_such(self, opened: Open, name: str) -> None:
         backend = opened(f"postgresql://postgres@127.0.0.1:{free_port()}/postgres")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 import pytest
 import redis.asyncio
 
 from bench.herd.valkey import ValkeyServer
 from stampede_guard.errors import Misuse, StoreRefused, StoreUnavailable, UrlError
-from stampede_guard.leases.redis.backend import RedisBackend
+from stampede_guard.leases.redis.backend import KEPT_AUDITS, RedisBackend
 from stampede_guard.leases.words import Granted, Held, Refused, Renewed, Withheld
 from stampede_guard.stores.redis import RedisStore
 from tests.support.leases import LONG, RedisWorld, ask, granted
@@ -18,6 +19,7 @@ from tests.support.proxy import FaultProxy
 
 SHORT = 0.3
 NAME = "shop:import"
+QUICK = {"repl-diskless-sync-delay": "0"}
 Open = Callable[..., RedisBackend]
 
 
@@ -136,6 +138,22 @@ async def grown_old(server: ValkeyServer, seconds: float) -> None:
         await client.hset("{shop.leases}:life", "since", str(since - round(seconds * 1_000_000)))  # type: ignore[misc]
 
 
+async def failed_over(master: Any, replica: Any, replicas_port: int, masters_port: int) -> None:
+    """In good order: the replica has everything, and then the master is its replica."""
+    replica.replicaof("127.0.0.1", masters_port)
+    await in_step(replica, master)
+    replica.replicaof("NO", "ONE")
+    master.replicaof("127.0.0.1", replicas_port)
+    await in_step(master, replica)
+
+
+async def in_step(replica: Any, master: Any) -> None:
+    async with asyncio.timeout(LONG):
+        while replica.role()[0] != b"slave" or replica.role()[3] != b"connected":  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert master.wait(1, 10_000) == 1
+
+
 class TestRestarts:
     async def test_a_server_without_its_data_grants_nothing_while_an_old_holder_may_believe(
         self, own_valkey: ValkeyServer, opened: Open
@@ -218,6 +236,38 @@ class TestRestarts:
             assert isinstance(answer, Withheld), "b may still believe"
             await grown_old(replica, 1)
             await granted(promoted, NAME, "c", lease_ttl=1)
+
+    async def test_a_clock_that_was_set_back_makes_nobody_wait_longer_than_a_lease(
+        self, own_valkey: ValkeyServer, opened: Open
+    ) -> None:
+        backend = opened(own_valkey.url)
+        await backend.acquire(ask(NAME, "a", lease_ttl=60), timeout=LONG)
+        await grown_old(own_valkey, -3_600)
+        answer = await backend.acquire(ask(NAME, "a", lease_ttl=60), timeout=LONG)
+        assert isinstance(answer, Withheld) and 50 < answer.remaining <= 60
+        await grown_old(own_valkey, 60)
+        await granted(backend, NAME, "a", lease_ttl=60)
+
+    @pytest.mark.parametrize("lost", ["the last grant", "all of its writes"])
+    async def test_a_master_that_was_one_before_and_lacks_the_last_writes_grants_nothing_at_first(
+        self, own_valkey: ValkeyServer, opened: Open, lost: str
+    ) -> None:
+        with ValkeyServer(QUICK) as second, second.client() as there, own_valkey.client() as here:
+            backend = opened(own_valkey.url)
+            await backend.acquire(ask(NAME, "a", lease_ttl=60), timeout=LONG)
+            await grown_old(own_valkey, 60)
+            token = await granted(backend, NAME, "a", lease_ttl=60)
+            await backend.release(NAME, holder="a", token=token, at_least_for=0, timeout=LONG)
+            await failed_over(here, there, second.port, own_valkey.port)
+            if lost == "the last grant":
+                await opened(second.url).acquire(ask("shop:other", "b", lease_ttl=60), timeout=LONG)
+                await grown_old(second, 60)
+            assert there.wait(1, 10_000) == 1
+            # The second has gone, and what it wrote then has not come over.
+            here.replicaof("NO", "ONE")
+            await granted(opened(second.url, restart="trust"), NAME, "b", lease_ttl=60)
+            answer = await opened(own_valkey.url).acquire(ask(NAME, "c", lease_ttl=60), timeout=LONG)
+            assert isinstance(answer, Withheld), "b may still believe"
 
     async def test_different_ttls_for_one_name_are_covered_where_the_longest_is_told(
         self, own_valkey: ValkeyServer, opened: Open
@@ -341,6 +391,54 @@ class TestSettings:
 
 
 class TestForgetting:
+    async def test_a_name_is_kept_for_a_day_longer_than_anything_about_it_lasts(
+        self, valkey_url: str, namespace: str
+    ) -> None:
+        day, outside = 86_400.0, redis.asyncio.Redis.from_url(valkey_url)
+        world = RedisWorld(RedisStore(outside, deadline=LONG), outside, namespace)
+
+        async def kept(name: str) -> float:
+            score = await outside.zscore(f"{{{namespace}.leases}}:old", name)
+            seconds, microseconds = await outside.time()
+            return float(score) / 1e6 - seconds - microseconds / 1e6
+
+        try:
+            backend = world.open()
+            token = await granted(backend, "n", "a", lease_ttl=3 * day)
+            assert 3.9 * day < await kept("n") <= 4 * day
+            await backend.acquire(ask("n", "b", lease_ttl=1, place=5 * day), timeout=LONG)
+            assert 5.9 * day < await kept("n") <= 6 * day
+            await backend.leave("n", holder="b", timeout=LONG)
+            await backend.release("n", holder="a", token=token, at_least_for=9 * day, timeout=LONG)
+            assert 9.9 * day < await kept("n") <= 10 * day
+            await granted(backend, "short", "a", lease_ttl=1)
+            await backend.leave("short", holder="a", timeout=LONG)
+            assert 0.9 * day < await kept("short") <= day + 1
+        finally:
+            await world.aclose()
+
+    async def test_of_what_operators_did_the_last_thousand_are_kept(
+        self, valkey_url: str, namespace: str
+    ) -> None:
+        outside = redis.asyncio.Redis.from_url(valkey_url)
+        world, key = (
+            RedisWorld(RedisStore(outside, deadline=LONG), outside, namespace),
+            f"{{{namespace}.leases}}:audits",
+        )
+        try:
+            backend = world.open()
+            for by in ("first", "last"):
+                token = await granted(backend, "n", by)
+                await backend.force("n", token=token, by=by, now=True, timeout=LONG)
+                if by == "first":
+                    record = await outside.lindex(key, 0)  # type: ignore[misc]
+                    await outside.lpush(key, *[record.replace(b"first", b"other")] * (KEPT_AUDITS - 1))  # type: ignore[misc]
+            audits = await backend.audits("", limit=2 * KEPT_AUDITS, timeout=LONG)
+            assert len(audits) == KEPT_AUDITS == 1_000
+            assert (audits[0].by, audits[-1].by) == ("last", "other")
+        finally:
+            await world.aclose()
+
     async def test_names_that_nobody_uses_are_forgotten_and_their_tokens_go_on(
         self, valkey_url: str, namespace: str
     ) -> None:
