@@ -12,6 +12,7 @@ import pytest
 from bench.herd.postgres import PostgresServer
 from bench.herd.valkey import free_port
 from stampede_guard.errors import Misuse, StoreRefused, StoreUnavailable, UrlError
+from stampede_guard.leases.postgres import forgetting
 from stampede_guard.leases.postgres.backend import PostgresBackend
 from stampede_guard.leases.postgres.rooms import Room
 from stampede_guard.leases.postgres.statements import KEPT_AUDITS
@@ -389,8 +390,15 @@ class TestSchema:
             PostgresBackend.from_url("mysql://localhost")
 
     async def test_rows_that_nobody_uses_are_pruned_and_others_are_not(
-        self, postgres_url: str, opened: Open, user: asyncpg.Connection, name: str
+        self,
+        postgres_url: str,
+        opened: Open,
+        user: asyncpg.Connection,
+        name: str,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
+        # Not by chance, before they are old.
+        monkeypatch.setattr(forgetting, "EACH", 1e9)
         backend = opened(postgres_url)
         await backend.create_schema()
         for title in ("old", "held", "waited", "young"):

@@ -89,8 +89,10 @@ async def test_slots_that_may_overlap_leave_no_names_behind(
 
 
 async def test_a_deletion_waits_for_nobody_and_leaves_what_is_in_use(
-    postgres_url: str, user: asyncpg.Connection
+    postgres_url: str, user: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # None but the one that is asked for.
+    monkeypatch.setattr(forgetting, "EACH", 1e9)
     backend = PostgresBackend.from_url(postgres_url, schema=SCHEMA)
     await backend.create_schema()
     for name in ("a", "b", "c"):
