@@ -276,12 +276,20 @@ class Leases:
             for end in tuple(part.before_closing):
                 # While the part is still there: what ends needs it for its last requests.
                 await end()
-        finally:
-            task = asyncio.create_task(self._ended(part), name="stampede_guard closes leases")
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
-            # Cancelled, it goes on: what was closed by half nobody would close.
-            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._begin_closing(part)
+            raise
+        except Exception:
+            await asyncio.shield(self._begin_closing(part))
+            raise
+        await asyncio.shield(self._begin_closing(part))
+
+    def _begin_closing(self, part: Part) -> asyncio.Task[None]:
+        """In a task of its own: what was closed by half nobody would close."""
+        task = asyncio.create_task(self._ended(part), name="stampede_guard closes leases")
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+        return task
 
     async def _ended(self, part: Part) -> None:
         standing = [election for election in self._elections if election.part is part]

@@ -49,6 +49,9 @@ class World(Protocol):
     async def crowd(self, name: str, count: int) -> None:
         """So many wait for it: `w0`, `w1` and so on. Somebody has had it before."""
 
+    async def last_is(self, name: str, token: int) -> None:
+        """As if this token had been granted, by a clock that was ahead. Somebody has had it before."""
+
     async def aclose(self) -> None: ...
 
 
@@ -69,6 +72,9 @@ class MemoryWorld:
         until = self.now + WAITING
         places = tuple(Place(f"w{number}", owner("w"), until, WAITING) for number in range(count))
         self.rows.put(name, replace(self.rows.row(name), queue=places))
+
+    async def last_is(self, name: str, token: int) -> None:
+        self.rows.put(name, replace(self.rows.row(name), last=token))
 
     async def aclose(self) -> None:
         for backend in self._opened:
@@ -126,6 +132,15 @@ class PostgresWorld:
         finally:
             await connection.close()
 
+    async def last_is(self, name: str, token: int) -> None:
+        connection = await asyncpg.connect(self.url, statement_cache_size=0)
+        try:
+            await connection.execute(
+                "UPDATE stampede_guard.leases SET last = $2 WHERE name = $1", name, token
+            )
+        finally:
+            await connection.close()
+
     async def aclose(self) -> None:
         await asyncio.gather(*[backend.aclose() for backend in self._opened])
 
@@ -168,6 +183,11 @@ class RedisWorld:
         }
         row["queue"] = [place | {"holder": f"w{number}"} for number in range(count)]
         await self.outside.hset(key, name, json.dumps(row))
+
+    async def last_is(self, name: str, token: int) -> None:
+        key = f"{{{self.namespace}.leases}}:rows"
+        row = json.loads(await self.outside.hget(key, name))
+        await self.outside.hset(key, name, json.dumps(row | {"last": str(token)}))
 
     async def aclose(self) -> None:
         await asyncio.gather(*[backend.aclose() for backend in self._opened])

@@ -86,6 +86,15 @@ class TestAcquiring:
         await backend.release(name, holder="a", token=0, at_least_for=0, timeout=LONG)
         assert await granted(backend, name, "b") > first
 
+    async def test_a_token_of_a_clock_that_was_ahead_is_outbid_all_the_same(
+        self, world: World, backend: Backend, name: str
+    ) -> None:
+        first = await granted(backend, name, "a")
+        await backend.leave(name, holder="a", timeout=LONG)
+        ahead = first + 3_600_000_000
+        await world.last_is(name, ahead)
+        assert await granted(backend, name, "b") == ahead + 1
+
     @pytest.mark.parametrize("title", ["with space", "quote'\"$1", "bräce{x}", "a\\b", "%s;--", "x" * 500])
     async def test_any_name_is_a_name(self, backend: Backend, name: str, title: str) -> None:
         full = f"{name}:{title}"
@@ -200,6 +209,8 @@ class TestWaiting:
         answer = await backend.acquire(ask(name, "x"), timeout=LONG)
         assert isinstance(answer, Held) and (answer.ahead, answer.owner.label) == (-1, "b")
         assert await granted(other, name, "b") > token
+        view = await backend.show(name, timeout=LONG)
+        assert view is not None and [waiting.label for waiting in view.waiting] == ["c", "d"]
 
     async def test_a_place_lapses_when_it_is_not_asked_for_again(
         self, world: World, backend: Backend, name: str

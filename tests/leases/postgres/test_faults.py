@@ -13,6 +13,7 @@ from bench.herd.postgres import PostgresServer
 from bench.herd.valkey import free_port
 from stampede_guard.errors import Misuse, StoreRefused, StoreUnavailable, UrlError
 from stampede_guard.leases.postgres.backend import PostgresBackend
+from stampede_guard.leases.postgres.rooms import Room
 from stampede_guard.leases.postgres.statements import KEPT_AUDITS
 from stampede_guard.leases.words import Granted, Held, Renewed
 from tests.support.gate import until
@@ -172,6 +173,37 @@ async def until_true(condition: Callable[[], Any]) -> None:
     async with asyncio.timeout(LONG):
         while not await condition():  # noqa: ASYNC110 - no event tells of it
             await asyncio.sleep(0.01)
+
+
+async def test_a_connection_that_the_server_left_between_two_questions_is_an_absence_and_is_not_used_again() -> (
+    None
+):
+    class Left:
+        """As asyncpg's, between the server's last word and the end of the connection."""
+
+        ended = False
+
+        async def fetch(self, sql: str) -> None:
+            raise asyncpg.InternalClientError("cannot switch to state 12; another operation is in progress")
+
+        def terminate(self) -> None:
+            self.ended = True
+
+        def is_closed(self) -> bool:
+            return self.ended
+
+    made: list[Left] = []
+
+    async def connect() -> Left:
+        made.append(Left())
+        return made[-1]
+
+    room = Room(connect, size=1)
+    for number in (1, 2):
+        with pytest.raises(StoreUnavailable, match="cannot be reached"):
+            await room.fetch("SELECT 1", timeout=LONG)
+        assert len(made) == number and made[-1].ended
+    await room.aclose()
 
 
 class TestLocks:
