@@ -18,7 +18,7 @@ from tests.support.asking import POLICY, fail, fill, grant, publish
 from tests.support.gate import Gate, soon
 from tests.support.guards import Guards
 from tests.support.listener import PATIENCE
-from tests.support.sessions import Sessions
+from tests.support.sessions import LONG, Sessions
 
 
 @pytest.fixture
@@ -178,7 +178,7 @@ async def fleet_waiting(
 async def test_all_who_wait_for_a_large_value_are_served_by_the_one_computation(
     server: ValkeyServer, namespace: str, full: Any
 ) -> None:
-    async with Guards(server.url, namespace) as guards:
+    async with Guards(server.url, namespace, deadline=LONG) as guards:
         await full()
         source = Source(512 * 1024)
         calls = await fleet_waiting(guards, source, source, 8)
@@ -190,7 +190,7 @@ async def test_all_who_wait_for_a_large_value_are_served_by_the_one_computation(
 async def test_where_that_would_be_too_much_for_the_server_they_compute_beside_one_another(
     server: ValkeyServer, namespace: str, full: Any
 ) -> None:
-    async with Guards(server.url, namespace) as guards:
+    async with Guards(server.url, namespace, deadline=LONG) as guards:
         await full()
         source, theirs = Source(WAKE_BYTES // 4), Source(WAKE_BYTES // 4)
         calls = await fleet_waiting(guards, source, theirs, 8)
@@ -206,7 +206,7 @@ async def test_where_that_would_be_too_much_for_the_server_they_compute_beside_o
 async def test_once_there_is_room_again_it_is_stored_and_found(
     server: ValkeyServer, outside: redis.asyncio.Redis, namespace: str, full: Any
 ) -> None:
-    async with Guards(server.url, namespace) as guards:
+    async with Guards(server.url, namespace, deadline=LONG) as guards:
         await full()
         source, theirs = Source(WAKE_BYTES // 4), Source(WAKE_BYTES // 4)
         calls = await fleet_waiting(guards, source, theirs, 8)

@@ -12,6 +12,8 @@ from stampede_guard import Policy, StampedeGuard
 from stampede_guard.codec import codec_for
 from stampede_guard.core.scripts import Granted
 from stampede_guard.stores.memory import MemoryStore
+from stampede_guard.stores.redis import RedisStore
+from stampede_guard.stores.settings import DEADLINE
 from stampede_guard.stores.wire import entry_keys
 from tests.support.clock import Clock
 from tests.support.gate import until
@@ -22,13 +24,15 @@ __all__ = ["Guards"]
 class Guards:
     """`on` is "memory", or a URL. Closes what it made, and then nothing of it may be left.
 
-    On memory, `clock` is moved by hand; on a server, `age` moves the one entry.
+    On memory, `clock` is moved by hand; on a server, `age` moves the one entry. `deadline` is that of a server's
+    answers, in seconds; default: the library's own, which a busy machine may miss.
     """
 
-    def __init__(self, on: Literal["memory"] | str, namespace: str) -> None:
+    def __init__(self, on: Literal["memory"] | str, namespace: str, *, deadline: float = DEADLINE) -> None:
         self.clock = Clock()
         self.namespace = namespace
         self.url = on
+        self.deadline = deadline
         self.memory = MemoryStore(clock=self.clock) if on == "memory" else None
         self.made: list[StampedeGuard] = []
 
@@ -47,9 +51,15 @@ class Guards:
         if self.memory is not None:
             guard = StampedeGuard(self.memory, namespace=self.namespace, policy=policy)
         else:
-            guard = StampedeGuard.from_url(self.url, namespace=self.namespace, policy=policy)
+            guard = self._on_server(policy)
         self.made.append(guard)
         return guard
+
+    def _on_server(self, policy: Policy) -> StampedeGuard:
+        if self.deadline == DEADLINE:
+            return StampedeGuard.from_url(self.url, namespace=self.namespace, policy=policy)
+        store = RedisStore.from_url(self.url, deadline=self.deadline)
+        return StampedeGuard(store, namespace=self.namespace, policy=policy)
 
     def name(self, key: str, type: Any = Any) -> str:
         """The entry's name in the store for a key given to `get_or_compute` or `single`."""
