@@ -50,8 +50,12 @@ class Backend(Protocol):
     async def check(self, name: str, *, holder: str, token: int, timeout: float) -> bool:
         """Whether the store says that it is held under this holder and token now."""
 
-    async def force(self, name: str, *, token: int, by: str, now: bool, timeout: float) -> Forced | NotForced:
-        """An operator wants it free: compared with the token that he saw. With `now` the holder is not waited for."""
+    async def force(
+        self, name: str, *, token: int, by: str, now: bool, audited: bool = True, timeout: float
+    ) -> Forced | NotForced:
+        """Somebody wants it free: compared with the token that he saw. With `now` the holder is not waited for.
+
+        `audited`: it is an operator's deed, and written down; not so what calls do to each other many times a day."""
 
     async def show(self, name: str, *, timeout: float) -> LeaseView | None: ...
 

@@ -182,5 +182,6 @@ class RunExclusive:
             token=token,
             by=f"a call that replaces it, by {called(part.owner)}",
             now=False,
+            audited=False,
             timeout=self._timing.request_timeout,
         )

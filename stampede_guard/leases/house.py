@@ -33,7 +33,8 @@ from stampede_guard.portal import at_end, portal, portal_loop
 
 __all__ = ["DEFAULT_WAIT", "Leases"]
 
-NAMESPACE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+# No colon: "shop" with "eu:import" would be "shop:eu" with "import".
+NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 LONGEST_NAME = 200
 DEFAULT_WAIT = 30.0
 OPERATOR_TIMEOUT = 5.0
@@ -61,7 +62,7 @@ class Leases:
     ) -> None:
         if not NAMESPACE.fullmatch(checks.text(namespace)):
             raise Misuse(
-                f"namespace={namespace!r} is not allowed: write 1 to 64 letters, digits, dots, colons, - or _"
+                f"namespace={namespace!r} is not allowed: write 1 to 64 letters, digits, dots, - or _"
             )
         if not isinstance(label, str):
             raise PolicyError("label", label, "write a text")

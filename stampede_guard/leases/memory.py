@@ -122,12 +122,15 @@ class MemoryBackend:
         with self.rows.step(name) as (row, now):
             return grants.check(row, holder=holder, token=token, now=now)
 
-    async def force(self, name: str, *, token: int, by: str, now: bool, timeout: float) -> Forced | NotForced:
+    async def force(
+        self, name: str, *, token: int, by: str, now: bool, audited: bool = True, timeout: float
+    ) -> Forced | NotForced:
         with self.rows.step(name) as (row, at):
             row, answer, audit = grants.force(row, name=name, token=token, by=by, at_once=now, now=at)
             self.rows.put(name, row)
         if audit is not None:
-            self.rows.audits.appendleft(audit)
+            if audited:
+                self.rows.audits.appendleft(audit)
             self.rows.tell_freed(name)
         return answer
 

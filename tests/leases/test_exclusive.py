@@ -74,6 +74,7 @@ def test_replace_runs_when_the_other_one_has_stopped() -> None:
         assert asyncio.get_running_loop().time() - asked_at < 1
         await second
         assert (work.runs, work.most) == (2, 1)
+        assert await fleet.process("operator").audits() == []
 
     virtually(main)
 

@@ -158,6 +158,7 @@ def test_a_warmer_has_a_guard_and_options_that_there_are() -> None:
     ("given", "told"),
     [
         ({"namespace": ""}, "namespace='' is not allowed"),
+        ({"namespace": "shop:eu"}, "namespace='shop:eu' is not allowed"),
         ({"namespace": None}, "namespace=None"),
         ({"namespace": 5}, "namespace=5"),
         ({"namespace": "a b"}, "write 1 to 64 letters"),

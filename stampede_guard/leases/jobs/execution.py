@@ -155,6 +155,7 @@ class Execution:
                     token=taken.token,
                     by=f"its next slot, by {called(self._part.owner)}",
                     now=False,
+                    audited=False,
                     timeout=self._timing.request_timeout,
                 )
         return await stack.enter_async_context(self._hold(wait=self._job.terms.misfire_grace))

@@ -161,8 +161,12 @@ class PostgresBackend:
         rows = await self.room.fetch(self._sql.check, name, holder, token, timeout=timeout)
         return bool(rows[0][0])
 
-    async def force(self, name: str, *, token: int, by: str, now: bool, timeout: float) -> Forced | NotForced:
-        rows = await self.room.fetch(self._sql.force, _ms(timeout), name, token, by, now, timeout=timeout)
+    async def force(
+        self, name: str, *, token: int, by: str, now: bool, audited: bool = True, timeout: float
+    ) -> Forced | NotForced:
+        rows = await self.room.fetch(
+            self._sql.force, _ms(timeout), name, token, by, now, audited, timeout=timeout
+        )
         if not rows:
             return NotForced(0)
         if not rows[0]["matches"]:

@@ -180,7 +180,7 @@ _FORCE = """, judged AS MATERIALIZED (
         CASE WHEN d.frees THEN 0 ELSE extract(epoch FROM d.deadline - d.now)::float8 END AS remaining
 ), audited AS (
     INSERT INTO {schema}.lease_audits (name, token, by_whom, at, overrode, owner)
-    SELECT name, token, $4, now, $5, owner FROM judged WHERE matches
+    SELECT name, token, $4, now, $5, owner FROM judged WHERE matches AND $6::bool
     RETURNING id
 ), pruned AS (
     DELETE FROM {schema}.lease_audits USING audited WHERE lease_audits.id <= audited.id - {kept}

@@ -172,13 +172,16 @@ class RedisBackend:
         args = (name_bytes(name), holder.encode(), b"%d" % token)
         return bool(await self.scripts.run(_CHECK, *args, timeout=timeout))
 
-    async def force(self, name: str, *, token: int, by: str, now: bool, timeout: float) -> Forced | NotForced:
+    async def force(
+        self, name: str, *, token: int, by: str, now: bool, audited: bool = True, timeout: float
+    ) -> Forced | NotForced:
         args = (
             b"%d" % token,
             name_bytes(by),
             b"1" if now else b"0",
             self.scripts.channel,
             b"%d" % KEPT_AUDITS,
+            b"1" if audited else b"0",
         )
         reply = await self.scripts.run(_FORCE, name_bytes(name), *args, timeout=timeout)
         match reply:

@@ -366,6 +366,15 @@ class TestOperators:
             await operator.force(name, token=token, by="eve", now=now, timeout=LONG)
             await until(lambda: name in heard)
 
+    async def test_what_calls_do_to_each_other_is_no_operators_deed(
+        self, backend: Backend, name: str
+    ) -> None:
+        token = await granted(backend, name, "a")
+        await backend.force(name, token=token, by="a call", now=False, audited=False, timeout=LONG)
+        renewed = await backend.renew(name, holder="a", token=token, lease_ttl=60, timeout=LONG)
+        assert renewed == Renewed("a call")
+        assert await backend.audits(name, limit=9, timeout=LONG) == []
+
     async def test_what_they_did_is_kept_newest_first(self, backend: Backend, name: str) -> None:
         first = await granted(backend, f"{name}:1", "a")
         second = await granted(backend, f"{name}:2", "b")

@@ -170,7 +170,9 @@ class SimulatedBackend:
             timeout,
         )
 
-    async def force(self, name: str, *, token: int, by: str, now: bool, timeout: float) -> Forced | NotForced:
+    async def force(
+        self, name: str, *, token: int, by: str, now: bool, audited: bool = True, timeout: float
+    ) -> Forced | NotForced:
         def step() -> Forced | NotForced:
             self.store.rows[name], answer, _ = grants.force(
                 self.store.row(name), name=name, token=token, by=by, at_once=now, now=self.store.now()

@@ -1,4 +1,4 @@
--- ARGV: name, token, by, '1' = at once, channel, how many audits are kept
+-- ARGV: name, token, by, '1' = at once, channel, how many audits are kept, '1' = this is one
 local name, row = ARGV[1], row_of(ARGV[1])
 if row.stale then
   save(name, row)
@@ -9,10 +9,12 @@ end
 if row.token ~= tonumber(ARGV[2]) then
   return {'no', text(row.token)}
 end
-redis.call('LPUSH', AUDITS, cjson.encode({
-  name = name, token = text(row.token), by = ARGV[3], at = text(now), now = ARGV[4] == '1', owner = row.owner,
-}))
-redis.call('LTRIM', AUDITS, 0, tonumber(ARGV[6]) - 1)
+if ARGV[7] == '1' then
+  redis.call('LPUSH', AUDITS, cjson.encode({
+    name = name, token = text(row.token), by = ARGV[3], at = text(now), now = ARGV[4] == '1', owner = row.owner,
+  }))
+  redis.call('LTRIM', AUDITS, 0, tonumber(ARGV[6]) - 1)
+end
 if ARGV[4] == '1' then
   row.holder, row.deadline, row.asked_to_leave = '', 0, ''
   save(name, row)
