@@ -3,7 +3,8 @@
 A caller without an event loop (a script, a Celery task, a thread of a framework's pool) hands its call to the portal
 and waits. There it is served by the same code as a coroutine's call: flights, leases and the protocol exist once.
 
-The portal starts at its first use, in a daemon thread. After a fork the child starts one of its own.
+The portal starts at its first use, in a daemon thread. After a fork the child starts one of its own. It ends with the
+process, but after what was registered with `atexit` since this module was imported, which may still use it.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ class _Call:
     def leave(self) -> None:
         self._left = True
         if self._task is not None:
-            self._task.cancel()
+            # Not before its first step, or what it was to give back would be kept: begun, it is carried on by others.
+            asyncio.get_running_loop().call_soon(self._task.cancel)
 
     def _finish(self, task: asyncio.Task[Any]) -> None:
         if task.cancelled():
@@ -71,7 +73,7 @@ class Portal:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        atexit.register(self._stop)
+        self._stopped = False
         self._thread = threading.Thread(target=self._serve, name="stampede_guard portal", daemon=True)
         self._thread.start()
 
@@ -89,6 +91,8 @@ class Portal:
                 "a cached plain function was called on stampede_guard's own event loop, for example from a function "
                 "given as key=: it would wait for itself. Call the undecorated function (`.__wrapped__`) there."
             )
+        if self._stopped:
+            raise Misuse("this process is ending, and with it the event loop that serves plain functions")
         call = _Call(lambda: function(*args, **kwargs))
         try:
             self.loop.call_soon_threadsafe(call.start, context=contextvars.copy_context())
@@ -117,14 +121,15 @@ class Portal:
 
     def forget(self) -> None:
         """After a fork, in the child. The loop is kept: to close a copied one would disturb that of the parent."""
-        atexit.unregister(self._stop)
         _of_the_parents.append(self)
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
         """Before the interpreter goes: a thread that still ran would run into what is no longer there."""
         for close in _closers:
             with contextlib.suppress(Exception):
                 close()
+        # Who comes later would wait for ever.
+        self._stopped = True
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(STOP_SECONDS)
@@ -166,6 +171,13 @@ def _after_fork() -> None:
         _portal.forget()
         _portal = None
 
+
+def _at_exit() -> None:
+    if _portal is not None:
+        _portal.stop()
+
+
+atexit.register(_at_exit)
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)

@@ -26,7 +26,8 @@ class Documentation:
     instead: str
     unless: str
     sure: str
-    fix: str = "There is no automatic fix."
+    # Which fixes there are, or "There is no automatic fix: " and why.
+    fix: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stampede_guard.leases.election import Election
     from stampede_guard.leases.exclusive import SKIPPED, current_lease
     from stampede_guard.leases.house import Leases
-    from stampede_guard.leases.jobs.run import Run
+    from stampede_guard.leases.jobs.run import Run, current_run
     from stampede_guard.leases.jobs.scheduler import Jobs
     from stampede_guard.leases.kinds import MemoryLeases, PostgresLeases, RedisLeases
     from stampede_guard.leases.lease import Lease, PlainLease
@@ -45,6 +45,7 @@ _HOMES = {
     "Run": "leases.jobs.run",
     "Warmer": "leases.warmer",
     "current_lease": "leases.exclusive",
+    "current_run": "leases.jobs.run",
 }
 
 __all__ = [
@@ -65,6 +66,7 @@ __all__ = [
     "Run",
     "Warmer",
     "current_lease",
+    "current_run",
 ]
 
 

@@ -61,6 +61,7 @@ class Hold:
         self._timing = timing
         self._wait = wait
         self._at_least_for = at_least_for
+        self._used = False
         self._keeper: Keeper | None = None
         self._task: asyncio.Task[object] | None = None
         self._cancelling = 0
@@ -102,10 +103,16 @@ class Hold:
             self._task.cancel()
 
     async def _acquired(self) -> Keeper:
-        if self._keeper is not None:
+        if self._used:
             raise Misuse(f"this hold of {self._name!r} was used before: call leases.hold() for each block")
-        part = self._house.part()
-        self._keeper = await acquired(part, self._name, part.owner, self._timing, wait=self._wait)
+        # From now on, and not when it is granted: who comes meanwhile would take it for his own.
+        self._used = True
+        try:
+            part = self._house.part()
+            self._keeper = await acquired(part, self._name, part.owner, self._timing, wait=self._wait)
+        except BaseException:
+            self._used = False
+            raise
         return self._keeper
 
     def _judge(
@@ -126,12 +133,18 @@ class Hold:
             raise Misuse(
                 "this is a coroutine's thread, which `with` would block: write `async with leases.hold(...)`"
             )
+        ours: list[Keeper] = []
+
+        async def acquire() -> Keeper:
+            ours.append(await self._acquired())
+            return ours[0]
+
         try:
-            return PlainLease(portal().call(self._acquired))
+            return PlainLease(portal().call(acquire))
         except BaseException:
             # Interrupted just after it was granted: there will be no `__exit__`.
-            if self._keeper is not None:
-                portal().call(given_back, self._keeper)
+            for keeper in ours:
+                portal().call(given_back, keeper)
             raise
 
     def __exit__(

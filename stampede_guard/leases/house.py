@@ -214,7 +214,7 @@ class Leases:
             "holds": [
                 {"name": keeper.name, "token": keeper.token, "remaining": keeper.remaining()}
                 for part in list(self._parts.values())
-                for keeper in sorted(part.keepers, key=lambda keeper: keeper.name)
+                for keeper in sorted(part.keepers.copy(), key=lambda keeper: keeper.name)
                 if keeper.remaining() > 0
             ],
             "elections": [election.health() for election in self._elections],
@@ -225,12 +225,27 @@ class Leases:
     @contextlib.asynccontextmanager
     async def lifespan(self, _app: Any = None) -> AsyncIterator[None]:
         """`FastAPI(lifespan=leases.lifespan)`: stands in all elections made so far; at the end hands over."""
+        started: list[Election] = []
+        async with self.in_use():
+            try:
+                for election in list(self._elections):
+                    election.start()
+                    started.append(election)
+                yield
+            finally:
+                await asyncio.gather(*(election.stop() for election in started))
+
+    @contextlib.asynccontextmanager
+    async def in_use(self) -> AsyncIterator[None]:
+        """Closed at the end, unless others of this event loop go on with it: two `Jobs` may share their leases."""
+        part = self.part()
+        part.users += 1
         try:
-            for election in list(self._elections):
-                election.start()
             yield
         finally:
-            await self.aclose()
+            part.users -= 1
+            if not part.users:
+                await self.aclose()
 
     async def aclose(self) -> None:
         """End this event loop's part and that of plain code.
@@ -254,26 +269,39 @@ class Leases:
         await self.aclose()
 
     async def _close_here(self) -> None:
-        loop = asyncio.get_running_loop()
-        part = self._parts.get(loop)
+        part = self._parts.get(asyncio.get_running_loop())
+        if part is None:
+            return
         try:
-            # While the part is still there: what ends needs it for its last requests.
-            for end in tuple(part.before_closing) if part is not None else ():
+            for end in tuple(part.before_closing):
+                # While the part is still there: what ends needs it for its last requests.
                 await end()
-        finally:
-            with self._lock:
-                part = self._parts.pop(loop, None)
-            if part is not None:
-                task = asyncio.create_task(self._ended(part), name="stampede_guard closes leases")
-                self._closing.add(task)
-                task.add_done_callback(self._closing.discard)
-                # Cancelled, it goes on: what was closed by half nobody would close.
-                await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._begin_closing(part)
+            raise
+        except Exception:
+            await asyncio.shield(self._begin_closing(part))
+            raise
+        await asyncio.shield(self._begin_closing(part))
+
+    def _begin_closing(self, part: Part) -> asyncio.Task[None]:
+        """In a task of its own: what was closed by half nobody would close."""
+        task = asyncio.create_task(self._ended(part), name="stampede_guard closes leases")
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+        return task
 
     async def _ended(self, part: Part) -> None:
         standing = [election for election in self._elections if election.part is part]
+        # Who leads may need the part to tidy up.
         await asyncio.gather(*(election.stop() for election in standing))
-        await part.aclose()
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            still_ours = self._parts.get(loop) is part
+            if still_ours:
+                del self._parts[loop]
+        if still_ours:
+            await part.aclose()
 
     # --- what faces are built on
 

@@ -95,12 +95,15 @@ class Keeper:
                 to=to,
                 timeout=self.timing.request_timeout,
             )
-        except StoreError as error:
+        except Exception as error:
+            # After a mistake, too, it ends by itself, and who waits for it to be given back goes on.
+            mistake = None if isinstance(error, StoreError) else error
             log.warning(
                 "the lease %s (token %d) was not given back, it ends by itself: %s",
                 self.name,
                 self.token,
                 error,
+                exc_info=mistake,
             )
             return None
 
@@ -155,6 +158,7 @@ class Keeper:
         self._cancel_timer = world.later(until - world.now(), self.look)
 
     def _stop_waiting(self) -> None:
+        self.part.keepers.discard(self)
         self._stop_listening()
         self._stop_timer()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import weakref
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -36,7 +35,10 @@ class Part:
         self.hooks = Hooks() if hooks is None else hooks
         self.prefix = prefix
         self.generation = generation()
-        self.keepers: weakref.WeakSet[Keeper] = weakref.WeakSet()
+        self.users = 0
+        """Lifespans that go on."""
+        self.keepers: set[Keeper] = set()
+        """Those that believe, or did when they looked last; to be copied in other threads."""
         self.before_closing: dict[Callable[[], Awaitable[object]], None] = {}
         """What is built on this part and has to end before it does."""
         self._tasks: set[asyncio.Task[Any]] = set()

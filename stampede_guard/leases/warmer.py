@@ -233,6 +233,9 @@ class Warmer:
     # --- life
 
     async def __aenter__(self) -> Self:
+        # Again, where it was ended before: in another event loop, perhaps.
+        self.guard.watch(self._called)
+        self._turns = asyncio.Semaphore(self._at_once)
         self.election.start()
         return self
 

@@ -12,6 +12,9 @@ from typing import Protocol
 
 __all__ = ["SystemWorld", "World", "generation"]
 
+LONGEST_TIMER = 1.0
+"""Seconds. The event loop's clock stands still while the machine sleeps: that it slept is noticed so late at most."""
+
 
 class World(Protocol):
     def now(self) -> float:
@@ -37,13 +40,34 @@ class SystemWorld:
         return _clock()
 
     def later(self, seconds: float, call: Callable[[], object]) -> Callable[[], object]:
-        return self._loop.call_later(max(0.0, seconds), call).cancel
+        return _Timer(self._loop, self.now() + seconds, call).cancel
 
     def draw(self) -> float:
         return random.random()
 
     def fresh(self) -> str:
         return str(uuid.uuid4())
+
+
+class _Timer:
+    """`due`: on our clock, which is looked at now and then."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, due: float, call: Callable[[], object]) -> None:
+        self._loop, self._due, self._call = loop, due, call
+        self._wait()
+
+    def cancel(self) -> None:
+        self._handle.cancel()
+
+    def _wait(self) -> None:
+        left = self._due - _clock()
+        self._handle = self._loop.call_later(min(max(0.0, left), LONGEST_TIMER), self._look)
+
+    def _look(self) -> None:
+        if _clock() >= self._due:
+            self._call()
+        else:
+            self._wait()
 
 
 def _boottime() -> float:

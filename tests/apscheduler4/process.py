@@ -19,6 +19,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 from bench.journal import Journal
 from stampede_guard.leases import Jobs, PostgresLeases, RedisLeases
 from stampede_guard.leases.jobs.apscheduler4 import once_per_slot
+from tests.support.gate import until
 
 
 async def main(url: str, namespace: str, journal: Journal, offset: float) -> None:
@@ -46,6 +47,10 @@ async def main(url: str, namespace: str, journal: Journal, offset: float) -> Non
         await scheduler.start_in_background()
         print("begun", flush=True)
         await over
+        # What has been fired ends well: how a stop breaks off a run is shown elsewhere.
+        for name in triggers:
+            await scheduler.remove_schedule(name)
+        await until(lambda: not scheduler._running_jobs)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,15 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from bench.herd.valkey import ValkeyServer
 from stampede_guard.errors import Misuse
-from stampede_guard.leases import SKIPPED, Jobs, Leases, MemoryLeases, PostgresLeases, RedisLeases
+from stampede_guard.leases import (
+    SKIPPED,
+    Jobs,
+    Leases,
+    MemoryLeases,
+    PostgresLeases,
+    RedisLeases,
+    current_run,
+)
 from stampede_guard.leases.jobs.apscheduler4 import once_per_slot
 from stampede_guard.leases.memory import Rows
 from tests.apscheduler4.pods import Pod, in_memory, next_second, standing
@@ -203,6 +211,27 @@ async def test_arguments_and_the_run_of_another_worker_are_what_they_are() -> No
         results = [await pod.scheduler.get_job_result(pod.released[0].job_id) for pod in pods]
     assert given == [((1,), {"b": 2})]
     assert [result.return_value for result in results if result is not None] == ["mine", SKIPPED]
+
+
+@pytest.mark.parametrize("plain", [True, False])
+async def test_a_function_finds_its_run(plain: bool) -> None:
+    found: list[Any] = []
+
+    def look() -> None:
+        run = current_run()
+        assert run is not None
+        found.append((run.job, run.slot, run.key))
+
+    async def coroutine() -> None:
+        await asyncio.sleep(0)
+        look()
+
+    when = datetime(2026, 6, 1, tzinfo=UTC)
+    async with standing(in_memory(Rows())) as (pod,):
+        await pod.schedule(look if plain else coroutine, DateTrigger(when))
+        await pod.begin()
+        await until(lambda: pod.released)
+    assert found == [("shop:tick", when, "shop:tick@2026-06-01T00:00:00+00:00")]
 
 
 async def test_what_a_run_raises_is_raised_and_its_slot_has_failed() -> None:

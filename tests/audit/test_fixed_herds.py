@@ -6,9 +6,11 @@ The files before and after are the cases of test_fixes.py; the libraries that th
 from __future__ import annotations
 
 import asyncio
+import gc
 import importlib.util
 import sys
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from functools import partial
 from types import ModuleType, SimpleNamespace
@@ -60,7 +62,17 @@ FALSY = [
     ("SG205-unsafe-by_its_name", "orders"),
     ("SG205-unsafe-after_a_failure", "orders"),
 ]
-OTHERS = ["SG301-unsafe-locks", "SG403-unsafe-keys", "SG404-unsafe-pauses", "SG404-unsafe-threads"]
+LATE = "SG302-unsafe-late"
+WEAK = ["SG304-safe-private", "SG304-unsafe-public"]
+OTHERS = [
+    "SG301-unsafe-locks",
+    LATE,
+    *WEAK,
+    "SG305-unsafe-flags",
+    "SG403-unsafe-keys",
+    "SG404-unsafe-pauses",
+    "SG404-unsafe-threads",
+]
 
 Load = Callable[[str, str], ModuleType]
 
@@ -191,6 +203,85 @@ async def test_the_same_keys_are_found_without_stopping_the_server(load: Load) -
             )
         )
     assert found[0] == found[1] and found[0][1] == 100
+
+
+async def test_of_all_who_find_a_flag_free_one_takes_it(load: Load) -> None:
+    for when in ("before", "after"):
+        module = load("SG305-unsafe-flags", when)
+        asks = [
+            module.sync_all,
+            partial(module.sync_one, "a"),
+            partial(asyncio.to_thread, module.report, "b"),
+        ]
+        for ask in asks:
+            await module.aredis.flushall()
+            module.redis.flushall()
+            # A connection for each: who has to make one first comes too late.
+            await asyncio.gather(*[module.aredis.ping() for _ in range(CALLERS)])
+            computing.calls.clear()
+            for answer in await crowd(ask):
+                assert answer in (None, True, False) or str(answer) == "it is being made"
+            if when == "after":
+                assert len(computing.calls) == 1
+            elif ask is not asks[-1]:  # the fake server's own lock keeps threads apart
+                assert len(computing.calls) > 1
+            lasts = [await module.aredis.ttl(key) for key in ("sync:running", "lock:a")]
+            assert 0 < max(*lasts, module.redis.ttl("report-lock:b")) <= 300
+
+
+@pytest.mark.parametrize("case", WEAK)
+async def test_a_lock_keeps_callers_apart_and_is_gone_afterwards(load: Load, case: str) -> None:
+    for when, left in (("before", {"a", "b", "c"}), ("after", set())):
+        module = load(case, when)
+        asks = {"report": module.__dict__.get("_locks", module.__dict__.get("locks"))}
+        if case == WEAK[0]:
+            asks |= {"user": module._by_user, "user_too": module._by_user, "row": module.table._rows}
+        for function, held in asks.items():
+            ask = getattr(module, function, None) or module.table.row
+            open_now: Counter[str] = Counter()
+            most: Counter[str] = Counter()
+
+            async def compute(key: str, open_now: Counter[str] = open_now, most: Counter[str] = most) -> int:
+                open_now[key] += 1
+                most[key] = max(most[key], open_now[key])
+                await asyncio.sleep(0)
+                open_now[key] -= 1
+                return 80
+
+            module.compute = compute
+            answers = await asyncio.gather(*[ask(key) for key in "abc" * CALLERS])
+            assert answers == [80] * 3 * CALLERS
+            assert most == {"a": 1, "b": 1, "c": 1}
+            gc.collect()
+            assert set(held) == left
+
+
+async def test_who_is_late_frees_nobody_elses_lock(load: Load) -> None:
+    """1. A's lock ends while A works. 2. B takes it. 3. A is done. 4. C comes while B still works."""
+    for when, stays in (("before", False), ("after", True)):
+        module = load(LATE, when)
+        for redis, key, enter in (
+            (module.aredis, "nightly-lock", module.nightly),
+            (module.redis, "hourly-lock", module.hourly),
+        ):
+
+            async def work(redis: Any = redis, key: str = key) -> None:
+                await _done(redis.set(key, "B"))
+
+            await _done(enter(work if redis is module.aredis else partial(redis.set, key, "B")))
+            assert (await _done(redis.get(key)) == b"B") is stays
+            await _done(redis.delete(key))
+            entered: list[int] = []
+
+            async def count(entered: list[int] = entered) -> None:
+                entered.append(1)
+
+            await _done(enter(count if redis is module.aredis else partial(entered.append, 1)))
+            assert entered == [1] and await _done(redis.get(key)) is None
+
+
+async def _done(answer: Any) -> Any:
+    return await answer if isinstance(answer, Awaitable) else answer
 
 
 async def test_a_coroutine_that_pauses_lets_others_run_meanwhile(load: Load) -> None:

@@ -270,6 +270,49 @@ def test_an_error_of_any_kind_ends_neither_standing_nor_leading(caplog: pytest.L
     assert "could not be fetched" in caplog.text
 
 
+def test_what_is_done_at_the_end_of_leadership_may_take_leases_while_all_is_closed() -> None:
+    async def main(fleet: Fleet) -> None:
+        leases = fleet.process("a")
+        took: list[int] = []
+
+        async def on_lost(_: Lease) -> None:
+            async with leases.hold("tidy") as lease:
+                took.append(lease.token)
+
+        election = leases.election("e", on_lost=on_lost)
+        election.start()
+        await election.wait_elected()
+        await leases.aclose()
+        assert len(took) == 1
+        assert not leases._parts, "and nothing is left open"
+
+    virtually(main)
+
+
+def test_who_cannot_give_back_his_leadership_for_a_mistake_stands_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Mistaken(Faulty):
+        mistakes = 1
+
+        async def release(self, name: str, **given: Any) -> Any:
+            if self.mistakes:
+                self.mistakes -= 1
+                raise LookupError("a mistake of ours")
+            return await super().release(name, **given)
+
+    async def main(fleet: Fleet) -> None:
+        election = fleet.process("a", backend=lambda: Mistaken(fleet.rows)).election("e")
+        async with election:
+            first = (await election.wait_elected()).token
+            async with asyncio.timeout(100):
+                assert await election.resign()
+                assert (await election.wait_elected()).token > first
+
+    virtually(main)
+    assert "a mistake of ours" in caplog.text
+
+
 def test_work_that_goes_on_though_it_was_cancelled_is_told_and_holds_nobody_else_up(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections import deque
@@ -14,9 +17,10 @@ import pytest
 
 from stampede_guard.errors import LeaseLost, LeaseTaken, Misuse
 from stampede_guard.leases import SKIPPED, MemoryLeases, current_lease
-from stampede_guard.leases.memory import Rows
+from stampede_guard.leases.house import Leases
+from stampede_guard.leases.memory import MemoryBackend, Rows
 from stampede_guard.leases.owner import called, this_process
-from stampede_guard.leases.words import Owner
+from stampede_guard.leases.words import Answer, Ask, Owner
 from stampede_guard.portal import portal
 
 
@@ -158,9 +162,6 @@ def test_an_owner_is_called_by_what_people_know(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_memory_is_no_url_and_the_others_are_loaded_when_asked_for() -> None:
-    import subprocess
-    import sys
-
     script = (
         "import sys, stampede_guard.leases as l; l.Leases; l.MemoryLeases(); l.PostgresLeases; l.RedisLeases;"
         "print([m for m in ('redis', 'asyncpg') if m in sys.modules])"
@@ -212,6 +213,173 @@ def test_a_plain_function_is_replaced_when_it_heeds_the_flag() -> None:
     thread.join(60)
     assert "replaces it" in results[0]
     leases.close()
+
+
+def test_who_enters_the_same_hold_in_another_thread_gives_back_nothing_of_the_first() -> None:
+    rows, asked, go_on = Rows(), threading.Event(), threading.Event()
+
+    class Slow(MemoryBackend):
+        async def acquire(self, ask: Ask, *, timeout: float) -> Answer:
+            if not asked.is_set():
+                asked.set()
+                await asyncio.to_thread(go_on.wait, 60)
+            return await super().acquire(ask, timeout=timeout)
+
+    leases = Leases(lambda: Slow(rows))
+    hold = leases.hold("n", wait=0)
+    errors: list[Exception] = []
+
+    def enter() -> None:
+        try:
+            hold.__enter__()
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    assert asked.wait(60)
+    with pytest.raises(Misuse, match="used before"):
+        hold.__enter__()
+    go_on.set()
+    thread.join(60)
+    assert not errors
+    assert rows.row("default:n").holder
+    hold.__exit__(None, None, None)
+    assert not rows.row("default:n").holder
+    leases.close()
+
+
+def test_health_may_be_asked_in_any_thread_while_leases_come_and_go() -> None:
+    leases = MemoryLeases()
+    told: list[Any] = []
+
+    async def come_and_go(enough: threading.Event) -> None:
+        number = 0
+        while not enough.is_set():
+            number += 1
+            async with leases.hold(f"short:{number}"):
+                await asyncio.sleep(0)
+
+    async def main() -> None:
+        enough = threading.Event()
+
+        def look() -> None:
+            try:
+                told.extend(len(leases.health()["holds"]) for _ in range(300))
+            except RuntimeError as error:
+                told.append(error)
+            finally:
+                enough.set()
+
+        async with leases, contextlib.AsyncExitStack() as stack:
+            for number in range(300):
+                await stack.enter_async_context(leases.hold(f"long:{number}"))
+            await asyncio.gather(asyncio.to_thread(look), come_and_go(enough))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        asyncio.run(main())
+    finally:
+        sys.setswitchinterval(interval)
+    assert len(told) == 300 and set(told) <= {300, 301}
+
+
+AT_EXIT = """
+import atexit
+from stampede_guard import portal
+from stampede_guard.errors import Misuse
+from stampede_guard.leases import MemoryLeases
+
+leases = MemoryLeases()
+
+def bye():
+    try:
+        with leases.hold("last"):
+            print("held")
+    except Misuse as error:
+        print("refused:", error)
+
+{}
+with leases.hold("first"):
+    pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "told"),
+    [
+        ("atexit.register(bye)", "held"),
+        # As if it had been registered before the package was imported.
+        (
+            "atexit.unregister(portal._at_exit), atexit.register(bye), atexit.register(portal._at_exit)",
+            "refused",
+        ),
+    ],
+)
+def test_what_is_done_at_exit_may_hold_a_lease_and_waits_for_nothing_that_never_comes(
+    when: str, told: str
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", AT_EXIT.format(when)], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.startswith(told) and not done.stderr
+
+
+class Interrupted(BaseException):
+    """As Ctrl-C or a soft time limit: raised in the main thread, wherever that is."""
+
+
+def test_a_hold_that_is_used_twice_does_not_give_back_what_is_held_under_it() -> None:
+    leases = MemoryLeases()
+    hold = leases.hold("n")
+    with hold as lease:
+        with pytest.raises(Misuse, match="used before"):
+            hold.__enter__()
+        lease.check()
+        assert lease.remaining() > 0
+    leases.close()
+
+
+def test_who_is_interrupted_while_he_gives_it_back_has_given_it_back() -> None:
+    leases = MemoryLeases()
+    loop: Any = portal().loop
+    busy, go_on = threading.Event(), threading.Event()
+
+    def keep_busy() -> None:
+        busy.set()
+        assert go_on.wait(60)
+
+    def interrupt() -> None:
+        # 1. the loop hears that it is to be given back, 2. and in the same turn that who said so has gone.
+        wait_until(lambda: len(loop._ready) == before + 1)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+        wait_until(lambda: len(loop._ready) == before + 2)
+        go_on.set()
+
+    def interrupted(*_: object) -> None:
+        raise Interrupted
+
+    handler = signal.signal(signal.SIGUSR1, interrupted)
+    thread = threading.Thread(target=interrupt)
+    try:
+        with pytest.raises(Interrupted), leases.hold("n"):
+            loop.call_soon_threadsafe(keep_busy)
+            assert busy.wait(60)
+            before = len(loop._ready)
+            thread.start()
+        wait_until(lambda: leases.rows.row("default:n").holder == "")
+    finally:
+        thread.join(60)
+        signal.signal(signal.SIGUSR1, handler)
+        leases.close()
+
+
+def wait_until(true: Any) -> None:
+    deadline = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
 
 
 def test_a_plain_function_waits_its_turn_and_sends_nobody_away() -> None:

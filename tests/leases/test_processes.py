@@ -184,7 +184,7 @@ async def test_a_forked_child_neither_has_its_parents_lease_nor_disturbs_it(
     if isinstance(server, ValkeyServer):
         # Not a server that has only just been started.
         async with redis.asyncio.Redis.from_url(server.url) as client:
-            run = (await client.info("server"))["run_id"]
+            run = f"{(await client.info('server'))['run_id']}.{(await client.info('replication'))['master_replid']}"
             await client.hset(f"{{{namespace}.leases}}:life", mapping={"run": run, "since": "1"})  # type: ignore[misc]
     done = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tests.leases.forking", url, namespace, cwd=ROOT,

@@ -73,6 +73,19 @@ def test_users_never_meet_a_cold_key_that_is_hot() -> None:
     virtually(main)
 
 
+def test_a_warmer_that_is_started_again_learns_again() -> None:
+    async def main(fleet: Fleet) -> None:
+        users = await opened(fleet)
+        warmer = fleet.process("p").warmer(users.guards[0])
+        for project in (1, 2):
+            async with warmer:
+                for _ in range(5):
+                    await users.functions[0](project)
+                assert len(warmer.hot) == project
+
+    virtually(main)
+
+
 def test_without_a_warmer_they_do() -> None:
     async def main(fleet: Fleet) -> None:
         users = await opened(fleet)

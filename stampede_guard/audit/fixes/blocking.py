@@ -7,6 +7,7 @@ import re
 
 from stampede_guard.audit.fixes.naming import means_module
 from stampede_guard.audit.fixes.plan import Import, Plan, Replace, Span
+from stampede_guard.audit.fixes.texts import arguments, dedented
 from stampede_guard.audit.model import Function, Module, argument
 from stampede_guard.audit.origins import origin
 from stampede_guard.audit.rule import Hit
@@ -28,19 +29,17 @@ def gives_way(module: Module, hit: Hit) -> Plan | None:
     if function is None or not _may_await(module, call, function) or not means_module(module, "asyncio"):
         return None
     if module.resolve(call.func) == "time.sleep":
-        code = f"await asyncio.sleep{_behind(module, call)}"
+        code = f"await asyncio.sleep{arguments(module, call)}"
     elif _is_for_threads(module, call, function):
-        code = f"await asyncio.to_thread{_with_first(_behind(module, call), ast.unparse(call.func))}"
+        code = f"await asyncio.to_thread{_with_first(arguments(module, call), ast.unparse(call.func))}"
     else:
         return None
     if _binds_tighter(module.parents.get(call), call):
         code = f"({code})"
-    if "\n" in code:
-        if _has_long_text(call):
-            return None
-        # LibCST indents what goes on as the block is.
-        code = re.sub(rf"\n[ \t]{{0,{getattr(module.statement(call), 'col_offset', 0)}}}", "\n", code)
-    return Plan(edits=(Replace(Span.of(call), code), Import("asyncio", "")), reasons=(_MEANWHILE,))
+    told = dedented(module, call, code)
+    if told is None:
+        return None
+    return Plan(edits=(Replace(Span.of(call), told), Import("asyncio", "")), reasons=(_MEANWHILE,))
 
 
 def _is_for_threads(module: Module, call: ast.Call, function: Function) -> bool:
@@ -65,22 +64,8 @@ def _may_await(module: Module, call: ast.Call, function: Function) -> bool:
     return False
 
 
-def _behind(module: Module, call: ast.Call) -> str:
-    """The arguments as they are written, with their parentheses."""
-    whole = ast.get_source_segment(module.source, call) or ""
-    head = ast.get_source_segment(module.source, call.func) or ""
-    return whole[len(head) :].lstrip()
-
-
-def _has_long_text(call: ast.Call) -> bool:
-    return any(
-        isinstance(node, ast.Constant | ast.JoinedStr) and node.lineno != node.end_lineno
-        for node in ast.walk(call)
-    )
-
-
-def _with_first(arguments: str, first: str) -> str:
-    inner = arguments[1:]
+def _with_first(told: str, first: str) -> str:
+    inner = told[1:]
     if inner.strip() == ")":
         return f"({first})"
     begun = re.match(r"\s*", inner)

@@ -6,6 +6,7 @@ import ast
 
 from stampede_guard.audit.fills import Fill, fills
 from stampede_guard.audit.fixes.plan import Edit, Iterate, Plan, Replace, Span, Tell
+from stampede_guard.audit.fixes.texts import source
 from stampede_guard.audit.model import Module
 from stampede_guard.audit.origins import origin
 from stampede_guard.audit.rule import Hit
@@ -128,8 +129,3 @@ def scan(module: Module, hit: Hit) -> Plan | None:
         edits=edits,
         reasons=("SCAN sees keys that come and go meanwhile, and may name one twice",),
     )
-
-
-def source(module: Module, node: ast.expr) -> str:
-    """The text of an expression as it is written."""
-    return ast.get_source_segment(module.source, node) or ast.unparse(node)

@@ -77,5 +77,7 @@ RULE = Rule(
         instead='@app.route("/report")\n@locked_cache(ttl=300)\ndef report(): ...',
         unless="The view is cheap, or one thread of one process serves it.",
         sure="High where the cache is made in the same file, medium where it is imported from the project.",
+        fix="There is no automatic fix: a view's key is its path, and what it returns is a response or a text "
+        "of a template, whose type nothing declares.",
     ),
 )

@@ -108,5 +108,7 @@ RULE = Rule(
         instead='stats = await guard.get_or_compute("stats", compute_stats, ttl=300)',
         unless="The default is a constant (not reported), or cheap.",
         sure="High: Django's cache has no lock in any back end.",
+        fix="There is no automatic fix: `cache_page` caches responses, and what `get_or_set` computes stands "
+        "where its key was built.",
     ),
 )

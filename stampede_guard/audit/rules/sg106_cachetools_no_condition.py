@@ -56,5 +56,7 @@ RULE = Rule(
         unless="One thread calls it. `lru_cache` of the standard library is not reported: it is "
         "for pure functions.",
         sure="High: the import says which decorator it is.",
+        fix="There is no automatic fix: `condition=` came with a later version of cachetools, and which one is "
+        "installed is not in the file.",
     ),
 )

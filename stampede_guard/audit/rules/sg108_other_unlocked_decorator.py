@@ -99,5 +99,7 @@ RULE = Rule(
         instead="@locked_cache(ttl=60)\ndef search(query: str) -> list[str]: ...",
         unless="One caller exists at a time, as in scripts and notebooks.",
         sure="High: by import, or by the constructor of the object in the same file.",
+        fix="There is no automatic fix: each library has keys, stores and lifetimes of its own, and other code "
+        "that clears them.",
     ),
 )

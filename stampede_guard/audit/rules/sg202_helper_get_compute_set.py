@@ -49,5 +49,7 @@ RULE = Rule(
         "or silence the line.",
         sure="Medium: the helpers are judged by their names and, where they are in the same "
         "file, by what they do.",
+        fix="There is no automatic fix: the helpers are in other files, or have other callers: which of them "
+        "are to go is for people to say.",
     ),
 )

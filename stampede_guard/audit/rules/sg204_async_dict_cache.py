@@ -47,5 +47,7 @@ RULE = Rule(
         "create_task(load(key)))\nreturn await shield(task)",
         unless="Two computations now and then do no harm: it is information more than a warning.",
         sure="Medium: the dict is one by its name.",
+        fix="There is no automatic fix: who fails, and who is cancelled while others wait, has to be thought "
+        "about for each dict (`@locked_cache` does).",
     ),
 )

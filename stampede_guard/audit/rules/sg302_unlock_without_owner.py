@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from stampede_guard.audit import lockuse
+from stampede_guard.audit.fixes.owners import by_its_owner
 from stampede_guard.audit.locks import is_claim
 from stampede_guard.audit.model import Function, Module, argument
 from stampede_guard.audit.receivers import kind
@@ -119,6 +120,8 @@ RULE = Rule(
         ),
     ),
     check=check,
+    fix=by_its_owner,
+    fixes=("unsafe",),
     documentation=Documentation(
         what="A lock's key is deleted without a look at who owns it.",
         why="A computation longer than the lock's TTL loses it; another process takes it; the "
@@ -130,5 +133,8 @@ RULE = Rule(
         unless="An operator frees the lock by hand: functions called force, clear, reset and the "
         "like are not reported.",
         sure="High where the same function or class takes the lock, or is called release.",
+        fix="Unsafe: where one function takes a lock of a Redis client by `set(lock, 1, nx=True, ...)` and deletes it "
+        "afterwards, the constant becomes a random token and the deletion a script that compares it (EVAL). None where "
+        "the value is no constant, where taking and freeing are two functions, or anything else is done to the key.",
     ),
 )

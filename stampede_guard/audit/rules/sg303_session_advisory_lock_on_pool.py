@@ -97,5 +97,7 @@ RULE = Rule(
         "outside any pool: neither is "
         "reported.",
         sure="High on sessions; the statement's text decides.",
+        fix="There is no automatic fix: a transaction's lock ends with its transaction, and where that ends is "
+        "not in the statement.",
     ),
 )

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from stampede_guard.audit.fixes.weaklocks import weakly_held
 from stampede_guard.audit.model import Function, Module, owner_class
 from stampede_guard.audit.origins import origin
 from stampede_guard.audit.rule import Documentation, Hit, Rule
@@ -159,6 +160,8 @@ RULE = Rule(
         (b"setdefault(", b"defaultdict(", re.compile(rb"\] = [\w.]*(?:[lL]ock|[sS]emaphore|[cC]ondition)")),
     ),
     check=check,
+    fix=weakly_held,
+    fixes=("safe", "unsafe"),
     documentation=Documentation(
         what="A lock per key is kept in a dict, and no key is ever taken out.",
         why="One lock per user, URL or report is one entry per user, URL or report for the life of the process.",
@@ -166,5 +169,9 @@ RULE = Rule(
         instead="locks = weakref.WeakValueDictionary()   # the lock lives as long as somebody holds it",
         unless="The keys are few and fixed: constants and loops at start-up are not reported.",
         sure="High: the whole file is searched for a removal.",
+        fix="Safe: an empty dict, or a defaultdict, of asyncio's locks becomes a `weakref.WeakValueDictionary()` where "
+        "every lock is taken by `async with`, as it is looked up or by a local name. Unsafe where the dict's name is "
+        "public: another module may look into it. None for locks of threads, which need one step more, and where a "
+        "lock is returned, acquired by hand or stored by `locks[key] = ...`: nobody might hold it.",
     ),
 )

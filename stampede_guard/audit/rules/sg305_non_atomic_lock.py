@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from stampede_guard.audit import lockuse
 from stampede_guard.audit.fills import accesses_of
+from stampede_guard.audit.fixes.flags import in_one_step
 from stampede_guard.audit.flow import Flow
 from stampede_guard.audit.keys import same_key
 from stampede_guard.audit.locks import locks_of
@@ -76,6 +77,8 @@ RULE = Rule(
     hints=(*HINTS, (b"lock", b"Lock", b"LOCK", b"running", b"mutex", b"busy", b"in_progress", b"processing")),
     near=lambda text: text.traces.may_flag,
     check=check,
+    fix=in_one_step,
+    fixes=("unsafe",),
     documentation=Documentation(
         what="A flag is read, and when it is missing, set: a lock in two steps.",
         why="Two callers read before either writes; both go on.",
@@ -83,5 +86,9 @@ RULE = Rule(
         instead='if cache.add("sync:running", token, 300):   # one step: SET NX EX\n    sync()',
         unless="It only spares work that may well be done twice.",
         sure="Medium: the key's name has to say lock, running, busy or the like.",
+        fix="Unsafe: of a Redis client, `if redis.get(key): return` and the set with a TTL right after it become "
+        "`if not redis.set(key, 1, ex=60, nx=True): return`, and likewise where the set is the first thing under "
+        "`if not redis.get(key):`. A value that is false counted as free, and does not any more. None for a set "
+        "without a TTL, and where anything stands between.",
     ),
 )

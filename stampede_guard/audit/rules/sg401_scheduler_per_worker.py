@@ -108,5 +108,6 @@ RULE = Rule(
         "# or @jobs.cron(...) in its place, an election before it, or a process of its own: docs/jobs.md",
         unless="The program has one process: bots, commands and `__main__` blocks are not reported.",
         sure="High in a lifespan or start-up hook; medium in a helper whose caller is in another file.",
+        fix="There is no automatic fix: which worker is to run what, and which store tells it, is not in the file.",
     ),
 )

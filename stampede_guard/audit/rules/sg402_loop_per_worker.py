@@ -132,5 +132,7 @@ RULE = Rule(
         "left out by name and by what "
         "they wait for.",
         sure="High for repeat_every, medium for tasks.",
+        fix="There is no automatic fix: which loops are meant for each worker is for people to say, and `Jobs` "
+        "needs a store.",
     ),
 )

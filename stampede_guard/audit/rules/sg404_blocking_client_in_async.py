@@ -83,8 +83,8 @@ RULE = Rule(
         unless="It runs at start-up, before there are requests.",
         sure="High: the client's constructor or import is in the file.",
         fix="Unsafe: `time.sleep(1)` becomes `await asyncio.sleep(1)`; a command of redis-py or valkey-py, or a call "
-        "of requests, goes to a thread (`await asyncio.to_thread(client.get, key)`), and others run meanwhile. None for "
-        "other clients, which threads may not share, for `urlopen` and streams, whose body is read afterwards, and "
+        "of requests, goes to a thread (`await asyncio.to_thread(client.get, key)`), and others run meanwhile. None "
+        "for other clients, which threads may not share, for `urlopen` and streams, whose body is read afterwards, and "
         "inside of a lambda or a generator expression.",
     ),
 )

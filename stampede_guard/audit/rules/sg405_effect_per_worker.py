@@ -58,5 +58,6 @@ RULE = Rule(
         "# or do it in a step of the deploy",
         unless="The effect is idempotent and cheap.",
         sure="Medium: by the names of the calls.",
+        fix="There is no automatic fix: it may belong into a lease or into a step of the deploy.",
     ),
 )

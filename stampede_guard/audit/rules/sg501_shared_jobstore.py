@@ -54,5 +54,7 @@ RULE = Rule(
         "(see SG401).",
         unless="Exactly one process uses the store.",
         sure="Medium: how many processes there are is not in the file.",
+        fix="There is no automatic fix: whether one process schedules, or one worker is elected, is a question "
+        "of deployment.",
     ),
 )

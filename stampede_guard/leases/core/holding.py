@@ -29,6 +29,8 @@ __all__ = [
     "Stop", "Stopping", "Waiting", "Want", "decide", "deadline_of",
 ]  # fmt: skip
 
+NEVER = float("inf")
+
 
 # --- states
 
@@ -60,13 +62,17 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """HELD. `sent_at`: of the renewal that is under way, None = none is. `hinted`: a hint came after it had left."""
+    """HELD. `sent_at`: of the renewal that is under way, None = none is. `hinted`: a hint came after it had left.
+
+    `asked_at`: of the last renewal, answered or not.
+    """
 
     token: int
     deadline: float
     renew_at: float
     sent_at: float | None = None
     hinted: bool = False
+    asked_at: float = -NEVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +85,7 @@ class Stopping:
     why: str
     sent_at: float | None = None
     hinted: bool = False
+    asked_at: float = -NEVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +226,6 @@ Command = AskFor | GiveUp | Sleep | Renew | Stop | Lose | Release | Nothing
 
 NOT_RENEWED = "it could not be renewed in time"
 ENDED_MEANWHILE = "its time was over before it was given back"
-NEVER = float("inf")
 
 
 def deadline_of(state: State) -> float:
@@ -347,8 +353,9 @@ def _hinted(state: Holding | Stopping, now: float, timing: Timing) -> tuple[Stat
         # 1. our question is carried out, 2. the release is asked for, 3. the hint comes, 4. our answer, which does not
         # know of it.
         return replace(state, hinted=True), Nothing()
-    last_sent = state.deadline - timing.trusted
-    soon = max(now, last_sent + timing.retry_every)
+    # The first question of all was the one that got it.
+    last_asked = max(state.asked_at, state.deadline - timing.trusted)
+    soon = max(now, last_asked + timing.retry_every)
     return _look(replace(state, renew_at=min(state.renew_at, soon)), now, timing)
 
 
@@ -363,12 +370,14 @@ def _look(state: Holding | Stopping, now: float, timing: Timing) -> tuple[State,
     if state.sent_at is not None:
         return state, Sleep(next_end)
     if now >= state.renew_at:
-        return replace(state, sent_at=now), Renew()
+        return replace(state, sent_at=now, asked_at=now), Renew()
     return state, Sleep(min(next_end, state.renew_at))
 
 
 def _stop(state: Holding, why: str) -> tuple[State, Command]:
-    return Stopping(state.token, state.deadline, state.renew_at, why, state.sent_at, state.hinted), Stop(why)
+    return Stopping(
+        state.token, state.deadline, state.renew_at, why, state.sent_at, state.hinted, state.asked_at
+    ), Stop(why)
 
 
 def _leaving(state: Leaving, event: Event) -> tuple[State, Command]:

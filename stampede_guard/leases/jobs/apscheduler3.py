@@ -112,7 +112,8 @@ class SlotExecutor(BaseExecutor):  # type: ignore[misc]
     def _check(self, job: Any) -> None:
         if len(job.id) == _INVENTED_ID and _is_hexadecimal(job.id):
             raise Misuse(
-                f"the job {job.name!r} has no id of its own, so no other worker knows it: add_job(..., id={job.name!r})"
+                f"the job {job.name!r} has no id of its own, so no other worker knows it: add_job(..., "
+                f"id={job.name!r}); a UUID of yours needs a prefix"
             )
         others = [alias for alias in self._scheduler._jobstores if alias != job._jobstore_alias]
         for alias in others:

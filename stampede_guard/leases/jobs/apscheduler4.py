@@ -118,7 +118,7 @@ class _Firing:
         if _is_invented(job.schedule_id):
             raise Misuse(
                 f"the schedule of {job.task_id} has no id of its own, so no other worker knows it: "
-                "add_schedule(..., id='...')"
+                "add_schedule(..., id='...'); a UUID of yours needs a prefix"
             )
         try:
             asyncio.get_running_loop()

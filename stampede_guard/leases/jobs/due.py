@@ -49,6 +49,8 @@ def due(
         looked_to = following
         following = schedule.after(following)
     coalesced: list[int] = []
-    if coalesce and len(runnable) > 1:
-        coalesced, runnable = runnable[:-1], runnable[-1:]
+    if coalesce:
+        # Where this is not the last portion, the latest slot is in one that follows.
+        last = len(runnable) if following is not None and following <= now else len(runnable) - 1
+        coalesced, runnable = runnable[: max(0, last)], runnable[max(0, last) :]
     return Due(tuple(runnable), tuple(missed), tuple(coalesced), following, looked_to)

@@ -8,7 +8,7 @@ import math
 from datetime import UTC, datetime
 from typing import Any
 
-from stampede_guard.errors import LeaseLost, LeaseTaken, StoreError
+from stampede_guard.errors import LeaseLost, LeaseTaken, StoreError, StoreRefused
 from stampede_guard.leases.hold import Hold
 from stampede_guard.leases.jobs import telling
 from stampede_guard.leases.jobs.job import Job
@@ -109,7 +109,7 @@ class Execution:
         try:
             async with contextlib.AsyncExitStack() as stack:
                 try:
-                    lease = await self._lease(stack)
+                    lease = await self._lease_at_last(stack)
                 except LeaseTaken as taken:
                     return Ending(outcome="skipped", error=f"{taken.holder} still runs it")
                 except StoreError as error:
@@ -117,6 +117,20 @@ class Execution:
                 return await self._run_under(lease)
         except LeaseLost as lost:
             return self._ended("failed", f"LeaseLost: {lost}")
+
+    async def _lease_at_last(self, stack: contextlib.AsyncExitStack) -> Lease:
+        """Its back end may be away for as long as the slot may begin: a lost packet must not cost the night."""
+        until, pause = self._part.world.now() + self._job.terms.misfire_grace, 0.1
+        while True:
+            try:
+                return await self._lease(stack)
+            except StoreError as error:
+                final = isinstance(error, StoreRefused) and not error.may_pass
+                if final or self._part.world.now() + pause > until:
+                    raise
+                telling.log.warning("job %s: its slot waits for a lease: %s", self._full, error)
+            await self._part.pause(pause)
+            pause = min(2 * pause, 5.0)
 
     async def _lease(self, stack: contextlib.AsyncExitStack) -> Lease:
         overlap = self._job.terms.overlap

@@ -125,8 +125,8 @@ class Follower:
             await self._record(
                 found.missed, "missed", f"no worker was there within misfire_grace={terms.misfire_grace:g} s"
             )
-            for later in found.run[-1:]:
-                await self._record(found.coalesced, "missed", f"coalesced into {moment(later).isoformat()}")
+            into = moment(found.run[-1]).isoformat() if found.run else "a later one"
+            await self._record(found.coalesced, "missed", f"coalesced into {into}")
             for slot in found.run:
                 early = await self._claim(slot)
                 if early is not None:

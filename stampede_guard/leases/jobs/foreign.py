@@ -155,7 +155,7 @@ class ForeignSlots:
             asked_at=asked_at,
             last_success_at=answer.last_success_at,
         )
-        return await execution.perform()
+        return await self._jobs.carry(execution, part)
 
     def _place(self, job: Job) -> tuple[Part, RunBackend, Registration]:
         """Where it is registered, and as what. Raises `Misuse` for a name that is another job's, or cannot be one."""
@@ -196,7 +196,9 @@ class ForeignSlots:
         """Nobody follows the schedule that counts any more; or nobody can tell, for it has no rhythm."""
         if view.fingerprint == registration.fingerprint:
             return False
-        return not view.rhythm or deserted(view, misfire_grace=min(terms.misfire_grace, MISFIRE_GRACE))
+        return not (view.rhythm or view.seen_for) or deserted(
+            view, misfire_grace=min(terms.misfire_grace, MISFIRE_GRACE)
+        )
 
     def _tell_outdated(self, registration: Registration, schedule: str) -> None:
         if registration.job not in self._outdated:

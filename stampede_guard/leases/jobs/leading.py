@@ -103,7 +103,13 @@ def _leave_out_the_rest(run: asyncio.Task[Any]) -> None:
         firings.clear()
 
 
+def _when_it_has_looked(scheduler: Any) -> None:
+    with scheduler._jobstores_lock:
+        """A scheduler with a thread of its own may be about to begin what it has found before it was paused."""
+
+
 async def _end_runs(scheduler: Any) -> None:
+    await asyncio.to_thread(_when_it_has_looked, scheduler)
     executors = list(getattr(scheduler, "_executors", {}).values())
     running: set[asyncio.Future[Any]] = set()
     for executor in executors:
@@ -117,5 +123,6 @@ async def _end_runs(scheduler: Any) -> None:
     if running:
         await asyncio.wait(running)
     pools = [executor for executor in executors if hasattr(executor, "_pool")]
-    while any(executor._instances for executor in pools):  # noqa: ASYNC110 - there is no event to wait for
+    # A run that ended while it was being submitted leaves a 0.
+    while any(any(list(executor._instances.values())) for executor in pools):  # noqa: ASYNC110 - nothing tells
         await asyncio.sleep(_LOOK_EVERY)

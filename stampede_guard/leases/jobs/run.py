@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextvars import ContextVar
 from datetime import datetime
 from typing import Any
 
@@ -14,9 +15,27 @@ from stampede_guard.leases.lease import Lease
 from stampede_guard.leases.runs.words import Ending
 from stampede_guard.leases.signal import Signal
 
-__all__ = ["MOST_COUNTERS", "Run"]
+__all__ = ["MOST_COUNTERS", "Run", "current_run", "given"]
 
 MOST_COUNTERS = 64
+
+
+_CURRENT: ContextVar[Run | None] = ContextVar("stampede_guard_run", default=None)
+
+
+def current_run() -> Run | None:
+    """That of the job whose function runs now, in its coroutine or its thread: for functions that are given none."""
+    return _CURRENT.get()
+
+
+@contextlib.contextmanager
+def given(run: Run) -> Iterator[None]:
+    """What is called in here finds it by `current_run()`."""
+    before = _CURRENT.set(run)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(before)
 
 
 class Run:

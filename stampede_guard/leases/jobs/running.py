@@ -33,6 +33,19 @@ class Running:
         task.add_done_callback(log_end)
         return task
 
+    async def perform(self, execution: Execution) -> Ending:
+        """How it ended, also where a stop of the worker has ended it. Cancelled, it cancels the run, and waits."""
+        task = self.begin(execution)
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait({task})
+            raise
+        if task.cancelled() and execution.ending is not None:
+            return execution.ending
+        return task.result()
+
     def hurry(self) -> None:
         """Whoever drains has no patience any more: what goes on is cancelled now."""
         self._hurried = True

@@ -13,6 +13,7 @@ from stampede_guard.errors import Misuse, StoreError
 from stampede_guard.leases import checks
 from stampede_guard.leases.house import Leases
 from stampede_guard.leases.jobs.byhand import begun_by_hand, ended
+from stampede_guard.leases.jobs.execution import Execution
 from stampede_guard.leases.jobs.follower import Follower
 from stampede_guard.leases.jobs.job import Job, check_fit, function_of, name_of, terms_of
 from stampede_guard.leases.jobs.keeping import KEEP, KEEP_FOR, OPERATOR_TIMEOUT, PRUNE_EVERY
@@ -59,6 +60,7 @@ class Jobs(Seen):
         self._followers: dict[str, tuple[Follower, asyncio.Task[None]]] = {}
         self._tables: list[ScheduleTable] = []
         self._table_tasks: set[asyncio.Task[None]] = set()
+        self._replaced: set[asyncio.Task[None]] = set()
         self._pressed: set[asyncio.Task[Any]] = set()
         self._running = Running()
         self._keeping: asyncio.Task[None] | None = None
@@ -153,13 +155,11 @@ class Jobs(Seen):
     async def lifespan(self, _app: Any = None) -> AsyncIterator[None]:
         """Follows all schedules, and those of later `add`s; at the end waits for runs and closes the leases."""
         self.start()
-        try:
-            yield
-        finally:
+        async with self.leases.in_use():
             try:
-                await self.stop()
+                yield
             finally:
-                await self.leases.aclose()
+                await self.stop()
 
     def start(self) -> None:
         """Begin in the running event loop. It never waits for the back end."""
@@ -199,7 +199,8 @@ class Jobs(Seen):
         the leases does the same first.
         """
         if self._stopping is None:
-            if self._keeping is None and not self._running and not self._pressed and self._runs is None:
+            here = self._runs.get(asyncio.get_running_loop())
+            if self._keeping is None and not self._running and not self._pressed and here is None:
                 return
             patience = self._drain_timeout if drain_timeout is None else drain_timeout
             checks.seconds("drain_timeout", patience)
@@ -223,7 +224,8 @@ class Jobs(Seen):
 
     def _followed_no_more(self) -> set[asyncio.Task[Any]]:
         """All at once: whoever cancels a stop in the middle leaves nobody behind who claims."""
-        following = {*self._table_tasks, *(task for _, task in self._followers.values())}
+        followers = (task for _, task in self._followers.values())
+        following = {*self._table_tasks, *self._replaced, *followers}
         if self._keeping is not None:
             following.add(self._keeping)
         self._keeping = None
@@ -238,10 +240,10 @@ class Jobs(Seen):
             while following := {task for task in (*following, *self._pressed) if not task.done()}:
                 await asyncio.wait(following)
             await self._running.drain(patience)
-            if self._open_runs is not None and self._runs is not None:
-                await self._runs.aclose()
+            if (runs := self._runs.get(asyncio.get_running_loop())) is not None:
+                await runs.aclose()
         finally:
-            self._runs = None
+            self._runs.pop(asyncio.get_running_loop(), None)
             self._stopping = None
             _STARTED.discard(self)
             if self._part is not None:
@@ -254,7 +256,12 @@ class Jobs(Seen):
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    # --- by hand
+    # --- by hand, and by other schedulers
+
+    async def carry(self, execution: Execution, part: Part) -> Ending:
+        """How it ended. A stop of these jobs waits for it, and so does closing the leases."""
+        self._end_before(part)
+        return await self._running.perform(execution)
 
     async def run_now(self, name: str) -> Ending:
         """Run it once, now, in this worker, outside its schedule; how it ended. Overlap holds as for its slots."""
@@ -297,7 +304,10 @@ class Jobs(Seen):
     def _follow(self, job: Job) -> None:
         known = self._followers.pop(job.name, None)
         if known is not None:
+            # Its last claim may still be on its way, and is to be run before all ends.
             known[1].cancel()
+            self._replaced.add(known[1])
+            known[1].add_done_callback(self._replaced.discard)
         part = self.leases.part()
         follower = Follower(
             self.leases, part, self.runs(), job, version=self.version, begin=self._running.begin

@@ -33,8 +33,7 @@ class Seen:
             raise Misuse(f"runs={runs!r}: write a function that opens a back end")
         self.leases = leases
         self._open_runs = runs
-        self._runs: RunBackend | None = None
-        self._runs_loop: asyncio.AbstractEventLoop | None = None
+        self._runs: dict[asyncio.AbstractEventLoop, RunBackend] = {}
 
     async def view(self, name: str) -> JobView | None:
         return await self.runs().view(self.leases.full(name), timeout=OPERATOR_TIMEOUT)
@@ -80,9 +79,13 @@ class Seen:
         if self._open_runs is None:
             backend: Any = self.leases.part().backend
             return backend.runs()  # type: ignore[no-any-return]
-        if self._runs is None or self._runs_loop is not loop:
-            self._runs, self._runs_loop = self._open_runs(), loop
-        return self._runs
+        known = self._runs.get(loop)
+        if known is None:
+            # Another loop's is left alone: whoever follows there goes on with it.
+            for ended in [other for other in tuple(self._runs) if other.is_closed()]:
+                self._runs.pop(ended, None)
+            known = self._runs[loop] = self._open_runs()
+        return known
 
     async def retire(self, name: str) -> None:
         """Its history stays, and nobody is to miss it: there is no rhythm any more that it would keep."""

@@ -8,12 +8,10 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from stampede_guard.leases.jobs.run import Run, given
 from stampede_guard.leases.jobs.telling import log
-
-if TYPE_CHECKING:
-    from stampede_guard.leases.jobs.run import Run
 
 __all__ = ["in_thread", "result_of"]
 
@@ -24,10 +22,11 @@ async def result_of(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], *, name: str, run: Run
 ) -> Any:
     """Of a coroutine function in the event loop, of a plain one in a thread; what can be awaited is."""
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
-        return await function(*args, **kwargs)
-    result = await in_thread(lambda: function(*args, **kwargs), name=name, run=run)
-    return await result if inspect.isawaitable(result) else result
+    with given(run):
+        if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
+            return await function(*args, **kwargs)
+        result = await in_thread(lambda: function(*args, **kwargs), name=name, run=run)
+        return await result if inspect.isawaitable(result) else result
 
 
 async def in_thread(function: Callable[[], T], *, name: str, run: Run) -> T:

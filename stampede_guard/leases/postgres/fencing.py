@@ -26,7 +26,8 @@ WITH held AS MATERIALIZED (
 )
 SELECT set_config('idle_in_transaction_session_timeout', least(
         greatest(1, ceil(extract(epoch FROM deadline - clock_timestamp()) * 1000))::bigint,
-        nullif(setting::bigint, 0)
+        nullif(setting::bigint, 0),
+        max_val::bigint
     )::text, true)
 FROM held, pg_settings
 WHERE pg_settings.name = 'idle_in_transaction_session_timeout' AND clock_timestamp() < deadline"""

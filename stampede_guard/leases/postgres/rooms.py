@@ -23,6 +23,8 @@ __all__ = ["Connect", "Room", "connect_to", "connect_with", "store_error"]
 Connect = Callable[[], Awaitable[Any]]
 """Makes an `asyncpg.Connection` with `statement_cache_size=0`."""
 
+_BROKEN = (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
+"""The second is asyncpg's word for a question after the server took its leave, unasked."""
 _CLOSE_PATIENCE = 1.0
 _NOT_SERVING = ("08", "53", "57")
 """Classes of SQLSTATE: connection, resources, an operator's intervention. Source: PostgreSQL, Appendix A."""
@@ -102,7 +104,7 @@ class Room:
             # What was silent to one is most likely silent to the others.
             self._drop_idle()
             raise StoreUnavailable(f"no answer from the database within {timeout:g} s") from None
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
+        except (asyncpg.PostgresError, *_BROKEN) as error:
             failure = store_error(error)
             if isinstance(failure, StoreUnavailable) and _code(error) not in _PASSING:
                 self._drop_idle()
@@ -131,7 +133,7 @@ class Room:
     async def _connected(self) -> Any:
         try:
             return await self._connect()
-        except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, Misuse):
+        except (asyncpg.PostgresError, *_BROKEN, Misuse):
             raise
         except Exception as error:
             # Of the user's own: a password that is fetched for each connection, say. Its text may be a secret.
@@ -159,7 +161,7 @@ class Room:
         for connection in idle:
             try:
                 await connection.close(timeout=_CLOSE_PATIENCE)
-            except (TimeoutError, OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            except (TimeoutError, asyncpg.PostgresError, *_BROKEN):
                 connection.terminate()
 
     def abandon(self) -> None:
@@ -195,7 +197,7 @@ def _code(error: BaseException) -> str:
 def store_error(error: BaseException) -> StoreError:
     """What an error of asyncpg means for who asked."""
     code = _code(error)
-    if isinstance(error, asyncpg.InterfaceError | OSError) or code.startswith(_NOT_SERVING):
+    if isinstance(error, _BROKEN) or code.startswith(_NOT_SERVING):
         return StoreUnavailable(f"the database cannot be reached: {str(error) or type(error).__name__}")
     if code in _PASSING:
         return StoreUnavailable(f"the database did not do it now: {error}")

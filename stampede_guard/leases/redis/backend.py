@@ -1,9 +1,10 @@
 """Leases in Redis or Valkey: each step is one script on the server's clock.
 
 What a server may have forgotten is not granted anew while it may be believed in. Every row tells in which life of the
-server it was last confirmed (`run_id`). In a life that has not yet lasted as long as a lease, and where the row was not
-confirmed in it, the answer is `Withheld`: after a restart without data, with an older snapshot, and at a replica that
-was promoted without the last writes. A restart that lost nothing costs the same wait, unless `restart="trust"`.
+server it was last confirmed: its `run_id` and `master_replid`, for it lives anew when it is promoted, be it again. In a
+life that has not yet lasted as long as a lease, and where the row was not confirmed in it, the answer is `Withheld`:
+after a restart without data, with an older snapshot, and at a server that was promoted without the last writes. A
+restart that lost nothing costs the same wait, unless `restart="trust"`; so does a master's first replica.
 
 A loss of all data within a server's life (FLUSHALL, keys that were deleted, a replica to which nothing of this
 namespace had come) is noticed by two: a process that has asked before and finds no trace of that, and a holder whose

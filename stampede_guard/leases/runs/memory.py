@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from stampede_guard.leases.runs import rules
 from stampede_guard.leases.runs.words import (
@@ -19,6 +22,9 @@ from stampede_guard.leases.runs.words import (
 
 __all__ = ["MemoryRuns"]
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
 
 @dataclass(slots=True)
 class _Job:
@@ -29,13 +35,28 @@ class _Job:
         return tuple(sorted(slot for slot, run in self.runs.items() if run.outcome == "running"))
 
 
+def _alone(
+    step: Callable[Concatenate[MemoryRuns, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[MemoryRuns, P], Coroutine[Any, Any, R]]:
+    """Nobody else takes a step meanwhile: event loops of one process are in different threads. No step waits."""
+
+    @functools.wraps(step)
+    async def alone(runs: MemoryRuns, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with runs.lock:
+            return await step(runs, *args, **kwargs)
+
+    return alone
+
+
 class MemoryRuns:
     """`RunBackend` by the pure rules. `clock`: seconds since 1970."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self.lock = threading.RLock()
         self._clock = clock
         self._jobs: dict[str, _Job] = {}
 
+    @_alone
     async def register(self, registration: Registration, *, timeout: float = 0.0) -> JobView:
         now = self._clock()
         known = self._jobs.get(registration.job)
@@ -45,6 +66,7 @@ class MemoryRuns:
         known.row = row
         return rules.job_view(registration.job, row, running=known.running(), now=now)
 
+    @_alone
     async def follow(self, registration: Registration, *, timeout: float = 0.0) -> JobView | None:
         now = self._clock()
         known = self._jobs.get(registration.job)
@@ -53,6 +75,7 @@ class MemoryRuns:
         known.row = rules.follow(known.row, registration, now=now)
         return rules.job_view(registration.job, known.row, running=known.running(), now=now)
 
+    @_alone
     async def take_over(self, registration: Registration, *, timeout: float = 0.0) -> bool:
         known = self._jobs.get(registration.job)
         if known is None:
@@ -61,6 +84,7 @@ class MemoryRuns:
         known.row = after or known.row
         return after is not None
 
+    @_alone
     async def claim(self, claim: Claim, *, timeout: float = 0.0) -> ClaimAnswer:
         known = self._jobs.get(claim.job)
         if known is None:
@@ -69,6 +93,7 @@ class MemoryRuns:
         self._keep(known, job, run)
         return answer
 
+    @_alone
     async def beat(
         self, job: str, *, slot: int, run: str, alive_for: float, token: int, timeout: float = 0.0
     ) -> bool:
@@ -80,6 +105,7 @@ class MemoryRuns:
         known.runs[slot] = after
         return True
 
+    @_alone
     async def finish(self, job: str, *, slot: int, run: str, ending: Ending, timeout: float = 0.0) -> bool:
         known = self._jobs.get(job)
         if known is None:
@@ -90,6 +116,7 @@ class MemoryRuns:
         self._keep(known, *after)
         return True
 
+    @_alone
     async def record(
         self, job: str, *, slots: Sequence[int], outcome: Outcome, error: str, timeout: float = 0.0
     ) -> int:
@@ -110,6 +137,7 @@ class MemoryRuns:
                 recorded += 1
         return recorded
 
+    @_alone
     async def sweep(self, job: str, *, timeout: float = 0.0) -> list[RunView]:
         known = self._jobs.get(job)
         marked = []
@@ -121,6 +149,7 @@ class MemoryRuns:
                 marked.append(rules.run_view(job, after))
         return marked
 
+    @_alone
     async def retriable(self, job: str, *, attempts: int, limit: int, timeout: float = 0.0) -> list[RunView]:
         known = self._jobs.get(job)
         wanted = [
@@ -130,16 +159,19 @@ class MemoryRuns:
         ]
         return [rules.run_view(job, run) for run in wanted[:limit]]
 
+    @_alone
     async def view(self, job: str, *, timeout: float = 0.0) -> JobView | None:
         known = self._jobs.get(job)
         if known is None:
             return None
         return rules.job_view(job, known.row, running=known.running(), now=self._clock())
 
+    @_alone
     async def views(self, prefix: str, *, limit: int, timeout: float = 0.0) -> list[JobView]:
         names = sorted(name for name in self._jobs if name.startswith(prefix))[:limit]
         return [view for name in names if (view := await self.view(name)) is not None]
 
+    @_alone
     async def history(
         self,
         job: str,
@@ -157,6 +189,7 @@ class MemoryRuns:
         ]
         return wanted[:limit]
 
+    @_alone
     async def prune(self, job: str, *, keep: int, older_than: float, timeout: float = 0.0) -> int:
         known = self._jobs.get(job)
         if known is None:
@@ -169,6 +202,7 @@ class MemoryRuns:
         known.row = rules.pruned(known.row, gone)
         return len(gone)
 
+    @_alone
     async def forget(self, job: str, *, timeout: float = 0.0) -> bool:
         return self._jobs.pop(job, None) is not None
 

@@ -178,6 +178,24 @@ def test_hints_do_not_have_the_holder_ask_all_the_time() -> None:
     assert command == Sleep(121)
 
 
+@pytest.mark.parametrize("answer", [None, Renewed("eve")])
+def test_hints_do_not_have_the_holder_ask_all_the_time_either_when_nothing_is_extended(
+    answer: Renewed | None,
+) -> None:
+    state, asked = holds(100), []
+    for tenth in range(1, 201):
+        now = 110 + tenth / 10
+        state, command = decide(state, Freed(now))
+        if isinstance(command, Renew):
+            asked.append(now)
+            state, command = decide(state, Failed(now) if answer is None else Answered(answer, now))
+        state, command = decide(state, Looked(now))
+        if isinstance(command, Renew):
+            asked.append(now)
+            state, _ = decide(state, Failed(now) if answer is None else Answered(answer, now))
+    assert 10 < len(asked) <= 21, asked
+
+
 def test_a_hint_that_comes_while_a_renewal_is_under_way_has_it_asked_again() -> None:
     state, _ = decide(holds(100), Looked(120))
     state, command = decide(state, Freed(120.1))

@@ -15,6 +15,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 from stampede_guard.errors import Misuse
 from stampede_guard.leases import Jobs, MemoryLeases
 from stampede_guard.leases.jobs.apscheduler3 import SlotExecutor
+from stampede_guard.leases.jobs.apscheduler4 import once_per_slot
 from stampede_guard.leases.memory import Rows
 
 PATIENCE = 30
@@ -178,3 +179,8 @@ def test_only_a_scheduler_with_an_event_loop_can_have_the_executor() -> None:
     scheduler = BackgroundScheduler(executors={"default": SlotExecutor(Jobs(MemoryLeases()))})
     with pytest.raises(Misuse, match="for AsyncIOScheduler; this is a BackgroundScheduler"):
         scheduler.start()
+
+
+def test_what_is_for_version_4_says_what_version_3_has() -> None:
+    with pytest.raises(Misuse, match="version 3 has SlotExecutor"):
+        once_per_slot(Jobs(MemoryLeases()))

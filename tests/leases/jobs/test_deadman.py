@@ -36,6 +36,7 @@ def test_a_job_that_never_succeeded_counts_from_its_registration() -> None:
 
 def test_a_failure_does_not_count_as_success() -> None:
     assert health_of(view(last_success_at=1_000.0, last_failure_at=1_250.0, at=1_300.0)).overdue
+    assert health_of(view(last_success_at=1_000.0, last_error="401", at=1_100.0)).last_error == ""
 
 
 def test_a_job_without_a_rhythm_is_never_overdue() -> None:

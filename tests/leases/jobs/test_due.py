@@ -72,3 +72,13 @@ def test_in_portions_every_slot_has_one_answer(
             break
         looked_to = found.looked_to
     assert sorted(told) == list(range((since // 10_000 + 1) * 10_000, now + 1, 10_000))
+
+
+def test_of_several_portions_that_are_coalesced_only_the_latest_slot_runs() -> None:
+    looked_to, ran, coalesced = 0, [], 0
+    for _ in range(9):
+        found = due(TEN, since=looked_to, now=105_000, misfire_grace=1_000, coalesce=True, most=3)
+        ran += found.run
+        coalesced += len(found.coalesced)
+        looked_to = found.looked_to
+    assert (ran, coalesced) == ([100_000], 9)

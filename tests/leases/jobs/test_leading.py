@@ -233,6 +233,36 @@ async def test_a_pools_thread_has_ended_before_the_next_one_leads() -> None:
         await pod.close()
 
 
+async def test_what_a_schedulers_own_thread_is_about_to_begin_has_ended_before_the_next_one_leads() -> None:
+    looking, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    class Slow(FileStore):
+        def get_due_jobs(self, now: datetime) -> list[Any]:
+            looking.set()
+            go_on.wait(PATIENCE)
+            return [self.job] if self.job is not None and not ended.is_set() else []
+
+    rows = Rows()
+    first, second = (Pod(rows, BackgroundScheduler(timezone=UTC)) for _ in "ab")
+    for pod in (first, second):
+        pod.scheduler.start(paused=True)
+    first.scheduler.add_jobstore(Slow(), "slow")
+    first.scheduler.add_job(ended.set, "date", jobstore="slow")
+    async with asyncio.timeout(PATIENCE):
+        first.election.start()
+        await asyncio.to_thread(looking.wait, PATIENCE)
+        second.election.start()
+        stopping = asyncio.create_task(first.election.stop())
+        await asyncio.wait({stopping}, timeout=0.3)
+        assert not second.election.is_leader
+        go_on.set()
+        await second.election.wait_elected()
+        assert ended.is_set()
+        await stopping
+    for pod in (first, second):
+        await pod.close()
+
+
 async def test_a_leader_who_leads_again_runs_what_was_cancelled_before_it_began() -> None:
     """With slots as well: a run that never began does not count as one that goes on."""
     ran = asyncio.Event()

@@ -339,7 +339,7 @@ def test_at_most_once_holds_for_a_claim_that_was_held_up_until_the_slot_was_aban
 
 def test_a_slot_whose_lease_cannot_be_had_is_missed_and_that_is_told() -> None:
     async def scenario(fleet: Fleet) -> None:
-        worker = fleet.worker().tick(100).start()
+        worker = fleet.worker().tick(100, misfire_grace=5).start()
 
         async def away(*_: Any, **__: Any) -> Any:
             raise StoreUnavailable("gone")

@@ -19,11 +19,11 @@ from apscheduler.jobstores.memory import MemoryJobStore
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from stampede_guard.errors import Misuse, PolicyError, StoreUnavailable
-from stampede_guard.leases import Jobs, MemoryLeases
+from stampede_guard.leases import Jobs, MemoryLeases, current_run
 from stampede_guard.leases.jobs.apscheduler3 import SlotExecutor
 from stampede_guard.leases.memory import Rows
 from stampede_guard.leases.runs.words import RunView
-from tests.support.gate import until
+from tests.support.gate import Gate, until
 
 PATIENCE = 30
 TOLD = EVENT_JOB_EXECUTED | EVENT_JOB_ERROR | EVENT_JOB_MISSED | EVENT_JOB_MAX_INSTANCES
@@ -188,6 +188,55 @@ async def test_a_run_that_is_cancelled_is_told_as_an_error_and_its_slot_is_aband
     (run,) = await worker.outcomes()
     assert (run.outcome, run.error) == ("abandoned", "the worker was stopped")
     await worker.jobs.leases.aclose()
+
+
+async def test_a_plain_function_finds_its_run_and_sees_that_it_is_to_stop() -> None:
+    found: list[Any] = []
+
+    def job() -> str:
+        run = current_run()
+        assert run is not None
+        found.append((run.job, run.slot, run.token > 0))
+        run.report(files=12)
+        return "stopped" if run.stopping.wait(PATIENCE) else "not stopped"
+
+    worker, when = Worker(time_limit=0.1).start(), datetime(2026, 6, 1, tzinfo=UTC)
+    worker.job(job, run_date=when)
+    await worker.told(EVENT_JOB_ERROR)
+    assert found == [("shop:tick", when, True)]
+    (run,) = await worker.outcomes()
+    assert (run.outcome, run.counters) == ("failed", {"files": 12})
+    assert current_run() is None
+    await worker.stop()
+
+
+async def test_closing_the_leases_first_waits_for_what_is_run() -> None:
+    gate, rows = Gate(), Rows()
+    worker = Worker(rows).start()
+    worker.job(gate.hold)
+    await gate.arrival()
+    closing = asyncio.create_task(worker.jobs.leases.aclose())
+    await asyncio.sleep(0.05)
+    assert not closing.done()
+    gate.open()
+    async with asyncio.timeout(PATIENCE):
+        await closing
+    other = Jobs(MemoryLeases(rows=rows, namespace="shop"))
+    assert [run.outcome for run in await other.history("tick")] == ["completed"]
+    await worker.stop()
+
+
+async def test_a_stop_of_the_worker_that_has_no_patience_abandons_what_is_run() -> None:
+    gate, rows = Gate(), Rows()
+    worker = Worker(rows).start()
+    worker.job(gate.hold)
+    await gate.arrival()
+    async with asyncio.timeout(PATIENCE):
+        await worker.jobs.stop(drain_timeout=0)
+    assert gate.cancelled == 1
+    await worker.told(EVENT_JOB_MISSED)
+    assert [run.outcome for run in await worker.outcomes()] == ["abandoned"]
+    await worker.stop()
 
 
 async def test_an_errors_event_has_its_traceback_as_always() -> None:

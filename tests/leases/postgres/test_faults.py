@@ -13,6 +13,7 @@ from bench.herd.postgres import PostgresServer
 from bench.herd.valkey import free_port
 from stampede_guard.errors import Misuse, StoreRefused, StoreUnavailable, UrlError
 from stampede_guard.leases.postgres.backend import PostgresBackend
+from stampede_guard.leases.postgres.rooms import Room
 from stampede_guard.leases.postgres.statements import KEPT_AUDITS
 from stampede_guard.leases.words import Granted, Held, Renewed
 from tests.support.gate import until
@@ -174,6 +175,37 @@ async def until_true(condition: Callable[[], Any]) -> None:
             await asyncio.sleep(0.01)
 
 
+async def test_a_connection_that_the_server_left_between_two_questions_is_an_absence_and_is_not_used_again() -> (
+    None
+):
+    class Left:
+        """As asyncpg's, between the server's last word and the end of the connection."""
+
+        ended = False
+
+        async def fetch(self, sql: str) -> None:
+            raise asyncpg.InternalClientError("cannot switch to state 12; another operation is in progress")
+
+        def terminate(self) -> None:
+            self.ended = True
+
+        def is_closed(self) -> bool:
+            return self.ended
+
+    made: list[Left] = []
+
+    async def connect() -> Left:
+        made.append(Left())
+        return made[-1]
+
+    room = Room(connect, size=1)
+    for number in (1, 2):
+        with pytest.raises(StoreUnavailable, match="cannot be reached"):
+            await room.fetch("SELECT 1", timeout=LONG)
+        assert len(made) == number and made[-1].ended
+    await room.aclose()
+
+
 class TestLocks:
     async def test_who_gave_up_waiting_for_a_row_is_granted_nothing_afterwards(
         self, proxy: PlainProxy, opened: Open, user: asyncpg.Connection, name: str
@@ -226,6 +258,14 @@ class TestFence:
         token = await granted(backend, name, "a")
         async with user.transaction():
             assert not await backend.fence(user, name, holder=holder, token=token + off)
+
+    async def test_a_lease_of_months_is_longer_than_the_server_can_be_told_to_wait(
+        self, proxy: PlainProxy, opened: Open, user: asyncpg.Connection, name: str
+    ) -> None:
+        backend = opened(through(proxy))
+        token = await granted(backend, name, "a", lease_ttl=60 * 86_400)
+        async with user.transaction():
+            assert await backend.fence(user, name, holder="a", token=token)
 
     async def test_it_does_not_hold_after_the_deadline(
         self, proxy: PlainProxy, opened: Open, user: asyncpg.Connection, name: str

@@ -48,7 +48,10 @@ async def test_whoever_takes_new_names_deletes_what_was_idle_for_a_day(
         await granted(backend, f"import:{number:02}", "a")
         await backend.release(f"import:{number:02}", holder="a", token=0, at_least_for=0, timeout=LONG)
     await granted(backend, "lapsed", "a", lease_ttl=0.001)
+    # What its own names began is over before they grow old.
+    await backend.aclose()
     await a_day_passes(user)
+    backend = PostgresBackend.from_url(postgres_url, schema=SCHEMA)
     await granted(backend, "import:07", "a")
     assert len(await names(user)) == 21, "it is no new name"
     await granted(backend, "new", "a")
@@ -70,6 +73,8 @@ async def test_slots_that_may_overlap_leave_no_names_behind(
 
     for _ in range(5):
         assert (await jobs.run_now("tick")).outcome == "completed"
+    # It opens a new back end when it is used again.
+    await leases.aclose()
     found = await names(user)
     assert len(found) == 5 and all(name.startswith("shop:tick@") for name in found)
     await a_day_passes(user)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 import pytest
 import redis.asyncio
@@ -18,6 +19,7 @@ from tests.support.proxy import FaultProxy
 
 SHORT = 0.3
 NAME = "shop:import"
+QUICK = {"repl-diskless-sync-delay": "0"}
 Open = Callable[..., RedisBackend]
 
 
@@ -136,6 +138,22 @@ async def grown_old(server: ValkeyServer, seconds: float) -> None:
         await client.hset("{shop.leases}:life", "since", str(since - round(seconds * 1_000_000)))  # type: ignore[misc]
 
 
+async def failed_over(master: Any, replica: Any, replicas_port: int, masters_port: int) -> None:
+    """In good order: the replica has everything, and then the master is its replica."""
+    replica.replicaof("127.0.0.1", masters_port)
+    await in_step(replica, master)
+    replica.replicaof("NO", "ONE")
+    master.replicaof("127.0.0.1", replicas_port)
+    await in_step(master, replica)
+
+
+async def in_step(replica: Any, master: Any) -> None:
+    async with asyncio.timeout(LONG):
+        while replica.role()[0] != b"slave" or replica.role()[3] != b"connected":  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+    assert master.wait(1, 10_000) == 1
+
+
 class TestRestarts:
     async def test_a_server_without_its_data_grants_nothing_while_an_old_holder_may_believe(
         self, own_valkey: ValkeyServer, opened: Open
@@ -229,6 +247,27 @@ class TestRestarts:
         assert isinstance(answer, Withheld) and 50 < answer.remaining <= 60
         await grown_old(own_valkey, 60)
         await granted(backend, NAME, "a", lease_ttl=60)
+
+    @pytest.mark.parametrize("lost", ["the last grant", "all of its writes"])
+    async def test_a_master_that_was_one_before_and_lacks_the_last_writes_grants_nothing_at_first(
+        self, own_valkey: ValkeyServer, opened: Open, lost: str
+    ) -> None:
+        with ValkeyServer(QUICK) as second, second.client() as there, own_valkey.client() as here:
+            backend = opened(own_valkey.url)
+            await backend.acquire(ask(NAME, "a", lease_ttl=60), timeout=LONG)
+            await grown_old(own_valkey, 60)
+            token = await granted(backend, NAME, "a", lease_ttl=60)
+            await backend.release(NAME, holder="a", token=token, at_least_for=0, timeout=LONG)
+            await failed_over(here, there, second.port, own_valkey.port)
+            if lost == "the last grant":
+                await opened(second.url).acquire(ask("shop:other", "b", lease_ttl=60), timeout=LONG)
+                await grown_old(second, 60)
+            assert there.wait(1, 10_000) == 1
+            # The second has gone, and what it wrote then has not come over.
+            here.replicaof("NO", "ONE")
+            await granted(opened(second.url, restart="trust"), NAME, "b", lease_ttl=60)
+            answer = await opened(own_valkey.url).acquire(ask(NAME, "c", lease_ttl=60), timeout=LONG)
+            assert isinstance(answer, Withheld), "b may still believe"
 
     async def test_different_ttls_for_one_name_are_covered_where_the_longest_is_told(
         self, own_valkey: ValkeyServer, opened: Open

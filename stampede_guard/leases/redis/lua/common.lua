@@ -86,11 +86,12 @@ local function forget_some()
 end
 
 -- Which life of the server this is, and how long it has been known to last (microseconds). Its data may be those of an
--- earlier life, or of the master that this one was a replica of: then some of the last writes may be missing.
+-- earlier life, or of the master that this one was a replica of: then some of the last writes may be missing. A server
+-- that is promoted begins another life, also one that had been the master before: its replication id is another one.
 -- `asked_before`: so this mark was there; where it has gone, the rows have, whatever the server's life.
 local function life(asked_before)
-  local info = redis.call('INFO', 'server')
-  local run = string.match(info, 'run_id:(%w+)')
+  local info = redis.call('INFO', 'server', 'replication')
+  local run = string.match(info, 'run_id:(%w+)') .. '.' .. (string.match(info, 'master_replid:(%w+)') or '')
   local uptime = tonumber(string.match(info, 'uptime_in_seconds:(%d+)'))
   local known = redis.call('HMGET', LIFE, 'run', 'since')
   local since = tonumber(known[2] or '0')

@@ -236,7 +236,7 @@ class Statements:
     @classmethod
     def of(cls, schema: str) -> Statements:
         """`schema`: as it is to stand in SQL."""
-        patience = _PATIENCE.format(durable="")
+        patience, durable = _PATIENCE.format(durable=""), _PATIENCE.format(durable=_DURABLE)
 
         def text(*parts: str, **words: str) -> str:
             return "".join(part.format(schema=schema, vanished=VANISHED, **words) for part in parts)
@@ -266,10 +266,10 @@ class Statements:
             ),
             take_over=text(_TAKE_OVER),
             make=text(_MAKE),
-            claim=text(_LOCKED, patience=_PATIENCE.format(durable=_DURABLE), job="$2", slot="$3")
-            + text(_CLAIM),
+            claim=text(_LOCKED, patience=durable, job="$2", slot="$3") + text(_CLAIM),
             beat=text(_BEAT),
-            finish=finish(patience, "$2", "$3", "$4", "$5::text", "$6::text", "$7", "$8"),
+            # Lost in a crash it would be a run that vanished, and be run again where that is wanted.
+            finish=finish(durable, "$2", "$3", "$4", "$5::text", "$6::text", "$7", "$8"),
             finish_in=finish("", "$1", "$2", "$3", "$4::text", "$5::text", "$6", "$7"),
             record=text(_JOB, _RECORD, patience=patience),
             sweep=text(_JOB, _SWEEP, patience=patience, run=_RUN),
