@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from stampede_guard.leases.house import Leases
 
-__all__ = ["LeasesUrl", "leases_at"]
+__all__ = ["LeasesUrl", "leases_at", "nobody"]
 
 LeasesUrl = Annotated[
     str | None,
@@ -28,14 +28,7 @@ LeasesUrl = Annotated[
 ]
 _POSTGRES = re.compile(r"postgres(?:ql)?(?:\+\w+)?://")
 """A DATABASE_URL often names a driver of SQLAlchemy's, too."""
-_REDIS = (
-    "redis://",
-    "rediss://",
-    "redis+cluster://",
-    "rediss+cluster://",
-    "redis+sentinel://",
-    "rediss+sentinel://",
-)
+_REDIS = re.compile(r"(?:redis|valkey)s?(?:\+cluster|\+sentinel)?://")
 
 
 @asynccontextmanager
@@ -51,12 +44,19 @@ async def leases_at(url: str | None, namespace: str) -> AsyncIterator[Leases]:
     house: Leases
     if _POSTGRES.match(url):
         house = PostgresLeases.from_url(url, namespace=namespace)
-    elif url.startswith(_REDIS):
+    elif _REDIS.match(url):
         house = RedisLeases.from_url(url, namespace=namespace)
     else:
         scheme = url.partition("://")[0]
         raise UrlError(
-            f"leases are kept in PostgreSQL (postgresql) or Redis (redis, rediss), not in {scheme!r}"
+            f"leases are kept in PostgreSQL (postgresql) or Redis (redis, rediss, valkey), not in {scheme!r}"
         )
     async with house:
         yield house
+
+
+def nobody(never: str, name: str, namespace: str) -> str:
+    """Who copies a name from a log or from --json has its namespace before it."""
+    bare = name.removeprefix(f"{namespace}:")
+    hint = "" if bare == name else f"; names are written without their namespace: {bare}"
+    return f"{never} {name!r} in namespace {namespace!r}{hint}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from stampede_guard.cli.houses import LeasesUrl, leases_at
+from stampede_guard.cli.houses import LeasesUrl, leases_at, nobody
 from stampede_guard.cli.options import Json, Namespace
 from stampede_guard.cli.running import FAILED, answer, run, screen
 from stampede_guard.cli.words import seconds_text
@@ -51,9 +51,7 @@ def listed(url: LeasesUrl = None, namespace: Namespace = "default", as_json: Jso
         if as_json:
             answer({"jobs": [_as_json(view) for view in views]})
         elif not views:
-            typer.echo(
-                f"No jobs in namespace {namespace!r} (another one: --namespace, or $STAMPEDE_GUARD_NAMESPACE)."
-            )
+            typer.echo(f"No jobs {_elsewhere(namespace)}.")
         else:
             _table(views, house.prefix)
         return 0
@@ -84,7 +82,7 @@ def history(
         async with leases_at(url, namespace) as house:
             known = Jobs(house)
             if await known.view(name) is None:
-                raise Misuse(f"no worker ever registered a job {name!r} in namespace {namespace!r}")
+                raise Misuse(nobody("no worker ever registered a job", name, namespace))
             runs = await known.history(name, limit=limit, outcomes=wanted)
             figures = await known.statistics(name)
         if as_json:
@@ -121,7 +119,7 @@ def run_now(
 
 
 def check(url: LeasesUrl = None, namespace: Namespace = "default", as_json: Json = False) -> None:
-    """The dead-man signal: exit status 1 if a job has not succeeded within twice its own rhythm."""
+    """The dead-man signal: exit status 1 if a job has had no success within twice its rhythm, or there is none."""
 
     async def work() -> int:
         from stampede_guard.leases.jobs.scheduler import Jobs
@@ -135,9 +133,12 @@ def check(url: LeasesUrl = None, namespace: Namespace = "default", as_json: Json
             for health in late:
                 last = f"; last error: {health.last_error}" if health.last_error else ""
                 typer.echo(f"overdue: {health}{last}")
-            if not late:
-                typer.echo(f"{len(found)} jobs, none overdue")
-        return FAILED if late else 0
+            if not found:
+                # A namespace with a typing error, or a program that never ran its lifespan: all is quiet there.
+                typer.echo(f"no worker ever registered a job {_elsewhere(namespace)}")
+            elif not late:
+                typer.echo(f"{len(found)} {'job' if len(found) == 1 else 'jobs'}, none overdue")
+        return 0 if found and not late else FAILED
 
     run(work, url=url, as_json=as_json)
 
@@ -153,7 +154,7 @@ def forget(
         async with leases_at(url, namespace) as house:
             done = await Jobs(house).forget(name)
         if not done:
-            raise Misuse(f"no worker ever registered a job {name!r} in namespace {namespace!r}")
+            raise Misuse(nobody("no worker ever registered a job", name, namespace))
         if as_json:
             answer({"forgotten": name})
         else:
@@ -161,6 +162,10 @@ def forget(
         return 0
 
     run(work, url=url, as_json=as_json)
+
+
+def _elsewhere(namespace: str) -> str:
+    return f"in namespace {namespace!r} (another one: --namespace, or $STAMPEDE_GUARD_NAMESPACE)"
 
 
 def _jobs_of(program: str) -> Jobs:

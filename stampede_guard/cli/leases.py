@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stampede_guard.cli.houses import LeasesUrl, leases_at
+from stampede_guard.cli.houses import LeasesUrl, leases_at, nobody
 from stampede_guard.cli.options import Json, Namespace
 from stampede_guard.cli.running import FAILED, answer, run, screen
 from stampede_guard.cli.words import seconds_text
@@ -68,7 +68,7 @@ def show(
             view = await house.show(name)
             audits = [audit for audit in await house.audits(limit=MOST) if audit.name == house.full(name)]
         if view is None:
-            raise Misuse(f"nobody ever had a lease {name!r} in namespace {namespace!r}")
+            raise Misuse(nobody("nobody ever had a lease", name, namespace))
         if as_json:
             answer({**_as_json(view), "audits": audits})
         else:

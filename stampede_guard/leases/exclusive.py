@@ -11,7 +11,8 @@ What a call does while another one runs is `overlap`:
 | `queue` | waits for its turn, `wait` seconds at most; then it raises `LeaseTaken` |
 | `replace` | asks the one that runs to stop, and runs when that has: its body is cancelled and raises `LeaseLost` |
 
-With the back end away nothing runs: the call raises `StoreError`.
+In a run of the job of the same name, which holds that lease, each of them raises `ReentrantCall`. With the back end
+away nothing runs: the call raises `StoreError`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from stampede_guard.errors import LeaseTaken, Misuse, PolicyError, ReentrantCall
 from stampede_guard.leases import checks
 from stampede_guard.leases.core.timing import Timing
 from stampede_guard.leases.hold import Hold
+from stampede_guard.leases.jobs.nested import refuse_own
 from stampede_guard.leases.lease import Lease, PlainLease
 from stampede_guard.leases.owner import called
 from stampede_guard.portal import portal
@@ -145,6 +147,7 @@ class RunExclusive:
         raise AssertionError("a hold swallows nothing")
 
     def _refuse_to_wait_for_itself(self) -> None:
+        refuse_own(self._house, self._name)
         running = [lease.name for lease in _CURRENT.get() if lease.remaining() > 0]
         if self._overlap != "skip" and self._name in running:
             raise ReentrantCall(f"{self._name!r} waits for itself: it is called by what runs under that name")

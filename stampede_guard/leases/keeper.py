@@ -34,6 +34,8 @@ class Keeper:
         self.stopping = Signal()
         self.lost = Signal()
         self.given_back = Signal()
+        self.left_behind = False
+        """Whether the back end could not be told, so that the lease ends by itself."""
         self._state: State = state
         self._cancel_timer: Callable[[], object] | None = None
         self._generation = generation()
@@ -105,6 +107,7 @@ class Keeper:
                 error,
                 exc_info=mistake,
             )
+            self.left_behind = True
             return None
 
     def _feed(self, event: Event) -> None:

@@ -108,6 +108,6 @@ def _log_error(task: asyncio.Task[Any]) -> None:
         return
     error = task.exception()
     if isinstance(error, StoreError):
-        log.warning("%s: %s", task.get_name(), error)
+        log.warning("in the background: %s, which failed: %s", task.get_name(), error)
     elif error is not None:
         log.error("%s failed", task.get_name(), exc_info=error)

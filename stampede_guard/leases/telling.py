@@ -30,8 +30,9 @@ def ended(keeper: Keeper, outcome: Released | Lost, seconds: float) -> None:
         event = events.HoldLost(function, keeper.name, keeper.token, seconds, outcome.why)
     else:
         log.info(
-            "lease %s: %s gave it back after %.1f s (token %d)%s",
-            keeper.name, called(keeper.owner), seconds, keeper.token, f": {outcome.why}" if outcome.why else "",
+            "lease %s: %s %s after %.1f s (token %d)%s",
+            keeper.name, called(keeper.owner), "uses it no more" if keeper.left_behind else "gave it back",
+            seconds, keeper.token, f": {outcome.why}" if outcome.why else "",
         )  # fmt: skip
         event = events.LeaseReleased(function, keeper.name, keeper.token, seconds, outcome.why)
     keeper.part.hooks.tell(event)

@@ -205,6 +205,7 @@ async def test_the_same_keys_are_found_without_stopping_the_server(load: Load) -
     assert found[0] == found[1] and found[0][1] == 100
 
 
+@pytest.mark.filterwarnings("ignore:Call to deprecated setex")
 async def test_of_all_who_find_a_flag_free_one_takes_it(load: Load) -> None:
     for when in ("before", "after"):
         module = load("SG305-unsafe-flags", when)

@@ -71,6 +71,8 @@ async def test_jobs_and_their_history_are_shown(operator: Operator, jobs: Jobs) 
     assert (await operator.call("jobs", "history", "sync", "--outcome", "late")).code == 2
     told = await operator.call("jobs", "history", "nobody")
     assert (told.code, "no worker ever registered a job 'nobody'" in told.err) == (2, True)
+    told = await operator.call("jobs", "history", jobs.leases.full("sync"))
+    assert (told.code, told.err.endswith("names are written without their namespace: sync\n")) == (2, True)
 
 
 async def test_a_job_that_never_ran_has_no_figures(operator: Operator, jobs: Jobs) -> None:
@@ -97,6 +99,13 @@ def test_a_job_is_run_by_hand(operator: Operator, tmp_path: Path) -> None:
     ):
         told = operator.run("jobs", "run", wrong, "sync", **here)
         assert (told.code, why in told.err) == (2, True)
+
+
+async def test_a_check_that_watches_nothing_is_not_well(operator: Operator) -> None:
+    told = await operator.call("jobs", "check", "--namespace", "shpo")
+    assert (told.code, "no worker ever registered a job in namespace 'shpo'" in told.out) == (1, True)
+    told = await operator.call("jobs", "check", "--namespace", "shpo", "--json")
+    assert (told.code, told.json) == (1, {"jobs": []})
 
 
 async def test_an_overdue_job_is_an_exit_status(operator: Operator, jobs: Jobs) -> None:

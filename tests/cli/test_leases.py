@@ -84,7 +84,9 @@ async def test_a_command_without_a_back_end_says_how_to_give_one(operator: Opera
     )
 
 
-@pytest.mark.parametrize("url", ["redis://127.0.0.1:1/0", "postgresql+asyncpg://127.0.0.1:1/shop"])
+@pytest.mark.parametrize(
+    "url", ["redis://127.0.0.1:1/0", "valkey://127.0.0.1:1/0", "postgresql+asyncpg://127.0.0.1:1/shop"]
+)
 async def test_a_back_end_that_is_away_is_one_sentence(operator: Operator, url: str) -> None:
     told = await operator.call("leases", "list", "--url", url)
     assert told.code == 1

@@ -118,6 +118,24 @@ def test_with_the_back_end_away_the_body_is_cancelled_before_belief_ends() -> No
     virtually(main)
 
 
+def test_what_the_back_end_could_not_be_told_is_not_called_given_back(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main(fleet: Fleet) -> None:
+        backend = Faulty(fleet.rows)
+        a = fleet.process("a", backend=lambda: backend)
+        with pytest.raises(LeaseLost):
+            async with a.hold("n", 60):
+                backend.away = True
+                await asyncio.sleep(1_000)
+
+    with caplog.at_level(logging.INFO, "stampede_guard.leases"):
+        virtually(main)
+    assert any("was not given back, it ends by itself" in line for line in caplog.messages)
+    assert not any("gave it back" in line for line in caplog.messages)
+    assert any("uses it no more" in line for line in caplog.messages)
+
+
 def test_a_body_that_goes_on_in_spite_of_it_is_told_when_nothing_protects_it_any_more() -> None:
     async def main(fleet: Fleet) -> None:
         backend = Faulty(fleet.rows)

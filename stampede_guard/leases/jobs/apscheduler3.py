@@ -178,9 +178,10 @@ class SlotExecutor(BaseExecutor):  # type: ignore[misc]
         self._check(job)
         result: dict[str, Any] = {}
 
-        async def call(run: Run) -> None:
+        async def call(run: Run) -> Any:
             try:
                 result["retval"] = await result_of(job.func, job.args, job.kwargs, name=job.id, run=run)
+                return result["retval"]
             except Exception as error:
                 result["exception"] = error
                 raise

@@ -59,9 +59,10 @@ def once_per_slot(
             result: list[Any] = []
             raised: list[Exception] = []
 
-            async def call_it(run: Run) -> None:
+            async def call_it(run: Run) -> Any:
                 try:
                     result.append(await result_of(function, args, kwargs, name=firing.schedule, run=run))
+                    return result[0]
                 except Exception as error:
                     raised.append(error)
                     raise

@@ -9,9 +9,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from stampede_guard.errors import LeaseLost, LeaseTaken, StoreError, StoreRefused
+from stampede_guard.leases.exclusive import SKIPPED
 from stampede_guard.leases.hold import Hold
 from stampede_guard.leases.jobs import telling
 from stampede_guard.leases.jobs.job import Job
+from stampede_guard.leases.jobs.nested import inside
 from stampede_guard.leases.jobs.run import Run
 from stampede_guard.leases.jobs.schedule import moment
 from stampede_guard.leases.lease import Lease
@@ -23,6 +25,7 @@ from stampede_guard.leases.runs.words import Ending, Outcome
 __all__ = ["STOPPED", "Execution"]
 
 STOPPED = "the worker was stopped"
+NOT_RUN = "it returned SKIPPED: what it called was running already"
 
 
 class Execution:
@@ -187,12 +190,14 @@ class Execution:
         )
         telling.started(self._part, self._full, self._slot, self._run, self._attempt)
         limit = asyncio.timeout(self._job.terms.time_limit)
+        result: Any = None
         task = asyncio.current_task()
         assert task is not None
         cancelled = task.cancelling()
         try:
             async with limit:
-                await self._job.call(self.view)
+                with inside(self._house, lease):
+                    result = await self._job.call(self.view)
         except TimeoutError as error:
             if not limit.expired():
                 return self._failed(error)
@@ -206,6 +211,8 @@ class Execution:
         if limit.expired():
             # Also where the function went on in spite of it, and returned.
             return self._ended("failed", f"TimeoutError: time_limit={self._job.terms.time_limit:g} s is over")
+        if result is SKIPPED:
+            return self._ended("skipped", NOT_RUN)
         return self._ended("completed")
 
     def _failed(self, error: BaseException) -> Ending:

@@ -99,10 +99,10 @@ class Job:
             version=version,
         )
 
-    async def call(self, run: Run) -> None:
+    async def call(self, run: Run) -> Any:
         """The function with this run, or without where it wants none; a plain one in a thread of its own."""
         given = (run,) if self.takes_run else ()
-        await result_of(self.function, given, self.arguments, name=self.name, run=run)
+        return await result_of(self.function, given, self.arguments, name=self.name, run=run)
 
     @property
     def takes_run(self) -> bool:

@@ -119,11 +119,11 @@ class Cron:
             ) from None
 
     @classmethod
-    def of(cls, expression: str, *, tz: str = "UTC") -> Cron:
+    def of(cls, expression: str, *, tz: str | ZoneInfo = "UTC") -> Cron:
         """Raises `PolicyError` for an expression that cannot be read or never comes, and for an unknown time zone;
         `Misuse` where the package that reads them is missing.
         """
-        return cls(_words(expression), tz)
+        return cls(_words(expression), tz.key if isinstance(tz, ZoneInfo) else tz)
 
     @property
     def text(self) -> str:

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Self, TypeVar
+from zoneinfo import ZoneInfo
 
 from stampede_guard.errors import Misuse, StoreError
 from stampede_guard.leases import checks
@@ -70,7 +71,7 @@ class Jobs(Seen):
     # --- what is to be run
 
     def cron(
-        self, expression: str, *, tz: str = "UTC", name: str | None = None, **terms: Any
+        self, expression: str, *, tz: str | ZoneInfo = "UTC", name: str | None = None, **terms: Any
     ) -> Callable[[F], F]:
         """`@jobs.cron("0 3 * * *", tz="Europe/Berlin")`. `terms`: see `stampede_guard.leases.jobs.job.Terms`.
 

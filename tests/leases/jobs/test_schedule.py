@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 from itertools import islice, pairwise
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -148,3 +149,7 @@ def test_another_schedule_has_another_fingerprint() -> None:
 @given(st.integers(min_value=0, max_value=4_000_000_000_000))
 def test_a_slot_and_its_moment_are_the_same(slot: int) -> None:
     assert slot_of(moment(slot)) == slot
+
+
+def test_a_zone_is_the_same_as_its_name() -> None:
+    assert Cron.of("0 3 * * *", tz=ZoneInfo("Europe/Berlin")) == Cron.of("0 3 * * *", tz="Europe/Berlin")

@@ -19,7 +19,7 @@ from apscheduler.jobstores.memory import MemoryJobStore
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from stampede_guard.errors import Misuse, PolicyError, StoreUnavailable
-from stampede_guard.leases import Jobs, MemoryLeases, current_run
+from stampede_guard.leases import SKIPPED, Jobs, MemoryLeases, current_run
 from stampede_guard.leases.jobs.apscheduler3 import SlotExecutor
 from stampede_guard.leases.memory import Rows
 from stampede_guard.leases.runs.words import RunView
@@ -337,3 +337,11 @@ async def test_a_missing_id_is_told_when_the_job_is_added(caplog: pytest.LogCapt
     worker = Worker().start()
     worker.scheduler.add_job(print, "cron", hour=3, name="report")
     await refused(worker, caplog, "the job report will not run: the job 'report' has no id of its own")
+
+
+async def test_a_firing_whose_function_was_skipped_is_skipped() -> None:
+    worker = Worker().start()
+    worker.job(lambda: SKIPPED)
+    assert (await worker.told(EVENT_JOB_MISSED)).job_id == "tick"
+    assert [(run.outcome, "SKIPPED" in run.error) for run in await worker.outcomes()] == [("skipped", True)]
+    await worker.stop()

@@ -16,6 +16,8 @@ from stampede_guard.leases.postgres.forgetting import EACH, PAUSE, Forgetting
 from tests.support.leases import LONG, ask, granted
 
 SCHEMA = "forgetting"
+NEVER = 10**12
+"""New names until a deletion: one that is still under way when the day passes would delete too early."""
 
 
 @pytest.fixture
@@ -40,7 +42,7 @@ async def a_day_passes(user: asyncpg.Connection) -> None:
 async def test_whoever_takes_new_names_deletes_what_was_idle_for_a_day(
     postgres_url: str, user: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forgetting, "EACH", 1)
+    monkeypatch.setattr(forgetting, "EACH", NEVER)
     monkeypatch.setattr(forgetting, "PAUSE", 0.0)
     backend = PostgresBackend.from_url(postgres_url, schema=SCHEMA)
     await backend.create_schema()
@@ -52,6 +54,7 @@ async def test_whoever_takes_new_names_deletes_what_was_idle_for_a_day(
     await backend.aclose()
     await a_day_passes(user)
     backend = PostgresBackend.from_url(postgres_url, schema=SCHEMA)
+    monkeypatch.setattr(forgetting, "EACH", 1)
     await granted(backend, "import:07", "a")
     assert len(await names(user)) == 21, "it is no new name"
     await granted(backend, "new", "a")
@@ -62,7 +65,7 @@ async def test_whoever_takes_new_names_deletes_what_was_idle_for_a_day(
 async def test_slots_that_may_overlap_leave_no_names_behind(
     postgres_url: str, user: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forgetting, "EACH", 1)
+    monkeypatch.setattr(forgetting, "EACH", NEVER)
     monkeypatch.setattr(forgetting, "PAUSE", 0.0)
     leases = PostgresLeases.from_url(postgres_url, schema=SCHEMA, namespace="shop")
     await leases.create_schema()
@@ -78,6 +81,7 @@ async def test_slots_that_may_overlap_leave_no_names_behind(
     found = await names(user)
     assert len(found) == 5 and all(name.startswith("shop:tick@") for name in found)
     await a_day_passes(user)
+    monkeypatch.setattr(forgetting, "EACH", 1)
     await jobs.run_now("tick")
     await leases.aclose()
     left = await names(user)
