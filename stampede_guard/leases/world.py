@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import random
+import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -70,12 +72,17 @@ class _Timer:
             self._wait()
 
 
-def _boottime() -> float:
-    # Unlike CLOCK_MONOTONIC it goes on while a laptop or a virtual machine is suspended, as the back end's does.
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+def _going_on() -> Callable[[], float]:
+    """A clock that goes on while a laptop or a virtual machine is suspended, as the back end's does."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return functools.partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+    if sys.platform == "darwin":
+        # There it is this one that goes on, by clock_gettime(3); what Python takes for `monotonic` stands still.
+        return functools.partial(time.clock_gettime, time.CLOCK_MONOTONIC)
+    return time.monotonic
 
 
-_clock: Callable[[], float] = _boottime if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic
+_clock = _going_on()
 
 _generation = 0
 

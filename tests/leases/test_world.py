@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import time
 
 import pytest
 
@@ -22,6 +24,22 @@ async def test_who_was_suspended_with_the_machine_is_told_soon_after_it_woke(
             slept = 3_600.0
             await asyncio.sleep(60)
     await leases.aclose()
+
+
+@pytest.mark.parametrize(("platform", "clocks"), [("linux", [7]), ("darwin", [6]), ("win32", [])])
+def test_the_clock_is_one_that_goes_on_while_the_machine_sleeps_where_there_is_one(
+    monkeypatch: pytest.MonkeyPatch, platform: str, clocks: list[int]
+) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(time, "CLOCK_MONOTONIC", 6, raising=False)
+    if platform == "linux":
+        monkeypatch.setattr(time, "CLOCK_BOOTTIME", 7, raising=False)
+    else:
+        monkeypatch.delattr(time, "CLOCK_BOOTTIME", raising=False)
+    monkeypatch.setattr(time, "clock_gettime", asked.append, raising=False)
+    world._going_on()()
+    assert asked == clocks
 
 
 async def test_a_timer_that_was_taken_back_never_calls() -> None:

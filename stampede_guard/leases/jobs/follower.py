@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, assert_never
 
-from stampede_guard.errors import StoreError
+from stampede_guard.errors import StoreError, StoreRefused
 from stampede_guard.leases.jobs.deadman import deserted
 from stampede_guard.leases.jobs.due import due
 from stampede_guard.leases.jobs.execution import Execution
@@ -87,8 +87,9 @@ class Follower:
                 mistake = None if isinstance(error, StoreError) else error
                 if not away:
                     log.error(
-                        "job %s: nothing new starts, for the back end is away: %s",
+                        "job %s: nothing new starts, for the back end %s: %s",
                         self._full,
+                        "refuses" if isinstance(error, StoreRefused) else "is away",
                         error,
                         exc_info=mistake,
                     )

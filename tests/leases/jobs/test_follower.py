@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from stampede_guard.errors import StoreUnavailable
+from stampede_guard.errors import StoreRefused, StoreUnavailable
 from stampede_guard.leases.jobs.follower import Follower
 from tests.leases.jobs.fleet import EPOCH, Fleet, Worker, virtually
 from tests.leases.jobs.test_races import Between
@@ -44,6 +44,20 @@ def test_each_absence_of_the_back_end_is_told_once_and_when_it_is_over(
     virtually(scenario)
     assert told(caplog, "nothing new starts, for the back end is away: gone") == 2
     assert told(caplog, "the back end is back") == 2
+
+
+def test_a_refusal_is_not_called_an_absence(caplog: pytest.LogCaptureFixture) -> None:
+    async def refuses() -> None:
+        raise StoreRefused("the tables are missing")
+
+    async def scenario(fleet: Fleet) -> None:
+        between = Between(fleet.rows.runs)
+        between.before = dict.fromkeys(EVERY_STEP, refuses)
+        fleet.worker(runs=lambda: between).tick(10).start()
+        await fleet.until(15)
+
+    virtually(scenario)
+    assert told(caplog, "nothing new starts, for the back end refuses: the tables are missing") == 1
 
 
 def test_after_each_absence_it_asks_again_soon() -> None:
