@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Generator, Iterator
@@ -36,6 +37,9 @@ _SHARED: pytest.StashKey[Path] = pytest.StashKey()
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell has what it begins in the background ignore it, and all that is begun by that: no test of it would do.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     # Only the workers of pytest-xdist are told of a directory; a test that runs without them has no neighbours.
     told: dict[str, Any] = getattr(config, "workerinput", {})
     if "shared" in told:

@@ -388,19 +388,17 @@ def test_a_plain_function_waits_its_turn_and_sends_nobody_away() -> None:
     told: list[bool] = []
 
     @leases.run_exclusive("n", overlap="queue", poll_every=0.02)
-    def work(number: int) -> int:
+    def work(number: int) -> None:
         lease = current_lease()
         assert lease is not None
         if number == 1:
             entered.set()
             assert leave.wait(60)
             told.append(bool(lease.stopping))
-        return number
+        ran.append(number)
 
-    results: list[Any] = []
-    threads = [
-        threading.Thread(target=lambda number=number: results.append(work(number))) for number in (1, 2)
-    ]
+    ran: list[int] = []
+    threads = [threading.Thread(target=work, args=(number,)) for number in (1, 2)]
     threads[0].start()
     assert entered.wait(60)
     threads[1].start()
@@ -411,7 +409,7 @@ def test_a_plain_function_waits_its_turn_and_sends_nobody_away() -> None:
     leave.set()
     for thread in threads:
         thread.join(60)
-    assert (results, told) == ([1, 2], [False])
+    assert (ran, told) == ([1, 2], [False])
     leases.close()
 
 

@@ -50,10 +50,8 @@ async def begun_by_hand(
                 job,
                 slot=slot,
                 run=run,
-                attempt=1,
+                claimed=answer,
                 asked_at=asked_at,
-                last_success_at=answer.last_success_at,
-                since=answer.last_success_began,
             )
             return execution, running.begin(execution)
         # Somebody asked for the same in the same millisecond, or the schedule or the clock was just set.

@@ -20,7 +20,7 @@ from stampede_guard.leases.lease import Lease
 from stampede_guard.leases.owner import called
 from stampede_guard.leases.part import Part
 from stampede_guard.leases.runs.backend import RunBackend
-from stampede_guard.leases.runs.words import Ending, Outcome
+from stampede_guard.leases.runs.words import Claimed, Ending, Outcome
 
 __all__ = ["STOPPED", "Execution"]
 
@@ -44,10 +44,8 @@ class Execution:
         *,
         slot: int,
         run: str,
-        attempt: int,
+        claimed: Claimed,
         asked_at: float,
-        last_success_at: float,
-        since: float,
     ) -> None:
         self._house = house
         self._part = part
@@ -55,9 +53,8 @@ class Execution:
         self._job = job
         self._slot = slot
         self._run = run
-        self._attempt = attempt
-        self._last_success_at = last_success_at
-        self._since = since
+        self._attempt = claimed.attempt
+        self._claimed = claimed
         self._full = part.prefix + job.name
         self._token = 0
         self._timing = job.terms.timing
@@ -185,8 +182,8 @@ class Execution:
             slot=self._slot,
             run=self._run,
             attempt=self._attempt,
-            last_success_at=_moment(self._last_success_at),
-            since=_moment(self._since),
+            last_success_at=_moment(self._claimed.last_success_at),
+            since=_moment(self._claimed.last_success_began),
             lease=lease,
             runs=self._runs,
             patience=self._timing.lease_ttl,

@@ -249,7 +249,7 @@ class Follower:
         del self._claims[slot]
         self._since = max(self._since or 0, slot)
         match answer:
-            case Claimed(attempt, late, last_success_at, since):
+            case Claimed(late=late):
                 if late > self.job.terms.misfire_grace and not again:
                     await self._too_late(slot, run, late)
                 else:
@@ -261,10 +261,8 @@ class Follower:
                             self.job,
                             slot=slot,
                             run=run,
-                            attempt=attempt,
+                            claimed=answer,
                             asked_at=asked_at,
-                            last_success_at=last_success_at,
-                            since=since,
                         )
                     )
             case Taken():

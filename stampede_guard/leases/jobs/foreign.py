@@ -151,10 +151,8 @@ class ForeignSlots:
             job,
             slot=slot,
             run=claim.run,
-            attempt=answer.attempt,
+            claimed=answer,
             asked_at=asked_at,
-            last_success_at=answer.last_success_at,
-            since=answer.last_success_began,
         )
         return await self._jobs.carry(execution, part)
 
