@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -205,19 +205,19 @@ async def test_of_firings_that_are_not_coalesced_none_begins_after_leadership_ha
     assert begun == [1]
 
 
-async def test_a_pools_thread_has_ended_before_the_next_one_leads() -> None:
-    begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
-
-    def job() -> None:
-        begun.set()
-        go_on.wait(PATIENCE)
-        ended.set()
-
+async def nobody_leads_before(
+    prepare: Callable[[Any], object],
+    *,
+    begun: threading.Event,
+    go_on: threading.Event,
+    ended: threading.Event,
+) -> None:
+    """The first leads until `begun`, and is stopped; the second leads after what `go_on` sets free has `ended`."""
     rows = Rows()
     first, second = (Pod(rows, BackgroundScheduler(timezone=UTC)) for _ in "ab")
     for pod in (first, second):
         pod.scheduler.start(paused=True)
-    first.scheduler.add_job(job, "date")
+    prepare(first.scheduler)
     async with asyncio.timeout(PATIENCE):
         first.election.start()
         await asyncio.to_thread(begun.wait, PATIENCE)
@@ -233,6 +233,19 @@ async def test_a_pools_thread_has_ended_before_the_next_one_leads() -> None:
         await pod.close()
 
 
+async def test_a_pools_thread_has_ended_before_the_next_one_leads() -> None:
+    begun, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def job() -> None:
+        begun.set()
+        go_on.wait(PATIENCE)
+        ended.set()
+
+    await nobody_leads_before(
+        lambda scheduler: scheduler.add_job(job, "date"), begun=begun, go_on=go_on, ended=ended
+    )
+
+
 async def test_what_a_schedulers_own_thread_is_about_to_begin_has_ended_before_the_next_one_leads() -> None:
     looking, go_on, ended = threading.Event(), threading.Event(), threading.Event()
 
@@ -242,25 +255,11 @@ async def test_what_a_schedulers_own_thread_is_about_to_begin_has_ended_before_t
             go_on.wait(PATIENCE)
             return [self.job] if self.job is not None and not ended.is_set() else []
 
-    rows = Rows()
-    first, second = (Pod(rows, BackgroundScheduler(timezone=UTC)) for _ in "ab")
-    for pod in (first, second):
-        pod.scheduler.start(paused=True)
-    first.scheduler.add_jobstore(Slow(), "slow")
-    first.scheduler.add_job(ended.set, "date", jobstore="slow")
-    async with asyncio.timeout(PATIENCE):
-        first.election.start()
-        await asyncio.to_thread(looking.wait, PATIENCE)
-        second.election.start()
-        stopping = asyncio.create_task(first.election.stop())
-        await asyncio.wait({stopping}, timeout=0.3)
-        assert not second.election.is_leader
-        go_on.set()
-        await second.election.wait_elected()
-        assert ended.is_set()
-        await stopping
-    for pod in (first, second):
-        await pod.close()
+    def prepare(scheduler: Any) -> None:
+        scheduler.add_jobstore(Slow(), "slow")
+        scheduler.add_job(ended.set, "date", jobstore="slow")
+
+    await nobody_leads_before(prepare, begun=looking, go_on=go_on, ended=ended)
 
 
 async def test_a_leader_who_leads_again_runs_what_was_cancelled_before_it_began() -> None:
