@@ -40,19 +40,17 @@ async def held(make: Make) -> None:
 
 async def waited_for(make: Make) -> None:
     async with make() as other, make() as leases:
-        async with other.hold("n", 30):
-            waiting = asyncio.create_task(_wait_for_it(leases))
-            try:
+        waiting: asyncio.Task[None] | None = None
+        try:
+            async with other.hold("n", 30):
+                waiting = asyncio.create_task(_wait_for_it(leases))
                 while not (view := await leases.show("n")) or not view.waiting:  # noqa: ASYNC110
                     await asyncio.sleep(0)
-            except BaseException:
-                waiting.cancel()
-                await asyncio.wait({waiting})
-                raise
-        try:
             await waiting
         finally:
-            await asyncio.wait({waiting})
+            if waiting is not None:
+                waiting.cancel()
+                await asyncio.wait({waiting})
 
 
 async def _wait_for_it(leases: Leases) -> None:
