@@ -28,8 +28,8 @@ from stampede_guard.errors import LeaseTaken, Misuse, PolicyError, ReentrantCall
 from stampede_guard.leases import checks
 from stampede_guard.leases.core.timing import Timing
 from stampede_guard.leases.hold import Hold
-from stampede_guard.leases.jobs.nested import refuse_own
 from stampede_guard.leases.lease import Lease, PlainLease
+from stampede_guard.leases.nested import refuse_own
 from stampede_guard.leases.owner import called
 from stampede_guard.portal import portal
 

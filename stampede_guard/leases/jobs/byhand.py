@@ -14,7 +14,7 @@ from stampede_guard.leases.part import Part
 from stampede_guard.leases.runs.backend import RunBackend
 from stampede_guard.leases.runs.words import Claim, Claimed, Ending
 
-__all__ = ["CLAIMS_BY_HAND", "begun_by_hand", "ended"]
+__all__ = ["CLAIMS_BY_HAND", "begun_by_hand"]
 
 CLAIMS_BY_HAND = 20
 
@@ -57,11 +57,3 @@ async def begun_by_hand(
         # Somebody asked for the same in the same millisecond, or the schedule or the clock was just set.
         await part.pause(0.001 + 0.01 * part.world.draw())
     raise StoreUnavailable(f"the job {job.name!r} could not be claimed {CLAIMS_BY_HAND} times in a row")
-
-
-async def ended(execution: Execution, run: asyncio.Task[Ending]) -> Ending:
-    """How it ended, also where its worker was stopped: who waits was not cancelled by that."""
-    await asyncio.wait({run})
-    if run.cancelled() and execution.ending is not None:
-        return execution.ending
-    return run.result()

@@ -13,10 +13,10 @@ from stampede_guard.leases.exclusive import SKIPPED
 from stampede_guard.leases.hold import Hold
 from stampede_guard.leases.jobs import telling
 from stampede_guard.leases.jobs.job import Job
-from stampede_guard.leases.jobs.nested import inside
 from stampede_guard.leases.jobs.run import Run
 from stampede_guard.leases.jobs.schedule import moment
 from stampede_guard.leases.lease import Lease
+from stampede_guard.leases.nested import inside
 from stampede_guard.leases.owner import called
 from stampede_guard.leases.part import Part
 from stampede_guard.leases.runs.backend import RunBackend
@@ -25,6 +25,8 @@ from stampede_guard.leases.runs.words import Claimed, Ending, Outcome
 __all__ = ["STOPPED", "Execution"]
 
 STOPPED = "the worker was stopped"
+LONGEST_WAIT = 3_600.0
+"""Seconds for which a slot waits for a back end that grants no leases, also where it may begin at any time."""
 NOT_RUN = "it returned SKIPPED: what it called was running already"
 
 
@@ -122,7 +124,8 @@ class Execution:
 
     async def _lease_at_last(self, stack: contextlib.AsyncExitStack) -> Lease:
         """Its back end may be away for as long as the slot may begin: a lost packet must not cost the night."""
-        until, pause = self._part.world.now() + self._job.terms.misfire_grace, 0.1
+        patience = min(self._job.terms.misfire_grace, LONGEST_WAIT)
+        until, pause, told = self._part.world.now() + patience, 0.1, False
         while True:
             try:
                 return await self._lease(stack)
@@ -130,7 +133,9 @@ class Execution:
                 final = isinstance(error, StoreRefused) and not error.may_pass
                 if final or self._part.world.now() + pause > until:
                     raise
-                telling.log.warning("job %s: its slot waits for a lease: %s", self._full, error)
+                if not told:
+                    telling.log.warning("%s it waits for a lease: %s", self, error)
+                told = True
             await self._part.pause(pause)
             pause = min(2 * pause, 5.0)
 

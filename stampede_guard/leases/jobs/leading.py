@@ -104,8 +104,9 @@ def _leave_out_the_rest(run: asyncio.Task[Any]) -> None:
 
 
 def _when_it_has_looked(scheduler: Any) -> None:
+    """A scheduler with a thread of its own may be about to begin what it has found before it was paused."""
     with scheduler._jobstores_lock:
-        """A scheduler with a thread of its own may be about to begin what it has found before it was paused."""
+        pass
 
 
 async def _end_runs(scheduler: Any) -> None:

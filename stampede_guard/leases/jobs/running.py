@@ -9,7 +9,7 @@ from stampede_guard.leases.jobs.execution import Execution
 from stampede_guard.leases.jobs.telling import log
 from stampede_guard.leases.runs.words import Ending
 
-__all__ = ["CANCELLED_FOR", "Running"]
+__all__ = ["CANCELLED_FOR", "Running", "ended"]
 
 CANCELLED_FOR = 15.0
 """Seconds that the runs of a worker that stops have once they are cancelled, with what is to be written down."""
@@ -42,9 +42,7 @@ class Running:
             task.cancel()
             await asyncio.wait({task})
             raise
-        if task.cancelled() and execution.ending is not None:
-            return execution.ending
-        return task.result()
+        return ended(execution, task)
 
     def hurry(self) -> None:
         """Whoever drains has no patience any more: what goes on is cancelled now."""
@@ -70,6 +68,13 @@ class Running:
         _, ignoring = await asyncio.wait(left, timeout=CANCELLED_FOR)
         for task in ignoring:
             log.error("%s goes on though it was cancelled; it is not waited for any more", left[task])
+
+
+def ended(execution: Execution, run: asyncio.Task[Ending]) -> Ending:
+    """How a run that is over ended, also where its worker was stopped: who waited for it was not cancelled by that."""
+    if run.cancelled() and execution.ending is not None:
+        return execution.ending
+    return run.result()
 
 
 def log_end(task: asyncio.Task[Ending] | asyncio.Task[None]) -> None:

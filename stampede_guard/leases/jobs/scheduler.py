@@ -13,14 +13,14 @@ from zoneinfo import ZoneInfo
 from stampede_guard.errors import Misuse, StoreError
 from stampede_guard.leases import checks
 from stampede_guard.leases.house import Leases
-from stampede_guard.leases.jobs.byhand import begun_by_hand, ended
+from stampede_guard.leases.jobs.byhand import begun_by_hand
 from stampede_guard.leases.jobs.execution import Execution
 from stampede_guard.leases.jobs.follower import Follower
 from stampede_guard.leases.jobs.job import Job, check_fit, function_of, name_of, terms_of
 from stampede_guard.leases.jobs.keeping import KEEP, KEEP_FOR, OPERATOR_TIMEOUT, PRUNE_EVERY
-from stampede_guard.leases.jobs.running import Running, log_end
+from stampede_guard.leases.jobs.records import JobRecords
+from stampede_guard.leases.jobs.running import Running, ended, log_end
 from stampede_guard.leases.jobs.schedule import Cron, Every, Schedule
-from stampede_guard.leases.jobs.seen import Seen
 from stampede_guard.leases.jobs.table import PostgresRows, Rows, ScheduleTable
 from stampede_guard.leases.jobs.telling import log
 from stampede_guard.leases.part import Part
@@ -33,7 +33,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _STARTED: weakref.WeakSet[Jobs] = weakref.WeakSet()
 
 
-class Jobs(Seen):
+class Jobs(JobRecords):
     """`jobs = Jobs(leases)`, then `@jobs.cron(...)` or `@jobs.every(...)`, and `FastAPI(lifespan=jobs.lifespan)`.
 
     Every worker that runs the lifespan follows every schedule; each slot has exactly one outcome among them all. With
@@ -274,7 +274,9 @@ class Jobs(Seen):
         claiming.add_done_callback(self._pressed.discard)
         # Cancelled, it goes on: what was claimed is to be run.
         await asyncio.wait({claiming})
-        return await ended(*claiming.result())
+        execution, run = claiming.result()
+        await asyncio.wait({run})
+        return ended(execution, run)
 
     # --- inside
 

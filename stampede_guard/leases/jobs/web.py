@@ -30,7 +30,7 @@ from stampede_guard.leases.owner import called
 from stampede_guard.leases.runs.words import JobView, Outcome, RunView
 
 if TYPE_CHECKING:
-    from stampede_guard.leases.jobs.seen import Seen
+    from stampede_guard.leases.jobs.records import JobRecords
 
 __all__ = ["Allow", "JobsApp"]
 
@@ -46,7 +46,7 @@ LONGEST_QUERY = 1_000
 class JobsApp:
     """Made by `Jobs.app(allow=...)`. Without `allow` it answers 403 to everybody."""
 
-    def __init__(self, jobs: Seen, allow: Allow | None) -> None:
+    def __init__(self, jobs: JobRecords, allow: Allow | None) -> None:
         if allow is not None and not callable(allow):
             raise Misuse(f"allow={allow!r}: write a function of the ASGI scope that says who may see")
         self._jobs = jobs

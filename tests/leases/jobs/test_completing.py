@@ -91,6 +91,17 @@ async def test_a_slot_that_was_completed_is_not_asked_to_be_finished_again(
     assert ((await shop.run(body)).outcome, asked) == ("completed", [])
 
 
+async def struck(shop: Shop, run: Run, what: str, stopping: list[asyncio.Task[None]]) -> None:
+    """The body does not get beyond this."""
+    if what == "raises":
+        raise PermissionError("401")
+    if what == "lease":
+        await shop.lose_the_lease(run)
+    if what == "stop":
+        stopping.append(asyncio.create_task(shop.jobs.stop()))
+    await asyncio.Event().wait()
+
+
 @pytest.mark.parametrize("what", ["raises", "time_limit", "stop", "lease"])
 async def test_what_comes_after_the_commit_changes_nothing(
     shop: Shop, what: str, caplog: pytest.LogCaptureFixture
@@ -100,13 +111,7 @@ async def test_what_comes_after_the_commit_changes_nothing(
     async def body(run: Run) -> None:
         async with run.completing(shop.conn):
             await shop.write()
-        if what == "raises":
-            raise PermissionError("401")
-        if what == "lease":
-            await shop.lose_the_lease(run)
-        if what == "stop":
-            stopping.append(asyncio.create_task(shop.jobs.stop()))
-        await asyncio.Event().wait()
+        await struck(shop, run, what, stopping)
 
     ending = await shop.run(body, **({"time_limit": 0.3} if what == "time_limit" else {}))
     await asyncio.gather(*stopping)
@@ -131,13 +136,7 @@ async def test_what_comes_before_the_commit_leaves_nothing_written(
     async def body(run: Run) -> None:
         async with run.completing(shop.conn):
             await shop.write()
-            if what == "raises":
-                raise PermissionError("401")
-            if what == "lease":
-                await shop.lose_the_lease(run)
-            if what == "stop":
-                stopping.append(asyncio.create_task(shop.jobs.stop()))
-            await asyncio.Event().wait()
+            await struck(shop, run, what, stopping)
 
     ending = await shop.run(body, **({"time_limit": 0.3} if what == "time_limit" else {}))
     await asyncio.gather(*stopping)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from stampede_guard.errors import StoreUnavailable
+from stampede_guard.leases.jobs.execution import LONGEST_WAIT
 from stampede_guard.leases.memory import MemoryBackend
 from tests.leases.jobs.fleet import Fleet, Worker, virtually
 
@@ -48,6 +51,19 @@ def test_a_slot_that_could_not_begin_in_time_for_want_of_a_lease_is_missed() -> 
         assert run.outcome == "missed" and "no answer in time" in run.error
 
     virtually(scenario)
+
+
+def test_a_slot_that_may_begin_at_any_time_does_not_wait_for_a_lease_for_ever_and_tells_it_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(fleet: Fleet) -> None:
+        away_until(fleet.worker().tick(21_600, misfire_grace=1e8), 30_000).start()
+        await fleet.until(21_600 + LONGEST_WAIT + 60)
+        assert fleet.ran == []
+        assert await fleet.outcomes() == {21_600: "missed"}
+
+    virtually(scenario)
+    assert caplog.text.count("it waits for a lease") == 1
 
 
 def test_while_it_waits_for_its_lease_its_slot_stays_its_own() -> None:

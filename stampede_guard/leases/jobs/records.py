@@ -16,12 +16,12 @@ from stampede_guard.leases.jobs.web import Allow, JobsApp
 from stampede_guard.leases.runs.backend import RunBackend
 from stampede_guard.leases.runs.words import JobView, Outcome, Registration, RunView
 
-__all__ = ["Seen"]
+__all__ = ["JobRecords"]
 
 MOST_IN_STATISTICS = 1_000
 
 
-class Seen:
+class JobRecords:
     """The half of `Jobs` that follows no schedule."""
 
     def __init__(self, leases: Leases, runs: Callable[[], RunBackend] | None) -> None:
