@@ -16,10 +16,13 @@ __all__ = ["Acquisition"]
 
 
 class Acquisition:
-    """One attempt, under a holder's name of its own. `held_by`: who was seen to have it, for people."""
+    """One attempt, under a holder's name of its own. `handed_over`: see `Ask`."""
 
-    def __init__(self, part: Part, name: str, owner: Owner, timing: Timing) -> None:
+    def __init__(
+        self, part: Part, name: str, owner: Owner, timing: Timing, *, handed_over: bool = False
+    ) -> None:
         self.part = part
+        self.handed_over = handed_over
         self.name = name
         self.owner = owner
         self.timing = timing
@@ -37,7 +40,7 @@ class Acquisition:
 
         Whatever else ends it, a cancellation too, the back end is told to forget the attempt, in the background.
         """
-        stop_listening = self.part.listen(self.name, self._freed)
+        stop_listening = self.part.listen_for_call(self.name, self.holder, self._called)
         try:
             state = await self._run(holding.Want(self.part.world.now(), wait))
         except BaseException:
@@ -57,8 +60,8 @@ class Acquisition:
             if isinstance(self._state, Holding | Stopping):
                 return self._state
             match command:
-                case AskFor(place):
-                    event = await self._ask(place)
+                case AskFor(place, turn):
+                    event = await self._ask(place, turn)
                 case Sleep(until):
                     event = await self._sleep(until)
                 case GiveUp():
@@ -66,7 +69,7 @@ class Acquisition:
                 case _:
                     raise AssertionError(f"{self._state} {command}")
 
-    async def _ask(self, place: float) -> Event:
+    async def _ask(self, place: float, turn: float) -> Event:
         world = self.part.world
         question = Ask(
             name=self.name,
@@ -74,6 +77,8 @@ class Acquisition:
             owner=self.owner,
             lease_ttl=self.timing.lease_ttl,
             place=place,
+            turn=turn,
+            handed_over=self.handed_over,
         )
         try:
             self._asking = self.part.begin(
@@ -90,8 +95,9 @@ class Acquisition:
             self._error = error
             return holding.Failed(world.now(), world.draw())
         self._error, self.answer = None, answer
+        self.part.tell_withheld(answer)
         self.succeeds = self.succeeds or isinstance(answer, Held)
-        return holding.Answered(answer, world.now(), world.draw())
+        return holding.Answered(answer, world.now(), world.draw(), hears=self.part.hears)
 
     async def _sleep(self, until: float) -> Event:
         """Until then, or until a hint brings the next question forward."""
@@ -109,10 +115,11 @@ class Acquisition:
             until = self._state.ask_at
             self._woken = woken = asyncio.get_running_loop().create_future()
 
-    def _freed(self) -> None:
+    def _called(self, ahead: int) -> None:
+        """Our turn may have come: `ahead` others were called before us."""
         world = self.part.world
         self._state, command = holding.decide(
-            self._state, holding.Freed(world.now(), world.draw()), self.timing
+            self._state, holding.Freed(world.now(), world.draw(), ahead), self.timing
         )
         if not isinstance(command, Nothing):
             self._wake()
@@ -126,8 +133,12 @@ class Acquisition:
         return wait > 0 or self._error is not None or isinstance(self.answer, Granted)
 
     async def _leave(self) -> None:
-        # First let the question end: carried out after this it would be granted to nobody.
         if self._asking is not None:
+            if self.part.unsent(self._asking) and self.answer is None and self._error is None:
+                # It was the first question, and it never left: a storm of cancellations is no storm of questions.
+                self._asking.cancel()
+                return
+            # First let the question end: carried out after this it would be granted to nobody.
             await asyncio.wait({self._asking})
             if not self._asking.cancelled():
                 self._asking.exception()

@@ -68,4 +68,12 @@ class Backend(Protocol):
         """`call(name)` is called in the event loop when a lease was freed or its release asked for, as far as the store
         can tell: a hint, which may be lost. Who waits or holds asks again by itself now and then."""
 
+    def on_called(self, call: Callable[[str, int], None]) -> None:
+        """`call(holder, ahead)` is called in the event loop when the turn of a waiter may have come, of this process or
+        of another: the lease is free, or was, and `ahead` others were called before it. A hint, as above."""
+
+    @property
+    def hears(self) -> bool:
+        """Whether such calls reach this process at present. Who waits asks less often while they do."""
+
     async def aclose(self) -> None: ...

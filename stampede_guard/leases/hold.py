@@ -26,10 +26,12 @@ if TYPE_CHECKING:
 __all__ = ["Hold", "acquired", "given_back"]
 
 
-async def acquired(part: Part, name: str, owner: Owner, timing: Timing, *, wait: float) -> Keeper:
+async def acquired(
+    part: Part, name: str, owner: Owner, timing: Timing, *, wait: float, handed_over: bool = False
+) -> Keeper:
     """Raises `LeaseTaken` or `StoreError`, which is told."""
     asked_at = part.world.now()
-    attempt = Acquisition(part, name, owner, timing)
+    attempt = Acquisition(part, name, owner, timing, handed_over=handed_over)
     try:
         state = await attempt.granted(wait=wait)
     except (LeaseTaken, StoreError) as error:
@@ -53,9 +55,19 @@ async def given_back(keeper: Keeper, *, at_least_for: float = 0.0, to: str = "")
 
 
 class Hold:
-    """Made by `Leases.hold`; for one `with` or `async with`."""
+    """Made by `Leases.hold`; for one `with` or `async with`. `handed_over`: see `words.Ask`."""
 
-    def __init__(self, house: Leases, name: str, timing: Timing, *, wait: float, at_least_for: float) -> None:
+    def __init__(
+        self,
+        house: Leases,
+        name: str,
+        timing: Timing,
+        *,
+        wait: float,
+        at_least_for: float,
+        handed_over: bool = False,
+    ) -> None:
+        self._handed_over = handed_over
         self._house = house
         self._name = name
         self._timing = timing
@@ -109,7 +121,14 @@ class Hold:
         self._used = True
         try:
             part = self._house.part()
-            self._keeper = await acquired(part, self._name, part.owner, self._timing, wait=self._wait)
+            self._keeper = await acquired(
+                part,
+                self._name,
+                part.owner,
+                self._timing,
+                wait=self._wait,
+                handed_over=self._handed_over,
+            )
         except BaseException:
             self._used = False
             raise

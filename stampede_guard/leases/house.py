@@ -15,6 +15,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Self
 
+from stampede_guard.environment import NOT_GIVEN, given_namespace
 from stampede_guard.errors import Misuse, PolicyError
 from stampede_guard.events import Hook
 from stampede_guard.hooks import Hooks
@@ -27,7 +28,7 @@ from stampede_guard.leases.hold import Hold
 from stampede_guard.leases.owner import this_process
 from stampede_guard.leases.part import Part
 from stampede_guard.leases.warmer import Warmer
-from stampede_guard.leases.words import Audit, Forced, LeaseView, NotForced, Owner
+from stampede_guard.leases.words import Audit, Forced, LeaseView, NotForced, Owner, Withheld
 from stampede_guard.leases.world import SystemWorld, World, generation
 from stampede_guard.portal import at_end, portal, portal_loop
 
@@ -46,24 +47,23 @@ class Leases:
 
     `open_backend` is called once in each event loop. `label` is what people call this process, besides its pod, host
     and process id. `hooks` are told `LeaseWon`, `LeaseReleased`, `HoldLost` and `LeaseSkipped` of
-    `stampede_guard.events`. `world`: clock and timers, for simulations. Raises `Misuse` for a namespace or hook that
-    cannot work.
+    `stampede_guard.events`. `namespace` is `$STAMPEDE_GUARD_NAMESPACE` or `default` where none is given. `world`: clock
+    and timers, for simulations. Raises `Misuse` for a namespace or hook that cannot work.
     """
 
     def __init__(
         self,
         open_backend: Callable[[], Backend],
         *,
-        namespace: str = "default",
+        namespace: str = NOT_GIVEN,
         label: str = "",
         hooks: Iterable[Hook] = (),
         world: Callable[[], World] = SystemWorld,
         owner: Owner | None = None,
     ) -> None:
+        namespace, given_as = given_namespace(namespace)
         if not NAMESPACE.fullmatch(checks.text(namespace)):
-            raise Misuse(
-                f"namespace={namespace!r} is not allowed: write 1 to 64 letters, digits, dots, - or _"
-            )
+            raise Misuse(f"{given_as} is not allowed: write 1 to 64 letters, digits, dots, - or _")
         if not isinstance(label, str):
             raise PolicyError("label", label, "write a text")
         if not isinstance(hooks, Iterable):
@@ -186,6 +186,14 @@ class Leases:
     async def views(self, *, limit: int = 1_000) -> list[LeaseView]:
         """All of this namespace."""
         return await self.part().backend.views(self.prefix, limit=limit, timeout=OPERATOR_TIMEOUT)
+
+    async def withheld(self, lease_ttl: float = JOB_TTL) -> Withheld | None:
+        """Whether the back end grants nothing for now, why, and for how long: a Redis that was started a moment ago."""
+        asked = getattr(self.part().backend, "withheld", None)
+        found: Withheld | None = None
+        if asked is not None:
+            found = await asked(lease_ttl, timeout=OPERATOR_TIMEOUT)
+        return found
 
     async def audits(self, *, limit: int = 100) -> list[Audit]:
         """What operators did in this namespace, newest first."""

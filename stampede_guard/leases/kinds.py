@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from stampede_guard.environment import NOT_GIVEN, given_namespace
 from stampede_guard.errors import Misuse, PolicyError, UrlError
 from stampede_guard.leases import checks
 from stampede_guard.leases.house import Leases
@@ -43,7 +44,7 @@ class _Elsewhere(Leases):
     def _made(cls, way: str, given: Any, options: dict[str, Any]) -> Self:
         ours = {name: options.pop(name) for name in _OURS if name in options}
         if cls._keys_by_namespace:
-            options["namespace"] = ours.get("namespace", "default")
+            options["namespace"] = given_namespace(ours.get("namespace", NOT_GIVEN))[0]
         module, _, name = cls._home.partition(":")
         backend = getattr(importlib.import_module(f"stampede_guard.leases.{module}"), name)
         make = getattr(backend, way)

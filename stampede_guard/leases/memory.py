@@ -8,9 +8,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import Any
 
+from stampede_guard.forks import renew_in_children
 from stampede_guard.leases.core import grants
 from stampede_guard.leases.core.grants import EMPTY, Row
+from stampede_guard.leases.core.queue import newly_called
 from stampede_guard.leases.runs.memory import MemoryRuns
 from stampede_guard.leases.words import Answer, Ask, Audit, Forced, LeaseView, NotForced, Refused, Renewed
 
@@ -30,11 +33,13 @@ class Rows:
         self.clock = clock
         self.audits: deque[Audit] = deque(maxlen=MOST_AUDITS)
         self.freed: list[_Listener] = []
+        self.waiting: list[_Listener] = []
         self.runs = MemoryRuns(clock=clock)
         self._rows: dict[str, Row] = {}
         self._forgotten = 0
         self._prune_at = ROWS_BEFORE_PRUNING
         self._lock = threading.Lock()
+        renew_in_children(self, "_lock")
 
     @contextlib.contextmanager
     def step(self, name: str) -> Iterator[tuple[Row, float]]:
@@ -58,6 +63,12 @@ class Rows:
         for listener in tuple(self.freed):
             listener.tell(name)
 
+    def tell_called(self, before: Row, after: Row) -> None:
+        """Those whose turn has come with this step."""
+        for ahead, holder in enumerate(newly_called(before.queue, after.queue)):
+            for listener in tuple(self.waiting):
+                listener.tell(holder, ahead)
+
     def _prune(self) -> None:
         """So that names with parameters in them do not pile up."""
         now = self.clock()
@@ -69,30 +80,34 @@ class Rows:
 class _Listener:
     """Who hears what was freed, in his own event loop."""
 
-    def __init__(self, call: Callable[[str], None]) -> None:
+    def __init__(self, call: Callable[..., None]) -> None:
         self._call = call
         self._loop = asyncio.get_running_loop()
 
-    def tell(self, name: str) -> None:
+    def tell(self, *what: Any) -> None:
         if asyncio._get_running_loop() is self._loop:
-            self._call(name)
+            self._call(*what)
         else:
             # His loop may have been closed since: then nobody waits there.
             with contextlib.suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._call, name)
+                self._loop.call_soon_threadsafe(self._call, *what)
 
 
 class MemoryBackend:
     """A `Backend`. It answers at once and is never away, so `timeout` means nothing here."""
 
+    hears = True
+
     def __init__(self, rows: Rows | None = None) -> None:
         self.rows = Rows() if rows is None else rows
         self._listeners: list[_Listener] = []
+        self._waiting: list[_Listener] = []
 
     async def acquire(self, ask: Ask, *, timeout: float) -> Answer:
-        with self.rows.step(ask.name) as (row, now):
-            row, answer = grants.ask(row, ask, now)
+        with self.rows.step(ask.name) as (before, now):
+            row, answer = grants.ask(before, ask, now)
             self.rows.put(ask.name, row)
+        self.rows.tell_called(before, row)
         return answer
 
     async def renew(
@@ -113,6 +128,7 @@ class MemoryBackend:
             self.rows.put(name, row)
         if held or len(row.queue) < len(before.queue):
             self.rows.tell_freed(name)
+        self.rows.tell_called(before, row)
         return held
 
     async def leave(self, name: str, *, holder: str, timeout: float) -> None:
@@ -125,9 +141,10 @@ class MemoryBackend:
     async def force(
         self, name: str, *, token: int, by: str, now: bool, audited: bool = True, timeout: float
     ) -> Forced | NotForced:
-        with self.rows.step(name) as (row, at):
-            row, answer, audit = grants.force(row, name=name, token=token, by=by, at_once=now, now=at)
+        with self.rows.step(name) as (before, at):
+            row, answer, audit = grants.force(before, name=name, token=token, by=by, at_once=now, now=at)
             self.rows.put(name, row)
+        self.rows.tell_called(before, row)
         if audit is not None:
             if audited:
                 self.rows.audits.appendleft(audit)
@@ -151,6 +168,11 @@ class MemoryBackend:
         self._listeners.append(listener)
         self.rows.freed.append(listener)
 
+    def on_called(self, call: Callable[[str, int], None]) -> None:
+        listener = _Listener(call)
+        self._waiting.append(listener)
+        self.rows.waiting.append(listener)
+
     def runs(self) -> MemoryRuns:
         """The slots and runs of jobs, shared like the rows."""
         return self.rows.runs
@@ -158,4 +180,7 @@ class MemoryBackend:
     async def aclose(self) -> None:
         for listener in self._listeners:
             self.rows.freed.remove(listener)
+        for listener in self._waiting:
+            self.rows.waiting.remove(listener)
         self._listeners.clear()
+        self._waiting.clear()

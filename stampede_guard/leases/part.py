@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from stampede_guard.errors import StoreError
 from stampede_guard.hooks import Hooks
 from stampede_guard.leases.backend import Backend
-from stampede_guard.leases.words import Owner
+from stampede_guard.leases.words import Answer, Granted, Owner, Withheld
 from stampede_guard.leases.world import World, generation
 
 if TYPE_CHECKING:
@@ -39,11 +39,17 @@ class Part:
         """Lifespans that go on."""
         self.keepers: set[Keeper] = set()
         """Those that believe, or did when they looked last; to be copied in other threads."""
+        self._withheld = False
         self.before_closing: dict[Callable[[], Awaitable[object]], None] = {}
         """What is built on this part and has to end before it does."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waiting: dict[str, dict[Callable[[], object], None]] = {}
+        self._called: dict[str, Callable[[int], object]] = {}
         backend.on_freed(self._freed)
+        on_called = getattr(backend, "on_called", None)
+        self._hears_calls = on_called is not None
+        if on_called is not None:
+            on_called(self._call)
 
     def begin(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
         """In a task of our own, which no caller's cancellation ends; its errors are for whoever awaits it."""
@@ -66,6 +72,21 @@ class Part:
             raise
         return task.result()
 
+    def tell_withheld(self, answer: Answer) -> None:
+        """Once, and once when it is over: who waits would not know why nothing is granted."""
+        if isinstance(answer, Withheld):
+            if not self._withheld:
+                log.warning("no lease is granted for another %.0f s: %s", answer.remaining, answer.why)
+            self._withheld = True
+        elif isinstance(answer, Granted) and self._withheld:
+            self._withheld = False
+            log.info("leases are granted again")
+
+    def unsent(self, asking: asyncio.Task[Any]) -> bool:
+        """Whether a question that was begun still waits for a connection, where the back end has few of them."""
+        unsent: Callable[[asyncio.Task[Any]], bool] | None = getattr(self.backend, "unsent", None)
+        return unsent is not None and not asking.done() and unsent(asking)
+
     def listen(self, name: str, call: Callable[[], object]) -> Callable[[], None]:
         """`call()` at each hint that the lease was freed; what is returned ends it."""
         # In the order in which they came.
@@ -78,6 +99,27 @@ class Part:
                 del self._waiting[name]
 
         return end
+
+    def listen_for_call(self, name: str, holder: str, call: Callable[[int], object]) -> Callable[[], None]:
+        """`call(ahead)` when this waiter's turn may have come; what is returned ends it."""
+        if not self._hears_calls:
+            # A back end of somebody else's, which tells only of what was freed.
+            return self.listen(name, lambda: call(-1))
+        self._called[holder] = call
+
+        def end() -> None:
+            self._called.pop(holder, None)
+
+        return end
+
+    def _call(self, holder: str, ahead: int) -> None:
+        if (call := self._called.get(holder)) is not None:
+            call(ahead)
+
+    @property
+    def hears(self) -> bool:
+        """Whether a waiter would hear at present that its turn has come."""
+        return bool(getattr(self.backend, "hears", False))
 
     def _freed(self, name: str) -> None:
         for call in tuple(self._waiting.get(name, ())):

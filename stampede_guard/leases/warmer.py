@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from stampede_guard.errors import Misuse, StampedeError
 from stampede_guard.events import Computed, Event
+from stampede_guard.forks import renew_in_children
 from stampede_guard.leases import checks
 from stampede_guard.leases.election import Election
 from stampede_guard.leases.lease import Lease
@@ -90,6 +91,7 @@ class Warmer:
         self.election: Election = house.election(name, on_elected=self._warm, **election)
         self._most, self._at_once, self._every, self._ahead, self._least = most, at_once, every, ahead, least
         self._lock = threading.Lock()
+        renew_in_children(self, "_lock")
         self._keys: dict[str, _Key] = {}
         self._kept: dict[str, Callable[[], Any]] = {}
         self._failed: set[str] = set()

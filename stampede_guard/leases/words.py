@@ -41,6 +41,8 @@ class Ask:
 
     `holder`: a UUID for this acquisition, and the identity that counts. `lease_ttl`: seconds. `place`: seconds for
     which a waiting acquirer's place in the queue holds without being asked again; 0 = it does not queue.
+    `turn`: seconds for which a place holds once its turn was called, 0 = as long as before. `handed_over`: the back end
+    may give the lease to others before its deadline, when it sees that the holder's process is gone.
     """
 
     name: str
@@ -48,6 +50,8 @@ class Ask:
     owner: Owner
     lease_ttl: float
     place: float = 0.0
+    turn: float = 0.0
+    handed_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)

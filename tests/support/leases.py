@@ -102,12 +102,13 @@ class PostgresWorld:
                     granted_at = granted_at - $2::float8 * interval '1 second',
                     renewed_at = renewed_at - $2 * interval '1 second',
                     deadline = deadline - $2 * interval '1 second',
-                    rests_until = rests_until - $2 * interval '1 second',
-                    queue = (
-                        SELECT coalesce(jsonb_agg(place || jsonb_build_object(
-                            'until', (place->>'until')::float8 - $2) ORDER BY number), '[]')
-                        FROM jsonb_array_elements(queue) WITH ORDINALITY AS places (place, number)
-                    )
+                    rests_until = rests_until - $2 * interval '1 second'
+                WHERE name = $1""",
+                name,
+                seconds,
+            )
+            await connection.execute(
+                """UPDATE stampede_guard.lease_places SET until = until - $2::float8 * interval '1 second'
                 WHERE name = $1""",
                 name,
                 seconds,
@@ -119,11 +120,9 @@ class PostgresWorld:
         connection = await asyncpg.connect(self.url, statement_cache_size=0)
         try:
             await connection.execute(
-                """UPDATE stampede_guard.leases SET queue = (
-                    SELECT jsonb_agg(jsonb_build_object('holder', 'w' || number, 'owner', $3::jsonb,
-                        'until', extract(epoch FROM clock_timestamp()) + $4::float8, 'seconds', $4) ORDER BY number)
-                    FROM generate_series(0, $2::int - 1) AS numbers (number)
-                ) WHERE name = $1""",
+                """INSERT INTO stampede_guard.lease_places (name, holder, position, owner, until, seconds)
+                SELECT $1, 'w' || number, number, $3::jsonb, clock_timestamp() + $4::float8 * interval '1 second', $4
+                FROM generate_series(0, $2::int - 1) AS numbers (number)""",
                 name,
                 count,
                 json.dumps(asdict(owner("w"))),
@@ -169,20 +168,31 @@ class RedisWorld:
         for field in ("granted_at", "renewed_at", "deadline", "rests_until"):
             if int(row[field]):
                 row[field] = str(int(row[field]) - round(seconds * 1_000_000))
-        for place in row["queue"] or ():
-            place["until"] = str(int(place["until"]) - round(seconds * 1_000_000))
         await self.outside.hset(key, name, json.dumps(row))
+        tag, shift = f"{{{self.namespace}.leases}}", round(seconds * 1_000_000)
+        for place_id, place in (await self.outside.hgetall(f"{tag}:places")).items():
+            if place_id.startswith(name.encode() + b"\0"):
+                position, till, rest = place.split(b" ", 2)
+                await self.outside.hset(
+                    f"{tag}:places", place_id, b"%b %d %b" % (position, int(till) - shift, rest)
+                )
+                for key in (f"{tag}:until", f"{tag}:since"):
+                    await self.outside.zincrby(key, -shift, place_id)
 
     async def crowd(self, name: str, count: int) -> None:
-        key = f"{{{self.namespace}.leases}}:rows"
-        row = json.loads(await self.outside.hget(key, name))
-        place = {
-            "owner": json.dumps(asdict(owner("w"))),
-            "until": str(round((time.time() + WAITING) * 1_000_000)),
-            "seconds": str(round(WAITING * 1_000_000)),
+        tag, now = f"{{{self.namespace}.leases}}", round(time.time() * 1_000_000)
+        length = round(WAITING * 1_000_000)
+        text = json.dumps(asdict(owner("w")))
+        ids = [f"{name}\0w{number}" for number in range(count)]
+        places = {
+            ids[number]: f"{now + number - count:016d} {now + length} {length} 0 0 {text}"
+            for number in range(count)
         }
-        row["queue"] = [place | {"holder": f"w{number}"} for number in range(count)]
-        await self.outside.hset(key, name, json.dumps(row))
+        await self.outside.hset(f"{tag}:places", mapping=places)
+        order = {f"{name}\0{places[ids[number]][:16]}w{number}": 0 for number in range(count)}
+        await self.outside.zadd(f"{tag}:queue", order)
+        await self.outside.zadd(f"{tag}:until", dict.fromkeys(ids, now + length))
+        await self.outside.zadd(f"{tag}:since", dict.fromkeys(ids, now))
 
     async def last_is(self, name: str, token: int) -> None:
         key = f"{{{self.namespace}.leases}}:rows"

@@ -20,8 +20,27 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stampede_guard.leases.core.timing import Timing
-from stampede_guard.leases.words import Answer, Granted, Held, Refused, Renewed, Withheld
+from stampede_guard.leases.core.moves import (
+    Answered,
+    AskFor,
+    Command,
+    Ended,
+    Event,
+    Failed,
+    Freed,
+    GiveUp,
+    Looked,
+    Lose,
+    Nothing,
+    Release,
+    Renew,
+    Returned,
+    Sleep,
+    Stop,
+    Want,
+)
+from stampede_guard.leases.core.timing import FARTHEST_POLL, Timing
+from stampede_guard.leases.words import Granted, Held, Refused, Renewed, Withheld
 
 __all__ = [
     "Acquiring", "Answered", "AskFor", "Command", "Ended", "Event", "Failed", "Freed", "GiveUp", "Holding", "Idle",
@@ -42,22 +61,28 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Acquiring:
-    """A question is under way. `until`: when the patience ends. `freed`: it was given back meanwhile."""
+    """A question is under way. `until`: when the patience ends. `ahead`, `hears`: as of the last answer.
+
+    `freed`: it was given back meanwhile, and so many are called before us; None = it was not.
+    """
 
     until: float
     sent_at: float
     queues: bool
-    freed: bool = False
+    ahead: int = -1
+    hears: bool = False
+    freed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """`ahead`: as in `Held`. `ask_at`: the next question."""
+    """`ahead`: as in `Held`. `ask_at`: the next question. `hears`: whether it would hear that its turn has come."""
 
     until: float
     ask_at: float
     queues: bool
     ahead: int = -1
+    hears: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,114 +141,6 @@ class Lost:
 State = Idle | Acquiring | Waiting | Holding | Stopping | Leaving | Released | Lost
 
 
-# --- events; `now` is the holder's own clock
-
-
-@dataclass(frozen=True, slots=True)
-class Want:
-    """`wait`: seconds of patience; 0 = one question, and no place in the queue."""
-
-    now: float
-    wait: float
-
-
-@dataclass(frozen=True, slots=True)
-class Looked:
-    now: float
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """`draw`: a random number from 0 to 1."""
-
-    answer: Answer | Renewed | Refused
-    now: float
-    draw: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """An error or no answer in time: nothing is known."""
-
-    now: float
-    draw: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Freed:
-    """The back end's hint that it was given back, or that its holder is to give it back."""
-
-    now: float
-    draw: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """The body has ended, of itself or because it was told."""
-
-    now: float
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """What the release said: whether it was held until then; None = unknown."""
-
-    held: bool | None
-    now: float
-
-
-Event = Want | Looked | Answered | Failed | Freed | Ended | Returned
-
-
-# --- commands
-
-
-@dataclass(frozen=True, slots=True)
-class AskFor:
-    place: float
-
-
-@dataclass(frozen=True, slots=True)
-class GiveUp:
-    """Somebody else has it, or the back end is away, and the patience is over."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sleep:
-    until: float
-
-
-@dataclass(frozen=True, slots=True)
-class Renew:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Stop:
-    """Tell the body, and look again."""
-
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Lose:
-    """Tell the body, loudly: nothing protects it any more."""
-
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class Nothing:
-    pass
-
-
-Command = AskFor | GiveUp | Sleep | Renew | Stop | Lose | Release | Nothing
-
 NOT_RENEWED = "it could not be renewed in time"
 ENDED_MEANWHILE = "its time was over before it was given back"
 
@@ -251,11 +168,14 @@ def decide(state: State, event: Event, timing: Timing) -> tuple[State, Command]:
 
 def _start(event: Want, timing: Timing) -> tuple[State, Command]:
     queues = event.wait > 0
-    return Acquiring(event.now + event.wait, event.now, queues), _ask(queues, timing)
+    state = Acquiring(event.now + event.wait, event.now, queues)
+    return state, _ask(state, timing)
 
 
-def _ask(queues: bool, timing: Timing) -> AskFor:
-    return AskFor(timing.place if queues else 0.0)
+def _ask(state: Acquiring, timing: Timing) -> AskFor:
+    if not state.queues:
+        return AskFor(0.0)
+    return AskFor(timing.place_for(state.ahead, hears=state.hears), timing.turn(hears=state.hears))
 
 
 def _acquiring(state: Acquiring, event: Event, timing: Timing) -> tuple[State, Command]:
@@ -266,35 +186,41 @@ def _acquiring(state: Acquiring, event: Event, timing: Timing) -> tuple[State, C
             return _look(held, event.now, timing)
         # Too late to be worth anything. Asked again by its holder it is the same grant, counted anew.
         if event.now < state.until:
-            return replace(state, sent_at=event.now), _ask(state.queues, timing)
+            return replace(state, sent_at=event.now), _ask(state, timing)
         return Lost(0, NOT_RENEWED), GiveUp()
     if isinstance(event, Freed):
-        return replace(state, freed=True), Nothing()
+        return replace(state, freed=max(event.ahead, 0)), Nothing()
     if not isinstance(event, Answered | Failed):
         return state, Nothing()
     if event.now >= state.until:
         return Lost(0, "somebody else has it"), GiveUp()
-    ahead, remaining = -1, NEVER
+    ahead, remaining, hears = -1, NEVER, False
     if isinstance(event, Answered) and isinstance(event.answer, Held):
-        ahead, remaining = event.answer.ahead, event.answer.remaining
+        ahead, remaining, hears = event.answer.ahead, event.answer.remaining, event.hears
+        if ahead < 0 and state.queues:
+            # The queue is full: behind all others, and nobody calls who has no place.
+            ahead = FARTHEST_POLL
     elif isinstance(event, Answered) and isinstance(event.answer, Withheld):
         remaining = event.answer.remaining
-    seconds = timing.next_question(remaining, ahead, event.draw)
-    if state.freed:
-        seconds = min(seconds, timing.after_waking(ahead, event.draw))
+    place = timing.place_for(state.ahead, hears=state.hears)
+    seconds = timing.next_question(remaining, ahead, event.draw, place=place, hears=hears)
+    if state.freed is not None:
+        seconds = min(seconds, timing.after_waking(state.freed, event.draw))
     ask_at = min(event.now + seconds, state.until)
-    return Waiting(state.until, ask_at, state.queues, ahead), Sleep(ask_at)
+    return Waiting(state.until, ask_at, state.queues, ahead, hears), Sleep(ask_at)
 
 
 def _waiting(state: Waiting, event: Event, timing: Timing) -> tuple[State, Command]:
     if isinstance(event, Freed):
-        ask_at = min(state.ask_at, event.now + timing.after_waking(state.ahead, event.draw))
+        ahead = event.ahead if event.ahead >= 0 else state.ahead
+        ask_at = min(state.ask_at, event.now + timing.after_waking(ahead, event.draw))
         return replace(state, ask_at=ask_at), Sleep(ask_at)
     if not isinstance(event, Looked):
         return state, Nothing()
     if event.now < state.ask_at:
         return state, Sleep(state.ask_at)
-    return Acquiring(state.until, event.now, state.queues), _ask(state.queues, timing)
+    asking = Acquiring(state.until, event.now, state.queues, state.ahead, state.hears)
+    return asking, _ask(asking, timing)
 
 
 def _holding(state: Holding | Stopping, event: Event, timing: Timing) -> tuple[State, Command]:

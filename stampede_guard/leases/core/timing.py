@@ -16,7 +16,13 @@ SHORTEST_TTL = 0.2
 RETRIES = 4
 """A renewal that failed is tried again this often in the time between two renewals, but at most once a second."""
 SLOWEST_POLL = 4
-"""Who has three or more before him asks this many times less often: his turn does not come at the next release."""
+"""Where calls are not heard, who has three or more before him asks this many times less often."""
+FARTHEST_POLL = 40
+"""Where they are, whoever has so many before him asks so many times less often: he is called when it is his turn."""
+WATCHING = 20
+"""So many of those who wait also ask when the lease is to end, for its holder may be gone and call nobody."""
+TURN = 3
+"""Times `poll_every` for which a place holds once it was called, where calls are heard."""
 JITTER = 0.25
 
 
@@ -81,16 +87,42 @@ class Timing:
 
     @property
     def place(self) -> float:
-        """How long a place in the queue holds: no longer than the lease, or a pod's death would cost both in turn."""
-        slowest = self.poll_every * SLOWEST_POLL * (1 + JITTER) + self.request_timeout
-        return min(self.lease_ttl, 1.5 * slowest)
+        """How long the first place in a queue is asked for."""
+        return self.place_for(-1, hears=False)
 
-    def next_question(self, remaining: float, ahead: int, draw: float) -> float:
-        """Seconds until asking again. `draw` is a random number from 0 to 1, so that not all ask at once."""
-        behind = min(max(ahead, 0) + 1, SLOWEST_POLL)
-        regular = self.poll_every * behind * (1 + JITTER * draw)
+    def place_for(self, ahead: int, *, hears: bool) -> float:
+        """How long a place in the queue holds: one question may be lost without losing it.
+
+        Of those who watch for the lease's end no longer than the lease, or a pod's death would cost both in turn.
+        `ahead` -1: not known yet. `hears`: whether calls are heard.
+        """
+        behind = self._behind(ahead if ahead >= 0 else SLOWEST_POLL, hears)
+        needed = 1.5 * (self.poll_every * behind * (1 + JITTER) + self.request_timeout)
+        if ahead >= WATCHING and hears:
+            return needed
+        return min(self.lease_ttl, needed)
+
+    def turn(self, *, hears: bool) -> float:
+        """How long a place holds once its turn was called; 0 = as it is."""
+        return self.poll_every * TURN + self.request_timeout if hears else 0.0
+
+    def next_question(
+        self, remaining: float, ahead: int, draw: float, *, place: float | None = None, hears: bool = False
+    ) -> float:
+        """Seconds until asking again. `draw` is a random number from 0 to 1, so that not all ask at once.
+
+        `place`: how long the place holds that was asked for last.
+        """
+        regular = self.poll_every * self._behind(ahead, hears) * (1 + JITTER * draw)
         # Half a place at most, so that one question may be lost without losing it.
-        return min(max(remaining, 0.0) + JITTER * draw * min(1.0, self.poll_every), regular, self.place / 2)
+        latest = min(regular, (self.place if place is None else place) / 2)
+        if ahead >= WATCHING and hears:
+            return latest
+        return min(max(remaining, 0.0) + JITTER * draw * min(1.0, self.poll_every), latest)
+
+    @staticmethod
+    def _behind(ahead: int, hears: bool) -> int:
+        return min(max(ahead, 0) + 1, FARTHEST_POLL if hears else SLOWEST_POLL)
 
     def after_waking(self, ahead: int, draw: float) -> float:
         """Seconds from a release until asking: who is next at once, the others in their order."""

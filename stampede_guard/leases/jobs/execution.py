@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from stampede_guard.errors import LeaseLost, LeaseTaken, StoreError, StoreRefused
+from stampede_guard.leases.core.grants import GONE_FOR
 from stampede_guard.leases.exclusive import SKIPPED
 from stampede_guard.leases.hold import Hold
 from stampede_guard.leases.jobs import telling
@@ -151,7 +152,7 @@ class Execution:
                 return await stack.enter_async_context(self._hold(wait=0.0))
             except LeaseTaken as taken:
                 if overlap == "skip":
-                    raise
+                    return await self._lease_soon(stack, taken)
                 await self._part.backend.force(
                     self._full,
                     token=taken.token,
@@ -162,8 +163,20 @@ class Execution:
                 )
         return await stack.enter_async_context(self._hold(wait=self._job.terms.misfire_grace))
 
+    async def _lease_soon(self, stack: contextlib.AsyncExitStack, taken: LeaseTaken) -> Lease:
+        """That of a run which the back end no longer sees, or which is about to be over: who was killed skips nobody.
+
+        Raises `LeaseTaken` where it goes on after all."""
+        if not 0.0 < taken.remaining <= GONE_FOR:
+            raise taken
+        patience = min(taken.remaining + self._timing.poll_every * 2, self._job.terms.misfire_grace)
+        return await stack.enter_async_context(self._hold(wait=patience))
+
     def _hold(self, *, wait: float, name: str = "") -> Hold:
-        return Hold(self._house, name or self._full, self._timing, wait=wait, at_least_for=0.0)
+        # A run that was killed hands over as soon as the back end sees it; see `core.grants`.
+        return Hold(
+            self._house, name or self._full, self._timing, wait=wait, at_least_for=0.0, handed_over=True
+        )
 
     @property
     def _trusted(self) -> float:

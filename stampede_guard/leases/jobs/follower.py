@@ -16,6 +16,7 @@ from stampede_guard.leases.jobs.deadman import deserted
 from stampede_guard.leases.jobs.due import due
 from stampede_guard.leases.jobs.execution import Execution
 from stampede_guard.leases.jobs.job import Job
+from stampede_guard.leases.jobs.looks import RETRIED_AT_ONCE, Asker, Looks
 from stampede_guard.leases.jobs.schedule import moment
 from stampede_guard.leases.jobs.telling import log
 from stampede_guard.leases.jobs.watch import SEEN_FOR, Watch
@@ -27,6 +28,7 @@ from stampede_guard.leases.runs.words import (
     Early,
     Ending,
     JobView,
+    Look,
     Outcome,
     Outdated,
     Taken,
@@ -40,8 +42,8 @@ LONGEST_PAUSE = 5.0
 """Seconds between two questions to a back end that is away."""
 SHORTEST_LOOK = 1.0
 """Seconds between two looks at a schedule that others follow."""
-RETRIED_AT_ONCE = 20
-"""Abandoned slots claimed in one sweep, the oldest first: none waits behind those that nobody may try again."""
+LOOK_JITTER = 0.25
+"""Share of the pause between two looks by which chance shortens it."""
 
 
 class Follower:
@@ -56,6 +58,7 @@ class Follower:
         *,
         version: int,
         begin: Callable[[Execution], object],
+        looks: Looks | None = None,
     ) -> None:
         self.job = job
         self.outdated = ""
@@ -74,11 +77,19 @@ class Follower:
         self._since: int | None = None
         self._offset = 0.0
         self._sweep_at = 0.0
+        self._looks = Looks(part, runs) if looks is None else looks
+        self._asker = Asker(Look(registration=self._registration, attempts=job.terms.attempts), 0.0, 0.0)
         self._claims: dict[int, str] = {}
 
     async def follow(self) -> None:
         """Until it is cancelled. The back end's absence is told once, and when it is over."""
         pause, away = 0.5, False
+        try:
+            await self._follow(pause, away)
+        finally:
+            self._looks.leave(self._asker)
+
+    async def _follow(self, pause: float, away: bool) -> None:
         while True:
             try:
                 wait = await self._look()
@@ -110,7 +121,11 @@ class Follower:
     async def _look(self) -> float:
         """Deal with what is due; seconds until the next look."""
         if self._since is None:
-            self._learn(await self._runs.register(self._registration, timeout=self._timeout))
+            self._looks.join(self._asker)
+            if self._looks.shared:
+                self._learn(*await self._looks.registered(self._registration, timeout=self._timeout))
+            else:
+                self._learn(*await self._registered())
         elif self._part.world.now() >= self._sweep_at:
             await self._sweep()
         assert self._since is not None
@@ -139,14 +154,18 @@ class Follower:
             until = min(until, found.following / 1000 - self.now() + SPREAD * self._part.world.draw())
         return max(0.0, until)
 
-    def _learn(self, view: JobView) -> None:
+    def _learn(self, view: JobView, answered_at: float | None = None) -> None:
+        """`answered_at`: by this worker's clock, if that was before now."""
         world = self._part.world
-        self._offset = view.at - world.now()
+        now = world.now() if answered_at is None else answered_at
+        self._offset = view.at - now
         look = self.job.terms.alive_for / 2
         if view.seen_for:
             # Others' signs are looked for as often as they are to come.
             look = min(look, max(SHORTEST_LOOK, self._watch.pause(view)))
-        self._sweep_at = world.now() + look
+        # At different times in different workers, and never later than the next sign is due.
+        self._sweep_at = now + look * (1 - LOOK_JITTER * world.draw() if self._looks.shared else 1)
+        self._asker.due, self._asker.pause = self._sweep_at, look
         if self._since is None:
             self._since = max(view.last_slot, int(view.scheduled_at * 1000))
         outdated = view.schedule if view.fingerprint != self._registration.fingerprint else ""
@@ -166,23 +185,34 @@ class Follower:
     async def _sweep(self) -> None:
         """It is told that this worker is there, and vanished runs are noticed; the clock and the schedule are compared
         with the back end's."""
-        view = await self._followed()
-        for run in await self._runs.sweep(self._full, timeout=self._timeout):
+        shared = self._looks.shared
+        look = self._looks.seen if shared else self._looks.alone
+        seen, at = await look(self._asker, timeout=self._timeout)
+        learnt = await self._followed(seen.view, at)
+        for run in seen.vanished:
             log.error("job %s, slot %s: its worker vanished", self._full, moment(run.slot).isoformat())
-        self._learn(view)
-        if self.job.terms.retry_abandoned and not self.outdated:
-            for run in await self._runs.retriable(
-                self._full, attempts=self.job.terms.attempts, limit=RETRIED_AT_ONCE, timeout=self._timeout
-            ):
-                await self._claim(run.slot, again=True)
+        self._learn(*learnt)
+        attempts = self.job.terms.attempts
+        if attempts < 2 or self.outdated:
+            return
+        if shared:
+            again = {run.slot for run in seen.again}
+            again |= {run.slot for run in seen.vanished if run.attempt < min(run.attempts, attempts)}
+        else:
+            tried = await self._runs.retriable(
+                self._full, attempts=attempts, limit=RETRIED_AT_ONCE, timeout=self._timeout
+            )
+            again = {run.slot for run in tried}
+        for slot in sorted(again)[:RETRIED_AT_ONCE]:
+            await self._claim(slot, again=True)
 
-    async def _followed(self) -> JobView:
-        view = await self._runs.follow(self._registration, timeout=self._timeout)
+    async def _followed(self, view: JobView | None, at: float) -> tuple[JobView, float]:
+        """What counts, and when that was answered."""
         if view is None:
             # It was forgotten by an operator while this program still has it.
-            return await self._runs.register(self._registration, timeout=self._timeout)
+            return await self._registered()
         if view.seen_for:
-            left = self._watch.left(view, now=self._part.world.now()) and await self._runs.take_over(
+            left = self._watch.left(view, now=at) and await self._runs.take_over(
                 self._registration, timeout=self._timeout
             )
         else:
@@ -191,11 +221,15 @@ class Follower:
                 view, misfire_grace=self.job.terms.misfire_grace
             )
         if not left:
-            return view
+            return view, at
         # 1. this worker is deployed, 2. one of the older deployment is started again, and its schedule counts, 3. the
         # older ones go: nobody would run the job ever again.
         log.error("job %s: nobody follows the schedule %r any more", self._full, view.schedule)
-        return await self._runs.register(self._registration, timeout=self._timeout)
+        return await self._registered()
+
+    async def _registered(self) -> tuple[JobView, float]:
+        view = await self._runs.register(self._registration, timeout=self._timeout)
+        return view, self._part.world.now()
 
     async def _record(self, slots: Sequence[int], outcome: Outcome, why: str) -> None:
         if not slots:

@@ -12,9 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo
 
 from stampede_guard.errors import Misuse, PolicyError
+from stampede_guard.leases.jobs.realtime import first_match
+from stampede_guard.leases.jobs.zones import zone_of
 
 __all__ = ["Cron", "Every", "Schedule", "fingerprint", "moment", "rhythm", "slot_of", "slots_after"]
 
@@ -99,14 +101,7 @@ class Cron:
             raise Misuse(
                 "cron expressions need one more package: pip install 'stampede_guard[jobs]' (in a clone '.[jobs]')"
             ) from None
-        try:
-            zone = ZoneInfo(self.zone)
-        except (ZoneInfoNotFoundError, ValueError, OSError, TypeError):
-            raise PolicyError(
-                "tz",
-                self.zone,
-                "a time zone's IANA name, such as 'Europe/Berlin' (is the package tzdata installed?)",
-            ) from None
+        zone = zone_of(self.zone)
         if not isinstance(self.expression, str):
             raise PolicyError("cron", self.expression, _CRON_RULE)
         try:
@@ -132,12 +127,26 @@ class Cron:
     def after(self, slot: int) -> int | None:
         from cronsim import CronSim
 
-        begin = moment(slot).astimezone(ZoneInfo(self.zone))
-        for found in CronSim(self.expression, begin):
-            later = slot_of(found)
+        zone = ZoneInfo(self.zone)
+        if self._follows_real_time:
+            found = first_match(self._wall_after, zone, moment(slot))
+            return None if found is None else slot_of(found)
+        for named in CronSim(self.expression, moment(slot).astimezone(zone)):
+            later = slot_of(named)
             if later > slot:
                 return later
         return None
+
+    @property
+    def _follows_real_time(self) -> bool:
+        """Whether minute or hour is `*`, or there are seconds: Debian's cron runs those by the clock as it goes."""
+        words = self.expression.split()
+        return len(words) == 6 or words[0].startswith("*") or words[1].startswith("*")
+
+    def _wall_after(self, wall: datetime) -> datetime | None:
+        from cronsim import CronSim
+
+        return next(CronSim(self.expression, wall), None)
 
 
 _CRON_RULE = "minute hour day month weekday, such as '0 3 * * *' for three in the morning"

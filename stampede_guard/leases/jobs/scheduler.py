@@ -14,13 +14,15 @@ from stampede_guard.errors import Misuse, StoreError
 from stampede_guard.leases import checks
 from stampede_guard.leases.house import Leases
 from stampede_guard.leases.jobs.byhand import begun_by_hand
+from stampede_guard.leases.jobs.dialects import Dialect, cron_of
 from stampede_guard.leases.jobs.execution import Execution
 from stampede_guard.leases.jobs.follower import Follower
 from stampede_guard.leases.jobs.job import Job, check_fit, function_of, name_of, terms_of
-from stampede_guard.leases.jobs.keeping import KEEP, KEEP_FOR, OPERATOR_TIMEOUT, PRUNE_EVERY
+from stampede_guard.leases.jobs.keeping import FIRST_PRUNE, KEEP, KEEP_FOR, OPERATOR_TIMEOUT, PRUNE_EVERY
+from stampede_guard.leases.jobs.looks import Looks
 from stampede_guard.leases.jobs.records import JobRecords
 from stampede_guard.leases.jobs.running import Running, ended, log_end
-from stampede_guard.leases.jobs.schedule import Cron, Every, Schedule
+from stampede_guard.leases.jobs.schedule import Every, Schedule
 from stampede_guard.leases.jobs.table import PostgresRows, Rows, ScheduleTable
 from stampede_guard.leases.jobs.telling import log
 from stampede_guard.leases.part import Part
@@ -40,8 +42,8 @@ class Jobs(JobRecords):
     the back end away nothing new starts. `runs`: opens another back end for slots and history than that of the
     leases, once in each event loop. `version`: of your program; where old and new workers run at once, the schedules
     of the greater count. `drain_timeout`: seconds that runs have to end when the program does; then they are
-    cancelled. The history of a job keeps its newest 1,000 runs and those of 30 days. Raises `Misuse` for what cannot
-    be.
+    cancelled. The history of a job keeps its newest 1,000 runs and those of 30 days, 10,000 at most. Raises `Misuse`
+    for what cannot be.
     """
 
     def __init__(
@@ -67,18 +69,26 @@ class Jobs(JobRecords):
         self._keeping: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._part: Part | None = None
+        self._looks: tuple[Part, Looks] | None = None
 
     # --- what is to be run
 
     def cron(
-        self, expression: str, *, tz: str | ZoneInfo = "UTC", name: str | None = None, **terms: Any
+        self,
+        expression: str,
+        *,
+        tz: str | ZoneInfo = "UTC",
+        name: str | None = None,
+        dialect: Dialect = "debian",
+        **terms: Any,
     ) -> Callable[[F], F]:
         """`@jobs.cron("0 3 * * *", tz="Europe/Berlin")`. `terms`: see `stampede_guard.leases.jobs.job.Terms`.
 
-        `name` is the function's unless given; it is what other workers know the job by. Raises `PolicyError` for what
-        cannot be, `Misuse` for a name that another function has.
+        `name` is the function's unless given; it is what other workers know the job by. `dialect="apscheduler"` reads
+        the line as APScheduler 3's `CronTrigger.from_crontab` does (0 is Monday), see docs/run-once.md. Raises
+        `PolicyError` for what cannot be, `Misuse` for a name that another function has.
         """
-        return self._decorator(Cron.of(expression, tz=tz), name, terms)
+        return self._decorator(cron_of(expression, tz=tz, dialect=dialect), name, terms)
 
     def every(
         self, seconds: float, *, anchor: datetime | None = None, name: str | None = None, **terms: Any
@@ -312,8 +322,16 @@ class Jobs(JobRecords):
             self._replaced.add(known[1])
             known[1].add_done_callback(self._replaced.discard)
         part = self.leases.part()
+        if self._looks is None or self._looks[0] is not part:
+            self._looks = (part, Looks(part, self.runs()))
         follower = Follower(
-            self.leases, part, self.runs(), job, version=self.version, begin=self._running.begin
+            self.leases,
+            part,
+            self.runs(),
+            job,
+            version=self.version,
+            begin=self._running.begin,
+            looks=self._looks[1],
         )
         task = asyncio.get_running_loop().create_task(
             follower.follow(), name=f"stampede_guard job {job.name}"
@@ -339,8 +357,10 @@ class Jobs(JobRecords):
     async def _keep(self) -> None:
         """The history stays within its bounds; which worker does it does not matter."""
         part = self.leases.part()
+        pause = FIRST_PRUNE
         while True:
-            await part.pause(PRUNE_EVERY * (0.5 + part.world.draw()))
+            await part.pause(pause * (0.5 + part.world.draw()))
+            pause = PRUNE_EVERY
             for name in self.names:
                 try:
                     await self.runs().prune(

@@ -1,7 +1,8 @@
 """Leases in PostgreSQL. The database is the truth: each step is one statement on its clock, on whatever connection.
 
-Nothing belongs to a session of the database (no advisory locks, no prepared statements, no SET that outlives its
-statement), so that steps may go through PgBouncer in transaction mode. Not kept: a grant that is lost because a standby
+No step depends on a session of the database (no prepared statements, no SET that outlives its statement), so that steps
+may go through PgBouncer in transaction mode. What belongs to a session is the sign of life of `listening`, which is not
+given through a pooler. Not kept: a grant that is lost because a standby
 that has not received it is promoted; use synchronous replication where that must not be.
 """
 
@@ -17,6 +18,7 @@ from stampede_guard.errors import StoreRefused
 from stampede_guard.leases.postgres import schema as tables
 from stampede_guard.leases.postgres.fencing import verify
 from stampede_guard.leases.postgres.forgetting import KEPT_FOR, MOST, TIMEOUT, Forgetting
+from stampede_guard.leases.postgres.leaving import Leave, Leaving
 from stampede_guard.leases.postgres.listening import Ear
 from stampede_guard.leases.postgres.rooms import Connect, Room, connect_to, connect_with
 from stampede_guard.leases.postgres.statements import Statements
@@ -40,6 +42,8 @@ __all__ = ["PostgresBackend"]
 SCHEMA_PATIENCE = 30.0
 _RENEWING = 4
 """Connections for renewals: one is used, unless its row is locked, by a fenced transaction say."""
+_ENDING = 2
+"""Connections for `release` and `leave`: a storm of cancellations uses one of them."""
 _TRIES = 3
 
 
@@ -65,10 +69,20 @@ class PostgresBackend:
         self.room = Room(connect, size=connections)
         """Of ordinary statements: jobs use it, too."""
         self._renewals = Room(connect, size=_RENEWING)
+        self._endings = Room(connect, size=_ENDING)
+        """Of what is given back and given up: it waits for nobody who asks, and nobody who asks for it."""
+        self._leaving = Leaving(self._leave_all)
         self._forgetting = Forgetting(lambda: self.prune("", older_than=KEPT_FOR, timeout=TIMEOUT))
         self._freed: list[Callable[[str], None]] = []
+        self._called: list[Callable[[str, int], None]] = []
+        self._vouched: set[str] = set()
+        """Names that were granted to this process, and may be handed over when it is not seen any more."""
         hearing: Connect | None = connect if listen is True else listen or None
-        self.ear = Ear(hearing, self._tell_freed, deadline=deadline) if hearing is not None else None
+        self.ear = (
+            Ear(hearing, self._tell_freed, self._tell_called, self._tell_vouched, deadline=deadline)
+            if hearing is not None
+            else None
+        )
 
     @classmethod
     def from_url(
@@ -108,12 +122,13 @@ class PostgresBackend:
     # --- steps ------------------------------------------------------------------------------------
 
     async def acquire(self, ask: Ask, *, timeout: float) -> Answer:
-        args = (ask.holder, _text(ask.owner), ask.lease_ttl, ask.place)
+        witness = self._vouch(ask.name) if ask.handed_over else ""
+        args = (ask.holder, _text(ask.owner), ask.lease_ttl, ask.place, ask.turn, witness)
 
         async def step(connection: Any) -> Any:
             for _ in range(_TRIES):
                 row = await connection.fetchrow(self._sql.ask, _ms(timeout), ask.name, *args)
-                if row is not None:
+                if row["verdict"] != "unknown":
                     return row
                 await connection.execute(self._sql.make, ask.name)
                 self._forgetting.added()
@@ -136,22 +151,40 @@ class PostgresBackend:
         self, name: str, *, holder: str, token: int, lease_ttl: float, timeout: float
     ) -> Renewed | Refused:
         rows = await self._renewals.fetch(
-            self._sql.renew, _ms(timeout), name, holder, token, lease_ttl, timeout=timeout
+            self._sql.renew,
+            _ms(timeout),
+            name,
+            holder,
+            token,
+            lease_ttl,
+            self._vouch(name) if name in self._vouched else "",
+            timeout=timeout,
         )
         if rows and rows[0]["ours"]:
             return Renewed(rows[0]["asked_to_leave"])
+        self._vouched.discard(name)
         return Refused("taken" if rows and rows[0]["held"] else "gone")
 
     async def release(
         self, name: str, *, holder: str, token: int, at_least_for: float, to: str = "", timeout: float
     ) -> bool:
-        rows = await self.room.fetch(
+        self._vouched.discard(name)
+        rows = await self._endings.fetch(
             self._sql.release, _ms(timeout), name, holder, token, at_least_for, to, timeout=timeout
         )
-        return bool(rows) and rows[0]["held"]
+        return bool(rows[0]["held"])
 
     async def leave(self, name: str, *, holder: str, timeout: float) -> None:
-        await self.release(name, holder=holder, token=0, at_least_for=0.0, timeout=timeout)
+        self._vouched.discard(name)
+        await self._leaving.leave(name, holder, timeout)
+
+    async def _leave_all(self, leaves: Sequence[Leave], timeout: float) -> None:
+        names, holders = [leave.name for leave in leaves], [leave.holder for leave in leaves]
+        await self._endings.fetch(self._sql.leave, _ms(timeout), names, holders, timeout=timeout)
+
+    def unsent(self, asking: asyncio.Task[Any]) -> bool:
+        """Whether this question still waits for a connection. Then it may be cancelled, and nothing is to be undone."""
+        return self.room.unsent(asking)
 
     def runs(self) -> PostgresRuns:
         """The slots and runs of jobs, in the same schema, through the same connections."""
@@ -216,15 +249,38 @@ class PostgresBackend:
         if self.ear is not None:
             self.ear.start()
 
+    def on_called(self, call: Callable[[str, int], None]) -> None:
+        self._called.append(call)
+        if self.ear is not None:
+            self.ear.start()
+
+    @property
+    def hears(self) -> bool:
+        return self.ear is not None and self.ear.hearing
+
     def _tell_freed(self, name: str) -> None:
         for call in tuple(self._freed):
             call(name)
+
+    def _tell_called(self, holder: str, ahead: int) -> None:
+        for call in tuple(self._called):
+            call(holder, ahead)
+
+    def _vouch(self, name: str) -> str:
+        self._vouched.add(name)
+        return self.ear.witness if self.ear is not None else ""
+
+    def _tell_vouched(self) -> None:
+        """The server may not see this process any more: each holder renews at once, and says what shows it now."""
+        for name in tuple(self._vouched):
+            self._tell_freed(name)
 
     # --- the end ----------------------------------------------------------------------------------
 
     async def aclose(self) -> None:
         await self._forgetting.aclose()
-        rooms: list[Any] = [self.room.aclose(), self._renewals.aclose()]
+        await self._leaving.aclose()
+        rooms: list[Any] = [self.room.aclose(), self._renewals.aclose(), self._endings.aclose()]
         if self.ear is not None:
             rooms.append(self.ear.aclose())
         await asyncio.gather(*rooms)
@@ -251,7 +307,7 @@ def _owner(text: str) -> Owner:
 
 
 def _view(row: Any) -> LeaseView:
-    places: Sequence[Any] = json.loads(row["queue"])
+    waiting: Sequence[Any] = json.loads(row["waiting"])
     return LeaseView(
         name=row["name"],
         token=row["token"],
@@ -262,5 +318,5 @@ def _view(row: Any) -> LeaseView:
         remaining=max(0.0, row["remaining"]),
         resting=row["resting"],
         asked_to_leave=row["asked_to_leave"],
-        waiting=tuple(_owner(json.dumps(place["owner"])) for place in places),
+        waiting=tuple(_owner(json.dumps(owner)) for owner in waiting),
     )

@@ -17,9 +17,22 @@ CREATE TABLE IF NOT EXISTS stampede_guard.leases (
     rest double precision NOT NULL DEFAULT 0,
     rests_until timestamptz,
     asked_to_leave text NOT NULL DEFAULT '',
-    -- Who waits, in order: [{"holder", "owner", "until" (seconds since 1970), "seconds"}].
-    queue jsonb NOT NULL DEFAULT '[]'
+    -- Who waits is in `lease_places`. This is for processes of the version before, while they are there.
+    queue jsonb NOT NULL DEFAULT '[]',
+    -- What shows the server that the holder's process is there, and when it was first seen to be gone; '' = nothing does.
+    witness text NOT NULL DEFAULT '',
+    missing_since timestamptz
 ) WITH (fillfactor = 50);
+
+-- Tables made by the version before lack what came since. Looked at first: ALTER would wait for every transaction.
+DO $$ BEGIN
+    IF NOT EXISTS (
+        SELECT FROM pg_attribute WHERE attrelid = 'stampede_guard.leases'::regclass AND attname = 'missing_since'
+    ) THEN
+        ALTER TABLE stampede_guard.leases
+            ADD COLUMN IF NOT EXISTS witness text NOT NULL DEFAULT '', ADD COLUMN IF NOT EXISTS missing_since timestamptz;
+    END IF;
+END $$;
 
 -- What operators did; the newest thousand.
 CREATE TABLE IF NOT EXISTS stampede_guard.lease_audits (
@@ -74,3 +87,310 @@ CREATE TABLE IF NOT EXISTS stampede_guard.runs (
 
 CREATE INDEX IF NOT EXISTS runs_running ON stampede_guard.runs (job) WHERE outcome = 'running';
 CREATE INDEX IF NOT EXISTS runs_again ON stampede_guard.runs (job, slot) WHERE outcome = 'abandoned' AND attempt < attempts;
+-- A rare outcome is found without looking at the others. By the negative slot, newest first: an order that the primary key
+-- cannot give, or a planner that expects many of an outcome would walk that, and look at every run for the few there are.
+CREATE INDEX IF NOT EXISTS runs_outcome ON stampede_guard.runs (job, outcome, (-slot));
+
+-- Steps of the leases that look at who waits. Each is one call on one row of `leases`, which it locks first: what it reads
+-- after that is as it is then, and not as it was when the statement began, which is why these are functions.
+-- A step reads and writes a bounded number of places, however many wait. The rules are those of leases/core/grants.py.
+
+-- Who waits: one row each. `position`: the order. `called`: its turn may have come; since then it has asked nothing.
+CREATE TABLE IF NOT EXISTS stampede_guard.lease_places (
+    name text NOT NULL,
+    holder text NOT NULL,
+    position bigint NOT NULL,
+    owner jsonb NOT NULL,
+    until timestamptz NOT NULL,
+    seconds double precision NOT NULL,
+    turn double precision NOT NULL DEFAULT 0,
+    called boolean NOT NULL DEFAULT false,
+    PRIMARY KEY (name, holder)
+) WITH (fillfactor = 50);
+CREATE INDEX IF NOT EXISTS lease_places_order ON stampede_guard.lease_places (name, position);
+CREATE INDEX IF NOT EXISTS lease_places_until ON stampede_guard.lease_places (name, until);
+
+-- Whether the process that `witness` stands for is gone; NULL = this server cannot tell. A witness is a session's
+-- advisory lock (the second number) in one life of this server (the first).
+CREATE OR REPLACE FUNCTION stampede_guard.leases_gone(witness text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    IF witness = ''
+        OR split_part(witness, '.', 1) <> (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint::text
+    THEN
+        RETURN NULL;
+    END IF;
+    -- Shared, so that those who look do not hide the holder from each other. It ends with this transaction.
+    RETURN pg_try_advisory_xact_lock_shared(split_part(witness, '.', 2)::bigint);
+END $$;
+
+-- The first few of those who wait are told that their turn may have come, once each.
+CREATE OR REPLACE FUNCTION stampede_guard.leases_call(asked text, now timestamptz, most int) RETURNS void
+LANGUAGE plpgsql AS $$
+DECLARE
+    holders text;
+BEGIN
+    WITH first AS (
+        SELECT p.holder, p.position FROM stampede_guard.lease_places AS p
+        WHERE p.name = asked ORDER BY p.position LIMIT most
+    ), told AS (
+        UPDATE stampede_guard.lease_places AS p SET called = true,
+            until = CASE WHEN p.turn > 0 THEN least(p.until, now + p.turn * interval '1 second') ELSE p.until END
+        FROM first WHERE p.name = asked AND p.holder = first.holder AND NOT p.called
+        RETURNING p.holder, first.position
+    )
+    SELECT string_agg(told.holder, ' ' ORDER BY told.position) INTO holders FROM told;
+    IF holders IS NOT NULL THEN
+        PERFORM pg_notify('stampede_guard_leases_called', holders);
+    END IF;
+END $$;
+
+CREATE OR REPLACE FUNCTION stampede_guard.leases_ask(
+    patience text, asked text, asker text, asker_owner jsonb, ttl float8, place float8, its_turn float8, its_witness text,
+    most_waiting int, most_called int, gone_for float8,
+    OUT verdict text, OUT token bigint, OUT owner jsonb, OUT remaining float8, OUT ahead int
+) LANGUAGE plpgsql AS $$
+DECLARE
+    l stampede_guard.leases%ROWTYPE;
+    mine stampede_guard.lease_places%ROWTYPE;
+    first stampede_guard.lease_places%ROWTYPE;
+    now timestamptz;
+    held boolean;
+    resting boolean;
+    missing timestamptz;
+    till timestamptz;
+    stale boolean;
+    waiting int;
+BEGIN
+    SELECT * INTO l FROM stampede_guard.leases WHERE name = asked;
+    IF NOT FOUND THEN
+        verdict := 'unknown';
+        RETURN;
+    END IF;
+    now := clock_timestamp();
+    -- A waiter that only keeps its place need not wait for the row, nor does anybody wait for it on disk.
+    IF place > 0 AND l.holder NOT IN ('', asker) AND now < l.deadline AND l.renewed_at <= now
+        AND l.missing_since IS NULL AND stampede_guard.leases_gone(l.witness) IS NOT TRUE
+    THEN
+        UPDATE stampede_guard.lease_places AS p SET until = now + place * interval '1 second', seconds = place,
+            turn = its_turn, called = false
+        WHERE p.name = asked AND p.holder = asker AND p.until > now RETURNING p.* INTO mine;
+        IF FOUND THEN
+            PERFORM set_config('synchronous_commit', 'off', true);
+            verdict := 'held';
+            token := l.token;
+            owner := l.owner;
+            remaining := extract(epoch FROM l.deadline - now);
+            SELECT count(*) INTO ahead FROM stampede_guard.lease_places AS p
+            WHERE p.name = asked AND p.position < mine.position AND p.until > now;
+            RETURN;
+        END IF;
+    END IF;
+
+    PERFORM set_config('lock_timeout', patience, true);
+    SELECT * INTO l FROM stampede_guard.leases WHERE name = asked FOR UPDATE;
+    IF NOT FOUND THEN
+        verdict := 'unknown';
+        RETURN;
+    END IF;
+    now := clock_timestamp();
+    held := l.holder <> '' AND now < l.deadline;
+    -- Whoever decides saves what was cut: a clock that is set back later must not bring it back.
+    stale := l.deadline > now + l.lease_ttl * interval '1 second' OR l.rests_until <= now
+        OR l.rests_until > now + l.rest * interval '1 second';
+    l.deadline := CASE WHEN held THEN least(l.deadline, now + l.lease_ttl * interval '1 second') END;
+    l.rests_until := CASE WHEN l.rest > 0 AND now < l.rests_until
+        THEN least(l.rests_until, now + l.rest * interval '1 second') END;
+    resting := l.rests_until IS NOT NULL;
+    DELETE FROM stampede_guard.lease_places AS p WHERE p.name = asked AND p.until <= now;
+    IF l.renewed_at > now THEN
+        -- The clock was set back: no place lasts longer than was asked for.
+        UPDATE stampede_guard.lease_places AS p SET until = now + p.seconds * interval '1 second'
+        WHERE p.name = asked AND p.until > now + p.seconds * interval '1 second';
+    END IF;
+
+    IF held AND l.holder = asker THEN
+        token := l.token;
+        owner := l.owner;
+        ahead := -1;
+        remaining := extract(epoch FROM l.deadline - now);
+        verdict := CASE WHEN l.asked_to_leave <> '' THEN 'leaving' ELSE 'again' END;
+        IF verdict = 'again' THEN
+            IF current_setting('synchronous_commit') IN ('off', 'local') THEN
+                PERFORM set_config('synchronous_commit', 'on', true);
+            END IF;
+            UPDATE stampede_guard.leases AS u SET lease_ttl = greatest(l.lease_ttl, ttl), renewed_at = now,
+                deadline = greatest(l.deadline, now + ttl * interval '1 second'), rests_until = l.rests_until,
+                witness = its_witness, missing_since = NULL
+            WHERE u.name = asked;
+        END IF;
+        RETURN;
+    END IF;
+
+    missing := CASE WHEN l.missing_since <= now THEN l.missing_since END;
+    IF held AND l.witness <> '' THEN
+        IF stampede_guard.leases_gone(l.witness) IS NOT TRUE THEN
+            missing := NULL;
+        ELSIF missing IS NULL THEN
+            missing := now;
+        ELSIF now - missing >= gone_for * interval '1 second' THEN
+            held := false;
+        END IF;
+    ELSE
+        missing := NULL;
+    END IF;
+
+    SELECT p.* INTO first FROM stampede_guard.lease_places AS p WHERE p.name = asked ORDER BY p.position LIMIT 1;
+    IF NOT held AND NOT resting AND (first.holder IS NULL OR first.holder = asker) THEN
+        IF current_setting('synchronous_commit') IN ('off', 'local') THEN
+            PERFORM set_config('synchronous_commit', 'on', true);
+        END IF;
+        DELETE FROM stampede_guard.lease_places AS p WHERE p.name = asked AND p.holder = asker;
+        token := greatest(l.last + 1, (extract(epoch FROM now) * 1000000)::bigint);
+        UPDATE stampede_guard.leases AS u SET last = leases_ask.token, holder = asker, token = leases_ask.token,
+            owner = asker_owner, lease_ttl = ttl, granted_at = now, renewed_at = now,
+            deadline = now + ttl * interval '1 second', rest = 0, rests_until = NULL, asked_to_leave = '',
+            witness = its_witness, missing_since = NULL
+        WHERE u.name = asked;
+        verdict := 'granted';
+        RETURN;
+    END IF;
+
+    SELECT p.* INTO mine FROM stampede_guard.lease_places AS p WHERE p.name = asked AND p.holder = asker;
+    ahead := -1;
+    IF mine.holder IS NOT NULL THEN
+        IF place > 0 THEN
+            UPDATE stampede_guard.lease_places AS p SET until = now + place * interval '1 second', seconds = place,
+                turn = its_turn, called = false
+            WHERE p.name = asked AND p.holder = asker;
+        END IF;
+        SELECT count(*) INTO ahead FROM stampede_guard.lease_places AS p
+        WHERE p.name = asked AND p.position < mine.position;
+    ELSIF place > 0 THEN
+        SELECT count(*) INTO waiting FROM stampede_guard.lease_places AS p WHERE p.name = asked;
+        IF waiting < most_waiting THEN
+            INSERT INTO stampede_guard.lease_places (name, holder, position, owner, until, seconds, turn)
+            VALUES (asked, asker, greatest((extract(epoch FROM now) * 1000000)::bigint, 1 + coalesce((
+                SELECT p.position FROM stampede_guard.lease_places AS p WHERE p.name = asked
+                ORDER BY p.position DESC LIMIT 1), 0)),
+                asker_owner, now + place * interval '1 second', place, its_turn);
+            ahead := waiting;
+        END IF;
+    END IF;
+
+    IF held IS DISTINCT FROM (l.holder <> '') OR missing IS DISTINCT FROM l.missing_since OR stale THEN
+        UPDATE stampede_guard.leases AS u SET holder = CASE WHEN held THEN l.holder ELSE '' END,
+            deadline = CASE WHEN held THEN l.deadline END, rests_until = l.rests_until,
+            asked_to_leave = CASE WHEN held THEN l.asked_to_leave ELSE '' END,
+            witness = CASE WHEN held THEN l.witness ELSE '' END, missing_since = CASE WHEN held THEN missing END
+        WHERE u.name = asked;
+    ELSE
+        PERFORM set_config('synchronous_commit', 'off', true);
+    END IF;
+    token := l.token;
+    owner := l.owner;
+    IF held THEN
+        verdict := 'held';
+        till := least(l.deadline, missing + gone_for * interval '1 second');
+    ELSIF resting THEN
+        verdict := 'resting';
+        till := l.rests_until;
+    ELSE
+        verdict := 'queued';
+        PERFORM stampede_guard.leases_call(
+            asked, now, least(most_called, CASE WHEN ahead < 0 THEN most_called ELSE ahead END));
+        SELECT p.* INTO first FROM stampede_guard.lease_places AS p WHERE p.name = asked ORDER BY p.position LIMIT 1;
+        token := l.last;
+        owner := first.owner;
+        till := first.until;
+    END IF;
+    remaining := extract(epoch FROM till - now);
+END $$;
+
+-- NULL = nobody knows the name; else whether it was still held.
+CREATE OR REPLACE FUNCTION stampede_guard.leases_release(
+    patience text, released text, releaser text, its_token bigint, at_least_for float8, prefer text, most_called int
+) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    l stampede_guard.leases%ROWTYPE;
+    now timestamptz;
+    held boolean;
+    matches boolean;
+    resting boolean;
+    place_left int;
+    earliest timestamptz;
+BEGIN
+    PERFORM set_config('lock_timeout', patience, true);
+    SELECT * INTO l FROM stampede_guard.leases WHERE name = released FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN NULL;
+    END IF;
+    now := clock_timestamp();
+    held := l.holder <> '' AND now < l.deadline;
+    matches := releaser <> '' AND l.holder = releaser AND its_token IN (0, l.token);
+    resting := l.rest > 0 AND now < l.rests_until;
+    DELETE FROM stampede_guard.lease_places AS p WHERE p.name = released AND p.until <= now AND p.holder <> releaser;
+    DELETE FROM stampede_guard.lease_places AS p WHERE p.name = released AND p.holder = releaser;
+    GET DIAGNOSTICS place_left = ROW_COUNT;
+    IF NOT matches THEN
+        IF (l.holder <> '' AND NOT held) OR l.deadline > now + l.lease_ttl * interval '1 second' OR l.rests_until <= now
+            OR l.rests_until > now + l.rest * interval '1 second'
+        THEN
+            UPDATE stampede_guard.leases AS u SET holder = CASE WHEN held THEN l.holder ELSE '' END,
+                deadline = CASE WHEN held THEN least(l.deadline, now + l.lease_ttl * interval '1 second') END,
+                asked_to_leave = CASE WHEN held THEN l.asked_to_leave ELSE '' END,
+                witness = CASE WHEN held THEN l.witness ELSE '' END,
+                missing_since = CASE WHEN held THEN l.missing_since END,
+                rests_until = CASE WHEN resting THEN least(l.rests_until, now + l.rest * interval '1 second') END
+            WHERE u.name = released;
+        END IF;
+        IF l.renewed_at > now THEN
+            UPDATE stampede_guard.lease_places AS p SET until = now + p.seconds * interval '1 second'
+            WHERE p.name = released AND p.until > now + p.seconds * interval '1 second';
+        END IF;
+        IF NOT held AND NOT resting THEN
+            PERFORM stampede_guard.leases_call(released, now, most_called);
+            IF place_left > 0 THEN
+                PERFORM pg_notify('stampede_guard_leases', released);
+            END IF;
+        END IF;
+        RETURN false;
+    END IF;
+
+    IF current_setting('synchronous_commit') IN ('off', 'local') THEN
+        PERFORM set_config('synchronous_commit', 'on', true);
+    END IF;
+    earliest := l.granted_at + at_least_for * interval '1 second';
+    resting := now < earliest;
+    UPDATE stampede_guard.leases AS u SET holder = '', deadline = NULL, asked_to_leave = '',
+        rest = CASE WHEN resting THEN at_least_for ELSE 0 END,
+        rests_until = CASE WHEN resting THEN least(earliest, now + at_least_for * interval '1 second') END,
+        witness = '', missing_since = NULL
+    WHERE u.name = released;
+    IF prefer <> '' THEN
+        -- Before the first who waits, in the order that they had.
+        WITH wanted AS (
+            SELECT p.holder, row_number() OVER (ORDER BY p.position) - 1 AS number, count(*) OVER () AS of_them
+            FROM stampede_guard.lease_places AS p WHERE p.name = released AND prefer IN (
+                p.owner->>'process', p.owner->>'pod', p.owner->>'host', p.owner->>'label')
+        ), lowest AS (
+            SELECT min(p.position) AS position FROM stampede_guard.lease_places AS p WHERE p.name = released
+        )
+        UPDATE stampede_guard.lease_places AS p SET position = lowest.position - wanted.of_them + wanted.number
+        FROM wanted, lowest WHERE p.name = released AND p.holder = wanted.holder;
+    END IF;
+    IF NOT resting THEN
+        PERFORM stampede_guard.leases_call(released, now, most_called);
+    END IF;
+    PERFORM pg_notify('stampede_guard_leases', released);
+    RETURN held;
+END $$;
+
+-- Many acquirers give up: one after the other, by name, so that two who do so do not wait for each other.
+CREATE OR REPLACE FUNCTION stampede_guard.leases_leave(
+    patience text, names text[], holders text[], most_called int
+) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    FOR number IN 1 .. cardinality(names) LOOP
+        PERFORM stampede_guard.leases_release(patience, names[number], holders[number], 0, 0, '', most_called);
+    END LOOP;
+END $$;

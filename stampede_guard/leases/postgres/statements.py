@@ -5,19 +5,26 @@ and because it reads it for a row of `seen`, after the wait for the lock; `lease
 Then a step decides and writes. `clock_timestamp()`, because `now()` would be the time before the wait.
 
 Parameter $1 is the longest wait for the row in milliseconds: who asked has given up by then, and nothing is to be
-granted to somebody who has gone. No step commits asynchronously, also where the server does so by default: what a crash
-takes back (a grant, a renewal, a rest, an operator's word) would still be believed in.
+granted to somebody who has gone. No step commits asynchronously, also where the server does so by default: what a
+crash takes back (a grant, a renewal, a rest, an operator's word) would still be believed in. A place in the queue may
+be lost.
+
+Steps that look at who waits are functions, in `schema.sql`: a statement would read the queue as it was before its wait
+for the row.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stampede_guard.leases.core.queue import MOST_WAITING
+from stampede_guard.leases.core.grants import GONE_FOR
+from stampede_guard.leases.core.queue import CALLED, MOST_WAITING
 
-__all__ = ["CHANNEL", "KEPT_AUDITS", "Statements"]
+__all__ = ["CALLS", "CHANNEL", "KEPT_AUDITS", "Statements"]
 
 CHANNEL = "stampede_guard_leases"
+CALLS = "stampede_guard_leases_called"
+"""The holders whose turn may have come, in their order; `schema.sql` tells of them."""
 KEPT_AUDITS = 1000
 
 _MAKE = """
@@ -39,77 +46,17 @@ _SETTLED = """timed AS MATERIALIZED (
 ), lease AS MATERIALIZED (
     SELECT name, last, token, owner, lease_ttl, granted_at, renewed_at, rest, now,
         extract(epoch FROM now)::float8 AS epoch,
-        holder AS was_holder,
+        witness, CASE WHEN missing_since <= now THEN missing_since END AS missing_since,
         CASE WHEN held THEN holder ELSE '' END AS holder,
         CASE WHEN held THEN least(deadline, now + lease_ttl * interval '1 second') END AS deadline,
         CASE WHEN held THEN asked_to_leave ELSE '' END AS asked_to_leave,
         CASE WHEN rest > 0 AND now < rests_until
-            THEN least(rests_until, now + rest * interval '1 second') END AS rests_until,
-        (
-            SELECT coalesce(jsonb_agg(place || jsonb_build_object('until',
-                least((place->>'until')::float8, extract(epoch FROM now)::float8 + (place->>'seconds')::float8)
-            ) ORDER BY number), '[]')
-            FROM jsonb_array_elements(queue) WITH ORDINALITY AS places (place, number)
-            WHERE extract(epoch FROM now)::float8 < (place->>'until')::float8
-        ) AS queue
+            THEN least(rests_until, now + rest * interval '1 second') END AS rests_until
     FROM (SELECT *, holder <> '' AND now < deadline AS held FROM timed) AS read
 )"""
 
-_ASK = """, asked AS MATERIALIZED (
-    SELECT *, jsonb_array_length(queue) AS waiting, coalesce((
-            SELECT number::int - 1 FROM jsonb_array_elements(queue) WITH ORDINALITY AS places (place, number)
-            WHERE place->>'holder' = $3 LIMIT 1
-        ), jsonb_array_length(queue)) AS before
-    FROM lease
-), decided AS MATERIALIZED (
-    SELECT *, CASE
-            WHEN holder = $3 AND asked_to_leave <> '' THEN 'leaving'
-            WHEN holder = $3 THEN 'again'
-            WHEN holder = '' AND rests_until IS NULL AND before = 0 THEN 'granted'
-            WHEN holder <> '' THEN 'held'
-            WHEN rests_until IS NOT NULL THEN 'resting'
-            ELSE 'queued'
-        END AS verdict,
-        greatest(last + 1, (extract(epoch FROM now) * 1000000)::bigint) AS next,
-        CASE WHEN $6::float8 > 0 AND (before < waiting OR waiting < {most_waiting}) THEN jsonb_build_object(
-            'holder', $3::text, 'owner', $4::jsonb, 'until', epoch + $6, 'seconds', $6
-        ) END AS own_place
-    FROM asked
-), done AS (
-    UPDATE {schema}.leases AS l SET
-        last = CASE verdict WHEN 'granted' THEN d.next ELSE d.last END,
-        holder = CASE verdict WHEN 'granted' THEN $3 ELSE d.holder END,
-        token = CASE verdict WHEN 'granted' THEN d.next ELSE d.token END,
-        owner = CASE verdict WHEN 'granted' THEN $4::jsonb ELSE d.owner END,
-        lease_ttl = CASE verdict WHEN 'granted' THEN $5::float8 WHEN 'again' THEN greatest(d.lease_ttl, $5)
-            ELSE d.lease_ttl END,
-        granted_at = CASE verdict WHEN 'granted' THEN d.now ELSE d.granted_at END,
-        renewed_at = CASE WHEN verdict IN ('granted', 'again') THEN d.now ELSE d.renewed_at END,
-        deadline = CASE WHEN verdict IN ('granted', 'again')
-            THEN greatest(d.deadline, d.now + $5 * interval '1 second') ELSE d.deadline END,
-        rest = CASE verdict WHEN 'granted' THEN 0 ELSE d.rest END,
-        rests_until = d.rests_until,
-        asked_to_leave = d.asked_to_leave,
-        queue = CASE
-            WHEN verdict = 'granted' THEN (
-                SELECT coalesce(jsonb_agg(place ORDER BY number), '[]')
-                FROM jsonb_array_elements(d.queue) WITH ORDINALITY AS places (place, number)
-                WHERE place->>'holder' <> $3
-            )
-            WHEN verdict IN ('again', 'leaving') OR own_place IS NULL THEN d.queue
-            WHEN before < waiting THEN jsonb_set(d.queue, ARRAY[before::text], own_place)
-            ELSE d.queue || jsonb_build_array(own_place)
-        END
-    FROM decided AS d WHERE l.name = d.name
-    RETURNING d.verdict, l.token, l.last, l.owner, l.queue, d.before, d.now, d.epoch, l.deadline, l.rests_until,
-        d.own_place IS NOT NULL OR d.before < d.waiting AS queued
-)
-SELECT verdict, CASE verdict WHEN 'queued' THEN last ELSE token END AS token,
-    CASE verdict WHEN 'queued' THEN queue->0->'owner' ELSE owner END AS owner,
-    CASE WHEN queued AND verdict <> 'leaving' THEN before ELSE -1 END AS ahead,
-    CASE verdict WHEN 'queued' THEN (queue->0->>'until')::float8 - epoch
-        ELSE extract(epoch FROM coalesce(deadline, rests_until) - now)::float8 END AS remaining
-FROM done"""
+_ASK = """
+SELECT * FROM {schema}.leases_ask($1, $2, $3, $4::jsonb, $5, $6, $7, $8, {most_waiting}, {called}, {gone_for})"""
 
 _RENEW = """, judged AS MATERIALIZED (
     SELECT *, holder <> '' AND holder = $3 AND token = $4 AS ours,
@@ -123,42 +70,18 @@ _RENEW = """, judged AS MATERIALIZED (
         deadline = CASE WHEN extends THEN greatest(d.deadline, d.now + $5 * interval '1 second') ELSE d.deadline END,
         rests_until = d.rests_until,
         asked_to_leave = d.asked_to_leave,
-        queue = d.queue
+        witness = CASE WHEN ours THEN $6::text WHEN d.holder <> '' THEN d.witness ELSE '' END,
+        missing_since = CASE WHEN ours OR d.holder = '' THEN NULL ELSE d.missing_since END
     FROM judged AS d WHERE l.name = d.name
     RETURNING d.ours, d.holder <> '' AS held, d.asked_to_leave
 )
 SELECT * FROM done"""
 
-_RELEASE = """, ours AS MATERIALIZED (
-    SELECT *, was_holder = $3 AND $3 <> '' AND $4::bigint IN (0, token) AS matches,
-        granted_at + $5::float8 * interval '1 second' AS earliest,
-        (
-            SELECT coalesce(jsonb_agg(place ORDER BY $6 <> '' AND $6 IN (
-                    place->'owner'->>'process', place->'owner'->>'pod', place->'owner'->>'host',
-                    place->'owner'->>'label'
-                ) DESC, number), '[]')
-            FROM jsonb_array_elements(queue) WITH ORDINALITY AS places (place, number)
-            WHERE place->>'holder' <> $3
-        ) AS promoted,
-        (
-            SELECT coalesce(jsonb_agg(place ORDER BY number), '[]')
-            FROM jsonb_array_elements(queue) WITH ORDINALITY AS places (place, number)
-            WHERE place->>'holder' <> $3
-        ) AS without
-    FROM lease
-), done AS (
-    UPDATE {schema}.leases AS l SET
-        holder = CASE WHEN matches THEN '' ELSE d.holder END,
-        deadline = CASE WHEN NOT matches THEN d.deadline END,
-        asked_to_leave = CASE WHEN matches THEN '' ELSE d.asked_to_leave END,
-        rest = CASE WHEN NOT matches THEN d.rest WHEN d.now < earliest THEN $5 ELSE 0 END,
-        rests_until = CASE WHEN NOT matches THEN d.rests_until
-            WHEN d.now < earliest THEN least(earliest, d.now + $5 * interval '1 second') END,
-        queue = CASE WHEN matches THEN promoted ELSE without END
-    FROM ours AS d WHERE l.name = d.name
-    RETURNING d.matches, d.matches AND d.holder <> '' AS held, l.holder = '' AS free
-)
-SELECT held, CASE WHEN matches OR free THEN pg_notify('{channel}', $2) END AS told FROM done"""
+_RELEASE = """
+SELECT {schema}.leases_release($1, $2, $3, $4, $5, $6, {called}) AS held"""
+
+_LEAVE = """
+SELECT {schema}.leases_leave($1, $2, $3, {called})"""
 
 _CHECK = """
 SELECT EXISTS (
@@ -174,9 +97,11 @@ _FORCE = """, judged AS MATERIALIZED (
         deadline = CASE WHEN NOT frees THEN d.deadline END,
         asked_to_leave = CASE WHEN frees THEN '' WHEN matches THEN $4::text ELSE d.asked_to_leave END,
         rests_until = d.rests_until,
-        queue = d.queue
+        witness = CASE WHEN d.holder = '' OR frees THEN '' ELSE d.witness END,
+        missing_since = CASE WHEN d.holder = '' OR frees THEN NULL ELSE d.missing_since END
     FROM judged AS d WHERE l.name = d.name
-    RETURNING d.matches, d.frees, CASE WHEN d.holder <> '' THEN d.token ELSE 0 END AS token,
+    RETURNING d.now, d.matches, d.frees, d.rests_until IS NOT NULL AS resting,
+        CASE WHEN d.holder <> '' THEN d.token ELSE 0 END AS token,
         CASE WHEN d.frees THEN 0 ELSE extract(epoch FROM d.deadline - d.now)::float8 END AS remaining
 ), audited AS (
     INSERT INTO {schema}.lease_audits (name, token, by_whom, at, overrode, owner)
@@ -185,11 +110,17 @@ _FORCE = """, judged AS MATERIALIZED (
 ), pruned AS (
     DELETE FROM {schema}.lease_audits USING audited WHERE lease_audits.id <= audited.id - {kept}
 )
-SELECT matches, token, remaining, CASE WHEN matches THEN pg_notify('{channel}', $2) END AS told FROM done"""
+SELECT matches, token, remaining, CASE WHEN matches THEN pg_notify('{channel}', $2) END AS told,
+    CASE WHEN frees AND NOT resting THEN {schema}.leases_call($2, now, {called}) END AS called
+FROM done"""
 
 _VIEW = """
 SELECT name, token, holder <> '' AS held, owner, extract(epoch FROM granted_at)::float8 AS granted_at,
-    extract(epoch FROM renewed_at)::float8 AS renewed_at, asked_to_leave, queue,
+    extract(epoch FROM renewed_at)::float8 AS renewed_at, asked_to_leave,
+    (SELECT coalesce(json_agg(waits.owner), '[]')::text FROM (
+        SELECT p.owner FROM {schema}.lease_places AS p WHERE p.name = lease.name AND p.until > lease.now
+        ORDER BY p.position LIMIT {most_waiting}
+    ) AS waits) AS waiting,
     coalesce(extract(epoch FROM coalesce(deadline, rests_until) - now)::float8, 0) AS remaining,
     holder = '' AND rests_until IS NOT NULL AS resting
 FROM lease ORDER BY name"""
@@ -204,10 +135,11 @@ WITH old AS MATERIALIZED (
     AND (holder = '' OR deadline < clock_timestamp()) AND coalesce(rests_until, '-infinity') < clock_timestamp()
     AND coalesce(greatest(renewed_at, deadline), '-infinity') < clock_timestamp() - $2::float8 * interval '1 second'
     AND NOT EXISTS (
-        SELECT FROM jsonb_array_elements(queue) AS place
-        WHERE extract(epoch FROM clock_timestamp())::float8 < (place->>'until')::float8
+        SELECT FROM {schema}.lease_places AS p WHERE p.name = leases.name AND clock_timestamp() < p.until
     )
     LIMIT $3 FOR UPDATE SKIP LOCKED
+), places AS (
+    DELETE FROM {schema}.lease_places AS p USING old WHERE p.name = old.name
 ), gone AS (
     DELETE FROM {schema}.leases AS l USING old WHERE l.name = old.name RETURNING l.name
 )
@@ -226,6 +158,7 @@ class Statements:
     ask: str
     renew: str
     release: str
+    leave: str
     check: str
     force: str
     show: str
@@ -245,13 +178,16 @@ class Statements:
                 channel=CHANNEL,
                 kept=KEPT_AUDITS,
                 most_waiting=MOST_WAITING,
+                called=CALLED,
+                gone_for=GONE_FOR,
             )
 
         return cls(
             make=text(_MAKE),
-            ask=text(_LOCKED, _SETTLED, _ASK, durable=_DURABLE),
+            ask=text(_ASK),
             renew=text(_LOCKED, _SETTLED, _RENEW, durable=_DURABLE),
-            release=text(_LOCKED, _SETTLED, _RELEASE, durable=_DURABLE),
+            release=text(_RELEASE),
+            leave=text(_LEAVE),
             check=text(_CHECK),
             force=text(_LOCKED, _SETTLED, _FORCE, durable=_DURABLE),
             show=text(_UNLOCKED, _SETTLED, _VIEW, which="l.name = $1"),

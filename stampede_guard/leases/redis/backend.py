@@ -26,7 +26,7 @@ from typing import Any, Literal
 from stampede_guard.errors import Misuse, StoreRefused
 from stampede_guard.leases.core import grants
 from stampede_guard.leases.core.grants import Row
-from stampede_guard.leases.core.queue import Place
+from stampede_guard.leases.core.queue import MOST_WAITING, Place, Queue
 from stampede_guard.leases.redis.scripts import DEADLINE, Scripts, lease_script
 from stampede_guard.leases.runs.redis.backend import RedisRuns
 from stampede_guard.leases.words import (
@@ -52,6 +52,10 @@ __all__ = ["RedisBackend"]
 log = logging.getLogger("stampede_guard")
 
 KEPT_AUDITS = 1000
+_YOUNG = "the server was started or promoted a short while ago, and may have forgotten leases"
+_NAMES_AT_ONCE = 20
+_PLACES_IN_A_LIST = 20
+"""Of those who wait for one name, in a list of many: one name has all that wait for it."""
 
 _ASK = lease_script("ask")
 _RENEW = lease_script("renew")
@@ -59,8 +63,10 @@ _RELEASE = lease_script("release")
 _CHECK = lease_script("check")
 _FORCE = lease_script("force")
 _VIEWS = lease_script("views")
+_NAMES = lease_script("names")
 _AUDITS = lease_script("audits")
 _MEMORY = lease_script("memory")
+_WITHHELD = lease_script("withheld")
 
 
 class RedisBackend:
@@ -93,8 +99,13 @@ class RedisBackend:
         self._checked = False
         self._answered = b"0"
         self._freed: list[Callable[[str], None]] = []
+        self._called: list[Callable[[str, int], None]] = []
+        self._vouched: set[str] = set()
+        """Names that were granted to this process, and may be handed over when it is not seen any more."""
         opened: Store = store_for(store)
-        self.scripts = Scripts(opened, f"{namespace}.leases", self._tell_freed)
+        self.scripts = Scripts(
+            opened, f"{namespace}.leases", self._tell_freed, self._tell_called, self._tell_vouched
+        )
 
     @classmethod
     def from_url(cls, url: str, *, namespace: str, **settings: Any) -> RedisBackend:
@@ -126,6 +137,9 @@ class RedisBackend:
             _us(max(ask.lease_ttl, self._longest)),
             self._trusts,
             self._answered,
+            _us(ask.turn),
+            self._vouch(ask.name) if ask.handed_over else b"",
+            self.scripts.channel,
             timeout=timeout,
         )
         self._answered = b"1"
@@ -135,33 +149,35 @@ class RedisBackend:
             case [b"held", bytes(owner), bytes(token), bytes(remaining), int(ahead), int(resting)]:
                 return Held(_owner(owner), int(token), int(remaining) / 1e6, ahead, resting=bool(resting))
             case [b"withheld", bytes(remaining)]:
-                return Withheld(
-                    "the server was started or promoted a short while ago, and may have forgotten leases",
-                    max(0.0, int(remaining) / 1e6),
-                )
+                return Withheld(_YOUNG, max(0.0, int(remaining) / 1e6))
         raise _unknown()
 
     async def renew(
         self, name: str, *, holder: str, token: int, lease_ttl: float, timeout: float
     ) -> Renewed | Refused:
-        args = (name_bytes(name), holder.encode(), b"%d" % token, _us(lease_ttl))
+        witness = self._vouch(name) if name in self._vouched else b""
+        args = (name_bytes(name), holder.encode(), b"%d" % token, _us(lease_ttl), witness)
         reply = await self.scripts.run(_RENEW, *args, timeout=timeout, renewal=True)
         match reply:
             case [b"renewed", bytes(asked_to_leave)]:
                 return Renewed(_str(asked_to_leave))
             case [b"gone"]:
+                self._vouched.discard(name)
                 return Refused("gone")
             case [b"taken"]:
+                self._vouched.discard(name)
                 return Refused("taken")
         raise _unknown()
 
     async def release(
         self, name: str, *, holder: str, token: int, at_least_for: float, to: str = "", timeout: float
     ) -> bool:
+        self._vouched.discard(name)
         args = (holder.encode(), b"%d" % token, _us(at_least_for), name_bytes(to), self.scripts.channel)
         return bool(await self.scripts.run(_RELEASE, name_bytes(name), *args, timeout=timeout))
 
     async def leave(self, name: str, *, holder: str, timeout: float) -> None:
+        self._vouched.discard(name)
         await self.release(name, holder=holder, token=0, at_least_for=0.0, timeout=timeout)
 
     def runs(self) -> RedisRuns:
@@ -194,19 +210,30 @@ class RedisBackend:
     # --- looking ----------------------------------------------------------------------------------
 
     async def show(self, name: str, *, timeout: float) -> LeaseView | None:
-        views = await self._views(name, limit=1, whole=True, timeout=timeout)
+        views = await self._views([name], places=MOST_WAITING, timeout=timeout)
         return views[0] if views and views[0].token else None
 
     async def views(self, prefix: str, *, limit: int, timeout: float) -> list[LeaseView]:
-        return await self._views(prefix, limit=limit, whole=False, timeout=timeout)
+        names, cursor = set[str](), b"0"
+        while True:
+            cursor, *some = await self.scripts.run(_NAMES, cursor, timeout=timeout)
+            names.update(name for name in map(_str, some) if name.startswith(prefix))
+            if cursor == b"0":
+                break
+        wanted, found = sorted(names)[:limit], list[LeaseView]()
+        for begin in range(0, len(wanted), _NAMES_AT_ONCE):
+            some = wanted[begin : begin + _NAMES_AT_ONCE]
+            found += await self._views(some, places=_PLACES_IN_A_LIST, timeout=timeout)
+        return found
 
-    async def _views(self, text: str, *, limit: int, whole: bool, timeout: float) -> list[LeaseView]:
-        args = (name_bytes(text), b"%d" % limit, b"1" if whole else b"0")
+    async def _views(self, names: list[str], *, places: int, timeout: float) -> list[LeaseView]:
+        args = (b"%d" % places, *map(name_bytes, names))
         now, *found = await self.scripts.run(_VIEWS, *args, timeout=timeout)
-        names, rows = found[::2], found[1::2]
-        return [
-            grants.view(_str(name), _row(row), int(now) / 1e6) for name, row in zip(names, rows, strict=True)
-        ]
+        views, at = [], iter(found)
+        for name, row, count in zip(at, at, at, strict=False):
+            queue = tuple(_place(next(at), next(at)) for _ in range(int(count)))
+            views.append(grants.view(_str(name), _row(row, queue), int(now) / 1e6))
+        return views
 
     async def audits(self, prefix: str, *, limit: int, timeout: float) -> list[Audit]:
         found = map(_audit, await self.scripts.run(_AUDITS, timeout=timeout))
@@ -216,9 +243,30 @@ class RedisBackend:
         self._freed.append(call)
         self.scripts.listen()
 
+    def on_called(self, call: Callable[[str, int], None]) -> None:
+        self._called.append(call)
+        self.scripts.listen()
+
+    @property
+    def hears(self) -> bool:
+        return self.scripts.hears
+
     def _tell_freed(self, name: str) -> None:
         for call in tuple(self._freed):
             call(name)
+
+    def _tell_called(self, holder: str, ahead: int) -> None:
+        for call in tuple(self._called):
+            call(holder, ahead)
+
+    def _vouch(self, name: str) -> bytes:
+        self._vouched.add(name)
+        return self.scripts.witness
+
+    def _tell_vouched(self) -> None:
+        """The server may not see this process any more: each holder renews at once, and says what shows it now."""
+        for name in tuple(self._vouched):
+            self._tell_freed(name)
 
     # --- the server -------------------------------------------------------------------------------
 
@@ -235,8 +283,16 @@ class RedisBackend:
             log.warning("%s", problem)
         self._checked = True
 
+    async def withheld(self, lease_ttl: float, *, timeout: float) -> Withheld | None:
+        """Whether a lease of so many seconds that this server does not know well would be granted now."""
+        if self._trusts == b"1":
+            return None
+        left = await self.scripts.run(_WITHHELD, _us(max(lease_ttl, self._longest)), timeout=timeout)
+        return Withheld(_YOUNG, int(left) / 1e6) if int(left) else None
+
     async def aclose(self) -> None:
         self._freed.clear()
+        self._called.clear()
         await self.scripts.aclose()
 
 
@@ -263,13 +319,19 @@ def _owner(text: str | bytes) -> Owner:
     )
 
 
-def _row(text: bytes) -> Row:
-    found = json.loads(_str(text))
-    queue = tuple(
-        Place(place["holder"], _owner(place["owner"]), int(place["until"]) / 1e6, int(place["seconds"]) / 1e6)
-        for place in found["queue"] or ()
+def _place(holder: bytes, stored: bytes) -> Place:
+    _, till, seconds, turn, called, owner = stored.split(b" ", 5)
+    return Place(
+        holder.decode(), _owner(owner), int(till) / 1e6, int(seconds) / 1e6, int(turn) / 1e6, called == b"1"
     )
-    times = ("lease_ttl", "granted_at", "renewed_at", "deadline", "rest", "rests_until")
+
+
+def _row(text: bytes, queue: Queue) -> Row:
+    found = json.loads(_str(text))
+    times: dict[str, Any] = {
+        field: int(found[field]) / 1e6
+        for field in ("lease_ttl", "granted_at", "renewed_at", "deadline", "rest", "rests_until")
+    }
     return Row(
         last=int(found["last"]),
         holder=found["holder"],
@@ -277,7 +339,7 @@ def _row(text: bytes) -> Row:
         owner=_owner(found["owner"]),
         asked_to_leave=found["asked_to_leave"],
         queue=queue,
-        **{field: int(found[field]) / 1e6 for field in times},
+        **times,
     )
 
 

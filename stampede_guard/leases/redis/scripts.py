@@ -7,13 +7,15 @@ that it needs. On a cluster one master has them all.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from stampede_guard.core.scripts import Message
-from stampede_guard.errors import Misuse, StoreUnavailable
+from stampede_guard.errors import Misuse, StoreError, StoreUnavailable
 from stampede_guard.leases.forked import let_go_in_children
 from stampede_guard.stores.calls import Script
+from stampede_guard.stores.clustersession import ClusterSession
 from stampede_guard.stores.patience import patiently
 from stampede_guard.stores.protocol import Store
 from stampede_guard.stores.wire import changes_channel, name_bytes
@@ -26,11 +28,14 @@ DEADLINE = 2.0
 
 FIRST_RETRY = 0.05
 LONGEST_RETRY = 5.0
+CALL = "\0call\0"
+"""Before the holders whose turn has come, where a message has a name otherwise."""
 
 
 def lease_keys(name: str) -> tuple[bytes, ...]:
     tag = b"{%b}:" % name_bytes(name)
-    return (tag + b"rows", tag + b"old", tag + b"life", tag + b"audits")
+    words = (b"rows", b"old", b"life", b"audits", b"queue", b"places", b"until", b"since")
+    return tuple(tag + word for word in words)
 
 
 def lease_script(name: str) -> Script:
@@ -48,12 +53,20 @@ class _Session(Protocol):
 
 
 class Scripts:
-    """`tag` names the slot. `on_freed(name)` hears what scripts have told of, while the subscription stands.
+    """`tag` names the slot. `on_freed(name)` and `on_called(holder, ahead)` hear what scripts have told of, while the
+    subscription stands; `on_gap()` hears that it may have been broken.
 
     Raises `Misuse` for a store that is not of Redis.
     """
 
-    def __init__(self, store: Store, tag: str, on_freed: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        tag: str,
+        on_freed: Callable[[str], None],
+        on_called: Callable[[str, int], None] = lambda holder, ahead: None,
+        on_gap: Callable[[], None] = lambda: None,
+    ) -> None:
         if not store.shared:
             raise Misuse(
                 "leases in this process's memory are MemoryLeases: give RedisLeases a redis:// URL or client"
@@ -62,9 +75,12 @@ class Scripts:
         self.channel = changes_channel(tag)
         self._store = store
         self._on_freed = on_freed
+        self._on_called = on_called
+        self._on_gap = on_gap
         self._opened: _Session | None = None
         self._listening = False
         self._closed = False
+        self._answered_at = -math.inf
         self._retry: asyncio.TimerHandle | None = None
         let_go_in_children(self)
 
@@ -85,13 +101,25 @@ class Scripts:
     ) -> Any:
         """The answer of one script. `name`: of another slot than the leases'.
 
-        Raises `StoreUnavailable` or `StoreRefused`.
+        `timeout`: seconds for which nobody at all was answered: a queue before us is no outage. Raises
+        `StoreUnavailable` or `StoreRefused`.
         """
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(self._session.run(script, name or self.tag, list(args), renewal=renewal))
         try:
-            async with patiently(timeout):
-                return await self._session.run(script, name or self.tag, list(args), renewal=renewal)
-        except TimeoutError:
-            raise StoreUnavailable(f"no answer from the store within {timeout:g} s") from None
+            while not task.done():
+                began = loop.time()
+                try:
+                    async with patiently(timeout):
+                        await asyncio.wait({task})
+                except TimeoutError:
+                    if not task.done() and (renewal or self._answered_at < began):
+                        raise StoreUnavailable(f"no answer from the store within {timeout:g} s") from None
+            found = task.result()
+            self._answered_at = loop.time()
+            return found
+        finally:
+            task.cancel()
 
     def listen(self) -> None:
         """Begin to hear what is freed, and go on with it."""
@@ -105,6 +133,22 @@ class Scripts:
         if self._listening and not self._session.hears_changes(self.tag):
             loop = asyncio.get_running_loop()
             self._retry = loop.call_later(retry, self._try_to_listen, min(2 * retry, LONGEST_RETRY))
+
+    @property
+    def hears(self) -> bool:
+        """Whether the subscription stands."""
+        return self._listening and self._opened is not None and self._opened.hears_changes(self.tag)
+
+    @property
+    def in_slots(self) -> bool:
+        """Whether names are spread over the slots of a cluster."""
+        return isinstance(self._session, ClusterSession)
+
+    @property
+    def witness(self) -> bytes:
+        """The inbox by which the server sees that this process is there, while that is confirmed; else nothing."""
+        inbox: Callable[[str], bytes] | None = getattr(self._opened, "_inbox_at", None)
+        return inbox(self.tag) if inbox is not None and self._listening else b""
 
     async def aclose(self) -> None:
         self._listening, self._closed = False, True
@@ -126,13 +170,22 @@ class Scripts:
         """Nobody writes to this inbox."""
 
     def gap(self) -> None:
+        self._on_gap()
         # Also after the first subscription. In a cluster the master may be another one now, on which to listen anew.
         if self._listening and self._retry is None:
             self._retry = asyncio.get_running_loop().call_later(0, self._try_to_listen, FIRST_RETRY)
 
     def changed(self, name: str, fence: int) -> None:
-        if self._listening:
+        if not self._listening:
+            return
+        if not name.startswith(CALL):
             self._on_freed(name)
+            return
+        for ahead, holder in enumerate(name.removeprefix(CALL).split("\0")):
+            self._on_called(holder, ahead)
 
     def breaker_changed(self, *, away: bool, part: str = "", why: str = "") -> None:
         """Leases ask again by themselves, and say so when they are lost."""
+
+    def not_kept(self, name: str, error: StoreError) -> None:
+        """Values are not a lease's business."""

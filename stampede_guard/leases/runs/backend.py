@@ -10,9 +10,11 @@ from stampede_guard.leases.runs.words import (
     ClaimAnswer,
     Ending,
     JobView,
+    Look,
     Outcome,
     Registration,
     RunView,
+    Seen,
 )
 
 __all__ = ["RunBackend"]
@@ -36,6 +38,14 @@ class RunBackend(Protocol):
         """A worker goes on with its schedule: where it counts, that was seen just now, and is good for `seen_for`
         seconds, or for as long as what another said before. Where another schedule counts nothing changes, unless
         that is of a smaller version. Answers what counts now; None: the job is not known."""
+
+    async def register_all(self, registrations: Sequence[Registration], *, timeout: float) -> list[JobView]:
+        """`register` for all jobs of a worker, in their order; one statement where the store can."""
+
+    async def look(self, looks: Sequence[Look], *, again: int, timeout: float) -> list[Seen]:
+        """`follow`, `sweep` and, where there is to be another attempt, `retriable` (at most `again` of each job), for
+        all jobs of a worker, in their order; one statement where the store can. Of many vanished runs some are left
+        for the next look."""
 
     async def take_over(self, registration: Registration, *, timeout: float) -> bool:
         """Put this schedule, of whatever version, in the place of another that is left: nobody was seen to follow it
@@ -79,8 +89,11 @@ class RunBackend(Protocol):
     ) -> list[RunView]:
         """Newest slot first; `before`: only slots earlier than this one; `outcomes`: only these."""
 
-    async def prune(self, job: str, *, keep: int, older_than: float, timeout: float) -> int:
-        """Forget ended runs beyond the newest `keep` whose slot is more than `older_than` seconds ago; how many."""
+    async def prune(
+        self, job: str, *, keep: int, older_than: float, most: int = 10_000, timeout: float
+    ) -> int:
+        """Forget ended runs beyond the newest `most`, and beyond the newest `keep` those whose slot is more than
+        `older_than` seconds ago; how many. In steps that hold nobody up; `timeout` is that of each."""
 
     async def forget(self, job: str, *, timeout: float) -> bool:
         """The job is no more, with all its history: nobody is to miss it."""

@@ -9,18 +9,25 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from stampede_guard.forks import renew_in_children
 from stampede_guard.leases.runs import rules
+from stampede_guard.leases.runs.one_by_one import looked
 from stampede_guard.leases.runs.words import (
     Claim,
     ClaimAnswer,
     Ending,
     JobView,
+    Look,
     Outcome,
     Registration,
     RunView,
+    Seen,
 )
 
 __all__ = ["MemoryRuns"]
+
+TRIM_EACH = 100
+"""Runs beyond the most that are kept, after which the oldest go."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,6 +60,7 @@ class MemoryRuns:
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self.lock = threading.RLock()
+        renew_in_children(self, "lock", threading.RLock)
         self._clock = clock
         self._jobs: dict[str, _Job] = {}
 
@@ -74,6 +82,14 @@ class MemoryRuns:
             return None
         known.row = rules.follow(known.row, registration, now=now)
         return rules.job_view(registration.job, known.row, running=known.running(), now=now)
+
+    async def register_all(
+        self, registrations: Sequence[Registration], *, timeout: float = 0.0
+    ) -> list[JobView]:
+        return [await self.register(registration) for registration in registrations]
+
+    async def look(self, looks: Sequence[Look], *, again: int, timeout: float = 0.0) -> list[Seen]:
+        return [await looked(self, look, again=again, timeout=timeout) for look in looks]
 
     @_alone
     async def take_over(self, registration: Registration, *, timeout: float = 0.0) -> bool:
@@ -190,13 +206,21 @@ class MemoryRuns:
         return wanted[:limit]
 
     @_alone
-    async def prune(self, job: str, *, keep: int, older_than: float, timeout: float = 0.0) -> int:
+    async def prune(
+        self,
+        job: str,
+        *,
+        keep: int,
+        older_than: float,
+        most: int = rules.MOST_RUNS,
+        timeout: float = 0.0,
+    ) -> int:
         known = self._jobs.get(job)
         if known is None:
             return 0
+        ended = [slot for slot, run in known.runs.items() if run.outcome != "running"]
         oldest = (self._clock() - older_than) * 1000
-        ended = sorted((slot for slot, run in known.runs.items() if run.outcome != "running"), reverse=True)
-        gone = [slot for slot in ended[keep:] if slot < oldest]
+        gone = rules.to_prune(ended, keep=keep, most=most, before=oldest)
         for slot in gone:
             del known.runs[slot]
         known.row = rules.pruned(known.row, gone)
@@ -215,3 +239,9 @@ class MemoryRuns:
             known.row = job
         if run is not None:
             known.runs[run.slot] = run
+            if len(known.runs) > rules.MOST_RUNS + TRIM_EACH:
+                ended = [slot for slot, row in known.runs.items() if row.outcome != "running"]
+                gone = rules.to_prune(ended, keep=rules.MOST_RUNS, most=rules.MOST_RUNS, before=0.0)
+                for slot in gone:
+                    del known.runs[slot]
+                known.row = rules.pruned(known.row, gone)

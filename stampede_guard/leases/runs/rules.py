@@ -6,7 +6,7 @@ their twins, held against them by one state machine in the tests.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -26,6 +26,7 @@ from stampede_guard.leases.runs.words import (
 from stampede_guard.leases.words import Owner
 
 __all__ = [
+    "MOST_RUNS",
     "JobRow",
     "RunRow",
     "beat",
@@ -42,6 +43,8 @@ __all__ = [
 ]
 
 LONGEST_ERROR = 2_000
+MOST_RUNS = 10_000
+"""Runs of one job that are kept at most, however young they are: of a job each second those of three hours."""
 VANISHED = "the worker vanished"
 
 
@@ -247,6 +250,15 @@ def record(
         error=error[:LONGEST_ERROR],
     )
     return replace(job, last_slot=max(job.last_slot, slot)), row
+
+
+def to_prune(ended: Sequence[int], *, keep: int, most: int, before: float) -> list[int]:
+    """Of the slots that have ended, those beyond the newest `most`, and beyond the newest `keep` those of `before`, in
+    milliseconds since 1970."""
+    newest_first = sorted(ended, reverse=True)
+    return [
+        slot for place, slot in enumerate(newest_first) if place >= most or (place >= keep and slot < before)
+    ]
 
 
 def pruned(job: JobRow, slots: Iterable[int]) -> JobRow:

@@ -21,10 +21,12 @@ __all__ = [
     "Early",
     "Ending",
     "JobView",
+    "Look",
     "Outcome",
     "Outdated",
     "Registration",
     "RunView",
+    "Seen",
     "Taken",
 ]
 
@@ -70,6 +72,14 @@ class Claim:
     alive_for: float
     attempts: int = 1
     by_hand: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What a worker asks about one of its jobs now and then. `attempts`: as in `Claim`, 1 = nothing is tried again."""
+
+    registration: Registration
+    attempts: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,3 +179,15 @@ class JobView:
     last_failure_at: float = 0.0
     last_error: str = ""
     running: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The answer to a `Look`. `view`: what counts now, None = the job is not known. `vanished`: marked by this look.
+
+    `again`: abandoned runs that may be tried once more, the oldest slots first.
+    """
+
+    view: JobView | None
+    vanished: tuple[RunView, ...] = ()
+    again: tuple[RunView, ...] = ()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 from stampede_guard.leases.core import grants
-from stampede_guard.leases.core.grants import EMPTY, Row
+from stampede_guard.leases.core.grants import EMPTY, NOBODY, Row
+from stampede_guard.leases.core.queue import Queue
 from stampede_guard.leases.words import Ask, Granted, Held, Owner, Renewed
 
 NAMES = "abc"
@@ -24,7 +28,9 @@ def carried_out(row: Row, step: Step, now: float) -> tuple[Row, object]:
     match what:
         case "ask" | "wait":
             place = 3.0 if what == "wait" else 0.0
-            question = Ask(name="n", holder=who, owner=Owner(process=who), lease_ttl=TTL, place=place)
+            question = Ask(
+                name="n", holder=who, owner=Owner(process=who), lease_ttl=TTL, place=place, turn=1.0
+            )
             return grants.ask(row, question, now)
         case "renew":
             return grants.renew(row, holder=who, token=token, lease_ttl=TTL, now=now)
@@ -84,3 +90,37 @@ def check(before: Row, step: Step, now: float, after: Row, answer: object) -> No
     assert [name for name in first if name in then] == [name for name in then if name in first]
     assert all(name in then for name in first if name != who), "only its own question moves a place"
     assert len(set(then)) == len(then)
+
+
+def longest_wait(rule: Callable[[Queue, float], Queue]) -> float:
+    """Seconds for which a free lease is out of reach because of waiters that died, while another asks each second."""
+    dead = [
+        Ask(name="n", holder=f"d{n}", owner=NOBODY, lease_ttl=TTL, place=300.0, turn=5.0) for n in range(3)
+    ]
+    alive = Ask(name="n", holder="x", owner=NOBODY, lease_ttl=TTL, place=300.0, turn=5.0)
+    row, _ = grants.ask(EMPTY, Ask(name="n", holder="a", owner=NOBODY, lease_ttl=TTL), 1.0)
+    for question in (*dead, alive):
+        row, _ = grants.ask(row, question, 1.5)
+    row, _ = grants.release(row, holder="a", token=row.token, at_least_for=0.0, now=2.0)
+    now = 2.0
+    while now < 400.0:
+        row, answer = grants.ask(row, alive, now)
+        if isinstance(answer, Granted):
+            return now - 2.0
+        row = replace(row, queue=rule(row.queue, now))
+        now += 1.0
+    return now
+
+
+def test_waiters_that_died_cost_one_turn_and_not_one_each_nor_their_places() -> None:
+    assert longest_wait(lambda queue, now: queue) == 5.0
+
+
+def test_a_call_that_counted_anew_with_each_question_would_cost_more() -> None:
+    def anew(queue: Queue, now: float) -> Queue:
+        return tuple(replace(place, until=now + 5.0) if place.called else place for place in queue)
+
+    def never(queue: Queue, now: float) -> Queue:
+        return tuple(replace(place, until=301.5, called=False) for place in queue)
+
+    assert longest_wait(anew) > 5.0 and longest_wait(never) > 5.0

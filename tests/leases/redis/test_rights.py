@@ -12,7 +12,7 @@ import pytest
 from bench.herd.valkey import ValkeyServer
 from stampede_guard.errors import StoreError
 from stampede_guard.leases.redis.backend import RedisBackend
-from stampede_guard.leases.runs.words import Claim, Ending, Registration
+from stampede_guard.leases.runs.words import Claim, Ending, Look, Registration
 from tests.stores.test_rights import knows_setinfo
 from tests.support.gate import until
 from tests.support.leases import LONG, ask, owner
@@ -47,6 +47,8 @@ async def everything(server: ValkeyServer) -> list[str]:
         for asked in (
             backend.acquire(ask("shop:n", "a", lease_ttl=0.2), timeout=LONG),
             backend.acquire(ask("shop:n", "b", place=9), timeout=LONG),
+            backend.acquire(ask("shop:n", "c", place=9), timeout=LONG),
+            backend.leave("shop:n", holder="c", timeout=LONG),
             backend.renew("shop:n", holder="a", token=1, lease_ttl=9, timeout=LONG),
             backend.check("shop:n", holder="a", token=1, timeout=LONG),
             backend.force("shop:n", token=1, by="eve", now=True, timeout=LONG),
@@ -60,6 +62,16 @@ async def everything(server: ValkeyServer) -> list[str]:
             runs.take_over(
                 Registration(job="shop:j", schedule="s", fingerprint="f", rhythm=9.0), timeout=LONG
             ),
+            runs.look(
+                [
+                    Look(
+                        registration=Registration(job="shop:j", schedule="s", fingerprint="f", rhythm=9.0),
+                        attempts=2,
+                    )
+                ],
+                again=9,
+                timeout=LONG,
+            ),
             runs.retriable("shop:j", attempts=3, limit=9, timeout=LONG),
             runs.claim(claim, timeout=LONG),
             runs.beat("shop:j", slot=slot, run="r", alive_for=9.0, token=1, timeout=LONG),
@@ -67,6 +79,7 @@ async def everything(server: ValkeyServer) -> list[str]:
             runs.record("shop:j", slots=[slot - 1], outcome="missed", error="", timeout=LONG),
             runs.sweep("shop:j", timeout=LONG),
             runs.history("shop:j", limit=9, timeout=LONG),
+            runs.history("shop:j", limit=9, outcomes=("failed",), timeout=LONG),
             runs.views("shop:", limit=9, timeout=LONG),
             runs.prune("shop:j", keep=0, older_than=0.0, timeout=LONG),
             runs.forget("shop:j", timeout=LONG),

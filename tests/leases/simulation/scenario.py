@@ -59,6 +59,7 @@ class Scenario:
         self.store = Store(loop, longest_ttl=TTL)
         self.store.on_granted = self._granted
         self.store.on_freed = self._freed
+        self.store.on_called = self._called
         self.store.on_renewed = self._renewed
         self.network = Network(self.chance)
         self.processes: list[Process] = []
@@ -256,6 +257,10 @@ class Scenario:
     def _freed(self, name: str) -> None:
         for process in self.processes:
             process.backend.hint(name)
+
+    def _called(self, holder: str, ahead: int) -> None:
+        for process in self.processes:
+            process.backend.turn(holder, ahead)
 
     def alive(self) -> list[Process]:
         return [process for process in self.processes if not process.node.dead]

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from stampede_guard.errors import StoreUnavailable
 from stampede_guard.leases.core import grants
 from stampede_guard.leases.core.grants import EMPTY, Row
+from stampede_guard.leases.core.queue import newly_called
 from stampede_guard.leases.words import (
     Answer,
     Ask,
@@ -45,6 +46,7 @@ class Store:
         self.withheld_until = 0.0
         self.on_granted: Callable[[str, str, int], None] = lambda name, holder, token: None
         self.on_freed: Callable[[str], None] = lambda name: None
+        self.on_called: Callable[[str, int], None] = lambda holder, ahead: None
         self.on_renewed: Callable[[str], None] = lambda name: None
 
     def now(self) -> float:
@@ -64,6 +66,7 @@ class Store:
         before = self.row(question.name)
         row, answer = grants.ask(before, question, self.now())
         self.rows[question.name] = row
+        self._call(before, row)
         if isinstance(answer, Granted) and (before.holder, before.token) != (row.holder, row.token):
             self.on_granted(question.name, question.holder, answer.token)
         return answer
@@ -82,7 +85,12 @@ class Store:
         )
         if held or len(before.queue) > len(self.rows[name].queue):
             self.on_freed(name)
+        self._call(before, self.rows[name])
         return held
+
+    def _call(self, before: Row, after: Row) -> None:
+        for ahead, holder in enumerate(newly_called(before.queue, after.queue)):
+            self.on_called(holder, ahead)
 
     def force(self, name: str, token: int) -> None:
         """An operator, who is never cut off."""
@@ -116,7 +124,8 @@ class SimulatedBackend:
         self.node = node
         self.store = store
         self.network = network
-        self.calls: list[Callable[[str], None]] = []
+        self.calls: list[Callable[..., Any]] = []
+        self.turns: list[Callable[..., Any]] = []
 
     async def _request(self, step: Callable[[], T], timeout: float) -> T:
         loop = self.node.loop
@@ -193,12 +202,25 @@ class SimulatedBackend:
     def on_freed(self, call: Callable[[str], Any]) -> None:
         self.calls.append(call)
 
+    def on_called(self, call: Callable[[str, int], Any]) -> None:
+        self.turns.append(call)
+
+    hears = True
+
     def hint(self, name: str) -> None:
         """That a lease was freed, which may be lost like any message."""
+        self._arrive(self.calls, name)
+
+    def turn(self, holder: str, ahead: int) -> None:
+        """That a waiter's turn has come, which may be lost, too."""
+        self._arrive(self.turns, holder, ahead)
+
+    def _arrive(self, calls: list[Callable[..., Any]], *what: Any) -> None:
         after = self.network.delay()
         if after is not None and not self.node.deaf:
-            for call in self.calls:
-                self.node.loop.call_later(after, lambda call=call: self.node.gate(lambda: call(name)))
+            for call in calls:
+                self.node.loop.call_later(after, lambda call=call: self.node.gate(lambda: call(*what)))
 
     async def aclose(self) -> None:
         self.calls.clear()
+        self.turns.clear()

@@ -16,8 +16,11 @@ if ARGV[7] == '1' then
   redis.call('LTRIM', AUDITS, 0, tonumber(ARGV[6]) - 1)
 end
 if ARGV[4] == '1' then
-  row.holder, row.deadline, row.asked_to_leave = '', 0, ''
+  row.holder, row.deadline, row.asked_to_leave, row.witness, row.missing_since = '', 0, '', '', 0
   save(name, row)
+  if row.rests_until == 0 then
+    call_first(ARGV[5], name, CALLED)
+  end
   tell_freed(ARGV[5], name, row.token)
   return {'forced', '0'}
 end

@@ -1,4 +1,4 @@
--- ARGV: name, holder, token, lease ttl (us)
+-- ARGV: name, holder, token, lease ttl (us), witness
 local row = row_of(ARGV[1])
 if row.stale then
   save(ARGV[1], row)
@@ -13,9 +13,11 @@ if row.holder ~= ARGV[2] or row.token ~= tonumber(ARGV[3]) then
   return {'taken'}
 end
 if row.asked_to_leave == '' then
-  extend(row, tonumber(ARGV[4]))
+  extend(row, tonumber(ARGV[4]), ARGV[5])
   -- Who still has it in this life of the server is the last who got it.
   row.run = life()
-  save(ARGV[1], row)
+else
+  row.witness, row.missing_since = ARGV[5], 0
 end
+save(ARGV[1], row)
 return {'renewed', row.asked_to_leave}

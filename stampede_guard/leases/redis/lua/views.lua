@@ -1,18 +1,17 @@
--- ARGV: the names' beginning, how many, '1' = it is one whole name. Server's time, then names and rows.
-local found = {text(now)}
-if ARGV[3] == '1' then
-  local stored = redis.call('HGET', ROWS, ARGV[1])
-  return stored and {text(now), ARGV[1], stored} or found
-end
-local names = {}
-for _, name in ipairs(redis.call('HKEYS', ROWS)) do
-  if string.sub(name, 1, #ARGV[1]) == ARGV[1] then
-    names[#names + 1] = name
+-- ARGV: how many places, names. Server's time, then for each name that is known: name, row, how many places, and those.
+local found, most = {text(now)}, tonumber(ARGV[1])
+for index = 2, #ARGV do
+  local name = ARGV[index]
+  local stored = redis.call('HGET', ROWS, name)
+  if stored then
+    local holders = waiting(name, 0, most)
+    found[#found + 1] = name
+    found[#found + 1] = stored
+    found[#found + 1] = text(#holders)
+    for _, holder in ipairs(holders) do
+      found[#found + 1] = holder
+      found[#found + 1] = redis.call('HGET', PLACES, id_of(name, holder)) or ''
+    end
   end
-end
-table.sort(names)
-for index = 1, math.min(#names, tonumber(ARGV[2])) do
-  found[#found + 1] = names[index]
-  found[#found + 1] = redis.call('HGET', ROWS, names[index])
 end
 return found

@@ -11,7 +11,7 @@ from stampede_guard.errors import StoreRefused
 from stampede_guard.leases.postgres.foreign import in_transaction
 from stampede_guard.leases.postgres.rooms import Room
 from stampede_guard.leases.runs.postgres.statements import Statements
-from stampede_guard.leases.runs.rules import LONGEST_ERROR
+from stampede_guard.leases.runs.rules import LONGEST_ERROR, MOST_RUNS
 from stampede_guard.leases.runs.words import (
     Claim,
     ClaimAnswer,
@@ -19,10 +19,12 @@ from stampede_guard.leases.runs.words import (
     Early,
     Ending,
     JobView,
+    Look,
     Outcome,
     Outdated,
     Registration,
     RunView,
+    Seen,
     Taken,
 )
 from stampede_guard.leases.words import Owner
@@ -30,6 +32,8 @@ from stampede_guard.leases.words import Owner
 __all__ = ["PostgresRuns"]
 
 _TRIES = 3
+AT_ONCE = 500
+"""Runs that one statement deletes, while it has the job's row locked."""
 
 
 class PostgresRuns:
@@ -47,6 +51,27 @@ class PostgresRuns:
     async def follow(self, registration: Registration, *, timeout: float) -> JobView | None:
         rows = await self._room.fetch(self._sql.follow, *_schedule(registration), timeout=timeout)
         return _job(rows[0]) if rows else None
+
+    async def register_all(self, registrations: Sequence[Registration], *, timeout: float) -> list[JobView]:
+        if not registrations:
+            return []
+        rows = await self._room.fetch(self._sql.register_all, *_columns(registrations), timeout=timeout)
+        found = {row["name"]: _job(row) for row in rows}
+        return [found[registration.job] for registration in registrations]
+
+    async def look(self, looks: Sequence[Look], *, again: int, timeout: float) -> list[Seen]:
+        if not looks:
+            return []
+        columns = _columns([look.registration for look in looks])
+        attempts = [look.attempts for look in looks]
+        rows = await self._room.fetch(self._sql.look, *columns, attempts, again, timeout=timeout)
+        found = {}
+        for row in rows:
+            fields = dict(row)
+            vanished, tried = json.loads(fields.pop("vanished")), json.loads(fields.pop("again"))
+            view = JobView(job=fields.pop("name"), running=tuple(fields.pop("running")), **fields)
+            found[view.job] = Seen(view, tuple(map(_run_of_json, vanished)), tuple(map(_run_of_json, tried)))
+        return [found.get(look.registration.job, Seen(None)) for look in looks]
 
     async def take_over(self, registration: Registration, *, timeout: float) -> bool:
         return bool(await self._room.fetch(self._sql.take_over, *_schedule(registration), timeout=timeout))
@@ -132,12 +157,24 @@ class PostgresRuns:
         outcomes: Sequence[Outcome] = (),
         timeout: float,
     ) -> list[RunView]:
-        rows = await self._room.fetch(self._sql.history, job, limit, before, list(outcomes), timeout=timeout)
+        args: tuple[object, ...] = (job, limit, before)
+        if outcomes:
+            args, statement = (*args, list(outcomes)), self._sql.of_outcomes
+        else:
+            statement = self._sql.history
+        rows = await self._room.fetch(statement, *args, timeout=timeout)
         return [_run(row) for row in rows]
 
-    async def prune(self, job: str, *, keep: int, older_than: float, timeout: float) -> int:
-        rows = await self._room.fetch(self._sql.prune, _ms(timeout), job, keep, older_than, timeout=timeout)
-        return int(rows[0]["pruned"])
+    async def prune(
+        self, job: str, *, keep: int, older_than: float, most: int = MOST_RUNS, timeout: float
+    ) -> int:
+        pruned = 0
+        while True:
+            args = (job, keep, older_than, most, AT_ONCE)
+            rows = await self._room.fetch(self._sql.prune, _ms(timeout), *args, timeout=timeout)
+            pruned += int(rows[0]["pruned"])
+            if rows[0]["gone"] < AT_ONCE:
+                return pruned
 
     async def forget(self, job: str, *, timeout: float) -> bool:
         rows = await self._room.fetch(self._sql.forget, _ms(timeout), job, timeout=timeout)
@@ -149,6 +186,15 @@ class PostgresRuns:
 
 def _schedule(given: Registration) -> tuple[object, ...]:
     return (given.job, given.schedule, given.fingerprint, given.rhythm, given.version, given.seen_for)
+
+
+def _columns(given: Sequence[Registration]) -> tuple[list[Any], ...]:
+    return tuple(map(list, zip(*map(_schedule, given), strict=True)))
+
+
+def _run_of_json(fields: dict[str, Any]) -> RunView:
+    owner = fields.pop("owner")
+    return RunView(owner=None if owner is None else Owner(**owner), **fields)
 
 
 def _ms(seconds: float) -> str:

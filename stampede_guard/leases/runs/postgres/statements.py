@@ -51,6 +51,47 @@ _FOLLOWED = """
 )
 SELECT """
 
+_ALL = """unnest($1::text[], $2::text[], $3::text[], $4::float8[], $5::bigint[], $6::float8[])
+    AS given (name, schedule, fingerprint, rhythm, version, seen_for)"""
+
+_REGISTER_ALL = """
+INSERT INTO {schema}.jobs AS j
+    (name, schedule, fingerprint, rhythm, version, seen_for, registered_at, scheduled_at, seen_at)
+SELECT given.*, now, now, now FROM {all}, (SELECT clock_timestamp() AS now) AS clock ORDER BY given.name
+ON CONFLICT (name) DO UPDATE SET"""
+
+_LOOK = """
+WITH given AS MATERIALIZED (
+    SELECT given.*, tries FROM {all} JOIN unnest($1, $7::int[]) AS wanted (name, tries) USING (name)
+), locked AS MATERIALIZED (
+    -- In the order of their names, as every worker does.
+    SELECT j.name FROM {schema}.jobs AS j JOIN given ON given.name = j.name ORDER BY j.name FOR UPDATE OF j
+), swept AS (
+    UPDATE {schema}.runs AS r SET outcome = 'abandoned', finished_at = clock_timestamp(), error = '{vanished}'
+    FROM locked WHERE r.job = locked.name AND r.outcome = 'running' AND clock_timestamp() >= r.alive_until
+    RETURNING r.*
+), failed AS MATERIALIZED (
+    SELECT DISTINCT job FROM swept
+), followed AS (UPDATE {schema}.jobs AS j SET
+    last_failure_at = CASE WHEN failed.job IS NULL THEN j.last_failure_at ELSE clock_timestamp() END,
+    last_error = CASE WHEN failed.job IS NULL THEN j.last_error ELSE '{vanished}' END,"""
+_LOOKED = """
+    FROM given AS excluded LEFT JOIN failed ON failed.job = excluded.name
+    WHERE j.name = excluded.name AND j.name IN (SELECT name FROM locked) RETURNING j.*
+)
+SELECT seen.*, (
+    SELECT coalesce(json_agg(rows ORDER BY slot), '[]')::text FROM (
+        SELECT {run} FROM swept WHERE swept.job = seen.name
+    ) AS rows
+) AS vanished, (
+    SELECT coalesce(json_agg(rows ORDER BY slot), '[]')::text FROM (
+        SELECT {run} FROM {schema}.runs JOIN given ON given.name = runs.job
+        WHERE runs.job = seen.name AND outcome = 'abandoned' AND attempt < attempts AND attempt < tries
+        ORDER BY slot LIMIT $8
+    ) AS rows
+) AS again
+FROM (SELECT """
+
 _TAKE_OVER = """
 UPDATE {schema}.jobs SET schedule = $2, fingerprint = $3, rhythm = $4, version = $5, seen_for = $6,
     scheduled_at = seen_at, seen_at = clock_timestamp()
@@ -190,24 +231,35 @@ WHERE job = $1 AND outcome = 'abandoned' AND attempt < attempts AND attempt < $2
 
 _HISTORY = """
 SELECT {run} FROM {schema}.runs
-WHERE job = $1 AND outcome <> '' AND ($3::bigint IS NULL OR slot < $3)
-    AND (cardinality($4::text[]) = 0 OR outcome = ANY ($4))
+WHERE job = $1 AND outcome <> '' AND ($3::bigint IS NULL OR slot < $3) ORDER BY slot DESC LIMIT $2"""
+
+_OF_OUTCOMES = """
+SELECT {run} FROM (SELECT DISTINCT unnest($4::text[]) AS wanted) AS outcomes CROSS JOIN LATERAL (
+    SELECT * FROM {schema}.runs
+    WHERE runs.job = $1 AND runs.outcome = wanted AND -slot > -coalesce($3::bigint, 9223372036854775807)
+    ORDER BY -slot LIMIT $2
+) AS found
 ORDER BY slot DESC LIMIT $2"""
 
-_PRUNE = """, done AS (
-    DELETE FROM {schema}.runs AS r USING timed
-    WHERE r.job = timed.name AND r.outcome <> 'running'
-        AND r.slot < (extract(epoch FROM now)::float8 - $4::float8) * 1000
-        AND r.slot NOT IN (
-            SELECT slot FROM {schema}.runs
-            WHERE job = $2 AND outcome NOT IN ('', 'running') ORDER BY slot DESC LIMIT $3
-        )
+_PRUNE = """, bounds AS MATERIALIZED (
+    SELECT now, (SELECT slot FROM {schema}.runs WHERE job = $2 AND outcome NOT IN ('', 'running')
+            ORDER BY slot DESC OFFSET $3 LIMIT 1) AS kept,
+        (SELECT slot FROM {schema}.runs WHERE job = $2 AND outcome NOT IN ('', 'running')
+            ORDER BY slot DESC OFFSET $5 LIMIT 1) AS most
+    FROM timed
+), old AS MATERIALIZED (
+    SELECT r.slot FROM {schema}.runs AS r, bounds
+    WHERE r.job = $2 AND r.outcome <> 'running' AND (r.slot <= bounds.most OR (
+        r.slot < (extract(epoch FROM now)::float8 - $4::float8) * 1000 AND (r.slot <= bounds.kept OR r.outcome = '')))
+    ORDER BY r.slot LIMIT $6
+), done AS (
+    DELETE FROM {schema}.runs AS r USING old WHERE r.job = $2 AND r.slot = old.slot
     RETURNING r.slot, r.outcome
 ), noted AS (
     UPDATE {schema}.jobs AS j SET pruned_to = greatest(pruned_to, (SELECT max(slot) FROM done WHERE outcome <> ''))
     WHERE j.name = $2
 )
-SELECT count(*) FILTER (WHERE outcome <> '') AS pruned FROM done"""
+SELECT count(*) FILTER (WHERE outcome <> '') AS pruned, count(*) AS gone FROM done"""
 
 _FORGET = """, runs AS (DELETE FROM {schema}.runs WHERE job = $2
 ), done AS (DELETE FROM {schema}.jobs AS j USING timed WHERE j.name = timed.name RETURNING 1)
@@ -221,6 +273,8 @@ class Statements:
 
     register: str
     follow: str
+    register_all: str
+    look: str
     take_over: str
     make: str
     claim: str
@@ -233,6 +287,7 @@ class Statements:
     view: str
     views: str
     history: str
+    of_outcomes: str
     prune: str
     forget: str
 
@@ -267,6 +322,12 @@ class Statements:
                 " FROM followed",
                 counts="excluded.version > j.version",
             ),
+            register_all=text(_REGISTER_ALL, all=_ALL)
+            + text(_SCHEDULED, " RETURNING ", _VIEW, counts="excluded.version >= j.version"),
+            look=text(_LOOK, all=_ALL)
+            + text(_SCHEDULED, counts="excluded.version > j.version")
+            + text(_LOOKED, run=_RUN)
+            + text(_VIEW, " FROM followed) AS seen"),
             take_over=text(_TAKE_OVER),
             make=text(_MAKE),
             claim=text(_LOCKED, patience=durable, job="$2", slot="$3") + text(_CLAIM),
@@ -282,6 +343,7 @@ class Statements:
                 "SELECT ", _VIEW, " FROM {schema}.jobs WHERE starts_with(name, $1) ORDER BY name LIMIT $2"
             ),
             history=text(_HISTORY, run=_RUN),
+            of_outcomes=text(_OF_OUTCOMES, run=_RUN),
             prune=text(_JOB, _PRUNE, patience=patience),
             forget=text(_JOB, _FORGET, patience=patience),
         )

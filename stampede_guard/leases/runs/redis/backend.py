@@ -3,19 +3,23 @@
 A server that forgets everything in a restart has jobs registered anew by their workers, and then no slot of before its
 own start gets an outcome, because it may have had one. What an older snapshot or a promoted replica lacks of the last
 writes it cannot know: such a slot may run twice. Keep runs in PostgreSQL where that must not be.
+
+No script looks at more than `AT_ONCE` runs, for a script holds up every client of the server. Each outcome has an order
+of its own, so a rare one is found without looking at the others. Where workers of an older version have written runs
+into none, the numbers do not add up, and whoever asks for an outcome has the orders made anew, some runs at a time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from stampede_guard.errors import StoreRefused
 from stampede_guard.leases.redis.scripts import Scripts
-from stampede_guard.leases.runs.rules import LONGEST_ERROR
+from stampede_guard.leases.runs.rules import LONGEST_ERROR, MOST_RUNS
 from stampede_guard.leases.runs.words import (
     Claim,
     ClaimAnswer,
@@ -23,10 +27,12 @@ from stampede_guard.leases.runs.words import (
     Early,
     Ending,
     JobView,
+    Look,
     Outcome,
     Outdated,
     Registration,
     RunView,
+    Seen,
     Taken,
 )
 from stampede_guard.leases.words import Owner
@@ -35,19 +41,38 @@ from stampede_guard.stores.wire import name_bytes
 
 __all__ = ["RedisRuns"]
 
+AT_ONCE = 100
+"""Runs that one script looks at. Who wants more asks again, and others come in between."""
+PRUNED_AT_ONCE = 40
+"""Runs that one script writes or deletes, which is more work."""
+_INDEXED: tuple[Outcome, ...] = ("completed", "failed", "missed", "skipped", "abandoned")
+"""Outcomes that have an order of their own, in that of the KEYS."""
+_LOOKED_AT = 100
+"""Jobs in one script."""
+_MARKED = 5
+"""Vanished runs of one job that a look marks; more are left for the next one."""
+_SWEPT = 50
+"""As many as `sweep.lua` marks at once."""
+
 
 def _keys(name: str) -> tuple[bytes, ...]:
     tag = b"{%b}:" % name_bytes(name)
-    return (tag + b"job", tag + b"runs", tag + b"slots", tag + b"running", tag + b"again")
+    words = (b"job", b"runs", b"slots", b"running", b"again", *(word.encode() for word in _INDEXED))
+    return tuple(tag + word for word in words)
 
 
-def _script(name: str) -> Script:
-    return Script(name, keys_of=_keys, package="stampede_guard.leases.runs.redis")
+def _keys_of_all(names: str) -> tuple[bytes, ...]:
+    return tuple(key for name in names.split("\0") for key in _keys(name))
+
+
+def _script(name: str, keys_of: Callable[[str], tuple[bytes, ...]] = _keys) -> Script:
+    return Script(name, keys_of=keys_of, package="stampede_guard.leases.runs.redis")
 
 
 _REGISTER = _script("register")
 _FOLLOW = _script("follow")
 _TAKE_OVER = _script("take_over")
+_LOOK = _script("look", _keys_of_all)
 _CLAIM = _script("claim")
 _BEAT = _script("beat")
 _FINISH = _script("finish")
@@ -56,6 +81,7 @@ _SWEEP = _script("sweep")
 _RETRIABLE = _script("retriable")
 _VIEW = _script("view")
 _HISTORY = _script("history")
+_INDEX = _script("index")
 _PRUNE = _script("prune")
 _FORGET = _script("forget")
 _TITLES = _script("titles")
@@ -78,6 +104,37 @@ class RedisRuns:
         job = registration.job
         reply = await self._run(_FOLLOW, job, *_schedule(registration), timeout=timeout)
         return _job(job, reply) if reply else None
+
+    async def register_all(self, registrations: Sequence[Registration], *, timeout: float) -> list[JobView]:
+        found: list[JobView] = []
+        # Once in the life of a worker: some at a time, so that a deployment's thousands do not come in one moment.
+        for begin in range(0, len(registrations), _LOOKED_AT):
+            some = registrations[begin : begin + _LOOKED_AT]
+            found += await asyncio.gather(*[self.register(one, timeout=timeout) for one in some])
+        return found
+
+    async def look(self, looks: Sequence[Look], *, again: int, timeout: float) -> list[Seen]:
+        # The jobs of a cluster are in different slots, which no script can see together.
+        at_once = 1 if self._scripts.in_slots else _LOOKED_AT
+        found: list[Seen] = []
+        for begin in range(0, len(looks), at_once):
+            found += await self._looked(looks[begin : begin + at_once], again, timeout)
+        return found
+
+    async def _looked(self, looks: Sequence[Look], again: int, timeout: float) -> list[Seen]:
+        args: list[bytes] = []
+        for look in looks:
+            args += [*_schedule(look.registration), b"%d" % _MARKED, b"%d" % look.attempts, b"%d" % again]
+        names = "\0".join(f"{look.registration.job}.job" for look in looks)
+        reply = await self._scripts.run(_LOOK, *args, name=names, timeout=timeout)
+        return [
+            Seen(
+                _job(look.registration.job, view) if view else None,
+                tuple(sorted((_row(look.registration.job, row) for row in marked), key=lambda row: row.slot)),
+                tuple(_row(look.registration.job, row) for row in tried),
+            )
+            for look, (view, marked, tried) in zip(looks, reply, strict=True)
+        ]
 
     async def take_over(self, registration: Registration, *, timeout: float) -> bool:
         args = _schedule(registration)
@@ -132,24 +189,46 @@ class RedisRuns:
     async def record(
         self, job: str, *, slots: Sequence[int], outcome: Outcome, error: str, timeout: float
     ) -> int:
-        args = (outcome.encode(), name_bytes(error[:LONGEST_ERROR]), *(b"%d" % slot for slot in slots))
-        return int(await self._run(_RECORD, job, *args, timeout=timeout))
+        recorded = 0
+        for begin in range(0, len(slots), PRUNED_AT_ONCE):
+            some = (b"%d" % slot for slot in slots[begin : begin + PRUNED_AT_ONCE])
+            args = (outcome.encode(), name_bytes(error[:LONGEST_ERROR]), *some)
+            recorded += int(await self._run(_RECORD, job, *args, timeout=timeout))
+        return recorded
 
     async def sweep(self, job: str, *, timeout: float) -> list[RunView]:
-        rows = [_row(job, text) for text in await self._run(_SWEEP, job, timeout=timeout)]
+        rows: list[RunView] = []
+        while True:
+            marked = await self._run(_SWEEP, job, timeout=timeout)
+            rows += [_row(job, text) for text in marked]
+            if len(marked) < _SWEPT:
+                break
         return sorted(rows, key=lambda row: row.slot)
 
     async def retriable(self, job: str, *, attempts: int, limit: int, timeout: float) -> list[RunView]:
-        args = (b"%d" % attempts, b"%d" % limit)
-        return [_row(job, text) for text in await self._run(_RETRIABLE, job, *args, timeout=timeout)]
+        found: list[RunView] = []
+        offset = 0
+        while len(found) < limit:
+            args = (b"%d" % attempts, b"%d" % (limit - len(found)), b"%d" % offset, b"%d" % AT_ONCE)
+            looked, *texts = await self._run(_RETRIABLE, job, *args, timeout=timeout)
+            found += [_row(job, text) for text in texts]
+            offset += looked
+            if looked < AT_ONCE:
+                break
+        return found
 
     async def view(self, job: str, *, timeout: float) -> JobView | None:
         reply = await self._run(_VIEW, job, timeout=timeout)
         return _job(job, reply) if reply else None
 
     async def views(self, prefix: str, *, limit: int, timeout: float) -> list[JobView]:
-        titles = sorted(map(_str, await self._titles(b"all", timeout=timeout)))
-        names = [name for name in titles if name.startswith(prefix)][:limit]
+        titles, cursor = set[str](), b"0"
+        while True:
+            cursor, *some = await self._titles(b"some", cursor, timeout=timeout)
+            titles.update(name for name in map(_str, some) if name.startswith(prefix))
+            if cursor == b"0":
+                break
+        names = sorted(titles)[:limit]
         found = await asyncio.gather(*[self.view(name, timeout=timeout) for name in names])
         return [view for view in found if view is not None]
 
@@ -162,15 +241,48 @@ class RedisRuns:
         outcomes: Sequence[Outcome] = (),
         timeout: float,
     ) -> list[RunView]:
-        args = (
-            b"%d" % limit,
-            b"" if before is None else b"%d" % before,
-            *(word.encode() for word in outcomes),
-        )
-        return [_row(job, text) for text in await self._run(_HISTORY, job, *args, timeout=timeout)]
+        found: list[RunView] = []
+        indexed = False
+        while len(found) < limit:
+            some = min(limit - len(found), AT_ONCE)
+            args = (
+                b"%d" % some,
+                b"" if before is None else b"%d" % before,
+                b"1" if indexed else b"0",
+                *(word.encode() for word in outcomes),
+            )
+            lacking, *texts = await self._run(_HISTORY, job, *args, timeout=timeout)
+            if lacking == b"1":
+                await self._index(job, timeout=timeout)
+                indexed = True
+                continue
+            rows = [_row(job, text) for text in texts]
+            found += [row for row in rows if not outcomes or row.outcome in outcomes]
+            if len(rows) < some:
+                break
+            before = rows[-1].slot
+        return found
 
-    async def prune(self, job: str, *, keep: int, older_than: float, timeout: float) -> int:
-        return int(await self._run(_PRUNE, job, b"%d" % keep, _us(older_than), timeout=timeout))
+    async def _index(self, job: str, *, timeout: float) -> None:
+        """Every run into the order of its outcome, and what is no more out of it."""
+        for order in (b"", *(word.encode() for word in _INDEXED)):
+            before = b""
+            while True:
+                before = await self._run(_INDEX, job, order, before, b"%d" % PRUNED_AT_ONCE, timeout=timeout)
+                if not before:
+                    break
+
+    async def prune(
+        self, job: str, *, keep: int, older_than: float, most: int = MOST_RUNS, timeout: float
+    ) -> int:
+        pruned: int = 0
+        offset = 0
+        while True:
+            args = (b"%d" % keep, _us(older_than), b"%d" % most, b"%d" % offset, b"%d" % PRUNED_AT_ONCE)
+            gone, passed, more = await self._run(_PRUNE, job, *args, timeout=timeout)
+            pruned, offset = pruned + gone, offset + passed
+            if not more:
+                return pruned
 
     async def forget(self, job: str, *, timeout: float) -> bool:
         known = bool(await self._run(_FORGET, job, timeout=timeout))

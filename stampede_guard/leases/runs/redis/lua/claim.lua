@@ -35,6 +35,7 @@ save_run({
   slot = slot, run = mine, outcome = 'running', attempt = attempt, attempts = tonumber(ARGV[6]),
   alive_until = alive_until, started_at = now, owner = ARGV[4], token = 0, finished_at = 0, error = '', counters = '{}',
 })
+trim(job)
 if ARGV[7] ~= '1' then
   job.last_slot = math.max(job.last_slot, slot)
 end

@@ -1,8 +1,16 @@
 -- Stands before every script of the runs. KEYS of a job, always in this order and in one slot of a cluster:
 -- 1 the job (JSON), 2 its runs (a hash: slot -> JSON), 3 their slots in order, 4 those that run, by when they lapse,
--- 5 abandoned slots whose claim allowed another attempt.
+-- 5 abandoned slots whose claim allowed another attempt, 6 to 10 the slots of each outcome in order.
+-- A script looks at a bounded number of runs, however many there are: who asks for more asks again.
 -- The rules are those of leases/runs/rules.py. Numbers are written as text: cjson would round them.
 local JOB, RUNS, SLOTS, RUNNING, AGAIN = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+-- What a script was given; `look.lua`, which goes through several jobs, has it for each.
+local GIVEN = ARGV
+local ENDED = {
+  completed = KEYS[6], failed = KEYS[7], missed = KEYS[8], skipped = KEYS[9], abandoned = KEYS[10],
+}
+-- The most runs of a job that are kept, and how many are forgotten with each one that is added beyond them.
+local MOST, TRIMMED = 10000, 5
 local JOB_NUMBERS = {
   'version', 'registered_at', 'scheduled_at', 'seen_at', 'seen_for', 'pruned_to', 'last_slot', 'last_success_at',
   'last_success_began', 'last_failure_at',
@@ -51,9 +59,28 @@ local function load_run(slot)
   return parsed(redis.call('HGET', RUNS, text(slot)), RUN_NUMBERS)
 end
 
+-- In the order of its outcome, and in no other.
+local function index_run(slot, outcome)
+  for other, key in pairs(ENDED) do
+    if other == outcome then
+      redis.call('ZADD', key, slot, slot)
+    else
+      redis.call('ZREM', key, slot)
+    end
+  end
+end
+
+local function drop_run(slot)
+  redis.call('HDEL', RUNS, slot)
+  redis.call('ZREM', SLOTS, slot)
+  redis.call('ZREM', AGAIN, slot)
+  index_run(slot, '')
+end
+
 local function save_run(run)
   local slot = text(run.slot)
   redis.call('HSET', RUNS, slot, packed(run, RUN_NUMBERS))
+  index_run(slot, run.outcome)
   redis.call('ZADD', SLOTS, slot, slot)
   if run.outcome == 'running' then
     redis.call('ZADD', RUNNING, text(run.alive_until), slot)
@@ -64,6 +91,19 @@ local function save_run(run)
     redis.call('ZADD', AGAIN, slot, slot)
   else
     redis.call('ZREM', AGAIN, slot)
+  end
+end
+
+-- So that a job never has many more than MOST, whoever prunes and when: the oldest that have ended go.
+local function trim(job)
+  if redis.call('ZCARD', SLOTS) <= MOST then
+    return
+  end
+  for _, slot in ipairs(redis.call('ZRANGE', SLOTS, 0, TRIMMED - 1)) do
+    if not redis.call('ZSCORE', RUNNING, slot) then
+      drop_run(slot)
+      job.pruned_to = math.max(job.pruned_to, tonumber(slot))
+    end
   end
 end
 
@@ -83,19 +123,19 @@ end
 
 -- ARGV of `register`, `follow` and `take_over`: schedule, fingerprint, rhythm, version, seen for (us).
 local function put_schedule(job)
-  job.schedule, job.fingerprint, job.rhythm, job.version = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+  job.schedule, job.fingerprint, job.rhythm, job.version = GIVEN[1], GIVEN[2], GIVEN[3], tonumber(GIVEN[4])
 end
 
 -- Whoever comes with the schedule that counts was seen. Another's longer word is good until it is over.
 local function seen(job)
-  if job.fingerprint == ARGV[2] then
+  if job.fingerprint == GIVEN[2] then
     local said = math.min(job.seen_for, job.seen_at + job.seen_for - now)
-    job.seen_at, job.seen_for = now, math.max(tonumber(ARGV[5]), said)
+    job.seen_at, job.seen_for = now, math.max(tonumber(GIVEN[5]), said)
   end
 end
 
 local function put_anew(job)
-  if job.fingerprint ~= ARGV[2] then
+  if job.fingerprint ~= GIVEN[2] then
     job.scheduled_at, job.seen_for = now, 0
   end
   put_schedule(job)
@@ -107,7 +147,7 @@ local function view_of_job()
     return {}
   end
   local found = {stored, text(now)}
-  for _, slot in ipairs(redis.call('ZRANGE', RUNNING, 0, -1)) do
+  for _, slot in ipairs(redis.call('ZRANGE', RUNNING, 0, 199)) do
     found[#found + 1] = slot
   end
   return found

@@ -1,3 +1,3 @@
 local known = redis.call('EXISTS', JOB)
-redis.call('DEL', JOB, RUNS, SLOTS, RUNNING, AGAIN)
+redis.call('UNLINK', unpack(KEYS))
 return known

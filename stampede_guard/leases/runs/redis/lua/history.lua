@@ -1,19 +1,39 @@
--- ARGV: how many, only slots before this one or '', outcomes (none = all)
-local wanted, limit = {}, tonumber(ARGV[1])
-for index = 3, #ARGV do
-  wanted[ARGV[index]] = true
-end
-local highest, found = ARGV[2] == '' and '+inf' or '(' .. ARGV[2], {}
-while #found < limit do
-  local slots = redis.call('ZREVRANGEBYSCORE', SLOTS, highest, '-inf', 'LIMIT', 0, 200)
-  if #slots == 0 then
-    break
+-- ARGV: how many, only slots before this one or '', '1' = whatever the orders lack, outcomes (none = all). '1' = the orders of
+-- the outcomes are not complete: `index.lua` is to make them so, and this to be asked again. Else '0', and the newest.
+local limit, highest = tonumber(ARGV[1]), ARGV[2] == '' and '+inf' or '(' .. ARGV[2]
+local slots = {}
+if #ARGV < 4 then
+  slots = redis.call('ZREVRANGEBYSCORE', SLOTS, highest, '-inf', 'LIMIT', 0, limit)
+else
+  local known = redis.call('ZCARD', RUNNING)
+  for _, key in pairs(ENDED) do
+    known = known + redis.call('ZCARD', key)
   end
-  for _, stored in ipairs(redis.call('HMGET', RUNS, unpack(slots))) do
-    if stored and #found < limit and (#ARGV < 3 or wanted[cjson.decode(stored).outcome]) then
-      found[#found + 1] = stored
+  if known ~= redis.call('ZCARD', SLOTS) and ARGV[3] ~= '1' then
+    return {'1'}
+  end
+  for index = 4, #ARGV do
+    local key = ARGV[index] == 'running' and RUNNING or ENDED[ARGV[index]]
+    if key == RUNNING then
+      -- By when they lapse; those that run are few.
+      for _, slot in ipairs(redis.call('ZRANGE', RUNNING, 0, 199)) do
+        if ARGV[2] == '' or tonumber(slot) < tonumber(ARGV[2]) then
+          slots[#slots + 1] = slot
+        end
+      end
+    elseif key then
+      for _, slot in ipairs(redis.call('ZREVRANGEBYSCORE', key, highest, '-inf', 'LIMIT', 0, limit)) do
+        slots[#slots + 1] = slot
+      end
     end
   end
-  highest = '(' .. slots[#slots]
+  table.sort(slots, function(one, other) return tonumber(one) > tonumber(other) end)
+end
+local found = {'0'}
+for index, slot in ipairs(slots) do
+  if index > limit then
+    break
+  end
+  found[#found + 1] = redis.call('HGET', RUNS, slot)
 end
 return found

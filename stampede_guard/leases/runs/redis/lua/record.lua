@@ -15,6 +15,7 @@ for index = 3, #ARGV do
   end
 end
 if recorded > 0 then
+  trim(job)
   save_job(job)
 end
 return recorded

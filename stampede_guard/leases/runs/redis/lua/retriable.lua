@@ -1,12 +1,10 @@
--- ARGV: attempts, how many
-local found = {}
-for _, slot in ipairs(redis.call('ZRANGE', AGAIN, 0, -1)) do
+-- ARGV: attempts, how many, how many of the oldest to pass over, how many to look at. How many were looked at, then runs.
+local found, offset = {}, tonumber(ARGV[3])
+local slots = redis.call('ZRANGE', AGAIN, offset, offset + tonumber(ARGV[4]) - 1)
+for _, slot in ipairs(slots) do
   local stored = #found < tonumber(ARGV[2]) and redis.call('HGET', RUNS, slot)
-  if not stored then
-    break
-  end
-  if tonumber(cjson.decode(stored).attempt) < tonumber(ARGV[1]) then
+  if stored and tonumber(cjson.decode(stored).attempt) < tonumber(ARGV[1]) then
     found[#found + 1] = stored
   end
 end
-return found
+return {#slots, unpack(found)}

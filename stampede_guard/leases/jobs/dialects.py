@@ -1,0 +1,25 @@
+"""Whose crontab line it is: the same text has other slots in another scheduler."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+from zoneinfo import ZoneInfo
+
+from stampede_guard.errors import PolicyError
+from stampede_guard.leases.jobs.apscheduler_cron import ApschedulerCron
+from stampede_guard.leases.jobs.schedule import Cron, Schedule
+
+__all__ = ["Dialect", "cron_of"]
+
+Dialect = Literal["debian", "apscheduler"]
+DIALECTS = ("debian", "apscheduler")
+
+
+def cron_of(expression: Any, *, tz: str | ZoneInfo = "UTC", dialect: Dialect = "debian") -> Schedule:
+    """Raises `PolicyError` for a line that cannot be read, an unknown zone, and an unknown dialect."""
+    if dialect not in DIALECTS:
+        raise PolicyError("dialect", dialect, f"write one of {', '.join(DIALECTS)}")
+    if dialect == "debian":
+        return Cron.of(expression, tz=tz)
+    words = " ".join(expression.split()) if isinstance(expression, str) else expression
+    return ApschedulerCron(words, tz.key if isinstance(tz, ZoneInfo) else tz)

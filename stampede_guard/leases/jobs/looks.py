@@ -1,0 +1,136 @@
+"""One question for all jobs of a worker: whoever of them asks first asks for the others, too.
+
+Each job has to say now and then that it is followed, and to look for runs that have vanished. Two hundred workers with
+a hundred jobs would send hundreds of statements a second for that alone. So the jobs of one worker share a statement:
+a job whose own look would be due soon takes part in the one of another, and finds its answer when its time comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from stampede_guard.leases.part import Part
+from stampede_guard.leases.runs.backend import RunBackend
+from stampede_guard.leases.runs.one_by_one import looked
+from stampede_guard.leases.runs.words import JobView, Look, Registration, Seen
+
+__all__ = ["RETRIED_AT_ONCE", "Asker", "Looks"]
+
+T = TypeVar("T")
+
+RETRIED_AT_ONCE = 20
+"""Abandoned slots claimed in one look, the oldest first: none waits behind those that nobody may try again."""
+EARLY = 0.5
+"""Share of its own pause by which a job may be looked at too early, to share another's statement."""
+
+
+@dataclass(eq=False, slots=True)
+class Asker:
+    """A job that is looked at: `look`, when that is due on the worker's clock, and how long it pauses in between."""
+
+    look: Look
+    due: float
+    pause: float
+    seen: tuple[Seen, float] | None = None
+    """An answer that it has not taken yet, and when the question was answered."""
+
+
+class Looks:
+    """Of one worker's jobs, in one event loop. `timeout`: seconds for each statement."""
+
+    def __init__(self, part: Part, runs: RunBackend) -> None:
+        self._part = part
+        self._runs = runs
+        self._askers: set[Asker] = set()
+        self._looking: asyncio.Task[None] | None = None
+        self._registering: dict[Registration, asyncio.Future[tuple[JobView, float]]] = {}
+
+    @property
+    def shared(self) -> bool:
+        """Whether there is anybody to share a statement with."""
+        return len(self._askers) > 1
+
+    async def alone(self, asker: Asker, *, timeout: float) -> tuple[Seen, float]:
+        """The same by single steps, for a worker with one job."""
+        view = await self._runs.follow(asker.look.registration, timeout=timeout)
+        at = self._part.world.now()
+        vanished = await self._runs.sweep(asker.look.registration.job, timeout=timeout)
+        return Seen(view, tuple(vanished)), at
+
+    def join(self, asker: Asker) -> None:
+        self._askers.add(asker)
+
+    def leave(self, asker: Asker) -> None:
+        self._askers.discard(asker)
+
+    async def registered(self, registration: Registration, *, timeout: float) -> tuple[JobView, float]:
+        """What counts now, and when that was answered. Those that come in one turn of the event loop go together."""
+        known = self._registering.get(registration)
+        if known is None:
+            loop = asyncio.get_running_loop()
+            known = loop.create_future()
+            if not self._registering:
+                self._part.begin(self._register(timeout), name="registers jobs")
+            self._registering[registration] = known
+        return await asyncio.shield(known)
+
+    async def _register(self, timeout: float) -> None:
+        await asyncio.sleep(0)
+        waiting, self._registering = self._registering, {}
+        given = list(waiting)
+        try:
+            many: Callable[..., Coroutine[Any, Any, list[JobView]]] | None = getattr(
+                self._runs, "register_all", None
+            )
+            if many is not None and len(given) > 1:
+                views = await many(given, timeout=timeout)
+            else:
+                views = [await self._runs.register(one, timeout=timeout) for one in given]
+        except BaseException as error:
+            for future in waiting.values():
+                if not future.done():
+                    future.set_exception(error)
+                    # Who asked may have been cancelled.
+                    future.exception()
+            if not isinstance(error, Exception):
+                raise
+            return
+        now = self._part.world.now()
+        for future, view in zip(waiting.values(), views, strict=True):
+            if not future.done():
+                future.set_result((view, now))
+
+    async def seen(self, asker: Asker, *, timeout: float) -> tuple[Seen, float]:
+        """The answer to its look, and when that came: of now, or of a look that another has made a moment ago."""
+        while asker.seen is None:
+            if self._looking is None or self._looking.done():
+                self._looking = self._part.begin(self._look(asker, timeout), name="looks at jobs")
+            looking = self._looking
+            await asyncio.wait({looking})
+            if asker.seen is None:
+                # An error is for all who waited for this look; who was not part of it asks again.
+                looking.result()
+        found, asker.seen = asker.seen, None
+        return found
+
+    async def _look(self, first: Asker, timeout: float) -> None:
+        now = self._part.world.now()
+        soon = [
+            asker for asker in self._askers if asker.seen is None and asker.due - now <= EARLY * asker.pause
+        ]
+        together = [first, *(asker for asker in soon if asker is not first)]
+        together.sort(key=lambda asker: asker.look.registration.job)
+        looks = [asker.look for asker in together]
+        many: Callable[..., Coroutine[Any, Any, list[Seen]]] | None = getattr(self._runs, "look", None)
+        if many is not None:
+            answers = await many(looks, again=RETRIED_AT_ONCE, timeout=timeout)
+        else:
+            answers = [
+                await looked(self._runs, look, again=RETRIED_AT_ONCE, timeout=timeout) for look in looks
+            ]
+        at = self._part.world.now()
+        for asker, answer in zip(together, answers, strict=True):
+            asker.seen = (answer, at)

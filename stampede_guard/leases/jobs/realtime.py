@@ -1,0 +1,63 @@
+"""Cron fields held against a wall clock that is put forward and back: the next real moment at which they match.
+
+Between two changes of a zone's clocks the wall clock is UTC plus a constant. So each such stretch is searched in plain
+wall time, which has no gaps, and the search goes on in the next stretch at the moment of the change. Steps of an hour
+through a change of half an hour would land beside the hour, which is how 06:00 is lost at Lord Howe Island.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+__all__ = ["change_between", "first_match"]
+
+_STEP = timedelta(days=1)
+"""Two changes of one zone are further apart than this."""
+_SECOND = timedelta(seconds=1)
+
+Matching = Callable[[datetime], datetime | None]
+"""The first match after a moment of wall time, both without a zone; None = there is none."""
+
+
+def first_match(after: Matching, zone: ZoneInfo, begin: datetime) -> datetime | None:
+    """The first moment (UTC, whole seconds) later than `begin` whose wall time in `zone` matches."""
+    now = begin.replace(microsecond=0)
+    while True:
+        offset = _offset(zone, now)
+        found = after(now.replace(tzinfo=None) + offset)
+        if found is None:
+            return None
+        match = (found - offset).replace(tzinfo=UTC)
+        change = change_between(zone, now, match)
+        if change is None:
+            return match
+        # The wall time of the change itself may match, so the search begins a second before it, by the new clock.
+        new = _offset(zone, change)
+        at_change = after(change.replace(tzinfo=None) + new - _SECOND)
+        if at_change is not None and (at_change - new).replace(tzinfo=UTC) == change:
+            return change
+        now = change
+
+
+def change_between(zone: ZoneInfo, begin: datetime, end: datetime) -> datetime | None:
+    """The first moment in (begin, end] from which another offset holds; whole seconds, in UTC."""
+    old = _offset(zone, begin)
+    early = begin
+    while early < end:
+        late = min(early + _STEP, end)
+        if _offset(zone, late) != old:
+            while late - early > _SECOND:
+                middle = early + timedelta(seconds=(late - early) // _SECOND // 2)
+                if _offset(zone, middle) == old:
+                    early = middle
+                else:
+                    late = middle
+            return late
+        early = late
+    return None
+
+
+def _offset(zone: ZoneInfo, when: datetime) -> timedelta:
+    return when.astimezone(zone).utcoffset() or timedelta()

@@ -1,0 +1,12 @@
+-- ARGV: longest ttl of the leases asked about (us). For how much longer this server grants nothing that was not confirmed in
+-- its present life, in us; 0 = it does. Writes nothing: who only looks leaves no mark.
+local info = redis.call('INFO', 'server', 'replication')
+local run = string.match(info, 'run_id:(%w+)') .. '.' .. (string.match(info, 'master_replid:(%w+)') or '')
+local known = redis.call('HMGET', LIFE, 'run', 'since')
+local since = now - tonumber(string.match(info, 'uptime_in_seconds:(%d+)')) * 1000000
+if known[1] == run then
+  since = tonumber(known[2])
+elseif known[1] then
+  since = now
+end
+return text(math.max(0, tonumber(ARGV[1]) - (now - since)))
