@@ -22,6 +22,10 @@ __all__ = [
     "Wait",
 ]
 
+LATE_SECONDS = 0.1
+"""What a caller that has waited for the store in vain, for a whole deadline, waits for it once more. A lost answer or a
+dead connection is made good within that; a frozen server costs a caller one deadline, not two."""
+
 Audience = Literal["covered", "before_compute", "everyone", "leader"]
 """`leader`: the one whose call was computed. All others compute for themselves from now on, and wait for nobody."""
 

@@ -19,6 +19,7 @@ __all__ = [
     "Slot",
     "Value",
     "freshness",
+    "in_time",
     "prune",
 ]
 
@@ -73,13 +74,15 @@ class Value:
 class Failure:
     """A computation that left no value. It failed: for a moment nobody tries again.
 
-    Or it `passes`: what it computed may not be stored, so for a moment nobody waits for anybody else's.
+    Or it `passes`: what it computed may not be stored, so for a moment nobody waits for anybody else's. `total_ms`: how
+    long the moment is; 0 = not known (stored by an older version).
     """
 
     body: bytes
     token: int
     expires_us: int
     passes: bool = False
+    total_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +94,17 @@ class Record:
     fence: int
     expires_us: int
 
+    def admits(self, epoch: str, token: int) -> bool:
+        """Whether a value with this token could be stored, but for a newer one."""
+        return self.epoch == epoch and token >= self.fence
+
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right of one flight to compute. `inbox` is empty where the owner's subscription is not confirmed."""
+    """The right of one flight to compute. `inbox` is empty where the owner's subscription is not confirmed.
+
+    `total_ms`: the time that its owner has given it; 0 = not known (an older version's).
+    """
 
     owner: str
     token: int
@@ -102,6 +112,7 @@ class Lease:
     inbox: str
     expires_us: int
     missing_since_us: int | None = None
+    total_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +145,15 @@ class Entry:
 
 
 EMPTY = Entry()
+
+
+def in_time(expires_us: int, total_ms: int, now_us: int) -> bool:
+    """Whether what ends then may still count: not if it has more time left than it was given.
+
+    Then the server's clock has stepped back, or an operator has changed its life, and how old it is nobody knows.
+    `total_ms` 0: what it was given is not known.
+    """
+    return not total_ms or expires_us - now_us <= total_ms * 1000
 
 
 def prune(entry: Entry, now_us: int) -> Entry:

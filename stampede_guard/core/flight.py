@@ -15,7 +15,8 @@ Who is served by what (the rule that makes joining safe at any time):
   may have come after an invalidation that the answer does not know of.
 * A value or failure in a message covers them too, if its token is not below the fence that the last answer told. A
   message that only says "ask again" is always heeded.
-* A refused value goes to the passengers that joined before its computation began, and to nobody else.
+* A refused value goes to the passengers that joined before its computation began, and to nobody else. So does one that
+  was stored, if an invalidation of this process began meanwhile: it may be pending, and the store know nothing of it.
 * A value that may not be stored is published as that, without its body, and goes to those that an accepted publication
   covers, like any other. One that is not to be shared goes to the caller that had it computed.
 
@@ -207,7 +208,7 @@ def _computing(state: Computing, event: Event) -> tuple[State, Command]:
         case Failed(body):
             outcome = Outcome("failure", body or b"", own=True)
             if state.grant is None:
-                return Delivering(), Deliver(outcome, "everyone")
+                return Delivering(), Deliver(outcome, "before_compute" if state.fenced else "everyone")
             if body is None:
                 return Delivering(), Release(outcome)
             return Publishing(state.grant, outcome, state.fenced), Publish(state.grant, outcome)
@@ -229,13 +230,16 @@ def _publishing(state: Publishing, event: Event) -> tuple[State, Command]:
         case PublishAnswered(stored):
             # Refused: a fence was raised, the epoch is gone, or a newer value is there. Those who joined before the
             # computation began came before whatever raised the fence; everyone else asks again.
-            return Delivering(), _deliver(state.outcome, "covered" if stored else "before_compute")
+            # Fenced: 1. A computes. 2. B invalidates here; the store is not reached, so B is told "pending".
+            # 3. C joins. 4. The store is reached again and takes A's value first. C came after the invalidation.
+            covered = stored and not state.fenced
+            return Delivering(), _deliver(state.outcome, "covered" if covered else "before_compute")
         case StoreFailed(away):
             # Publishing twice is harmless: the second is refused or writes the same.
             if not away and state.tries < PUBLISH_TRIES:
                 return replace(state, tries=state.tries + 1), Publish(state.grant, state.outcome)
             if state.outcome.kind == "failure":
-                return Delivering(), Deliver(state.outcome, "everyone")
+                return Delivering(), Deliver(state.outcome, "before_compute" if state.fenced else "everyone")
             return Delivering(), _deliver(state.outcome, _unstored_audience(away=away, fenced=state.fenced))
         case Invalidated():
             return replace(state, fenced=True), Keep()

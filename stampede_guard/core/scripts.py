@@ -6,10 +6,25 @@ asked, and the messages to publish. Messages come last: a waiter that hears one 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from dataclasses import replace
 
-from stampede_guard.core.entry import Entry, Failure, Lease, Reading, Record, Slot, Value, prune
+from stampede_guard.core.asks import (
+    Answer,
+    Ask,
+    Denied,
+    FailedRecently,
+    FallbackAsk,
+    Found,
+    Granted,
+    Held,
+    Message,
+    Messages,
+    Outcome,
+    Passing,
+    Publication,
+    Renewal,
+)
+from stampede_guard.core.entry import Entry, Failure, Lease, Reading, Record, Slot, Value, in_time, prune
 
 __all__ = [
     "Answer",
@@ -21,6 +36,7 @@ __all__ = [
     "Granted",
     "Held",
     "Message",
+    "Messages",
     "Outcome",
     "Passing",
     "Publication",
@@ -34,151 +50,6 @@ __all__ = [
     "renew",
     "replaces_fresh",
 ]
-
-
-# --- what is asked --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """One flight asks for a key. `epoch` is a fresh random text, used only if a record has to be created.
-
-    A fresh value is an answer only if its token is above `newer_than`: a refresh, or a flight that could not decode
-    what is stored, asks for something newer than what it has seen. `pass_limit` flights at once may compute a key that
-    is not cacheable for now, each for at most `pass_ms`.
-    """
-
-    flight: str
-    inbox: str
-    epoch: str
-    lease_ms: int
-    record_ms: int
-    takeover_ms: int
-    newer_than: int = 0
-    pass_limit: int = 1
-    pass_ms: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Renewal:
-    """The holder's sign of life. `inbox` is empty while its subscription is not confirmed."""
-
-    flight: str
-    token: int
-    inbox: str
-    lease_ms: int
-    record_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class FallbackAsk:
-    """A flight that waited too long asks to compute beside the holder, `limit` at once in all processes together."""
-
-    flight: str
-    epoch: str
-    limit: int
-    slot_ms: int
-    record_ms: int
-    newer_than: int = 0
-
-
-Outcome = Literal["value", "failure", "pass"]
-"""`pass`: there is a value, and it may not be stored."""
-
-
-@dataclass(frozen=True, slots=True)
-class Publication:
-    """The outcome of a computation. For a failure `total_ms` is how long nobody tries again, and `stale_ms` is 0.
-
-    For a `pass` it is how long nobody waits for somebody else's computation, and there is no body. `let_through`: the
-    flight gives its slot back whatever the outcome; a fallback that failed keeps its slot, so that no other follows.
-    `took_ms`: how long a value's computation took; 0 = not known.
-    """
-
-    flight: str
-    token: int
-    epoch: str
-    outcome: Outcome
-    body: bytes
-    total_ms: int
-    stale_ms: int
-    record_ms: int
-    inline_bytes: int
-    let_through: bool = False
-    took_ms: int = 0
-
-
-# --- what is answered -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    reading: Reading
-
-
-@dataclass(frozen=True, slots=True)
-class FailedRecently:
-    """`remaining_ms`: so long nobody is to try again. 0 = not known."""
-
-    body: bytes
-    token: int
-    remaining_ms: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Granted:
-    """The lease is the asker's. The token comes before the computation and travels with its value.
-
-    `replaces` is the token of the value that was stored at that moment, 0 if there was none. `leased` is False for the
-    grant of a flight that was let through.
-    """
-
-    token: int
-    epoch: str
-    replaces: int = field(default=0, compare=False)
-    leased: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Passing:
-    """Let through: the key is not cacheable for now, so the asker computes beside everybody else, without a lease.
-
-    Its grant has a token of its own: should the next value be cacheable, it is stored like any other.
-    """
-
-    grant: Granted
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """Somebody else computes. `suspect`: its inbox has no subscriber; look again after the takeover gap.
-
-    `last` is the largest token issued: what is under way was begun before this answer.
-    """
-
-    fence: int
-    suspect: bool
-    last: int = field(default=0, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Denied:
-    """All fallback slots of this key are taken."""
-
-
-Answer = Found | FailedRecently | Granted | Passing | Held
-
-
-class Message(NamedTuple):
-    """What a waiting inbox hears. `again` = ask again; `body` is None where the value is too large to travel."""
-
-    kind: Literal["value", "failure", "again"]
-    token: int
-    reading: Reading | None = None
-    body: bytes = b""
-
-
-Messages = tuple[tuple[str, Message], ...]
 
 
 # --- the steps ------------------------------------------------------------------------------------
@@ -203,6 +74,8 @@ def acquire(entry: Entry, ask: Ask, *, now_us: int, listening: frozenset[str] | 
     failure = entry.failure
     if failure is not None and entry.record is not None and failure.token < entry.record.fence:
         failure = None
+    if failure is not None and not in_time(failure.expires_us, failure.total_ms, now_us):
+        failure = None
     if failure is not None and not failure.passes:
         return entry, FailedRecently(failure.body, failure.token, (failure.expires_us - now_us) // 1000)
     record = entry.record or _new_record(entry, ask.epoch, now_us)
@@ -226,7 +99,8 @@ def acquire(entry: Entry, ask: Ask, *, now_us: int, listening: frozenset[str] | 
             return entry, Held(record.fence, looked.missing_since_us is not None, record.last)
     token = max(entry.highest_token + 1, record.last + 1, now_us)
     inbox = _confirmed(ask.inbox, listening)
-    granted = Lease(ask.flight, token, record.epoch, inbox, now_us + ask.lease_ms * 1000)
+    expires_us = now_us + ask.lease_ms * 1000
+    granted = Lease(ask.flight, token, record.epoch, inbox, expires_us, total_ms=ask.lease_ms)
     answer = Granted(token, record.epoch, entry.value.token if entry.value is not None else 0)
     return replace(entry, record=replace(record, last=token), lease=granted), answer
 
@@ -236,6 +110,7 @@ def _let_pass(entry: Entry, record: Record, ask: Ask, now_us: int) -> tuple[Entr
     # 1. A holds the lease and computes a value that may not be stored; B, C and D wait. 2. Woken, they ask: B is
     # granted the lease and computes, C and D wait for it. 3. So the last of a thousand processes would wait for a
     # thousand computations. Slots and not a lease: who finds all of them taken is woken by each that is given back.
+    entry = _in_time_slots(entry, ask.slots_ms, now_us)
     others = tuple(slot for slot in entry.slots if slot.owner != ask.flight)
     if len(others) >= ask.pass_limit:
         waiters = entry.waiters | {ask.inbox} if ask.inbox else entry.waiters
@@ -245,6 +120,13 @@ def _let_pass(entry: Entry, record: Record, ask: Ask, now_us: int) -> tuple[Entr
     replaces = entry.value.token if entry.value is not None else 0
     answer = Passing(Granted(token, record.epoch, replaces, leased=False))
     return replace(entry, record=replace(record, last=token), slots=slots), answer
+
+
+def _in_time_slots(entry: Entry, longest_ms: int, now_us: int) -> Entry:
+    """Without the slots that have more time left than any slot is given: the server's clock has stepped back."""
+    return replace(
+        entry, slots=tuple(slot for slot in entry.slots if in_time(slot.expires_us, longest_ms, now_us))
+    )
 
 
 def renew(
@@ -268,8 +150,7 @@ def publish(entry: Entry, publication: Publication, *, now_us: int) -> tuple[Ent
     record = entry.record
     stored = (
         record is not None
-        and record.epoch == publication.epoch
-        and publication.token >= record.fence
+        and record.admits(publication.epoch, publication.token)
         and (entry.value is None or publication.token >= entry.value.token)
     )
     message = Message("again", publication.token)
@@ -320,6 +201,7 @@ def fallback(entry: Entry, ask: FallbackAsk, *, now_us: int) -> tuple[Entry, Fou
     entry = prune(entry, now_us)
     if entry.value is not None and entry.value.is_fresh(now_us) and entry.value.token > ask.newer_than:
         return entry, Found(entry.value.reading(now_us))
+    entry = _in_time_slots(entry, ask.slots_ms, now_us)
     others = tuple(slot for slot in entry.slots if slot.owner != ask.flight)
     if len(others) >= ask.limit:
         return entry, Denied()
@@ -349,11 +231,16 @@ def _renewed(
     lease: Lease, inbox: str, lease_ms: int, *, now_us: int, listening: frozenset[str] | None
 ) -> Lease:
     deadline = now_us + lease_ms * 1000
-    return replace(lease, inbox=_confirmed(inbox, listening), expires_us=deadline, missing_since_us=None)
+    inbox = _confirmed(inbox, listening)
+    return replace(lease, inbox=inbox, expires_us=deadline, missing_since_us=None, total_ms=lease_ms)
 
 
 def _look_at(lease: Lease, ask: Ask, *, now_us: int, listening: frozenset[str] | None) -> Lease | None:
     """The lease after one more look at its owner; None when the owner is gone and the lease may be taken over."""
+    if not in_time(lease.expires_us, lease.total_ms, now_us):
+        # 1. A is granted the lease for three seconds, and dies. 2. The server's clock steps an hour back. 3. B would
+        # wait for an hour. If A is alive after all, the step costs one computation more, as any fault may.
+        return None
     if not lease.inbox or listening is None:
         return replace(lease, missing_since_us=None)
     if lease.inbox in listening:
@@ -373,7 +260,8 @@ def _store(entry: Entry, record: Record, publication: Publication, now_us: int) 
         passes = publication.outcome == "pass"
         message = Message("again", token) if passes else Message("failure", token, body=body)
         if publication.total_ms > 0:
-            entry = replace(entry, failure=Failure(body, token, expires_us, passes))
+            failure = Failure(body, token, expires_us, passes, publication.total_ms)
+            entry = replace(entry, failure=failure)
         return replace(entry, record=record), message
     value = Value(body, token, publication.total_ms, publication.stale_ms, expires_us, publication.took_ms)
     entry = replace(entry, record=replace(record, fence=token), value=value, failure=None)

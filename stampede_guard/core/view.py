@@ -7,7 +7,7 @@ from typing import Literal
 
 __all__ = ["EntryView", "FailureView", "LeaseView", "RecordView", "SlotView", "State", "ValueView"]
 
-State = Literal["fresh", "stale", "failed", "computing", "empty"]
+State = Literal["fresh", "stale", "failed", "computing", "empty", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,8 @@ class SlotView:
 
 @dataclass(frozen=True, slots=True)
 class EntryView:
+    """`seen`: False for an entry whose name is known, and whose server did not tell more."""
+
     name: str
     value: ValueView | None = None
     failure: FailureView | None = None
@@ -67,9 +69,12 @@ class EntryView:
     lease: LeaseView | None = None
     waiters: int = 0
     slots: tuple[SlotView, ...] = ()
+    seen: bool = True
 
     @property
     def state(self) -> State:
+        if not self.seen:
+            return "unknown"
         if self.value is not None:
             return "fresh" if self.value.fresh else "stale"
         if self.failure is not None:
@@ -78,4 +83,6 @@ class EntryView:
 
     @property
     def exists(self) -> bool:
-        return any((self.value, self.failure, self.record, self.lease, self.waiters, self.slots))
+        return not self.seen or any(
+            (self.value, self.failure, self.record, self.lease, self.waiters, self.slots)
+        )

@@ -85,6 +85,8 @@ class Driver:
             decided = self._decided[key] = self.table.id(state), command
         before = self._state(flight)
         exempt = isinstance(event, StoreFailed) or (isinstance(before, Computing) and before.grant is None)
+        # Without the store nobody knows what others have invalidated; of its own process everybody does.
+        exempt = exempt and not self.setup.pending
         if isinstance(before, Publishing) and exempt and not isinstance(decided[1], Publish):
             world = world._replace(slack=world.slack + 1)
         flight = flight._replace(state=decided[0])
@@ -99,6 +101,10 @@ class Driver:
                 inbox = f"i{number}" if confirmed or self.core.names_unconfirmed_inbox else ""
                 kept = tuple(what for what in flight.kept if what != GAP)
                 flight = flight._replace(pending=("ask", inbox), kept=kept, passengers=_mark(flight, 2))
+                if world.processes[number].pending:
+                    wanted = bool(flight.passengers) or not flight.early
+                    world = self._put(world, number, flight=flight)
+                    return self._feed(world, number, StoreFailed(away=True, wanted=wanted))
             case Compute(grant):
                 if grant is None and flight.early and not flight.passengers:
                     raise Violation("an early refresh computes without a lease")
@@ -204,12 +210,16 @@ class Driver:
         early: bool = False,
     ) -> World:
         process = world.processes[number]
-        away = self.table[process.breaker].is_open
-        state, command = self.core.begin(away=away)
+        state, command = self.core.begin(away=self._cut_off(world, number))
         name = f"{number}.{process.flights}"
         flight = Flight(name, newer_than, self.table.id(state), (), passengers, early=early)
         world = self._put(world, number, flights=process.flights + 1, used=True)
         return self._carry_out(world, number, flight, command, False, 0)
+
+    def _cut_off(self, world: World, number: int) -> bool:
+        """Whether the store is not asked: it is away, or an invalidation of this process waits for it."""
+        process = world.processes[number]
+        return bool(process.pending) or self.table[process.breaker].is_open
 
     def _answered_well(self, world: World, number: int) -> World:
         """Any reply closes the breaker."""

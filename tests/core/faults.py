@@ -81,7 +81,10 @@ class Faults(Driver):
         return world._replace(processes=processes)
 
     def _clock(self, world: World) -> World:
-        return self._fault(world, 0)._replace(now=world.now - 50)
+        """Lease and failure have more time left than they were given, so they end; their holder may be alive."""
+        entry = self.table[world.entry]
+        cost = entry.lease is not None or entry.failure is not None
+        return self._fault(world, int(cost))._replace(now=world.now - 50)
 
     def _lose(self, world: World, number: int) -> World:
         """The connection is lost: no reply will come, and what was sent may or may not be carried out.

@@ -59,6 +59,7 @@ class Model(Faults):
             stored=0,
             draws=setup.draws,
             drawn=0,
+            spare_pending=setup.pending,
         )
 
     def moves(self, world: World) -> list[Move]:
@@ -73,8 +74,8 @@ class Model(Faults):
     def _arrive(self, world: World, number: int) -> World:
         """A caller begins with a read, unless the store is away."""
         world = self._put(world, number, used=True)._replace(callers=world.callers - 1)
-        if self.table[world.processes[number].breaker].is_open:
-            return self._join(world, number, world.settled)
+        if self._cut_off(world, number):
+            return self._join(world, number, self._need(world, number))
         body = self.store.read_fresh(world)
         if body is None:
             missed = tuple(sorted((*world.processes[number].missed, world.settled)))
@@ -85,7 +86,7 @@ class Model(Faults):
 
     def _board(self, world: World, number: int) -> World:
         """A caller joins the open flight without a read."""
-        return self._join(world._replace(callers=world.callers - 1), number, world.settled)
+        return self._join(world._replace(callers=world.callers - 1), number, self._need(world, number))
 
     def _join_after_miss(self, world: World, number: int, place: int) -> World:
         missed = list(world.processes[number].missed)
@@ -120,7 +121,7 @@ class Model(Faults):
         due = list(process.due)
         token = due.pop(place)
         world = self._put(world, number, due=tuple(due))
-        if process.flight is not None or self.table[process.breaker].is_open:
+        if process.flight is not None or self._cut_off(world, number):
             return world
         return self._begin(world, number, (), token, early=True)
 
@@ -128,7 +129,9 @@ class Model(Faults):
 
     def _finish(self, world: World, number: int) -> World:
         version = self._flight(world, number).pending[1]
-        return self._feed(world, number, Computed(b"v%d" % version))
+        # The store can be asked what others have invalidated, so it is not away.
+        away = self.core.pending_counts_as_away and bool(world.processes[number].pending)
+        return self._feed(world, number, Computed(b"v%d" % version, away=away))
 
     def _fail(self, world: World, number: int) -> World:
         version = self._flight(world, number).pending[1]
@@ -175,6 +178,23 @@ class Model(Faults):
         newest = max(world.settled, version)
         world = self.store.invalidate(world)
         return world._replace(invalidations=tuple(waiting), settled=newest)
+
+    def _invalidate_in_vain(self, world: World, number: int) -> World:
+        """The store does not carry it out, and its caller is told "pending" at once."""
+        truth = world.truth + 1
+        world = self._put(world, number, pending=truth, used=True)
+        world = world._replace(truth=truth, spare_pending=world.spare_pending - 1)
+        return world if world.processes[number].flight is None else self._feed(world, number, Invalidated())
+
+    def _apply_pending(self, world: World, number: int) -> World:
+        """The store carries it out, and its process hears of that at once."""
+        version = world.processes[number].pending
+        world = world._replace(slack=world.slack + self._hits(world), settled=max(world.settled, version))
+        return self._put(self.store.invalidate(world), number, pending=0)
+
+    def _need(self, world: World, number: int) -> int:
+        """What a caller that comes to this process now must be served at least."""
+        return max(world.settled, world.processes[number].pending)
 
     def _hits(self, world: World) -> int:
         """Whether there is a stored outcome, or a computation that could still be stored: one more is then needed."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from stampede_guard.core.entry import EMPTY
+from stampede_guard.core.entry import EMPTY, Failure, Lease, in_time
 from stampede_guard.core.flight import Asking, Computing, Publishing
-from tests.core.world import BROKEN, OFF, ON, OPEN, Process, Setup, Table, World
+from tests.core.world import BROKEN, OFF, ON, OPEN, SLOTS_MS, Process, Setup, Table, World
 
 Move = tuple[Any, ...]
 GAP = -1
@@ -21,6 +21,7 @@ PROGRESS = frozenset(
         "finish",
         "hear",
         "execute_invalidation",
+        "apply_pending",
         "subscribe",
         "confirm",
         "notice_broken_link",
@@ -51,12 +52,18 @@ def list_moves(world: World, setup: Setup, table: Table) -> list[Move]:
             _renewals(moves, number, process, world, setup, table)
     moves += [("execute_invalidation", place) for place in range(len(world.invalidations))]
     moves += [("run_ghost", place) for place in _different(world.ghosts)]
-    if world.faults < setup.faults and _is_unowned(world, table):
+    if world.faults < setup.faults and _is_unowned(world, table) and _ends(table[world.entry].lease, world):
         moves.append(("lapse_unowned",))
     _passing(moves, world, setup, table)
     _arrivals(moves, world, setup, table)
     if world.spare_invalidations:
         _invalidations(moves, world, table)
+    if world.spare_pending:
+        moves += [
+            ("invalidate_in_vain", number)
+            for number in _interchangeable(world)
+            if world.processes[number].alive
+        ]
     if world.events:
         _events(moves, world, setup)
     if world.faults:
@@ -98,6 +105,8 @@ def _own_moves(moves: list[Move], number: int, process: Process, setup: Setup, t
         moves.append(("probe", number))
     if process.releases:
         moves.append(("give_back", number))
+    if process.pending:
+        moves.append(("apply_pending", number))
 
 
 def _renewals(
@@ -134,9 +143,15 @@ def _is_unowned(world: World, table: Table) -> bool:
 def _passing(moves: list[Move], world: World, setup: Setup, table: Table) -> None:
     entry = table[world.entry]
     if entry.failure is not None and entry.failure.passes:
-        moves.append(("end_mark",))
+        if _ends(entry.failure, world):
+            moves.append(("end_mark",))
         if world.faults < setup.faults and unowned_slots(world, table):
             moves.append(("lapse_slots",))
+
+
+def _ends(part: Lease | Failure, world: World) -> bool:
+    """Whether its time will be over soon: not after a step of the clock, which nobody could wait for."""
+    return in_time(part.expires_us, part.total_ms, world.now)
 
 
 def unowned_slots(world: World, table: Table) -> set[str]:
@@ -144,7 +159,8 @@ def unowned_slots(world: World, table: Table) -> set[str]:
     alive = {name for process in world.processes if process.alive for name in process.releases}
     for process in world.processes:
         alive |= {part.name for part in (process.flight, process.fallback) if part is not None}
-    return {slot.owner for slot in table[world.entry].slots} - alive
+    slots = [slot for slot in table[world.entry].slots if in_time(slot.expires_us, SLOTS_MS, world.now)]
+    return {slot.owner for slot in slots} - alive
 
 
 def _arrivals(moves: list[Move], world: World, setup: Setup, table: Table) -> None:

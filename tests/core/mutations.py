@@ -20,6 +20,7 @@ from stampede_guard.core.flight import (
     Waiting,
 )
 from stampede_guard.core.scripts import FailedRecently, Granted, Held, Publication, Renewal
+from tests.core.mutations_clock import CLOCK
 from tests.core.mutations_passing import PASSING
 from tests.core.steps import Core
 from tests.core.world import Setup
@@ -172,6 +173,18 @@ def _decide_to_hand_out_what_was_refused(state: Any, event: Any, policy: Any) ->
     return after, command
 
 
+def _decide_to_believe_the_store_alone(state: Any, event: Any, policy: Any) -> Any:
+    if isinstance(event, PublishAnswered):
+        state = replace(state, fenced=False)
+    return flight.decide(state, event, policy)
+
+
+def _decide_to_serve_everyone_without_the_store(state: Any, event: Any, policy: Any) -> Any:
+    if isinstance(event, flight.Computed):
+        state = replace(state, fenced=False)
+    return flight.decide(state, event, policy)
+
+
 def _decide_to_forget_who_is_left(state: Any, event: Any, policy: Any) -> Any:
     after, command = flight.decide(state, event, policy)
     if isinstance(event, flight.Delivered) and isinstance(command, Ask):
@@ -309,6 +322,18 @@ MUTATIONS = {
     "refused value handed to all covered": _mutation(
         "was served version", ONE_INVALIDATION, decide=_decide_to_hand_out_what_was_refused
     ),
+    "stored value handed to late passengers although an invalidation is pending": _mutation(
+        "was served version", Setup(pending=1), decide=_decide_to_believe_the_store_alone
+    ),
+    "value computed without the store handed to late passengers": _mutation(
+        "was served version",
+        Setup(pending=1),
+        decide=_decide_to_serve_everyone_without_the_store,
+        pending_counts_as_away=True,
+    ),
+    "an entry whose invalidation is pending counts as away": _mutation(
+        "was served version", Setup(pending=1, invalidations=1), pending_counts_as_away=True
+    ),
     "late passengers forgotten": _mutation(
         "left passengers behind", Setup(), decide=_decide_to_forget_who_is_left
     ),
@@ -338,4 +363,4 @@ MUTATIONS = {
         invalidate=_invalidate_that_keeps_the_failure,
     ),
 }
-MUTATIONS |= {name: Mutation(core, setup, finds) for name, (finds, setup, core) in PASSING.items()}
+MUTATIONS |= {name: Mutation(core, setup, finds) for name, (finds, setup, core) in (PASSING | CLOCK).items()}

@@ -14,6 +14,11 @@ QUICK = (
     Setup(callers=3, invalidations=1),
     Setup(callers=4, placement=(0, 1, 1, 0), invalidations=1),
     Setup(invalidations=2),
+    Setup(callers=3, pending=1),
+    Setup(pending=1, invalidations=1),
+    Setup(pending=1, refreshes=1),
+    Setup(pending=1, draws=1),
+    Setup(pending=1, events=1),
     Setup(callers=3, subscribed=False),
     Setup(subscribed=False, renewals=True, invalidations=1),
     Setup(subscribed=False, renewals=True, faults=1, kinds=frozenset({"crash", "gap", "restart"})),
@@ -32,6 +37,8 @@ QUICK = (
     Setup(stale_at_start=True, invalidations=1, refreshes=1),
     Setup(listening_known=False, faults=1),
     Setup(faults=1, kinds=frozenset({"clock"}), invalidations=1),
+    Setup(faults=2, kinds=frozenset({"clock", "crash"}), listening_known=False),
+    Setup(faults=1, kinds=frozenset({"clock"}), events=1),
     Setup(placement=(0, 1), faults=1, kinds=frozenset({"restart"}), invalidations=1, clock_goes_on=False),
 )
 
@@ -50,6 +57,13 @@ NOT_CACHEABLE = (
         policy=ONE_AT_A_TIME,
     ),
     Setup(stale_at_start=True, refreshes=1, events=1, event_kinds=UNSTORABLE, policy=ONE_AT_A_TIME),
+    Setup(
+        events=1,
+        event_kinds=UNSTORABLE,
+        faults=2,
+        kinds=frozenset({"crash", "clock"}),
+        policy=ONE_AT_A_TIME,
+    ),
 )
 QUICK += NOT_CACHEABLE
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stampede_guard.core import flight, scripts
-from stampede_guard.core.entry import EMPTY, Entry
+from stampede_guard.core.entry import EMPTY, Entry, in_time
 from stampede_guard.core.flight import Outcome
 from stampede_guard.core.scripts import (
     Answer,
     Denied,
+    FailedRecently,
     FallbackAsk,
     Found,
     Granted,
@@ -22,7 +23,7 @@ from stampede_guard.core.scripts import (
     Renewal,
 )
 from stampede_guard.core.tags import opened
-from tests.core.world import ON, OPEN, Setup, Table, Violation, World
+from tests.core.world import ON, OPEN, SLOTS_MS, Setup, Table, Violation, World
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Core:
     names_unconfirmed_inbox: bool = False
     everyone_is_covered: bool = False
     skips_what_it_replaces: bool = True
+    pending_counts_as_away: bool = False
 
 
 def version_of(body: bytes) -> int:
@@ -129,11 +131,13 @@ class Store:
             takeover_ms=0,
             newer_than=newer_than,
             pass_limit=self.pass_limit,
-            pass_ms=10**6,
+            pass_ms=SLOTS_MS,
+            slots_ms=SLOTS_MS,
         )
         after, answer = self.core.acquire(before, ask, now_us=world.now, listening=listening)
         self._check_acquire(before, after, answer)
-        self._check_passing(before, answer, name)
+        self._check_passing(before, answer, name, world.now)
+        self._check_clock(before, answer, world.now)
         created = after.record is not None and after.record.epoch == epoch
         if isinstance(answer, Granted) and answer.epoch == epoch:
             created = True
@@ -152,14 +156,26 @@ class Store:
         if isinstance(answer, Found) and answer.reading.token < before.record.fence:
             raise Violation("acquire served a value older than the fence")
 
-    def _check_passing(self, before: Entry, answer: Answer, name: str) -> None:
+    def _check_clock(self, before: Entry, answer: Answer, now: int) -> None:
+        failure = before.failure
+        if isinstance(answer, FailedRecently | Passing) and failure is not None:
+            if not in_time(failure.expires_us, failure.total_ms, now):
+                raise Violation("a failure or mark outlived its time, after a step of the clock")
+
+    def _check_passing(self, before: Entry, answer: Answer, name: str, now: int) -> None:
         mark, record = before.failure, before.record
         if isinstance(answer, Passing):
             if mark is None or not mark.passes or (record is not None and mark.token < record.fence):
                 raise Violation("let through by a mark from before an invalidation")
         elif isinstance(answer, Held) and mark is not None and mark.passes:
             counts = record is None or mark.token >= record.fence
-            if counts and sum(slot.owner != name for slot in before.slots) < self.pass_limit:
+            counts = counts and in_time(mark.expires_us, mark.total_ms, now)
+            others = [
+                slot
+                for slot in before.slots
+                if slot.owner != name and in_time(slot.expires_us, SLOTS_MS, now)
+            ]
+            if counts and len(others) < self.pass_limit:
                 raise Violation("made to wait although the key is not cacheable")
 
     def _note_token(self, world: World, granted: Granted, before: Entry, name: str) -> World:
@@ -269,10 +285,17 @@ class Store:
 
     def fallback(self, world: World, name: str) -> tuple[World, Found | Granted | Denied]:
         epoch = f"e{world.epochs}"
-        ask = FallbackAsk(name, epoch, self.setup.policy.fallback_limit, 10**6, self.record_ms)
+        ask = FallbackAsk(
+            name, epoch, self.setup.policy.fallback_limit, SLOTS_MS, self.record_ms, slots_ms=SLOTS_MS
+        )
         entry, answer = self.core.fallback(self.table[world.entry], ask, now_us=world.now)
         if isinstance(answer, Granted):
             world = self._note_new_token(world, answer)
+        if isinstance(answer, Denied):
+            slots = self.table[world.entry].slots
+            others = [slot for slot in slots if in_time(slot.expires_us, SLOTS_MS, world.now)]
+            if len(others) < ask.limit:
+                raise Violation("a fallback was denied a place although there is room")
         created = entry.record is not None and entry.record.epoch == epoch
         return world._replace(entry=self.table.id(entry), epochs=world.epochs + created), answer
 

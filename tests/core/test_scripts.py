@@ -41,7 +41,7 @@ def test_the_first_to_ask_gets_the_lease_a_token_and_a_record_before_it_computes
     entry, grant = granted()
     assert grant.epoch == "epoch-of-a"
     assert entry.record == Record("epoch-of-a", grant.token, fence=NOW, expires_us=NOW + 60 * SECOND)
-    assert entry.lease == Lease("a", grant.token, "epoch-of-a", "inbox-a", NOW + 3 * SECOND)
+    assert entry.lease == Lease("a", grant.token, "epoch-of-a", "inbox-a", NOW + 3 * SECOND, total_ms=3000)
     assert grant.token > entry.record.fence
 
 

@@ -112,7 +112,7 @@ def test_a_failure_is_kept_for_its_time_and_does_not_raise_the_fence() -> None:
         entry, publication(grant, outcome="failure", body=b"no", total_ms=1000), now_us=NOW
     )
     assert was_stored
-    assert after.failure == Failure(b"no", grant.token, NOW + SECOND)
+    assert after.failure == Failure(b"no", grant.token, NOW + SECOND, total_ms=1000)
     assert after.record is not None
     assert after.record.fence == fence
     assert messages == (("inbox-b", Message("failure", grant.token, body=b"no")),)

@@ -15,6 +15,9 @@ NOON = 1_000_000
 """The store's clock at the beginning. It stands still unless a move says otherwise: every script of a run may see the
 same microsecond, which is the worst that a clock can do without going back."""
 
+SLOTS_MS = 10**6
+"""What each computation beside the lease is given."""
+
 OFF, OPEN, ON, BROKEN = range(4)
 """A subscription: none; at the store but not yet acknowledged; acknowledged; lost, and the process does not know."""
 
@@ -50,6 +53,9 @@ class Setup:
     events: int = 0
     event_kinds: frozenset[str] = EVENTS
     invalidations: int = 0
+    pending: int = 0
+    """Invalidations that the store does not carry out at once: their process is told "pending". At most one, without
+    faults: the store answers, and what is computed without a lease is held against all invalidations."""
     refreshes: int = 0
     draws: int = 0
     """Readers of a fresh value that are due to refresh it early."""
@@ -68,6 +74,7 @@ class Setup:
         if self.faults and self.kinds != FAULTS:
             parts.append("(" + "/".join(sorted(self.kinds)) + ")")
         parts += [f"{self.invalidations} invalidations"] if self.invalidations else []
+        parts += ["a pending invalidation"] if self.pending else []
         parts += [f"{self.events} of " + "/".join(sorted(self.event_kinds))] if self.events else []
         parts += [f"{self.refreshes} refreshes"] if self.refreshes else []
         parts += [f"{self.draws} early refreshes"] if self.draws else []
@@ -126,6 +133,8 @@ class Process(NamedTuple):
     releases: tuple[str, ...]
     due: tuple[int, ...] = ()
     looks: tuple[tuple[int, int, int], ...] = ()
+    pending: int = 0
+    """The version that a pending invalidation of this process asks for; 0 = none."""
 
 
 class Ghost(NamedTuple):
@@ -160,6 +169,7 @@ class World(NamedTuple):
     drawn: int
     tag: int = 0
     tags_made: int = 0
+    spare_pending: int = 0
 
     @property
     def quiet(self) -> bool:
@@ -172,6 +182,7 @@ class World(NamedTuple):
             and not process.releases
             and not process.due
             and not process.inbox
+            and not process.pending
             for process in self.processes
         )
 
