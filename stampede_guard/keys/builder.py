@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import enum
+import functools
 import inspect
-import sys
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any
 
-from stampede_guard.annotations import alternatives, is_marker, live_kind, resolve, root_package
+from stampede_guard.annotations import alternatives, is_marker, is_yielded, live_kind, resolve, root_package
 from stampede_guard.errors import KeyPartError
+from stampede_guard.keys import advice
+from stampede_guard.keys.binding import binder, made, parameters_of
+from stampede_guard.keys.captured import IMMUTABLE, Copying, all_immutable
+from stampede_guard.keys.classes import LocalClasses, is_local, needs_definition, note_local
+from stampede_guard.keys.codeversion import AUTO, code_version
+from stampede_guard.keys.fitted import Fitted
+from stampede_guard.keys.naming import full_name
 from stampede_guard.keys.parts import (
     LONGEST_PART,
     Unkeyable,
@@ -18,16 +25,19 @@ from stampede_guard.keys.parts import (
     digest,
     escape,
     is_plain,
+    is_plain_object,
     shorten,
     text_of,
 )
+from stampede_guard.keys.sensitive import holds_sensitive_names, is_sensitive
 
-__all__ = ["LONGEST_KEY", "KeyBuilder", "arguments_of", "readable_name"]
+__all__ = ["LONGEST_KEY", "KeyBuilder", "readable_name"]
 
 LONGEST_KEY = 200
 _LONGEST_NAME = 64
 _LONGEST_ARGUMENTS = 120
 _WIDE = 10**18
+_ATTEMPTS = 3
 _Parameter = inspect.Parameter
 
 
@@ -42,6 +52,8 @@ class KeyBuilder:
     replaces `module.qualname`, and must be given where several functions share that, as those made by one
     factory do.
 
+    `secret` names parameters whose values are always hashed, as are those whose names suggest a secret or a person.
+
     `key_of(*args, **kwargs)` is `build(args, kwargs)` for callers in a hurry.
 
     Raises `KeyPartError` for a name that is no parameter, and for a parameter whose annotation says already
@@ -49,7 +61,8 @@ class KeyBuilder:
     """
 
     __slots__ = (
-        "_arguments", "_context", "_head", "_labels", "_replaced", "fingerprint", "key_of", "name", "version",
+        "_arguments", "_context", "_defaults", "_hashed", "_head", "_labels", "_left_out", "_locals",
+        "_of_more_than_its_attributes", "fingerprint", "fitted", "key_of", "name", "replaced", "version",
     )  # fmt: skip
 
     def __init__(
@@ -63,30 +76,45 @@ class KeyBuilder:
         context: Sequence[ContextVar[Any]] = (),
         name: str | None = None,
         key: Callable[..., Any] | None = None,
+        secret: Iterable[str] = (),
     ) -> None:
-        self.name = name or _full_name(function)
-        self.version = str(version)
+        self.name = full_name(function) if name is None else name
+        self.version = code_version(function) if version == AUTO else str(version)
         self.fingerprint = fingerprint
-        parameters = _parameters(function)
+        parameters = parameters_of(function)
         omitted = _checked(self.name, "unkeyed", unkeyed, parameters)
         supplied = _checked(self.name, "resources", resources, parameters)
+        hidden = _checked(self.name, "secret", secret, parameters)
         keyed = [name for name in parameters if name not in omitted and name not in supplied]
-        self._replaced = key is not None
+        hints = resolve(function)
+        self.fitted = Fitted(self.name, parameters, keyed, hints)
+        self._locals = LocalClasses()
+        self._left_out = frozenset(name for name in parameters if name not in keyed)
+        self._defaults = _changeable_defaults(parameters, keyed)
+        self.replaced = key is not None
+        self._context = tuple((f"@{escape(variable.name)}=", variable) for variable in context)
+        sensitive = {name for name in parameters if name in hidden or is_sensitive(name)}
+        self._hashed = {f"{escape(name)}=" for name in sensitive}
+        self._hashed |= {label for label, variable in self._context if is_sensitive(variable.name)}
+        # What a service remembers in its attributes changes, and what a dependency yields ends with its request.
+        self._of_more_than_its_attributes = {"self="} | {
+            f"{escape(name)}=" for name in keyed if is_yielded(parameters[name].default, hints.get(name))
+        }
+        self._head = self._make_head()
         if key is not None:
             self._arguments: Callable[..., tuple[Any, ...]] = _replacement(key)
             self._labels: tuple[str, ...] = ("key=",)
+            if sensitive - omitted or _take_requests(hints):
+                self._hashed.add("key=")
             self.key_of: Callable[..., str] = self._replaced_key
         else:
-            _refuse_live_annotations(function, self.name, keyed)
-            self._arguments = _binder(function, parameters, keyed, supplied)
+            _refuse_live_annotations(function, self.name, keyed, hints)
+            self._arguments = binder(function, parameters, keyed, supplied)
             self._labels = tuple(f"{escape(name)}=" for name in keyed)
-        self._context = tuple((f"@{escape(variable.name)}=", variable) for variable in context)
-        self._head = self._make_head()
-        if not self._replaced:
             self.key_of = self._writer(function, parameters, keyed, supplied)
 
     def _make_head(self) -> str:
-        whole = "\n".join((self.name, self.version, self.fingerprint, str(self._replaced)))
+        whole = "\n".join((self.name, self.version, self.fingerprint, str(self.replaced)))
         return f"{readable_name(self.name)}:{digest(whole, size=6)}:"
 
     def build(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
@@ -111,12 +139,7 @@ class KeyBuilder:
         """
         # Longer than any parameter's name, so it is none.
         mine = "_" * (1 + max(map(len, parameters), default=0))
-        texts = [
-            f"{escape(name)}={{{name} if {mine}type({name}) is {mine}int and {-_WIDE} < {name} < {_WIDE} "
-            f"else {mine}quote + {name} + {mine}quote if {mine}type({name}) is {mine}str and {mine}plain({name}) "
-            f"else {mine}part('{escape(name)}=', {name})}}"
-            for name in keyed
-        ]
+        texts = [self._in_place(name, mine) for name in keyed]
         text = f'f"{",".join(texts)}"'
         longest = sum(len(label) + LONGEST_PART + 1 for label in self._labels)
         whole = self._context or longest > _LONGEST_ARGUMENTS
@@ -131,8 +154,18 @@ class KeyBuilder:
             "whole": self._whole,
             "head": self._head,
         }
-        return _made(
-            function, parameters, supplied, body, {mine + name: tool for name, tool in tools.items()}
+        return made(function, parameters, supplied, body, {mine + name: tool for name, tool in tools.items()})
+
+    def _in_place(self, name: str, mine: str) -> str:
+        """The expression that writes one parameter."""
+        label = escape(name)
+        part = f"{mine}part('{label}=', {name})"
+        if f"{label}=" in self._hashed:
+            return f"{label}={{{part}}}"
+        return (
+            f"{label}={{{name} if {mine}type({name}) is {mine}int and {-_WIDE} < {name} < {_WIDE} "
+            f"else {mine}quote + {name} + {mine}quote if {mine}type({name}) is {mine}str and {mine}plain({name}) "
+            f"else {part}}}"
         )
 
     def _replaced_key(self, *args: Any, **kwargs: Any) -> str:
@@ -140,15 +173,51 @@ class KeyBuilder:
         (value,) = self._arguments(*args, **kwargs)
         return self._whole(label + self._part(label, value))
 
+    def may_change(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether a call's key may be another one later, because something that it is made of has changed."""
+        return bool(self._context or self._defaults) or not all_immutable(args, kwargs)
+
+    def copied(
+        self, copying: Copying, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with copies of all that is part of the key, defaults that may change included."""
+        left_out, fitted = self._left_out, self.fitted
+        own = [
+            value if name in left_out else copying.of(value)
+            for name, value in zip(fitted.names(args), args, strict=True)
+        ]
+        named = {
+            key: value if fitted.named(key) in left_out else copying.of(value)
+            for key, value in kwargs.items()
+        }
+        for name, default, by_keyword in self._defaults:
+            if name not in named and name not in fitted.names(args):
+                if by_keyword:
+                    named[name] = copying.of(default)
+                else:
+                    copying.live = True
+        return tuple(own), named
+
     def _part(self, label: str, value: Any) -> str:
+        if label in self._hashed:
+            return self._hash(label, value)
         if type(value) is str and is_plain(value):
             return f"'{value}'"
-        return shorten(self._text(label, value))
+        text = self._text(label, value)
+        if len(text) <= LONGEST_PART and type(value) is not str and holds_sensitive_names(text):
+            return self._hash(label, value)
+        return shorten(text)
+
+    def _hash(self, label: str, value: Any) -> str:
+        # With the function and the parameter: one person's address has another hash in each of them.
+        return f"~{digest(f'{self._head}{label}{self._text(label, value)}')}"
 
     def _whole(self, text: str) -> str:
         """The key whose parts are these; what a call adds beside its arguments comes behind them."""
         if self._context:
-            texts = [label + shorten(text) for label, text in self._context_texts()]
+            texts = [
+                label + (text if text[:1] == "~" else shorten(text)) for label, text in self._context_texts()
+            ]
             text = ",".join([text, *texts] if text else texts)
         if len(text) > _LONGEST_ARGUMENTS:
             text = f"{text[: _LONGEST_ARGUMENTS - 33]}~{digest(text)}"
@@ -158,11 +227,12 @@ class KeyBuilder:
         """The parts of a call's key before anything is shortened, for an operator's eyes only.
 
         Parameters stand under their names, context variables under `@name`, and what is the same for every
-        call under `:name`, `:version` and `:fingerprint`.
+        call under `:name`, `:version` and `:fingerprint`. What is always hashed stays so.
         """
         parts = {":name": self.name, ":version": self.version, ":fingerprint": self.fingerprint}
         for label, value in zip(self._labels, self._arguments(*args, **kwargs), strict=True):
-            parts[label[:-1]] = self._text(label, value)
+            hidden = label in self._hashed
+            parts[label[:-1]] = self._hash(label, value) if hidden else self._text(label, value)
         parts.update((label[:-1], text) for label, text in self._context_texts())
         return parts
 
@@ -174,21 +244,33 @@ class KeyBuilder:
             except LookupError:
                 texts.append((label, "unset"))
             else:
-                texts.append((label, self._text(label, value)))
+                hidden = label in self._hashed
+                texts.append((label, self._hash(label, value) if hidden else self._text(label, value)))
         return texts
 
     def _text(self, label: str, value: Any) -> str:
-        try:
-            if label == "cls=" and isinstance(value, type):
-                return _text_of_class(value)
-            return text_of(value)
-        except Unkeyable as problem:
-            raise self._unkeyable(label[:-1], value, problem) from None
-        except RecursionError:
-            raise KeyPartError(
-                f"{label[:-1]!r} of {self.name}() is nested too deeply to be part of a key, or holds itself",
-                parameter=label[:-1],
-            ) from None
+        for attempt in range(_ATTEMPTS):
+            try:
+                if label in self._of_more_than_its_attributes and is_plain_object(type(value)):
+                    # What decides the result is for it to say.
+                    raise Unkeyable(type(value))
+                write = _text_of_class if label == "cls=" and isinstance(value, type) else text_of
+                text = write(value)
+                if LocalClasses.MARK in text:
+                    self._locals.check(functools.partial(write, value))
+                return text
+            except Unkeyable as problem:
+                raise self._unkeyable(label[:-1], value, problem) from None
+            except RecursionError:
+                raise KeyPartError(
+                    f"{label[:-1]!r} of {self.name}() is nested too deeply to be part of a key, or holds itself",
+                    parameter=label[:-1],
+                ) from None
+            except RuntimeError:
+                # Another thread changes it at this moment.
+                if attempt + 1 == _ATTEMPTS:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
 
     def _unkeyable(self, parameter: str, value: Any, problem: Unkeyable) -> KeyPartError:
         # never the value itself: it may be a secret, and this text is logged
@@ -197,27 +279,44 @@ class KeyBuilder:
         reason = problem.reason or "it has no text that stays the same between processes"
         if inspect.iscoroutine(value):
             value.close()
-        if self._replaced and not parameter.startswith("@"):
-            advice = "let it return a string, or a tuple of strings, numbers and the like"
+        if self.replaced and not parameter.startswith("@"):
+            cure = "let it return a string, or a tuple of strings, numbers and the like"
             return KeyPartError(
-                f"key= of {self.name}() returned a {kind}{inside}: {reason}; {advice}", parameter="key"
+                f"key= of {self.name}() returned a {kind}{inside}: {reason}; {cure}", parameter="key"
             )
         if parameter.startswith("@"):
-            advice = "keep a plain value (a string, a number, a UUID) in the variable"
+            cure = "keep a plain value (a string, a number, a UUID) in the variable"
             whose = f"context variable {parameter[1:]!r}"
         elif is_marker(value):
-            reason, advice = (
+            reason, cure = (
                 "the call did not pass it and its default only means something to FastAPI",
                 "pass it",
             )
             whose = f"parameter {parameter!r}"
         else:
-            whose, advice = f"parameter {parameter!r}", _advice(parameter)
+            whose, cure = (
+                f"parameter {parameter!r}",
+                advice.for_parameter(parameter, (type(value), problem.kind)),
+            )
         return KeyPartError(
             f"{whose} of {self.name}() is a {kind}{inside} and cannot be part of its key: {reason}. "
-            f"To fix: {advice}.",
+            f"To fix: {cure}.",
             parameter=parameter.removeprefix("@"),
         )
+
+
+def _changeable_defaults(
+    parameters: Mapping[str, inspect.Parameter], keyed: Sequence[str]
+) -> list[tuple[str, Any, bool]]:
+    """Name, value, and whether it can be given by name."""
+    return [
+        (name, parameters[name].default, parameters[name].kind is not _Parameter.POSITIONAL_ONLY)
+        for name in keyed
+        if parameters[name].default is not _Parameter.empty
+        and type(parameters[name].default) not in IMMUTABLE
+        and not is_marker(parameters[name].default)
+        and not isinstance(parameters[name].default, enum.Enum)
+    ]
 
 
 def readable_name(name: str) -> str:
@@ -225,49 +324,16 @@ def readable_name(name: str) -> str:
     return escape(name.replace("<locals>.", ""))[-_LONGEST_NAME:]
 
 
-def _full_name(function: Callable[..., Any]) -> str:
-    function = inspect.unwrap(function)
-    qualname = getattr(function, "__qualname__", "")
-    if not qualname or qualname.endswith("<lambda>"):
-        kind = "lambda" if qualname else type(function).__qualname__
-        raise KeyPartError(f"a {kind} has no name of its own to begin a key with; give it one: name='...'")
-    return f"{function.__module__}.{qualname}"
-
-
 def _type_name(kind: type) -> str:
     return kind.__name__ if kind.__module__ == "builtins" else f"{root_package(kind)} {kind.__name__}"
 
 
 def _text_of_class(kind: type) -> str:
-    if "<locals>" in kind.__qualname__:
+    if is_local(kind):
         raise Unkeyable(type(kind), "it was made inside a function, which may make others of the same name")
+    if needs_definition(kind):
+        note_local(kind)
     return f"class({class_name(kind)})"
-
-
-def _advice(parameter: str) -> str:
-    if parameter in ("self", "cls"):
-        whose = "object" if parameter == "self" else "class"
-        stable = "give its class a method `__cache_key__(self)` that returns what it does depend on (strings, numbers, "
-        return (
-            f'unkeyed=("{parameter}",) if the result does not depend on the {whose}; '
-            + (f"{stable}a tuple of them); " if parameter == "self" else "")
-            + f"or key=lambda {parameter}, ...: ... returning what the result does depend on"
-        )
-    return (
-        f'unkeyed=("{parameter}",) if the result does not depend on it; '
-        f'resources={{"{parameter}": factory}} to open it inside the computation; '
-        f"or key=lambda ...: ... with the function's parameters, returning what the result does depend on"
-    )
-
-
-def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
-    if sys.version_info >= (3, 14):
-        import annotationlib
-
-        signature = inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
-    else:
-        signature = inspect.signature(function)
-    return dict(signature.parameters)
 
 
 def _checked(function: str, option: str, names: Iterable[str], parameters: Iterable[str]) -> frozenset[str]:
@@ -285,38 +351,30 @@ def _checked(function: str, option: str, names: Iterable[str], parameters: Itera
     return chosen
 
 
-def _refuse_live_annotations(function: Callable[..., Any], name: str, keyed: Sequence[str]) -> None:
-    hints = resolve(function)
+def _take_requests(hints: Mapping[str, Any]) -> bool:
+    """Whether `key=` is given a request: what it takes from there may be a credential."""
+    kinds = [kind for name, hint in hints.items() if name != "return" for kind in alternatives(hint)]
+    return any(isinstance(kind, type) and advice.is_request(kind) for kind in kinds)
+
+
+def _refuse_live_annotations(
+    function: Callable[..., Any], name: str, keyed: Sequence[str], hints: Mapping[str, Any]
+) -> None:
     for parameter in keyed:
         for annotation in alternatives(hints.get(parameter)):
             kind = live_kind(annotation)
             if kind is None:
                 continue
-            advice = _advice(parameter)
-            if kind.endswith((" Request", " HTTPConnection", " WebSocket")):
-                part = _key_example(parameter, list(inspect.signature(function).parameters))
-                advice = (
-                    f"{part} with whatever else decides the result (key= takes every parameter); {advice}"
-                )
+            if isinstance(annotation, type) and advice.is_request(annotation):
+                cure = advice.for_request(parameter, list(inspect.signature(function).parameters))
+            else:
+                kinds = (annotation,) if isinstance(annotation, type) else ()
+                cure = advice.for_parameter(parameter, kinds)
             raise KeyPartError(
                 f"parameter {parameter!r} of {name}() is a {kind} and cannot be part of its key: "
-                f"it has no text that stays the same between calls. To fix: {advice}.",
+                f"it has no text that stays the same between calls. To fix: {cure}.",
                 parameter=parameter,
             )
-
-
-def _key_example(request: str, parameters: list[str]) -> str:
-    """A `key=` that works when it is copied: it is called with all arguments of the call."""
-    parts = [f"{name}.url.path" if name == request else name for name in parameters]
-    result = parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
-    return f"key=lambda {', '.join(parameters)}: {result}"
-
-
-def arguments_of(
-    function: Callable[..., Any], names: Sequence[str], resources: frozenset[str]
-) -> Callable[..., tuple[Any, ...]]:
-    """A function with the parameters of the original that returns those of these names."""
-    return _binder(function, _parameters(function), names, resources)
 
 
 def _replacement(key: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
@@ -324,62 +382,3 @@ def _replacement(key: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
         return (key(*args, **kwargs),)
 
     return arguments
-
-
-def _binder(
-    function: Callable[..., Any],
-    parameters: dict[str, inspect.Parameter],
-    keyed: Sequence[str],
-    supplied: frozenset[str],
-) -> Callable[..., tuple[Any, ...]]:
-    """A function with the parameters of the original that returns the keyed ones as a tuple."""
-    return _made(function, parameters, supplied, f"({''.join(f'{name}, ' for name in keyed)})")
-
-
-def _made(
-    function: Callable[..., Any],
-    parameters: dict[str, inspect.Parameter],
-    supplied: frozenset[str],
-    body: str,
-    tools: dict[str, Any] | None = None,
-) -> Callable[..., Any]:
-    """A function with the parameters of the original and this body.
-
-    Python itself then binds arguments and defaults, ten times faster than `inspect.Signature.bind`, and
-    complains about wrong ones in its own words. What the computation gets from elsewhere becomes optional, by
-    keyword.
-    """
-    optional = {name: parameter for name, parameter in parameters.items() if name in supplied}
-    ordered = [parameter for name, parameter in parameters.items() if name not in supplied]
-    declared = _declaration(ordered, optional)
-    # only names that Python accepted as parameters stand in this source; no value does
-    binder: Any = eval(f"lambda {declared}: {body}", {"__builtins__": {}} | (tools or {}))
-    by_position = (_Parameter.POSITIONAL_ONLY, _Parameter.POSITIONAL_OR_KEYWORD)
-    binder.__defaults__ = tuple(
-        p.default for p in ordered if p.kind in by_position and p.default is not _Parameter.empty
-    )
-    binder.__kwdefaults__ = {
-        p.name: p.default
-        for p in ordered
-        if p.kind is _Parameter.KEYWORD_ONLY and p.default is not _Parameter.empty
-    } | dict.fromkeys(optional)
-    binder.__name__ = binder.__qualname__ = getattr(function, "__qualname__", "function")
-    return binder  # type: ignore[no-any-return]
-
-
-def _declaration(ordered: Sequence[inspect.Parameter], optional: Iterable[str]) -> str:
-    groups: defaultdict[object, list[str]] = defaultdict(list)
-    for parameter in ordered:
-        groups[parameter.kind].append(parameter.name)
-    declared = list(groups[_Parameter.POSITIONAL_ONLY])
-    if declared:
-        declared.append("/")
-    declared += groups[_Parameter.POSITIONAL_OR_KEYWORD]
-    named = [*groups[_Parameter.KEYWORD_ONLY], *optional]
-    if groups[_Parameter.VAR_POSITIONAL]:
-        declared.append("*" + groups[_Parameter.VAR_POSITIONAL][0])
-    elif named:
-        declared.append("*")
-    declared += named
-    declared += [f"**{name}" for name in groups[_Parameter.VAR_KEYWORD]]
-    return ", ".join(declared)

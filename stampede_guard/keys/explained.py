@@ -10,13 +10,18 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from stampede_guard.errors import Misuse
+from stampede_guard.keys.kinds import kind_of, name_of_kind
 
-__all__ = ["LONGEST_NAME", "Explanation", "Part", "bare", "explain_name"]
+__all__ = ["KEPT_FOR_COMPARISON", "LONGEST_NAME", "Explanation", "Part", "bare", "explain_name"]
+
+KEPT_FOR_COMPARISON = "?shadow"
+"""Behind the name of an entry: where mode `shadow` keeps values. In an entry's own name `?` is escaped."""
 
 LONGEST_NAME = 8192
 """Characters: a key of 512, each of them escaped as four bytes, is longer than any other."""
 
 _FUNCTION = re.compile(r"(?P<function>.*?):(?P<digest>[0-9a-f]{12}):(?P<parts>.*)", re.DOTALL)
+_URL = re.compile(r"http\d*:(?P<url>.+)", re.DOTALL)
 _SHAPE = re.compile(r"(?P<key>.*?)(?:#(?P<shape>[0-9a-f]{6,64}))?", re.DOTALL)
 _HASHED = re.compile(r"(?P<begin>.*)~(?P<digest>[0-9a-f]{32})", re.DOTALL)
 
@@ -32,7 +37,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`kind`: "function" for a decorated one, "key" for `get_or_compute` and `single`, "tag" for the version of a tag.
+    """`kind`: "function" for a decorated one, "key" for `get_or_compute` and `single`, "tag" for the version of a tag,
+    "url" for what the HTTP cache stores.
 
     `digest` is of the function's whole name, its `version=` and the shape of its result; of a key, of the type.
     `complete`: False where the name ends in a digest of all that did not fit.
@@ -52,17 +58,20 @@ def explain_name(name: str, *, namespace: str | None = None) -> Explanation:
     if not 0 < len(name) <= LONGEST_NAME:
         raise Misuse(f"the name of an entry has 1 to {LONGEST_NAME} characters, not {len(name)}")
     name = bare(name)
-    space, rest = _split(name, namespace)
+    space, rest = _split(name.removesuffix(KEPT_FOR_COMPARISON), namespace)
     if rest.startswith("="):
         found = _SHAPE.fullmatch(rest[1:])
         assert found is not None
         key = unquote(found["key"])
-        title = f"{space}:{key.partition(':')[0][:40]}" if ":" in key else f"{space}:get_or_compute"
+        title = f"{space}:{name_of_kind(kind_of(key))}"
         return Explanation(name, space, "key", title, found["shape"] or "", (Part("key", key),))
     if rest.startswith("#"):
         hashed = _HASHED.fullmatch(rest)
         tag = Part("tag", unquote(rest[1:]), hashed=hashed is not None)
         return Explanation(name, space, "tag", tag.text, "", (tag,), complete=hashed is None)
+    url = _URL.fullmatch(rest)
+    if url is not None:
+        return Explanation(name, space, "url", "http", "", (Part("url", url["url"]),))
     found = _FUNCTION.fullmatch(rest)
     if found is None:
         raise Misuse(

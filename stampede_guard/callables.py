@@ -1,0 +1,133 @@
+"""What a decorator was put on, as a coroutine function or a plain one with name and parameters.
+
+Whether a call gives a coroutine is asked of what is called, not of what it wraps: `asyncify(load)` and
+`sync_to_async(load)` are asynchronous around a plain function, and `async_to_sync(load)` is the other way round.
+"""
+
+from __future__ import annotations
+
+import asyncio.coroutines
+import functools
+import inspect
+import sys
+from collections.abc import Callable
+from typing import Any, cast
+
+from stampede_guard.errors import Misuse
+from stampede_guard.keys.naming import innermost
+from stampede_guard.keys.parts import Unkeyable, text_of
+
+__all__ = ["as_function", "bound_values", "is_coroutine_function"]
+
+_MARK: Any = getattr(asyncio.coroutines, "_is_coroutine", None)
+"""How Cython, asgiref and mocks say so before Python 3.12."""
+
+_BOUND = "__stampede_guard_bound__"
+
+
+def is_coroutine_function(function: Any) -> bool:
+    """Whether calling this gives a coroutine, as far as it tells. A wrapper of plain code is asked what it wraps."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if _says_so(function):
+        return True
+    if inspect.isroutine(function):
+        # `def wrapper(*args): return function(*args)` passes the coroutine on.
+        inner = getattr(function, "__wrapped__", None)
+        # One of `as_function` is what it was made to be.
+        return callable(inner) and not hasattr(function, _BOUND) and is_coroutine_function(inner)
+    return callable(function) and _says_so(type(function).__call__)
+
+
+def _says_so(function: Any) -> bool:
+    if inspect.iscoroutinefunction(function):
+        return True
+    return _MARK is not None and getattr(function, "_is_coroutine", None) is _MARK
+
+
+def as_function(given: Any) -> Callable[..., Any]:
+    """A function with name and parameters that stands for `given`, if that has not all of it itself.
+
+    Raises `Misuse` for what returns no result of its own (a class, a generator), or has no parameters to see.
+    """
+    _refuse_what_is_none(given)
+    signature = _signature(given)
+    if inspect.isroutine(given) and (_says_so(given) or not is_coroutine_function(given)):
+        return cast("Callable[..., Any]", given)
+    whole: Any = _awaited(given) if is_coroutine_function(given) else _called(given)
+    inner = innermost(given)
+    named = inner if inspect.isroutine(inner) else type(inner).__call__
+    functools.update_wrapper(whole, named)  # which says where its annotations are, too
+    whole.__signature__ = signature
+    setattr(whole, _BOUND, bound_values(given))
+    return cast("Callable[..., Any]", whole)
+
+
+def bound_values(function: Any) -> str:
+    """What a partial fills in by position and no call can say again, as far as it has a text; for its key."""
+    if not isinstance(function, functools.partial):
+        return str(getattr(function, _BOUND, ""))
+    texts = [bound_values(function.func)]
+    for value in function.args:
+        try:
+            texts.append(text_of(value))
+        except (Unkeyable, RecursionError):
+            texts.append(type(value).__qualname__)
+    return ",".join(texts) if function.args else texts[0]
+
+
+def _awaited(given: Any) -> Callable[..., Any]:
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        result = given(*args, **kwargs)
+        if not inspect.isawaitable(result):
+            raise Misuse(
+                f"{_title(given)} wraps a coroutine function, and returned a {type(result).__name__} that cannot be "
+                "awaited: it ran in the event loop and blocked it. Decorate the coroutine function itself; or leave "
+                "functools.wraps out, so that the wrapper counts as the plain function that it is"
+            )
+        return await result
+
+    return call
+
+
+def _called(given: Any) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return given(*args, **kwargs)
+
+    return call
+
+
+def _signature(given: Any) -> inspect.Signature:
+    try:
+        if sys.version_info >= (3, 14):
+            import annotationlib
+
+            return inspect.signature(given, annotation_format=annotationlib.Format.FORWARDREF)
+        return inspect.signature(given)
+    except (TypeError, ValueError) as error:
+        raise Misuse(
+            f"the parameters of {_title(given)} cannot be seen, and they are its key ({error}): decorate a function "
+            "with parameters that calls it"
+        ) from None
+
+
+def _refuse_what_is_none(given: Any) -> None:
+    """For a coroutine function that wraps a generator, its own result counts."""
+    fine = callable(given) and not isinstance(given, type)
+    if fine and not is_coroutine_function(given):
+        called = innermost(given)
+        called = called if inspect.isroutine(called) else type(called).__call__
+        fine = not (inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called))
+    if not fine:
+        raise Misuse(
+            f"@locked_cache takes a function, async def or def, that returns its result; {_title(given)!r} is none"
+        )
+    if isinstance(given, functools._lru_cache_wrapper) and is_coroutine_function(given):
+        raise Misuse(
+            f"{_title(given)} is a coroutine function under functools.lru_cache, which keeps coroutines, and each can "
+            "be awaited once: leave lru_cache out"
+        )
+
+
+def _title(given: Any) -> str:
+    return str(getattr(innermost(given), "__qualname__", None) or type(given).__qualname__)

@@ -1,0 +1,70 @@
+"""Which parameters hold a secret or name a person. What they hold is hashed in keys, whatever its length.
+
+The hash is not a lock: whoever can read the store and guess a short secret can check the guess. It keeps values out of
+the names that operators list, log and put on dashboards.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+
+__all__ = ["holds_sensitive_names", "is_sensitive", "names_a_user"]
+
+_SECRETS = frozenset(
+    """
+    token tokens jwt bearer csrf xsrf key keys apikey apikeys password passwords passwd passphrase passcode pwd pass
+    secret secrets credential credentials authorization authentication auth oauth session sessions sessionid sid cookie
+    cookies otp totp pin signature hmac nonce accesstoken refreshtoken private
+    """.split()
+)
+_PERSONS = frozenset(
+    """
+    email emails mail mails emailaddress phone phones phonenumber telephone tel mobile fax ssn nin passport iban bic
+    card pan cvv cvc creditcard account address street zip zipcode postcode birthday birthdate birth dob username
+    usernames login firstname lastname surname fullname forename nickname ip gender salary
+    """.split()
+)
+# Somebody, unless it is their number: `user` may be a name or an address, `user_id` is what an operator looks for.
+_SOMEBODY = frozenset(
+    "user users person persons customer customers patient employee member visitor owner".split()
+)
+_PAIRS = frozenset(
+    {("first", "name"), ("last", "name"), ("full", "name"), ("user", "name"), ("e", "mail"), ("maiden", "name"),
+     ("middle", "name"), ("given", "name"), ("family", "name"), ("display", "name"), ("date", "birth")}
+)  # fmt: skip
+_IDENTITIES = _SOMEBODY | frozenset(
+    "auth token tokens session jwt credential credentials authorization principal identity claims tenant me caller "
+    "username login email account permissions roles scopes request websocket viewer actor".split()
+)
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+# Labels of fields and texts that are keys of a dict, as they stand in the text of a part.
+_LABEL = re.compile(r"([A-Za-z_][\w%]*)=|'([^'=,()]{1,40})':")
+
+
+@functools.lru_cache(maxsize=4096)
+def _words(name: str) -> tuple[str, ...]:
+    return tuple(word.lower() for word in _WORD.findall(name))
+
+
+@functools.lru_cache(maxsize=4096)
+def is_sensitive(name: str) -> bool:
+    """Whether a name suggests a secret or a person: `api_key`, `userEmail`, `session`. Whole words count only."""
+    words = _words(name)
+    found = set(words)
+    if found & (_SECRETS | _PERSONS) or _PAIRS & set(itertools.pairwise(words)):
+        return True
+    return bool(found & _SOMEBODY) and not found & {"id", "ids", "uuid", "count", "group", "type", "limit"}
+
+
+@functools.lru_cache(maxsize=1024)
+def names_a_user(name: str) -> bool:
+    """Whether what a parameter holds may say who somebody is: nobody may be told to leave it out of a key."""
+    return bool(set(_words(name)) & _IDENTITIES) or is_sensitive(name)
+
+
+@functools.lru_cache(maxsize=4096)
+def holds_sensitive_names(text: str) -> bool:
+    """Whether a part's text has such names inside: fields of a record, keys of a dictionary."""
+    return any(is_sensitive(field or key) for field, key in _LABEL.findall(text))

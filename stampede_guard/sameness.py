@@ -1,0 +1,292 @@
+"""What a value is, as parts that are equal only for what surely means the same: for `definition`.
+
+Objects are compared by identity and not kept alive. What cannot be known is equal to nothing.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import dis
+import enum
+import functools
+import inspect
+import sys
+import types
+import typing
+import uuid
+import weakref
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any
+
+from stampede_guard.annotations import is_marker
+from stampede_guard.keys.naming import innermost
+from stampede_guard.keys.parts import digest, text_of
+
+__all__ = ["FunctionPart", "Given", "Parts", "home_of", "mark_cached"]
+
+_DEEPEST = 12
+_CACHED = "__stampede_guard_cached__"
+_FIXED = frozenset({
+    types.NoneType, bool, int, float, complex, str, bytes, datetime.date, datetime.datetime, datetime.time,
+    datetime.timedelta, decimal.Decimal, uuid.UUID,
+})  # fmt: skip
+"""Values that cannot change, compared by type and text."""
+
+
+def home_of(names: dict[str, Any]) -> weakref.ref[types.ModuleType] | None:
+    """The module in `sys.modules` that these are the names of."""
+    module = sys.modules.get(str(names.get("__name__")))
+    return weakref.ref(module) if module is not None and getattr(module, "__dict__", None) is names else None
+
+
+def _home_part(names: dict[str, Any]) -> Any:
+    """Equal for a module and the same one imported anew from the same file."""
+    if home_of(names) is None:
+        return _Kept(names)
+    return ("module", names["__name__"], names.get("__file__"))
+
+
+class _Unknown:
+    """Equal to nothing. A new one each time, because a tuple takes an element for equal to itself."""
+
+    __slots__ = ()
+
+
+class _Same:
+    """An object, by identity and without keeping it alive."""
+
+    __slots__ = ("_at",)
+
+    def __init__(self, thing: object) -> None:
+        self._at = weakref.ref(thing)
+
+    __hash__ = None  # type: ignore[assignment]  # nobody looks one up
+
+    def __eq__(self, other: object) -> bool:
+        thing = self._at()
+        return thing is not None and isinstance(other, _Same) and thing is other._at()
+
+
+class _Kept:
+    """An object, by identity. For few and lasting ones, to which there are no weak references."""
+
+    __slots__ = ("_thing",)
+
+    def __init__(self, thing: object) -> None:
+        self._thing = thing
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Kept) and self._thing is other._thing
+
+
+class _Cached:
+    """`function`: whose mark this is. `functools.wraps` copies marks to functions that are others."""
+
+    __slots__ = ("function", "parts")
+
+    def __init__(self, function: types.FunctionType, parts: tuple[Any, ...]) -> None:
+        self.function = weakref.ref(function)
+        self.parts = parts
+
+
+def mark_cached(function: types.FunctionType, guard: object, name: str, parts: tuple[Any, ...]) -> None:
+    """Of a cached function, for functions that see it: what it is. Its own variables are objects of this library.
+
+    Two are the same if what was cached is, by the same guard under the same name.
+    """
+    vars(function)[_CACHED] = _Cached(function, (None if guard is None else _Same(guard), name, *parts))
+
+
+class FunctionPart:
+    """The same function object, or else parts that are equal."""
+
+    __slots__ = ("_at", "_parts")
+
+    def __init__(self, function: object, parts: tuple[Any, ...]) -> None:
+        self._at = weakref.ref(function)
+        self._parts = parts
+
+    def sees_as(self, other: FunctionPart) -> bool:
+        """All is equal but the code."""
+        return self._parts[1:] == other._parts[1:]
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FunctionPart):
+            return False
+        function = self._at()
+        return (function is not None and function is other._at()) or self._parts == other._parts
+
+
+class Parts:
+    """What a value is, as something that is equal only for what surely means the same."""
+
+    def __init__(self, frames: list[types.FrameType]) -> None:
+        self._frames = frames
+        self._known: dict[int, Any] = {}
+
+    def of(self, value: Any, depth: int = 0) -> Any:
+        if depth > _DEEPEST:
+            return _Unknown()
+        if _is_fixed(value):
+            return digest(text_of(value))
+        if id(value) not in self._known:
+            # Until it is known, for what refers to itself.
+            self._known[id(value)] = _Unknown()
+            self._known[id(value)] = self._of(value, depth + 1)
+        return self._known[id(value)]
+
+    def _of(self, value: Any, depth: int) -> Any:
+        if isinstance(value, types.FunctionType):
+            cached = vars(value).get(_CACHED)
+            if cached is not None and cached.function() is value:
+                return ("cached", cached.parts)
+            return FunctionPart(value, self._function(value, depth))
+        if isinstance(value, types.MethodType):
+            return ("method", self.of(value.__self__, depth), self.of(value.__func__, depth))
+        if isinstance(value, functools.partial):
+            return (
+                "partial",
+                *self._all((value.func, *value.args), depth),
+                *self._named(value.keywords, depth),
+            )
+        if isinstance(value, type):
+            local = "<locals>" in value.__qualname__
+            return _Same(value) if local else ("class", value.__module__, value.__qualname__)
+        if isinstance(value, types.ModuleType):
+            return ("module", value.__name__)
+        if isinstance(value, ContextVar):
+            return _Kept(value)
+        if is_marker(value):
+            dependency = getattr(value, "dependency", None)
+            return (
+                "marker",
+                type(value).__qualname__,
+                repr(value) if dependency is None else self.of(dependency, depth),
+            )
+        if type(value) is tuple:
+            return ("tuple", *self._all(value, depth))
+        if isinstance(value, Given):
+            return ("options", *self._named(value, depth))
+        try:
+            return _Same(value)
+        except TypeError:
+            return _Unknown()
+
+    def _all(self, values: typing.Iterable[Any], depth: int) -> list[Any]:
+        return [self.of(value, depth) for value in values]
+
+    def _named(self, values: typing.Mapping[str, Any], depth: int) -> list[Any]:
+        return [(name, self.of(value, depth)) for name, value in sorted(values.items())]
+
+    def _function(self, function: types.FunctionType, depth: int) -> tuple[Any, ...]:
+        code = function.__code__
+        method, _, _ = code.co_qualname.rpartition("<locals>.")[2].rpartition(".")
+        in_local_class = bool(method) and "<locals>" in code.co_qualname
+        home = _home_part(function.__globals__)
+        return (
+            code,
+            home,
+            _Unknown() if in_local_class else None,
+            *self._all(function.__defaults__ or (), depth),
+            *self._named(function.__kwdefaults__ or {}, depth),
+            *self._annotations(function, depth),
+            *(
+                self._variable(function, name, cell, depth)
+                for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True)
+            ),
+            self.of(getattr(function, "__wrapped__", None), depth),
+        )
+
+    def _annotations(self, function: types.FunctionType, depth: int) -> list[Any]:
+        try:
+            found = dict(function.__annotations__)
+        except Exception:  # evaluated now, from Python 3.14 on: it runs code that can raise anything
+            return []
+        return [(name, self._annotation(kind, depth)) for name, kind in sorted(found.items())]
+
+    def _annotation(self, kind: Any, depth: int) -> Any:
+        if depth > _DEEPEST:
+            return _Unknown()
+        if typing.get_origin(kind) is typing.Annotated:
+            return (self._annotation(kind.__origin__, depth + 1), *self._all(kind.__metadata__, depth))
+        arguments = typing.get_args(kind)
+        if arguments:
+            return (repr(typing.get_origin(kind)), *(self._annotation(part, depth + 1) for part in arguments))
+        return self.of(kind, depth) if isinstance(kind, type | str) else repr(kind)
+
+    def _variable(self, function: types.FunctionType, name: str, cell: types.CellType, depth: int) -> Any:
+        """A variable of a function around this one."""
+        try:
+            value = cell.cell_contents
+        except ValueError:
+            # Not assigned yet. Its own name will be, by the statement that is running.
+            itself = name == function.__name__ and self._assigned_once(function, name)
+            return ("itself",) if itself else _Unknown()
+        part = self.of(value, depth)
+        return part if not _is_fixed(value) or self._assigned_once(function, name) else _Unknown()
+
+    def _assigned_once(self, function: types.FunctionType, name: str) -> bool:
+        """Whether what is in the variable now stays in it."""
+        outer = self.around(function)
+        if outer is None or name not in outer.co_cellvars:
+            return False
+        stores = [step for step in dis.get_instructions(outer) if step.argval == name and _stores(step)]
+        if any(_stores_within(code, name) for code in _inside(outer)) or len(stores) > 1:
+            return False
+        return not stores or (name not in _parameters(outer) and not _in_a_loop(outer, stores[0]))
+
+    def around(self, function: types.FunctionType) -> types.CodeType | None:
+        """The code of the function that this one is made in: it runs, or it can be found by its name."""
+        code = function.__code__
+        for frame in self._frames:
+            if code in frame.f_code.co_consts:
+                return frame.f_code
+        found: Any = function.__globals__
+        for name in code.co_qualname.rpartition(".<locals>.")[0].split("."):
+            found = found.get(name) if isinstance(found, dict) else getattr(found, name, None)
+        found = getattr(innermost(found), "__code__", None)
+        return found if isinstance(found, types.CodeType) and code in found.co_consts else None
+
+
+class Given(dict[str, Any]):
+    """What a decorator was told, by option. Equal if all of it is."""
+
+
+def _is_fixed(value: object) -> bool:
+    kind = type(value)
+    return kind in _FIXED or (isinstance(value, enum.Enum) and "<locals>" not in kind.__qualname__)
+
+
+def _inside(code: types.CodeType) -> Iterator[types.CodeType]:
+    for const in code.co_consts:
+        if isinstance(const, types.CodeType):
+            yield const
+            yield from _inside(const)
+
+
+def _stores_within(code: types.CodeType, name: str) -> bool:
+    if name not in code.co_freevars:
+        return False
+    return any(step.argval == name and _stores(step) for step in dis.get_instructions(code))
+
+
+def _stores(step: dis.Instruction) -> bool:
+    return step.opname in ("STORE_DEREF", "DELETE_DEREF")
+
+
+def _parameters(code: types.CodeType) -> tuple[str, ...]:
+    variadic = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + variadic]
+
+
+def _in_a_loop(code: types.CodeType, store: dis.Instruction) -> bool:
+    return any(
+        "JUMP_BACKWARD" in step.opname and step.argval <= store.offset <= step.offset
+        for step in dis.get_instructions(code)
+    )
