@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from stampede_guard.annotations import resolve
 from stampede_guard.codec.builtin import BuiltinCodec
-from stampede_guard.codec.likeness import is_immutable
+from stampede_guard.codec.immutable import is_immutable
 from stampede_guard.codec.shapes import Shape, shape_of
 from stampede_guard.codec.typed import MsgspecCodec, PickleCodec, PydanticCodec
 from stampede_guard.errors import UnsupportedValue
@@ -27,8 +27,8 @@ _FORMAT = "1"  # of the stored bytes; a new one gives all entries new keys
 class Codec(Protocol):
     """How the results of one function are stored.
 
-    `fingerprint` changes with the shape of the type. `shareable` says whether callers may hold the same
-    object: True, every value is immutable; False, none is; None, ask `is_immutable(value)`.
+    `fingerprint` changes with the shape of the type. `shareable` says whether callers may hold the same object: False,
+    no value of the type is immutable; otherwise ask `is_immutable(value)`.
     """
 
     fingerprint: str

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from stampede_guard.codec.likeness import is_immutable
+from stampede_guard.codec.immutable import is_immutable
 
 __all__ = ["Copies", "copier"]
 
@@ -47,14 +47,15 @@ class Copies:
         self._given += 1
         value = self._decode(self.body)
         if self._shared:
-            self.copy, self.template = _itself, value
+            # In this order: another thread that finds `copy` finds its template.
+            self.template, self.copy = value, _itself
             return value
         if self._given == _DECODED_FIRST:
-            self.copy = copier(value)
-            if self.copy is not None:
+            copy = copier(value)
+            if copy is not None:
                 # Kept for copying, so this caller gets one of its own.
-                self.template = value
-                return self.copy(value)
+                self.template, self.copy = value, copy
+                return copy(value)
         return value
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stampede_guard.annotations import comes_from, field_names, live_kind, unwrap
-from stampede_guard.codec.likeness import is_frozen
+from stampede_guard.codec.immutable import is_frozen_struct, is_plain_tuple
 from stampede_guard.errors import UnsupportedValue
 from stampede_guard.keys.parts import Unkeyable, text_of
 
@@ -167,7 +167,7 @@ class _Walk:
         text = ",".join(
             f"{field_name}:{text}{notes.get(field_name, '')}" for field_name, (text, _) in found.items()
         )
-        frozen = is_frozen(kind) or issubclass(kind, tuple)
+        frozen = is_frozen_struct(kind) or is_plain_tuple(kind)
         return f"{name}({text})", _all_immutable(found.values()) if frozen else False
 
     def _notes(self, kind: type) -> dict[str, str]:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import msgpack
 
 from stampede_guard.codec.builtin import EXACT_TYPES, dumps, lift, loads
-from stampede_guard.codec.likeness import difference
+from stampede_guard.codec.likeness import alike, difference
 from stampede_guard.codec.shapes import TEXTUAL, Shape
 from stampede_guard.errors import Undecodable, UnsupportedValue
 
@@ -53,6 +53,7 @@ class _Verified:
         self.fingerprint = fingerprint
         self.shareable = shape.immutable
         self._annotation = annotation
+        self._quick = not (shape.records or shape.pydantic or "bytes" in shape.text)
 
     def encode(self, value: Any) -> bytes:
         """Raises `UnsupportedValue` if the value is not what the annotation declares, or would lose something."""
@@ -62,7 +63,8 @@ class _Verified:
         for attempt in self._attempts():
             try:
                 data = attempt(value)
-                found = self._difference(value, self.decode(data))
+                back = self.decode(data)
+                found = None if self._quick and alike(value, back) else difference(value, back)
             except UnsupportedValue as error:
                 refused = refused or str(error)
             except Exception as error:
@@ -83,9 +85,6 @@ class _Verified:
     def _attempts(self) -> Iterator[_Attempt]:
         raise NotImplementedError
 
-    def _difference(self, value: Any, back: Any) -> str | None:
-        return difference(value, back)
-
 
 class MsgspecCodec(_Verified):
     """Builtins, dataclasses, TypedDicts, NamedTuples, enums and structs, by msgspec. Raises its TypeErrors."""
@@ -93,8 +92,6 @@ class MsgspecCodec(_Verified):
     def __init__(self, annotation: Any, shape: Shape, fingerprint: str) -> None:
         super().__init__(annotation, shape, fingerprint)
         self._records = shape.records
-        # a record inside Any, or a set in a record's field of type Any, leaves its type behind
-        self._blind = shape.open and shape.records
         # Any and time zones need the exact form. Where all the rest is JSON-like, one typed decoder reads it at once
         self._exact = shape.open or shape.zoned
         self._at_once = not self._exact or not (shape.zoned or shape.exotic)
@@ -127,11 +124,6 @@ class MsgspecCodec(_Verified):
         if not self._records:
             return value
         return msgspec.to_builtins(value, builtin_types=EXACT_TYPES, enc_hook=_to_text)
-
-    def _difference(self, value: Any, back: Any) -> str | None:
-        if not self._blind and type(value) is type(back) and value == back:
-            return None  # compared in C; what these types can lose, == sees
-        return difference(value, back)
 
 
 class PydanticCodec(_Verified):

@@ -1,0 +1,65 @@
+"""Errors that are about one caller: 401 and 403, however the library that raised them says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["is_personal"]
+
+_PERSONAL = frozenset({401, 403})
+_NAMES = ("status_code", "status", "code", "http_status", "status_int", "http_code")
+"""Starlette, httpx and requests; aiohttp; werkzeug, urllib and Google's clients; Stripe; WebOb; others."""
+_DEEPEST = 10
+
+
+def is_personal(error: BaseException) -> bool:
+    """Whether the error, one of its group, or what it was raised from or after has the status 401 or 403.
+
+    An error with a status of its own says by that what it is, whatever it was raised from.
+    """
+    return _is_personal(error, 0)
+
+
+def _is_personal(error: BaseException, depth: int) -> bool:
+    if depth > _DEEPEST:
+        return False
+    if isinstance(error, BaseExceptionGroup):
+        return any(_is_personal(member, depth + 1) for member in error.exceptions)
+    statuses = _statuses(error)
+    if statuses:
+        return not _PERSONAL.isdisjoint(statuses)
+    before = error.__cause__
+    if before is None and not error.__suppress_context__:
+        # `raise Unavailable()` in an `except` block, without `from`, as it is written most often.
+        before = error.__context__
+    return before is not None and _is_personal(before, depth + 1)
+
+
+def _statuses(error: BaseException) -> set[int]:
+    given = [_attribute(error, name) for name in _NAMES]
+    for response in (_attribute(error, "response"), _attribute(error, "resp")):
+        if isinstance(response, dict):
+            # botocore's
+            details = response.get("ResponseMetadata")
+            given += [response.get("status"), response.get("status_code")]
+            given.append(details.get("HTTPStatusCode") if isinstance(details, dict) else None)
+        elif response is not None:
+            given += [_attribute(response, name) for name in _NAMES]
+    return {status for one in given if (status := _status(one)) is not None}
+
+
+def _attribute(thing: Any, name: str) -> Any:
+    try:
+        return getattr(thing, name, None)
+    except Exception:  # a property of somebody's, which must not hide the error
+        return None
+
+
+def _status(given: Any) -> int | None:
+    """An HTTP status as an int, an enum's member or a text."""
+    if isinstance(given, str) and len(given) == 3 and given.isdecimal():
+        given = int(given)
+    value = given if isinstance(given, int) else _attribute(given, "value")
+    if isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 599:
+        return int(value)
+    return None
