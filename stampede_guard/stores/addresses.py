@@ -12,8 +12,9 @@ from redis.asyncio.connection import AbstractConnection, Connection, SSLConnecti
 from stampede_guard.errors import UrlError
 from stampede_guard.stores.cluster import ClusterStore
 from stampede_guard.stores.sentinel import SentinelStore
-from stampede_guard.stores.settings import own_settings
+from stampede_guard.stores.settings import DEADLINE, own_settings
 from stampede_guard.stores.slots import Address
+from stampede_guard.stores.tls import SharedContext, sharing
 
 __all__ = ["cluster_from_url", "sentinel_from_url"]
 
@@ -38,7 +39,7 @@ class _Parts:
         return SSLConnection if self.tls else Connection
 
 
-def cluster_from_url(url: str) -> ClusterStore:
+def cluster_from_url(url: str, *, deadline: float = DEADLINE) -> ClusterStore:
     """`redis+cluster://user:password@host:port,host:port`; `rediss+cluster://` for TLS.
 
     Some of the nodes are enough. Raises `UrlError`.
@@ -49,10 +50,12 @@ def cluster_from_url(url: str) -> ClusterStore:
             f"a cluster has only database 0: write nothing after the hosts of the store URL, not /{parts.path}"
         )
     _check(parts.connection_class, parts.settings)
-    return ClusterStore(parts.addresses, parts.settings, connection_class=parts.connection_class)
+    return ClusterStore(
+        parts.addresses, parts.settings, connection_class=parts.connection_class, deadline=deadline
+    )
 
 
-def sentinel_from_url(url: str) -> SentinelStore:
+def sentinel_from_url(url: str, *, deadline: float = DEADLINE) -> SentinelStore:
     """`redis+sentinel://user:password@host:port,host:port/service/db`; `rediss+sentinel://` for TLS, everywhere.
 
     User and password are the master's; for the sentinels' own write `?sentinel_username=...&sentinel_password=...`.
@@ -76,14 +79,21 @@ def sentinel_from_url(url: str) -> SentinelStore:
     asking = own_settings({**shared, **{name: value for name, value in own.items() if value}})
     _check(parts.connection_class, settings)
 
+    # Sentinels and master: one SSLContext.
+    shared_tls = SharedContext()
+    connection_class = sharing(parts.connection_class, shared_tls)
+
     def connect_to(address: Address) -> AbstractConnection:
-        return parts.connection_class(**asking, host=address[0], port=address[1])
+        return connection_class(**asking, host=address[0], port=address[1])
 
     return SentinelStore(
         [lambda address=address: connect_to(address) for address in parts.addresses],  # type: ignore[misc]
         service,
         settings,
         tls=parts.tls,
+        deadline=deadline,
+        shared_tls=shared_tls,
+        where=",".join(sorted(f"{host}:{port}" for host, port in parts.addresses)),
     )
 
 

@@ -15,9 +15,10 @@ from typing import Any
 from redis.exceptions import NoScriptError, ResponseError
 
 from stampede_guard.core.entry import Reading
-from stampede_guard.errors import StoreError, StoreRefused
-from stampede_guard.stores.lane import Call, store_error
-from stampede_guard.stores.wire import entry_keys, parse_value, value_key
+from stampede_guard.errors import StoreError
+from stampede_guard.stores.lane import Call
+from stampede_guard.stores.replies import store_error
+from stampede_guard.stores.wire import entry_keys, malformed, parse_value, value_key
 
 __all__ = ["CommandCall", "ReadCall", "Redirect", "Script", "ScriptCall", "probe_call"]
 
@@ -141,6 +142,7 @@ def probe_call(future: asyncio.Future[Any], *, key: bytes = b"") -> CommandCall:
 
 
 _READ = Script("read", prelude=False)
+_ABOUT_READS = "the read script"
 _ONE_KEY = b"*4\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n$1\r\n1\r\n$%%d\r\n%%b\r\n" % _READ.digest
 
 
@@ -184,11 +186,20 @@ class ReadCall:
                 self.fail(store_error(reply))
             return
         if not isinstance(reply, list) or len(reply) != 2 * len(self.waiting):
-            self.fail(StoreRefused("the read script gave an answer of an unknown shape"))
+            self.fail(malformed(_ABOUT_READS))
             return
         index = 0
         for futures in self.waiting.values():
-            reading = parse_value(reply[index], reply[index + 1])
+            try:
+                remaining_ms = reply[index + 1]
+                if remaining_ms.__class__ is not int:
+                    raise TypeError
+                reading = parse_value(reply[index], remaining_ms)
+            except Exception:
+                # One damaged answer is not that of the other entries of this tick.
+                _fail(futures, malformed(_ABOUT_READS))
+                index += 2
+                continue
             index += 2
             for future in futures:
                 if not future.done():
@@ -197,6 +208,10 @@ class ReadCall:
     def fail(self, error: StoreError) -> None:
         self._on_closed(self)
         for futures in self.waiting.values():
-            for future in futures:
-                if not future.done():
-                    future.set_exception(error)
+            _fail(futures, error)
+
+
+def _fail(futures: list[asyncio.Future[Reading | None]], error: StoreError) -> None:
+    for future in futures:
+        if not future.done():
+            future.set_exception(error)

@@ -12,6 +12,7 @@ from stampede_guard.stores.clustersession import ClusterSession
 from stampede_guard.stores.protocol import Listener
 from stampede_guard.stores.settings import DEADLINE, own_settings
 from stampede_guard.stores.slots import Address, Remap
+from stampede_guard.stores.tls import sharing
 
 __all__ = ["ClusterStore"]
 
@@ -20,6 +21,11 @@ class ClusterStore:
     """`seeds` are asked for the map of the cluster until one answers; `settings` are those of a connection."""
 
     shared = True
+
+    @property
+    def place(self) -> str:
+        """Where it is, without credentials."""
+        return "cluster://" + ",".join(sorted(f"{host}:{port}" for host, port in self.seeds))
 
     def __init__(
         self,
@@ -33,7 +39,7 @@ class ClusterStore:
         self.seeds = tuple(seeds)
         self.remap = remap
         self.deadline = deadline
-        self._connection_class = connection_class
+        self._connection_class = sharing(connection_class)
         self._settings = own_settings(settings)
 
     @classmethod
@@ -57,5 +63,5 @@ class ClusterStore:
     def connect(self, address: Address) -> AbstractConnection:
         return self._connection_class(**{**self._settings, "host": address[0], "port": address[1]})
 
-    def open_session(self, listener: Listener) -> ClusterSession:
-        return ClusterSession(self, listener)
+    def open_session(self, listener: Listener, *, namespace: str = "") -> ClusterSession:
+        return ClusterSession(self, listener, namespace=namespace)

@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import functools
 import random
-import uuid
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
@@ -25,11 +24,13 @@ from redis.exceptions import TryAgainError
 from stampede_guard.core.breaker import PROBE_SECONDS
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Message
-from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
+from stampede_guard.errors import StoreError, StoreMisconfigured, StoreRefused, StoreUnavailable
 from stampede_guard.stores.calls import CommandCall, ReadCall, Script, ScriptCall
-from stampede_guard.stores.lane import Call, is_not_serving, stop
+from stampede_guard.stores.inboxname import inbox_name
+from stampede_guard.stores.lane import Call, stop
 from stampede_guard.stores.node import Node
 from stampede_guard.stores.protocol import Listener
+from stampede_guard.stores.replies import is_not_serving
 from stampede_guard.stores.route import Route
 from stampede_guard.stores.scripted import ScriptedSession
 from stampede_guard.stores.slots import Address, SlotMap, parse_slots, slot_of
@@ -44,11 +45,10 @@ __all__ = ["ClusterSession"]
 class ClusterSession(ScriptedSession):
     """See `stores.protocol.Session`."""
 
-    def __init__(self, store: ClusterStore, listener: Listener) -> None:
-        super().__init__(deadline=store.deadline)
+    def __init__(self, store: ClusterStore, listener: Listener, *, namespace: str = "") -> None:
+        super().__init__(deadline=store.deadline, listener=listener)
         self._store = store
-        self._listener = listener
-        self._inbox_name = f"stampede_guard:inbox:{uuid.uuid4().hex}"
+        self._inbox_name = inbox_name(namespace)
         self._map: SlotMap | None = None
         self._nodes: dict[Address, Node] = {}
         self._away: set[Address] = set()
@@ -68,6 +68,13 @@ class ClusterSession(ScriptedSession):
         if self._map is None:
             return self._lost is not None
         return not self._away.isdisjoint(self._map.masters)
+
+    @property
+    def trouble(self) -> StoreError | None:
+        """What failed last, of what is away."""
+        if self._map is None:
+            return self._lost
+        return next((self._nodes[address].trouble for address in self._away if address in self._nodes), None)
 
     def away_for(self, name: str) -> bool:
         if self._map is None:
@@ -280,7 +287,8 @@ class ClusterSession(ScriptedSession):
                 failure = error
             except StoreUnavailable as error:
                 if isinstance(failure, StoreUnavailable):
-                    failure = StoreUnavailable(f"no node of the cluster can be reached: {error}")
+                    kind = StoreMisconfigured if isinstance(error, StoreMisconfigured) else StoreUnavailable
+                    failure = kind(f"no node of the cluster can be reached: {error}")
         return failure
 
     def _adopt(self, fetched: SlotMap) -> None:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterable, Sequence
-from typing import Any, Self
+from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from typing import Any, Self, TypeVar
 
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import NoScriptError, RedisError, ResponseError
@@ -17,9 +17,11 @@ from stampede_guard.core.view import EntryView
 from stampede_guard.errors import Misuse, StoreError, StoreRefused, StoreUnavailable
 from stampede_guard.stores.calls import Script
 from stampede_guard.stores.cluster import ClusterStore
-from stampede_guard.stores.lane import disconnect, store_error
+from stampede_guard.stores.inboxname import INBOXES, processes_by_namespace
+from stampede_guard.stores.lane import disconnect
 from stampede_guard.stores.looking import HEAD, parse_look
 from stampede_guard.stores.redis import RedisStore
+from stampede_guard.stores.replies import code_of, store_error
 from stampede_guard.stores.sentinel import SentinelStore
 from stampede_guard.stores.slots import SlotMap, parse_slots, slot_of
 from stampede_guard.stores.wire import entry_keys, name_bytes
@@ -34,6 +36,7 @@ _LOOK = Script("look")
 _KEY = re.compile(rb"\{(?P<name>.+)\}:[verlwf]", re.DOTALL)
 
 Command = Sequence[str | bytes | int]
+T = TypeVar("T")
 
 
 class Machine:
@@ -77,7 +80,7 @@ class Machine:
             except NoScriptError as error:
                 answers.append(_Unknown(str(error)))
             except ResponseError as error:
-                answers.append(store_error(error))
+                answers.append(_answer(error))
         return answers
 
     async def look(self, names: Sequence[str], *, body_bytes: int = 0) -> list[EntryView]:
@@ -97,6 +100,12 @@ class Machine:
         await disconnect(self._connection)
 
 
+def _answer(error: ResponseError) -> StoreError:
+    """A redirection is an answer: who is asked here is reached, and says that the keys are elsewhere."""
+    told = store_error(error)
+    return StoreRefused(str(told)) if code_of(error) in ("MOVED", "ASK") else told
+
+
 class _Unknown(StoreRefused):
     """The server does not know the script."""
 
@@ -111,6 +120,8 @@ class Console:
         self.kind = kind
         self.slots = slots
         self.replicas = 0
+        self.unreached: dict[str, StoreError] = {}
+        """Masters that did not answer `names`, `look` or `processes`, by address, with what happened last."""
         self._masters = masters
 
     @classmethod
@@ -139,32 +150,67 @@ class Console:
         return self._masters[holder]
 
     async def look(self, names: Sequence[str], *, body_bytes: int = 0) -> list[EntryView]:
-        """In the order in which they were asked for."""
-        by_master: dict[int, list[str]] = {}
-        masters = {id(self.master_of(name)): self.master_of(name) for name in names}
+        """In the order in which they were asked for, without those of masters in `unreached`.
+
+        Raises `StoreError` when no master that has some of them answers.
+        """
+        by_master: dict[Machine, list[str]] = {}
         for name in names:
-            by_master.setdefault(id(self.master_of(name)), []).append(name)
+            by_master.setdefault(self.master_of(name), []).append(name)
         found = await asyncio.gather(
-            *(masters[place].look(of_one, body_bytes=body_bytes) for place, of_one in by_master.items())
+            *(self._reached(one, one.look(part, body_bytes=body_bytes)) for one, part in by_master.items())
         )
-        views = {view.name: view for of_one in found for view in of_one}
-        return [views[name] for name in names]
+        self._refuse_silence(by_master)
+        views = {view.name: view for of_one in found for view in of_one or ()}
+        return [views[name] for name in names if name in views]
+
+    async def processes(self) -> dict[str, int]:
+        """How many processes of each namespace are connected, from the inboxes that the masters know.
+
+        Raises `StoreError` when no master answers.
+        """
+        asked = (self._reached(one, one.ask("PUBSUB", "CHANNELS", f"{INBOXES}*")) for one in self.masters)
+        inboxes = {
+            inbox.decode("utf-8", "replace") for told in await asyncio.gather(*asked) for inbox in told or ()
+        }
+        self._refuse_silence(self.masters)
+        return processes_by_namespace(inboxes)
+
+    async def _reached(self, master: Machine, asking: Awaitable[T]) -> T | None:
+        """The answer; None when the master gives none, which is then one of the `unreached`."""
+        try:
+            return await asking
+        except StoreError as error:
+            self.unreached[master.address] = error
+            return None
+
+    def _refuse_silence(self, asked: Iterable[Machine]) -> None:
+        """Raise what happened where none of the masters asked gave an answer: there is no part to show."""
+        errors = [self.unreached.get(master.address) for master in asked]
+        if errors and errors[0] is not None and None not in errors:
+            raise errors[0]
 
     async def names(self, namespace: str, pattern: str = "*") -> AsyncIterator[str]:
         """Of entries of a namespace, each once, by SCAN on every master. `pattern` is a glob over what follows the
-        namespace: `*`, `?`, `[a-z]`, with a backslash before one that is meant as it is."""
+        namespace: `*`, `?`, `[a-z]`, with a backslash before one that is meant as it is. A master that does not answer
+        is left out and named in `unreached`. Raises `StoreError` when none answers."""
         seen: set[str] = set()
         match = b"{%b:%b}:[verlwf]" % (_literal(namespace), name_bytes(pattern))
         for master in self.masters:
             cursor: Any = 0
             while True:
-                cursor, keys = await master.ask("SCAN", cursor, "MATCH", match, "COUNT", SCAN_COUNT)
+                step = master.ask("SCAN", cursor, "MATCH", match, "COUNT", SCAN_COUNT)
+                answered = await self._reached(master, step)
+                if answered is None:
+                    break
+                cursor, keys = answered
                 for name in _names(keys):
                     if name not in seen:
                         seen.add(name)
                         yield name
                 if int(cursor) == 0:
                     break
+        self._refuse_silence(self.masters)
 
     async def __aenter__(self) -> Self:
         return self

@@ -19,7 +19,7 @@ from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Answer, Denied, FailedRecently, Found, Granted, Message
 from stampede_guard.core.switch import Switch
 from stampede_guard.encryption import Encryption
-from stampede_guard.errors import StoreRefused
+from stampede_guard.errors import StoreError, StoreRefused
 from stampede_guard.stores.protocol import Listener, Session, Store
 
 __all__ = ["EncryptedSession", "EncryptedStore"]
@@ -34,12 +34,14 @@ class EncryptedStore:
         self.shared = store.shared
         self._store = store
         self._encryption = encryption
+        self.place: str = getattr(store, "place", "")
         if hasattr(store, "clock"):
             self.clock = store.clock
 
-    def open_session(self, listener: Listener) -> EncryptedSession:
+    def open_session(self, listener: Listener, *, namespace: str = "") -> EncryptedSession:
         bodies = _Bodies(self._encryption)
-        return EncryptedSession(self._store.open_session(_Decrypting(listener, bodies)), bodies)
+        inner = self._store.open_session(_Decrypting(listener, bodies), namespace=namespace)
+        return EncryptedSession(inner, bodies)
 
 
 class _Bodies:
@@ -106,6 +108,10 @@ class EncryptedSession:
     def away(self) -> bool:
         return self._inner.away
 
+    @property
+    def trouble(self) -> StoreError | None:
+        return getattr(self._inner, "trouble", None)
+
     def away_for(self, name: str) -> bool:
         return self._inner.away_for(name)
 
@@ -156,6 +162,12 @@ class EncryptedSession:
     async def invalidate(self, name: str, **asked: Any) -> int:
         return await self._inner.invalidate(name, **asked)
 
+    async def admits(self, name: str, grant: Granted) -> bool:
+        return await self._inner.admits(name, grant)
+
+    async def fence(self, name: str) -> tuple[str, int] | None:
+        return await self._inner.fence(name)
+
     async def release(self, name: str, **asked: Any) -> bool:
         return await self._inner.release(name, **asked)
 
@@ -199,6 +211,7 @@ class _Decrypting:
         self.changed = listener.changed
         self.gap = listener.gap
         self.breaker_changed = listener.breaker_changed
+        self.not_kept = getattr(listener, "not_kept", lambda name, error: None)
 
     def heard(self, name: str, message: Message) -> None:
         if message.reading is not None:

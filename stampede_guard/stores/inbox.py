@@ -18,7 +18,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import NoPermissionError, RedisError
 
 from stampede_guard.core.scripts import Message
-from stampede_guard.stores.lane import disconnect, let_go_after_fork, stop
+from stampede_guard.stores.lane import abort_of, disconnect, let_go_after_fork, stop
 from stampede_guard.stores.patience import more_time, patiently
 from stampede_guard.stores.wire import parse_message
 
@@ -51,12 +51,16 @@ class Inbox:
         self._on_message = on_message
         self._on_gap = on_gap
         self._on_change = on_change
+        self.subscriptions = 0
+        """Times that it was confirmed."""
         self._changes: bytes | None = None
         self._watching = False
         self._warned = False
         self._asking: asyncio.Task[None] | None = None
         self._asked_on: AbstractConnection | None = None
         self._confirmed = False
+        self._misplaced = 0
+        """Times in a row that it had to be renewed."""
         self._closed = False
         self._settled = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -73,6 +77,16 @@ class Inbox:
         if self._task is None and not self._closed:
             # Nothing of the request that came first: this task serves all.
             self._task = self._loop.create_task(self._run(), name="stampede_guard inbox", context=Context())
+
+    def renew(self) -> None:
+        """Subscribe anew, on a new connection: this one leads to a server that serves nobody any more."""
+        if self._confirmed and self._connection is not None:
+            self._misplaced += 1
+            abort_of(self._connection)()
+
+    def is_well_placed(self) -> None:
+        """The server that answers commands has this subscription."""
+        self._misplaced = 0
 
     def watch(self, channel: bytes) -> bool:
         """Whether every message on this channel is heard, since the last gap; begins to listen to it, or tries again.
@@ -134,6 +148,9 @@ class Inbox:
                     await disconnect(connection)
             if lost:
                 self._on_gap()
+            if self._misplaced:
+                # An address that leads to several servers in turns is no reason to connect as fast as can be.
+                retry = max(retry, min(FIRST_RETRY * 2**self._misplaced, LONGEST_RETRY))
             await asyncio.sleep(retry)
             retry = min(retry * 2, LONGEST_RETRY)
 
@@ -146,6 +163,7 @@ class Inbox:
         if not isinstance(reply, list) or reply[0] != b"subscribe":
             raise ConnectionError("the subscription was not acknowledged")
         self._confirmed = True
+        self.subscriptions += 1
         self._settled.set()
         self._on_gap()
 
@@ -171,13 +189,17 @@ class Inbox:
                 asked = True
                 continue
             asked = spared = False
-            if isinstance(reply, list):
+            if isinstance(reply, list) and reply:
                 self._received(*reply)
+            elif not isinstance(reply, bytes):
+                raise ConnectionError("the subscription gave an answer of an unknown shape")
 
-    def _received(self, kind: bytes, channel: bytes = b"", data: Any = b"") -> None:
+    def _received(self, kind: Any, channel: Any = b"", data: Any = b"", *_: Any) -> None:
         if kind == b"message":
             parsed = parse_message(data)
             if parsed is None:
+                # It was meant for somebody here, who may wait for it.
+                self._on_gap()
                 return
             if channel == self._changes:
                 self._on_change(parsed[0], parsed[1].token)

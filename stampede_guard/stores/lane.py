@@ -18,38 +18,16 @@ from contextvars import Context
 from typing import Any, Protocol
 
 from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import (
-    AuthenticationError,
-    AuthorizationError,
-    BusyLoadingError,
-    ClusterDownError,
-    NoPermissionError,
-    OutOfMemoryError,
-    ReadOnlyError,
-    RedisError,
-    ResponseError,
-    TryAgainError,
-)
+from redis.exceptions import RedisError, ResponseError
 
-from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable, WrongTopology
+from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
 from stampede_guard.stores.patience import more_time, patiently
 from stampede_guard.stores.pipe import Pipe, take_over
 from stampede_guard.stores.progress import LARGE, LONGEST
+from stampede_guard.stores.replies import is_not_serving, store_error
+from stampede_guard.stores.wire import malformed
 
-__all__ = [
-    "Call",
-    "Lane",
-    "disconnect",
-    "is_not_serving",
-    "let_go_after_fork",
-    "reason",
-    "stop",
-    "store_error",
-]
-
-
-_MAY_PASS = ("MISCONF ", "NOREPLICAS ")
-"""A disk that takes no snapshot, and too few replicas: reads are answered, writes are not. redis-py has no classes."""
+__all__ = ["Call", "Lane", "abort_of", "disconnect", "let_go_after_fork", "stop"]
 
 
 class Call(Protocol):
@@ -73,7 +51,8 @@ class Lane:
     A lost connection is a failure only if nothing had been answered on it: servers and middle boxes close idle
     connections, and a reset hits all connections of a session at once. Whether the store is there, the next one tells.
 
-    `not_serving` says which error answers are as bad as none; the connection is given up with them.
+    `not_serving` says which error answers are as bad as none; the connection is given up with them. `on_connected` is
+    called for each new connection.
     """
 
     def __init__(
@@ -83,8 +62,10 @@ class Lane:
         deadline: float,
         on_change: Callable[[StoreError | None], None],
         not_serving: Callable[[BaseException], bool] | None = None,
+        on_connected: Callable[[], None] = lambda: None,
     ) -> None:
         self._make_connection = connect
+        self._on_connected = on_connected
         self._deadline = deadline
         self._on_change = on_change
         self._not_serving = not_serving or is_not_serving
@@ -137,6 +118,14 @@ class Lane:
             if len(data) >= LARGE:
                 self._pipe.progress.written()
 
+    @property
+    def connected(self) -> bool:
+        return self._connection is not None
+
+    def leave(self) -> None:
+        """Give up the connection, if there is one: the store is somewhere else now. The next command makes another."""
+        self._let_go(StoreUnavailable("the store is served elsewhere now"))
+
     async def aclose(self) -> None:
         self._closed = True
         await stop(self._writer)
@@ -188,7 +177,10 @@ class Lane:
 
     def _packed(self) -> bytes:
         calls, self._outgoing = self._outgoing, []
-        data = b"".join([call.pack() for call in calls])
+        try:
+            data = b"".join([call.pack() for call in calls])
+        except Exception:
+            calls, data = _packed_one_by_one(calls)
         now = self._loop.time()
         for call in calls:
             call.sent_at = now
@@ -207,9 +199,9 @@ class Lane:
             # Also when this task is cancelled, and for what a credential provider raises.
             if connection is not None:
                 await disconnect(connection)
-            if isinstance(error, Exception):
-                raise store_error(error) from error
-            raise
+            if isinstance(error, StoreError) or not isinstance(error, Exception):
+                raise
+            raise store_error(error) from error
         self._connection = connection
         self._abort = abort_of(connection)
         self._answered = False
@@ -222,6 +214,7 @@ class Lane:
         )
         if self._pipe is None:
             self._reader = self._loop.create_task(self._read(connection), name="stampede_guard lane reader")
+        self._on_connected()
         return connection
 
     async def _read(self, connection: AbstractConnection) -> None:
@@ -231,7 +224,8 @@ class Lane:
                 reply = await read_response(disable_decoding=True)
             except ResponseError as error:
                 reply = error
-            except (RedisError, OSError) as error:
+            except Exception as error:
+                # Also what a parser raises that meets bytes of no protocol.
                 self._lost(connection, error)
                 return
             self._received(reply)
@@ -245,7 +239,12 @@ class Lane:
         self._answered = True
         serving = not (isinstance(reply, ResponseError) and self._not_serving(reply))
         self._on_change(None if serving else store_error(reply))
-        self._pending.popleft().resolve(reply)
+        call = self._pending.popleft()
+        try:
+            call.resolve(reply)
+        except Exception:
+            # Whatever an answer is, its call ends: nothing else would ever tell those who wait for it.
+            call.fail(malformed("the store"))
         if not serving:
             # After a failover the name leads to another server; on this connection it would stay the old one.
             self._let_go(store_error(reply))
@@ -264,7 +263,7 @@ class Lane:
         if now >= deadline:
             more = more_time(self._deadline, late=now - due, spared=oldest is spared)
             if not more:
-                failure = StoreUnavailable(f"no answer from the store within {self._deadline:g} s")
+                failure = StoreUnavailable(f"no answer from the store within {self._deadline:g} s", late=True)
                 self._on_change(failure)
                 self._let_go(failure)
                 return
@@ -309,39 +308,17 @@ class Lane:
         task.add_done_callback(self._leaving.discard)
 
 
-def is_not_serving(error: BaseException) -> bool:
-    """Error replies of a server that is there and cannot serve for now: the same as a server that is away."""
-    if isinstance(error, BusyLoadingError | ClusterDownError | ReadOnlyError | TryAgainError):
-        return True
-    # redis-py has no class for this one: somebody's script holds up everything.
-    return isinstance(error, ResponseError) and str(error).startswith("BUSY ")
-
-
-def store_error(error: BaseException) -> StoreError:
-    """A refusal (wrong password, missing permission) is told apart from a store that is not there."""
-    if isinstance(error, AuthenticationError | AuthorizationError | NoPermissionError):
-        return StoreRefused(f"the store refuses this client: {type(error).__name__}: {error}")
-    if is_not_serving(error):
-        return StoreUnavailable(f"the store cannot serve now: {error}")
-    if isinstance(error, ResponseError) and "cluster support disabled" in str(error):
-        return WrongTopology(
-            "the server is no node of a cluster: write redis:// (rediss:// for TLS) in place of redis+cluster://, or "
-            "give a Redis client in place of a RedisCluster"
-        )
-    if isinstance(error, ResponseError):
-        may_pass = isinstance(error, OutOfMemoryError) or str(error).startswith(_MAY_PASS)
-        return StoreRefused(f"the store refused a command: {error}", may_pass=may_pass)
-    if isinstance(error, TimeoutError):
-        return StoreUnavailable("the store could not be reached in time")
-    return StoreUnavailable(f"the store cannot be reached: {str(error) or type(error).__name__}")
-
-
-def reason(failure: StoreError) -> str:
-    """For the log. What a credential provider raises may hold a secret, so of that only its class is told."""
-    cause = failure.__cause__
-    if cause is None or isinstance(cause, RedisError | OSError):
-        return str(failure)
-    return f"{type(cause).__name__} while connecting"
+def _packed_one_by_one(calls: list[Call]) -> tuple[list[Call], bytes]:
+    """One that cannot be sent takes no other of its tick along."""
+    good, packed = [], []
+    for call in calls:
+        try:
+            packed.append(call.pack())
+        except Exception as error:
+            call.fail(StoreRefused(f"a command cannot be sent: {type(error).__name__}"))
+        else:
+            good.append(call)
+    return good, b"".join(packed)
 
 
 def let_go_after_fork(connection: AbstractConnection | None) -> None:

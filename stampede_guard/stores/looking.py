@@ -13,14 +13,14 @@ from stampede_guard.core.view import (
     SlotView,
     ValueView,
 )
-from stampede_guard.errors import StoreRefused
-from stampede_guard.stores.wire import parse_value
+from stampede_guard.stores.wire import malformed, parse_value
 
 __all__ = ["HEAD", "parse_look"]
 
 HEAD = 64
 """Bytes of a value that hold its header, whatever its layout."""
 _TOKEN = 16
+_MS = 12
 
 
 def parse_look(name: str, reply: Any) -> EntryView:
@@ -40,8 +40,8 @@ def parse_look(name: str, reply: Any) -> EntryView:
                 if int(float(ends)) > int(now)
             ),
         )
-    except (TypeError, ValueError, IndexError):
-        raise StoreRefused("the look script gave an answer of an unknown shape") from None
+    except Exception:
+        raise malformed("the look script") from None
 
 
 def _value(size: int, head: bytes, remaining_ms: int) -> ValueView | None:
@@ -60,9 +60,11 @@ def _value(size: int, head: bytes, remaining_ms: int) -> ValueView | None:
 
 
 def _failure(size: int, head: bytes, remaining_ms: int) -> FailureView | None:
-    if size < _TOKEN or not head[:_TOKEN].isdigit():
+    # Since it says how long it was given it begins with a letter: see `failure` in common.lua.
+    begin, end = (1, 1 + _TOKEN + _MS) if head[:1] == b"F" else (0, _TOKEN)
+    if len(head) < end or not head[begin:end].isdigit():
         return None
-    return FailureView(int(head[:_TOKEN]), max(0, remaining_ms) / 1000, head[_TOKEN:])
+    return FailureView(int(head[begin : begin + _TOKEN]), max(0, remaining_ms) / 1000, head[end:])
 
 
 def _record(found: list[bytes | None], left_ms: int) -> RecordView | None:

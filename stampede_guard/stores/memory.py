@@ -1,20 +1,21 @@
 """A store inside this process: the pure scripts on a dictionary. Other processes are not covered.
 
-All event loops and threads of the process share the entries. Entries whose time is over are removed when they are next
-touched, and by a sweep over a few others at every write, so that keys used once do not pile up.
+All event loops and threads of the process share the entries, and so may handlers of signals: see `entries`. Those whose
+time is over are removed when they are next touched, and by a sweep over a few others at every write, so that keys used
+once do not pile up.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import math
 import os
 import threading
 import time
 import uuid
 import weakref
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -38,6 +39,7 @@ from stampede_guard.core.scripts import (
 from stampede_guard.core.switch import MOST_SWITCHES, Switch
 from stampede_guard.errors import StoreRefused
 from stampede_guard.policy import Policy
+from stampede_guard.stores.entries import Entries
 from stampede_guard.stores.protocol import Listener
 from stampede_guard.stores.wire import modes_name
 
@@ -70,78 +72,72 @@ class MemoryStore:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic, max_bytes: int = MOST_BYTES) -> None:
         self.clock = clock
-        self._room: Bounded[Item] = Bounded(max_bytes=max_bytes, put_out=self._put_out)
-        self._entries: dict[str, Entry] = {}
+        self._entries = Entries()
+        self._room: Bounded[Item] = Bounded(max_bytes=max_bytes, put_out=self._entries.drop)
+        self._changed: deque[str] = deque()
+        """Entries whose room has not been counted yet."""
         self._subscribers: dict[str, _Subscriber] = {}
         self._switches: dict[tuple[str, str], tuple[Switch, float]] = {}
         self._watchers: dict[str, _Subscriber] = {}
-        self._lock = threading.Lock()
+        # Never waited for: who finds it taken leaves the counting to whoever has it. See `stores.entries`.
+        self._counting = threading.Lock()
         _STORES.add(self)
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def open_session(self, listener: Listener) -> MemorySession:
+    def open_session(self, listener: Listener, *, namespace: str = "") -> MemorySession:
         return MemorySession(self, listener)
 
     def subscribe(self, inbox: str, listener: Listener) -> None:
-        with self._lock:
-            self._subscribers[inbox] = _Subscriber(asyncio.get_running_loop(), listener)
+        self._subscribers[inbox] = _Subscriber(asyncio.get_running_loop(), listener)
 
     def watch(self, inbox: str) -> bool:
         """Have this inbox's listener told of changes. False if it is gone."""
-        if inbox not in self._watchers and inbox in self._subscribers:
-            with self._lock:
-                self._watchers[inbox] = self._subscribers[inbox]
-        return inbox in self._watchers
+        subscriber = self._subscribers.get(inbox)
+        if subscriber is None:
+            return False
+        self._watchers.setdefault(inbox, subscriber)
+        return True
 
     def tell_watchers(self, name: str, fence: int) -> None:
-        with self._lock:
-            watchers = list(self._watchers.values())
-        for watcher in watchers:
+        for watcher in list(self._watchers.values()):
             with contextlib.suppress(RuntimeError):
                 watcher.loop.call_soon_threadsafe(watcher.listener.changed, name, fence)
 
     def unsubscribe(self, inbox: str) -> None:
-        with self._lock:
-            self._subscribers.pop(inbox, None)
-            self._watchers.pop(inbox, None)
-
-    def abandon(self, inbox: str) -> None:
-        # Without the lock: after a fork it may be held for ever, by a thread that is not there.
         self._subscribers.pop(inbox, None)
         self._watchers.pop(inbox, None)
 
     def leave_the_parents(self) -> None:
         """After a fork, in the child: the entries stay, as a copy of its own."""
-        self._lock = threading.Lock()
+        self._counting = threading.Lock()
 
     def now_us(self) -> int:
         # Never 0, which is "no token".
         return int(self.clock() * 1_000_000) + 1
 
     def look(self, name: str) -> Entry:
-        with self._lock:
-            entry = prune(self._entries.get(name, EMPTY), self.now_us())
-            if entry.value is not None and (item := self._room.items.get(name)) is not None:
-                item.hits += 1
-            return entry
+        entry = prune(self._entries.latest(name), self.now_us())
+        if entry.value is not None and (item := self._room.items.get(name)) is not None:
+            item.hits += 1
+        return entry
 
     def change(self, name: str, step: Callable[[Entry, int, frozenset[str]], tuple[Entry, T, Messages]]) -> T:
-        """Run one atomic step and deliver its messages."""
-        with self._lock:
-            now_us = self.now_us()
-            # A loop that was closed without a word hears nothing any more: its leases may be taken over.
-            listening = frozenset(
-                inbox
-                for inbox, subscriber in list(self._subscribers.items())
-                if not subscriber.loop.is_closed()
-            )
-            entry, reply, messages = step(self._entries.get(name, EMPTY), now_us, listening)
-            self._keep(name, entry)
-            self._sweep(now_us)
-            heard = [(self._subscribers.get(inbox), message) for inbox, message in messages]
-        for subscriber, message in heard:
+        """Run one atomic step and deliver its messages. `step` is called again if another one came in between."""
+        # A loop that was closed without a word hears nothing any more: its leases may be taken over.
+        subscribers = list(self._subscribers.items())
+        listening = frozenset(inbox for inbox, subscriber in subscribers if not subscriber.loop.is_closed())
+
+        def make(entry: Entry) -> tuple[Entry, tuple[T, Messages]]:
+            changed, reply, messages = step(entry, self.now_us(), listening)
+            return changed, (reply, messages)
+
+        reply, messages = self._entries.change(name, make)
+        self._changed.append(name)
+        self._count()
+        for inbox, message in messages:
+            subscriber = self._subscribers.get(inbox)
             if subscriber is not None:
                 # RuntimeError: the loop has been closed.
                 with contextlib.suppress(RuntimeError):
@@ -149,25 +145,24 @@ class MemoryStore:
         return reply
 
     def switches(self, namespace: str) -> dict[str, Switch]:
-        with self._lock:
-            now = self.clock()
-            self._switches = {place: kept for place, kept in self._switches.items() if kept[1] > now}
-            return {
-                title: replace(switch, left=None if ends == math.inf else ends - now)
-                for (space, title), (switch, ends) in self._switches.items()
-                if space == namespace
-            }
+        now, found = self.clock(), {}
+        for (space, title), (switch, ends) in list(self._switches.items()):
+            if ends <= now:
+                self._switches.pop((space, title), None)
+            elif space == namespace:
+                found[title] = replace(switch, left=None if ends == math.inf else ends - now)
+        return found
 
     def switch(self, namespace: str, title: str, switch: Switch | None) -> int:
         others = self.switches(namespace).keys() - {title}
         if switch is not None and len(others) >= MOST_SWITCHES:
             raise StoreRefused(f"there are {MOST_SWITCHES} switches already")
-        with self._lock:
+        if switch is None:
             self._switches.pop((namespace, title), None)
-            if switch is not None:
-                ends = math.inf if switch.left is None else self.clock() + switch.left
-                self._switches[namespace, title] = (switch, ends)
-            told = list(self._subscribers.values())
+        else:
+            ends = math.inf if switch.left is None else self.clock() + switch.left
+            self._switches[namespace, title] = (switch, ends)
+        told = list(self._subscribers.values())
         for subscriber in told:
             with contextlib.suppress(RuntimeError):
                 subscriber.loop.call_soon_threadsafe(
@@ -175,27 +170,40 @@ class MemoryStore:
                 )
         return len(told)
 
-    def _keep(self, name: str, entry: Entry) -> None:
-        self._entries.pop(name, None)
+    def _count(self) -> None:
+        """What has changed takes its room, and what is over, or has no room any more, goes."""
+        while self._changed and self._counting.acquire(blocking=False):
+            try:
+                while self._changed:
+                    self._take_room(self._changed.popleft())
+                    self._sweep()
+            finally:
+                self._counting.release()
+
+    def _take_room(self, name: str) -> None:
+        entry = self._entries.latest(name)
         if entry == EMPTY:
             self._room.take(name)
             return
-        self._entries[name] = entry
         bodies = sum(len(part.body) for part in (entry.value, entry.failure) if part is not None)
         self._room.put(name, Item(OVERHEAD + len(name) + bodies))
 
-    def _put_out(self, name: str) -> None:
-        self._entries.pop(name, None)
+    def _sweep(self) -> None:
+        now_us = self.now_us()
+        for _ in range(SWEEP):
+            name = self._entries.next_in_turn()
+            if name is None:
+                continue
+            entry = self._entries.latest(name)
+            if _swept(entry, now_us) != entry:
+                self._entries.change(name, lambda entry: (_swept(entry, now_us), None))
+                self._take_room(name)
 
-    def _sweep(self, now_us: int) -> None:
-        for name in list(itertools.islice(self._entries, SWEEP)):
-            entry = self._entries.get(name, EMPTY)
-            pruned = prune(entry, now_us)
-            # Waiters alone keep nothing alive: without a lease there is nobody to wait for.
-            if not any((pruned.value, pruned.failure, pruned.record, pruned.lease, pruned.slots)):
-                self._keep(name, EMPTY)
-            else:
-                self._keep(name, pruned)
+
+def _swept(entry: Entry, now_us: int) -> Entry:
+    """Waiters alone keep nothing alive: without a lease there is nobody to wait for."""
+    pruned = prune(entry, now_us)
+    return pruned if any((pruned.value, pruned.failure, pruned.record, pruned.lease, pruned.slots)) else EMPTY
 
 
 class MemorySession:
@@ -231,6 +239,7 @@ class MemorySession:
             newer_than=newer_than,
             pass_limit=policy.pass_limit,
             pass_ms=policy.slot_ms,
+            slots_ms=policy.longest_slot_ms,
         )
 
         def step(entry: Entry, now_us: int, listening: frozenset[str]) -> tuple[Entry, Answer, Messages]:
@@ -295,18 +304,26 @@ class MemorySession:
         self._store.tell_watchers(name, fence)
         return fence
 
+    async def fence(self, name: str) -> tuple[str, int] | None:
+        record = self._store.look(name).record
+        return None if record is None else (record.epoch, record.fence)
+
     async def release(self, name: str, *, flight: str) -> bool:
         def step(entry: Entry, now_us: int, _: frozenset[str]) -> tuple[Entry, bool, Messages]:
             return scripts.release(entry, flight, now_us=now_us)
 
         return self._store.change(name, step)
 
+    async def admits(self, name: str, grant: Granted) -> bool:
+        record = self._store.look(name).record
+        return record is not None and record.admits(grant.epoch, grant.token)
+
     async def fallback(
         self, name: str, *, flight: str, policy: Policy, newer_than: int = 0
     ) -> Found | Granted | Denied:
         slot_ms = _ms(policy.fallback_timeout + policy.lease_ttl)
         epoch, limit = uuid.uuid4().hex, policy.fallback_limit
-        ask = FallbackAsk(flight, epoch, limit, slot_ms, policy.record_ms, newer_than)
+        ask = FallbackAsk(flight, epoch, limit, slot_ms, policy.record_ms, newer_than, policy.longest_slot_ms)
 
         def step(
             entry: Entry, now_us: int, _: frozenset[str]
@@ -337,13 +354,13 @@ class MemorySession:
         return self._store.switch(namespace, title, switch)
 
     def forget(self, name: str, *, flight: str) -> None:
-        """Every command here is answered at once."""
+        self._store.change(name, lambda entry, now_us, _: scripts.release(entry, flight, now_us=now_us))
 
     async def aclose(self) -> None:
         self._store.unsubscribe(self._inbox)
 
     def abandon(self) -> None:
-        self._store.abandon(self._inbox)
+        self._store.unsubscribe(self._inbox)
 
 
 def _ms(seconds: float) -> int:

@@ -7,6 +7,7 @@ connects when it is first used.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -15,10 +16,11 @@ from redis.asyncio.connection import AbstractConnection
 from stampede_guard.core import breaker
 from stampede_guard.core.breaker import Breaker
 from stampede_guard.core.scripts import Message
-from stampede_guard.errors import StoreError, StoreUnavailable
+from stampede_guard.errors import StoreError, StoreMisconfigured, StoreUnavailable
 from stampede_guard.stores.calls import CommandCall, probe_call
 from stampede_guard.stores.inbox import Inbox
-from stampede_guard.stores.lane import Lane, reason
+from stampede_guard.stores.lane import Lane
+from stampede_guard.stores.replies import reason
 from stampede_guard.stores.wire import value_key
 
 __all__ = ["Node"]
@@ -45,18 +47,26 @@ class Node:
         self.away = False
         self.asked_for = ""
         """In a cluster, the entry that was asked for last: the probe asks for it, too."""
+        self.trouble: StoreError | None = None
         self.why = ""
         """What failed last, for the log."""
         self._breaker = Breaker()
         self._on_breaker = on_breaker
         self._closing = False
         self._loop = asyncio.get_running_loop()
-        self.lane, self.renewals = (
-            Lane(connect, deadline=deadline, on_change=self._changed, not_serving=not_serving)
-            for _ in range(2)
+        self._on_gap = on_gap
+        self._was_connected = False
+        self._inbox_name = inbox.encode()
+        self.lane = Lane(
+            connect,
+            deadline=deadline,
+            on_change=self._changed,
+            not_serving=not_serving,
+            on_connected=self._connected,
         )
+        self.renewals = Lane(connect, deadline=deadline, on_change=self._changed, not_serving=not_serving)
         self.inbox = Inbox(
-            inbox, connect, deadline=deadline, on_message=on_message, on_gap=on_gap, on_change=on_change
+            inbox, connect, deadline=deadline, on_message=on_message, on_gap=self._gap, on_change=on_change
         )
 
     async def ask(self, *parts: bytes) -> Any:
@@ -83,10 +93,52 @@ class Node:
             return True
         return True
 
+    # --- one address, several servers -------------------------------------------------------------
+
+    def _connected(self) -> None:
+        again, self._was_connected = self._was_connected, True
+        self._compare_places(moved=again)
+
+    def _gap(self) -> None:
+        self._on_gap()
+        self._compare_places(moved=False)
+
+    def _compare_places(self, *, moved: bool) -> None:
+        """Ask the server that serves commands whether it has the subscription, after either was connected anew.
+
+        1. The master freezes. 2. Commands time out, and what sentinels, a name or a proxy lead to is the new master.
+        3. The old one goes on before anybody has missed it. The subscription stands, and nobody is told anything on it;
+        and the new master takes this process for dead.
+
+        `moved`: it is the commands that may be elsewhere. Where nobody may look, the subscription is made anew then.
+        """
+        if self._closing or not self.inbox.confirmed_name or not self.lane.connected:
+            return
+        future: asyncio.Future[Any] = self._loop.create_future()
+        future.add_done_callback(functools.partial(self._compared, self.inbox.subscriptions, moved))
+        self.lane.send(CommandCall([b"PUBSUB", b"NUMSUB", self._inbox_name], future))
+
+    def _compared(self, subscription: int, moved: bool, future: asyncio.Future[Any]) -> None:
+        error = None if future.cancelled() else future.exception()
+        if self._closing or future.cancelled() or isinstance(error, StoreUnavailable):
+            return
+        reply: Any = future.result() if error is None else None
+        known = isinstance(reply, list) and len(reply) == 2 and isinstance(reply[1], int)
+        if known and reply[1] > 0:
+            self.inbox.is_well_placed()
+        elif subscription == self.inbox.subscriptions and (known or moved):
+            self.inbox.renew()
+            if known and self.renewals.connected:
+                self.renewals.leave()
+
     def _changed(self, failure: StoreError | None) -> None:
         if failure is not None:
+            before, self.trouble = self.trouble, failure
             self.why = reason(failure)
             self._set(breaker.failed(self._breaker))
+            if self.away and _is_news(failure, before) and not self._closing:
+                # The server came back, with a certificate that has expired meanwhile.
+                self._on_breaker(True)
         elif self._breaker.failures and not self.away:
             # While it is open, the probe closes it: a replica that was a master answers the reads that are under way.
             self._set(breaker.succeeded(self._breaker))
@@ -109,3 +161,7 @@ class Node:
         self.inbox.abandon()
         self.lane.abandon()
         self.renewals.abandon()
+
+
+def _is_news(failure: StoreError, before: StoreError | None) -> bool:
+    return isinstance(failure, StoreMisconfigured) and not isinstance(before, StoreMisconfigured | None)

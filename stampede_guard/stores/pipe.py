@@ -36,7 +36,14 @@ class Pipe(asyncio.Protocol):
         on_ready: Callable[[], None],
         progress: Progress,
     ) -> None:
-        reader = hiredis.Reader(protocolError=InvalidResponse, replyError=parse_error, notEnoughData=_MORE)
+        def parsed(text: str) -> Exception:
+            # A redirection that names no address makes redis-py fail, with the reader in the middle of an answer.
+            try:
+                return parse_error(text)
+            except Exception:
+                return ResponseError(text)
+
+        reader = hiredis.Reader(protocolError=InvalidResponse, replyError=parsed, notEnoughData=_MORE)
         self._feed = reader.feed
         self._next = reader.gets
         self._is_within_reply = reader.has_data
@@ -63,6 +70,10 @@ class Pipe(asyncio.Protocol):
                     # What redis-py takes for the end of a connection: a server that loads, a password that is wrong.
                     self._on_end(reply)
                     return
+                if isinstance(reply, hiredis.PushNotification):
+                    # Nobody asked for it. Taken for an answer, each caller would get the answer of another.
+                    self._on_end(InvalidResponse("a push in RESP 2"))
+                    return
                 self._on_reply(reply)
                 if self._is_closing():
                     return
@@ -71,6 +82,9 @@ class Pipe(asyncio.Protocol):
                 self.progress.part_received()
         except InvalidResponse as error:
             self._on_end(error)
+        except Exception as error:
+            # What hiredis cannot make an object of, such as a map with a list for a key.
+            self._on_end(InvalidResponse(f"{type(error).__name__} in an answer"))
 
     def connection_lost(self, error: Exception | None) -> None:
         self._on_end(error or ConnectionResetError("the store closed the connection"))

@@ -9,6 +9,7 @@ from typing import Protocol
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Answer, Denied, Found, Granted, Message, Outcome
 from stampede_guard.core.switch import Switch
+from stampede_guard.errors import StoreRefused
 from stampede_guard.policy import Policy
 
 __all__ = ["Listener", "Session", "Store"]
@@ -29,6 +30,9 @@ class Listener(Protocol):
     def breaker_changed(self, *, away: bool, part: str = "", why: str = "") -> None:
         """The store counts as away from now on, or no longer. `part`: only this one of its servers. `why`: what it
         failed with, where that is known."""
+
+    def not_kept(self, name: str, error: StoreRefused) -> None:
+        """A value was published and told to the waiters, and the store would not keep it."""
 
 
 class Session(Protocol):
@@ -77,7 +81,13 @@ class Session(Protocol):
     async def invalidate(self, name: str, *, policy: Policy) -> int:
         """Returns the new fence."""
 
+    async def fence(self, name: str) -> tuple[str, int] | None:
+        """The record's epoch and fence; None without one. Every invalidation changes it. Writes nothing."""
+
     async def release(self, name: str, *, flight: str) -> bool: ...
+
+    async def admits(self, name: str, grant: Granted) -> bool:
+        """Whether a value computed with this grant could still be stored, but for a newer value. Changes nothing."""
 
     async def fallback(
         self, name: str, *, flight: str, policy: Policy, newer_than: int = 0
@@ -115,5 +125,8 @@ class Store(Protocol):
     shared: bool
     """Whether other processes see it. False for memory: other workers are not covered."""
 
-    def open_session(self, listener: Listener) -> Session:
-        """A session for the running event loop. Connects when it is first used."""
+    def open_session(self, listener: Listener, *, namespace: str = "") -> Session:
+        """A session for the running event loop. Connects when it is first used.
+
+        `namespace`: of the guard that it is for, so that operators can count its processes; empty for anybody else.
+        """

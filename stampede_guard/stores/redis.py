@@ -7,7 +7,6 @@ A session keeps three connections: see `stores.node`. They are made with the set
 from __future__ import annotations
 
 import asyncio
-import uuid
 from contextvars import Context
 from typing import Any, Protocol
 
@@ -17,14 +16,16 @@ from redis.exceptions import AskError, ClusterCrossSlotError, ResponseError
 
 from stampede_guard.core.breaker import PROBE_SECONDS
 from stampede_guard.core.entry import Reading
-from stampede_guard.errors import WrongTopology
+from stampede_guard.errors import StoreError, WrongTopology
 from stampede_guard.stores.calls import READS_PER_CALL as _MOST_READS
 from stampede_guard.stores.calls import ReadCall, Script, ScriptCall
+from stampede_guard.stores.inboxname import inbox_name
 from stampede_guard.stores.lane import Call, stop
 from stampede_guard.stores.node import Node
 from stampede_guard.stores.protocol import Listener
 from stampede_guard.stores.scripted import ScriptedSession
 from stampede_guard.stores.settings import DEADLINE, own_settings
+from stampede_guard.stores.tls import sharing
 from stampede_guard.stores.wire import changes_channel
 
 __all__ = ["Connecting", "RedisSession", "RedisStore"]
@@ -46,11 +47,18 @@ class RedisStore:
 
     shared = True
 
+    @property
+    def place(self) -> str:
+        """Where it is, without credentials."""
+        found = self._settings
+        where = found.get("path") or f"{found.get('host', '')}:{found.get('port', '')}"
+        return f"redis://{where}"
+
     def __init__(self, client: Redis, *, deadline: float = DEADLINE) -> None:
         # Kept, because a sentinel's pool is named weakly in its own settings.
         self._client = client
         pool = client.connection_pool
-        self._connection_class = pool.connection_class
+        self._connection_class = sharing(pool.connection_class)
         self._settings = own_settings(pool.connection_kwargs)
         self.deadline = deadline
 
@@ -61,22 +69,21 @@ class RedisStore:
     def connect(self) -> AbstractConnection:
         return self._connection_class(**self._settings)
 
-    def open_session(self, listener: Listener) -> RedisSession:
-        return RedisSession(self, listener)
+    def open_session(self, listener: Listener, *, namespace: str = "") -> RedisSession:
+        return RedisSession(self, listener, namespace=namespace)
 
 
 class RedisSession(ScriptedSession):
     """See `stores.protocol.Session`."""
 
-    def __init__(self, store: Connecting, listener: Listener) -> None:
-        super().__init__(deadline=store.deadline)
-        self._listener = listener
+    def __init__(self, store: Connecting, listener: Listener, *, namespace: str = "") -> None:
+        super().__init__(deadline=store.deadline, listener=listener)
         self._probe: asyncio.Task[None] | None = None
         self._reads: ReadCall | None = None
         self._node = node = Node(
             store.connect,
             deadline=store.deadline,
-            inbox=f"stampede_guard:inbox:{uuid.uuid4().hex}",
+            inbox=inbox_name(namespace),
             on_message=listener.heard,
             on_gap=listener.gap,
             on_change=listener.changed,
@@ -87,6 +94,11 @@ class RedisSession(ScriptedSession):
     @property
     def away(self) -> bool:
         return self._node.away
+
+    @property
+    def trouble(self) -> StoreError | None:
+        """What failed last."""
+        return self._node.trouble
 
     def away_for(self, name: str) -> bool:
         return self._node.away

@@ -19,16 +19,21 @@ from stampede_guard.errors import StoreError, StoreRefused
 from stampede_guard.policy import Policy
 from stampede_guard.stores.calls import Script
 from stampede_guard.stores.lane import stop
+from stampede_guard.stores.protocol import Listener
+from stampede_guard.stores.replies import unkept
 from stampede_guard.stores.wire import (
     HEADER,
     changes_channel,
+    malformed,
     modes_keys,
     modes_name,
     name_bytes,
     parse_answer,
+    parse_fence,
     parse_switches,
     parse_value,
     value_bytes,
+    yes_or_no,
 )
 
 __all__ = ["WAKE_BYTES", "ScriptedSession"]
@@ -40,7 +45,9 @@ _ACQUIRE = Script("acquire")
 _RENEW = Script("renew")
 _PUBLISH = Script("publish")
 _INVALIDATE = Script("invalidate")
+_FENCE = Script("fence", prelude=False)
 _RELEASE = Script("release")
+_ADMITS = Script("admits")
 _FALLBACK = Script("fallback")
 _TAG = Script("tag")
 _DROP_TAG = Script("drop_tag")
@@ -51,8 +58,9 @@ _SWITCH = Script("switch", keys_of=modes_keys)
 class ScriptedSession(ABC):
     """See `stores.protocol.Session`. `deadline`: seconds after which a command has either run or been lost."""
 
-    def __init__(self, *, deadline: float) -> None:
+    def __init__(self, *, deadline: float, listener: Listener) -> None:
         self._deadline = deadline
+        self._listener = listener
         self._loop = asyncio.get_running_loop()
         self._closing = False
         self._forgotten: set[asyncio.Task[None]] = set()
@@ -101,10 +109,11 @@ class ScriptedSession(ABC):
             b"%d" % newer_than,
             b"%d" % policy.pass_limit,
             b"%d" % policy.slot_ms,
+            b"%d" % policy.longest_slot_ms,
         ]
         answer = parse_answer(await self._run(_ACQUIRE, name, args))
         if isinstance(answer, Denied):
-            raise StoreRefused("the acquire script gave an answer of the fallback script")
+            raise malformed("the acquire script")
         return answer
 
     async def renew(self, name: str, *, flight: str, token: int, policy: Policy) -> bool:
@@ -115,7 +124,7 @@ class ScriptedSession(ABC):
             _ms(policy.lease_ttl),
             b"%d" % policy.record_ms,
         ]
-        return bool(await self._run(_RENEW, name, args, renewal=True))
+        return yes_or_no("the renew script", await self._run(_RENEW, name, args, renewal=True))
 
     async def publish(
         self,
@@ -152,7 +161,13 @@ class ScriptedSession(ABC):
             _ms(policy.pass_ttl),
             b"%d" % WAKE_BYTES,
         ]
-        return bool(await self._run(_PUBLISH, name, args))
+        reply = await self._run(_PUBLISH, name, args)
+        if outcome == "value" and (error := unkept(reply)) is not None:
+            tell = getattr(self._listener, "not_kept", None)
+            if tell is not None:
+                tell(name, error)
+            return True
+        return yes_or_no("the publish script", reply)
 
     async def invalidate(self, name: str, *, policy: Policy) -> int:
         args = [
@@ -161,10 +176,24 @@ class ScriptedSession(ABC):
             name_bytes(name),
             changes_channel(name),
         ]
-        return int(await self._run(_INVALIDATE, name, args))
+        return parse_fence(await self._run(_INVALIDATE, name, args))
+
+    async def fence(self, name: str) -> tuple[str, int] | None:
+        found = await self._run(_FENCE, name, [])
+        match found:
+            case [bytes(epoch), bytes(fence)] if fence.isdigit():
+                return epoch.decode("utf-8", "replace"), int(fence)
+            case [None, None] | []:
+                return None
+        raise malformed("the fence script")
 
     async def release(self, name: str, *, flight: str) -> bool:
-        return bool(await self._run(_RELEASE, name, [flight.encode(), name_bytes(name)]))
+        return yes_or_no(
+            "the release script", await self._run(_RELEASE, name, [flight.encode(), name_bytes(name)])
+        )
+
+    async def admits(self, name: str, grant: Granted) -> bool:
+        return bool(await self._run(_ADMITS, name, [b"%d" % grant.token, grant.epoch.encode()]))
 
     async def fallback(
         self, name: str, *, flight: str, policy: Policy, newer_than: int = 0
@@ -176,11 +205,12 @@ class ScriptedSession(ABC):
             _ms(policy.fallback_timeout + policy.lease_ttl),
             b"%d" % policy.record_ms,
             b"%d" % newer_than,
+            b"%d" % policy.longest_slot_ms,
         ]
         answer = parse_answer(await self._run(_FALLBACK, name, args))
         if isinstance(answer, Found | Granted | Denied):
             return answer
-        raise StoreRefused("the fallback script gave an answer of the acquire script")
+        raise malformed("the fallback script")
 
     def read_tag(self, name: str) -> asyncio.Future[Reading | None]:
         return self.read(name)
@@ -194,11 +224,12 @@ class ScriptedSession(ABC):
         reading = parse_value(stored, 0) if isinstance(stored, bytes) else None
         found = version_of(reading.body) if reading is not None else None
         if found is None:
-            raise StoreRefused("the tag script gave an answer of an unknown shape")
+            raise malformed("the tag script")
         return found
 
     async def drop_tag(self, name: str) -> None:
-        await self._run(_DROP_TAG, name, [name_bytes(name), changes_channel(name)])
+        if await self._run(_DROP_TAG, name, [name_bytes(name), changes_channel(name)]) is not None:
+            raise malformed("the script that drops a tag")
 
     async def switches(self, namespace: str) -> Mapping[str, Switch]:
         name = modes_name(namespace)
@@ -212,12 +243,14 @@ class ScriptedSession(ABC):
         left = 0 if switch is None or switch.left is None else max(1, round(switch.left * 1000))
         text = "" if switch is None else str(switch)
         args = [name_bytes(title), text.encode(), b"%d" % left, b"%d" % MOST_SWITCHES, name_bytes(name)]
-        told = int(await self._run(_SWITCH, name, args))
+        told: Any = await self._run(_SWITCH, name, args)
+        if told.__class__ is not int:
+            raise malformed("the switch script")
         if told < 0:
             raise StoreRefused(
                 f"there are {MOST_SWITCHES} switches already: give some back with the mode default"
             )
-        return told
+        return int(told)
 
     def forget(self, name: str, *, flight: str) -> None:
         if self._closing or len(self._forgotten) >= 1000:

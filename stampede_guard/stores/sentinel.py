@@ -22,6 +22,7 @@ from stampede_guard.stores.protocol import Listener
 from stampede_guard.stores.redis import RedisSession
 from stampede_guard.stores.settings import DEADLINE, own_settings
 from stampede_guard.stores.slots import Address
+from stampede_guard.stores.tls import SharedContext, sharing
 
 __all__ = ["SentinelStore"]
 
@@ -32,9 +33,15 @@ Connect = Callable[[], AbstractConnection]
 
 
 class SentinelStore:
-    """`sentinels` connect to one sentinel each; `settings` are those of a connection to the master."""
+    """`sentinels` connect to one sentinel each; `settings` are those of a connection to the master. `where`: their
+    addresses, for the log."""
 
     shared = True
+
+    @property
+    def place(self) -> str:
+        """What it is, without credentials."""
+        return f"sentinel://{self._where}/{self._service}"
 
     def __init__(
         self,
@@ -44,10 +51,13 @@ class SentinelStore:
         *,
         tls: bool = False,
         deadline: float = DEADLINE,
+        where: str = "",
+        shared_tls: SharedContext | None = None,
     ) -> None:
         self._sentinels = list(sentinels)
         self._service = service
-        self._connection_class = _TlsMasterConnection if tls else _MasterConnection
+        self._where = where
+        self._connection_class = sharing(_TlsMasterConnection if tls else _MasterConnection, shared_tls)
         self._settings = own_settings(settings)
         self.deadline = deadline
 
@@ -65,13 +75,15 @@ class SentinelStore:
         }
         sentinels = [_connect_like(sentinel) for sentinel in pool.sentinel_manager.sentinels]
         tls = issubclass(pool.connection_class, SSLConnection)
-        return cls(sentinels, pool.service_name, settings, tls=tls, deadline=deadline)
+        asked = [sentinel.connection_pool.connection_kwargs for sentinel in pool.sentinel_manager.sentinels]
+        where = ",".join(sorted(f"{found.get('host')}:{found.get('port')}" for found in asked))
+        return cls(sentinels, pool.service_name, settings, tls=tls, deadline=deadline, where=where)
 
     def connect(self) -> AbstractConnection:
         return self._connection_class(self.find_master, **self._settings)
 
-    def open_session(self, listener: Listener) -> RedisSession:
-        return RedisSession(self, listener)
+    def open_session(self, listener: Listener, *, namespace: str = "") -> RedisSession:
+        return RedisSession(self, listener, namespace=namespace)
 
     async def find_master(self) -> Address:
         """Where the master is, by the first sentinel that knows. Raises `ConnectionError` when none does.
@@ -139,4 +151,5 @@ class _TlsMasterConnection(_MasterConnection, SSLConnection):
 def _connect_like(client: Redis) -> Connect:
     pool = client.connection_pool
     settings = own_settings(pool.connection_kwargs)
-    return lambda: pool.connection_class(**settings)
+    connection_class = sharing(pool.connection_class)
+    return lambda: connection_class(**settings)

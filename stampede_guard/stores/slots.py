@@ -61,13 +61,16 @@ def parse_slots(reply: Any, *, asked: Address, remap: Remap | None = None) -> Sl
     try:
         for first, last, master, *_ in reply:
             host, port = master[0], int(master[1])
+            if not isinstance(master, list) or not isinstance(host, bytes | str | None):
+                raise ValueError
             text = host.decode() if isinstance(host, bytes) else host or ""
             if text == "?":
                 continue  # it has no name yet that could be told
             address = (text or asked[0], port or asked[1])
-            if not 0 <= first <= last < SLOTS:
+            if not 0 <= first <= last < SLOTS or not 0 < address[1] < 65536:
                 raise ValueError
             ranges.append((first, last, remap(address) if remap is not None else address))
-    except (TypeError, ValueError, IndexError, UnicodeDecodeError):
+    except Exception:
+        # Also what the user's own `address_remap` raises: it would end the search for the cluster.
         raise ValueError("CLUSTER SLOTS gave an answer of an unknown shape") from None
     return SlotMap(ranges)

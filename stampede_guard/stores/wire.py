@@ -14,6 +14,9 @@ A rolling deploy, from N (writes SG1) to N+1 (writes SG2), costs at most one com
   has no layout). Now everybody has a value; N+1 reads SG1, so nobody goes back.
 * An SG1 value has no `took_ms`, so N+1 refreshes none of these early.
 
+A failure has said since this version how long it was given, and begins with a letter that the version before does not
+know: while both run, N takes a failure of N+1 for nothing, and one process of N computes once more per failure.
+
 A value is stored and read whole by one command, so it is never half of one layout and half of another.
 
 Skipping a layout is not a rolling deploy: each side takes the other's values for nothing, and they compute in turns
@@ -39,6 +42,7 @@ from stampede_guard.core.scripts import (
 )
 from stampede_guard.core.switch import Switch
 from stampede_guard.errors import StoreRefused
+from stampede_guard.policy import MOST_MS
 
 __all__ = [
     "HEADER",
@@ -46,15 +50,18 @@ __all__ = [
     "MOST_TOOK_MS",
     "changes_channel",
     "entry_keys",
+    "malformed",
     "modes_keys",
     "modes_name",
     "name_bytes",
     "parse_answer",
+    "parse_fence",
     "parse_message",
     "parse_switches",
     "parse_value",
     "value_bytes",
     "value_key",
+    "yes_or_no",
 ]
 
 LAYOUT = 2
@@ -103,6 +110,8 @@ def modes_keys(name: str) -> tuple[bytes, ...]:
 
 
 def value_bytes(body: bytes, *, token: int, total_ms: int, stale_ms: int, took_ms: int = 0) -> bytes:
+    # A number with more digits would shift the body, and nobody could read it.
+    total_ms, stale_ms = min(total_ms, MOST_MS), min(stale_ms, MOST_MS)
     took_ms = min(max(took_ms, 0), MOST_TOOK_MS)
     return b"%b%016d%012d%012d%08d%b" % (_MAGIC, token, total_ms, stale_ms, took_ms, body)
 
@@ -135,7 +144,7 @@ def _lifetimes(digits: bytes) -> tuple[int, int]:
 
 def parse_answer(reply: Any) -> Answer | Denied:
     """What the acquire and fallback scripts answered. Raises `StoreRefused` for anything else."""
-    # ValueError: bytes where digits should be, or no UTF-8.
+    # ValueError: bytes where digits should be, no UTF-8, or a number that no token can be.
     with contextlib.suppress(ValueError):
         match reply:
             case [b"found", bytes(stored), int(remaining_ms)]:
@@ -143,18 +152,47 @@ def parse_answer(reply: Any) -> Answer | Denied:
                 if reading is not None:
                     return Found(reading)
             case [b"failed", bytes(body), bytes(token), int(remaining_ms)]:
-                return FailedRecently(body, int(token), max(0, remaining_ms))
+                return FailedRecently(body, _token(token), max(0, remaining_ms))
             case [b"granted", bytes(token), bytes(epoch)]:
-                return Granted(int(token), epoch.decode())
+                return Granted(_token(token), epoch.decode())
             case [b"granted", bytes(token), bytes(epoch), bytes(replaces)]:
-                return Granted(int(token), epoch.decode(), int(replaces))
+                return Granted(_token(token), epoch.decode(), _token(replaces))
             case [b"passing", bytes(token), bytes(epoch), bytes(replaces)]:
-                return Passing(Granted(int(token), epoch.decode(), int(replaces), leased=False))
+                grant = Granted(_token(token), epoch.decode(), _token(replaces), leased=False)
+                return Passing(grant)
             case [b"held", bytes(fence), int(suspect), bytes(last)]:
-                return Held(int(fence), bool(suspect), int(last))
+                return Held(_token(fence), bool(suspect), _token(last))
             case [b"denied"]:
                 return Denied()
-    raise StoreRefused(f"the script gave an answer of an unknown shape ({type(reply).__name__})")
+    raise malformed("the script")
+
+
+def malformed(what: str) -> StoreRefused:
+    """`what` answered in a way that is not its own. The outcome is not known."""
+    return StoreRefused(f"{what} gave an answer of an unknown shape")
+
+
+def yes_or_no(what: str, reply: Any) -> bool:
+    """Of a script that answers 1 or 0. Raises `StoreRefused` for anything else: its outcome is not known."""
+    if reply.__class__ is not int or reply not in (0, 1):
+        raise malformed(what)
+    return bool(reply)
+
+
+def parse_fence(reply: Any) -> int:
+    """What the invalidate script answered. Raises `StoreRefused` for anything else."""
+    with contextlib.suppress(ValueError):
+        if isinstance(reply, bytes):
+            return _token(reply)
+    raise malformed("the invalidate script")
+
+
+def _token(digits: bytes) -> int:
+    """Raises `ValueError` for what is no token."""
+    number = int(digits) if digits.isdigit() else -1
+    if not 0 <= number < MOST_TOKEN:
+        raise ValueError
+    return number
 
 
 def parse_switches(reply: Any) -> dict[str, Switch]:
@@ -166,8 +204,8 @@ def parse_switches(reply: Any) -> dict[str, Switch]:
             switch = Switch.parse(text.decode("utf-8", "replace"), left=left)
             if switch is not None:
                 found[title.decode("utf-8", "replace")] = switch
-    except (TypeError, ValueError, AttributeError):
-        raise StoreRefused("the fleet's modes have an unknown shape") from None
+    except Exception:
+        raise malformed("the modes script") from None
     return found
 
 
@@ -177,12 +215,14 @@ def parse_message(data: bytes) -> tuple[str, Message] | None:
     Kind, token and the name's length end in a newline each; then come the name and what travels.
     """
     try:
-        kind, token, size, rest = data.split(b"\n", 3)
+        kind, token, digits, rest = data.split(b"\n", 3)
         known = _KINDS[kind]
-        number = int(token)
-        text = rest[: int(size)].decode("utf-8", "surrogatepass")
-        payload = rest[int(size) :]
-    except (ValueError, KeyError):
+        number, size = _token(token), _token(digits)
+        text = rest[:size].decode("utf-8", "surrogatepass")
+        payload = rest[size:]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    if len(rest) < size:
         return None
     if known == "value":
         reading = parse_value(payload, 0) if payload else None

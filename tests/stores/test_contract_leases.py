@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from stampede_guard.core.scripts import Denied, Found, Granted, Message
@@ -164,6 +166,28 @@ class TestReleasing:
         assert not await other.release(name, flight="stranger")
         await held(other, name)
         assert heard.messages == []
+
+
+class TestAdmitting:
+    async def test_a_grant_is_admitted_until_its_entry_is_invalidated(
+        self, backend: Backend, name: str
+    ) -> None:
+        (one, _), (other, _) = backend.open(), backend.open()
+        granted = await grant(one, name)
+        assert await other.admits(name, granted)
+        assert await one.release(name, flight="holder")
+        assert await other.admits(name, granted), "without its lease, too"
+        await other.invalidate(name, policy=POLICY)
+        assert not await one.admits(name, granted)
+        assert await one.admits(name, await grant(other, name, "next"))
+
+    async def test_asking_makes_nothing(self, backend: Backend, name: str) -> None:
+        session, _ = backend.open()
+        assert not await session.admits(name, Granted(1, "epoch"))
+        granted = await grant(session, name)
+        assert not await session.admits(name, replace(granted, epoch="another"))
+        await backend.evict(name, "record")
+        assert not await session.admits(name, granted)
 
 
 class TestFallingBack:

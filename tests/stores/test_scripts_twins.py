@@ -37,12 +37,13 @@ STEPS = st.one_of(
     st.tuples(st.just("publish_own"), FLIGHTS, st.just("value"), SIZES),
     st.tuples(st.just("invalidate")),
     st.tuples(st.just("release"), FLIGHTS),
+    st.tuples(st.just("admits"), PICK),
     st.tuples(st.just("fallback"), FLIGHTS, st.integers(0, 2), st.none() | PICK),
     st.tuples(st.just("tag"), st.sampled_from([500_000, 2_000_000])),
     st.tuples(st.just("drop_tag")),
     st.tuples(st.just("age"), st.sampled_from([110, 350, 650, 1_000, 4_000])),
     st.tuples(st.sampled_from(["evict", "spoil"]), st.sampled_from(PARTS)),
-    st.tuples(st.sampled_from(["stretch", "die", "revive", "step_back"])),
+    st.tuples(st.sampled_from(["stretch", "stretch_rest", "die", "revive", "step_back"])),
 )
 _HELD = [("acquire", "f1", "inbox-a", None), ("acquire", "f2", "inbox-b", None)]
 _STORED = [("acquire", "f1", "inbox-a", None), ("publish_own", "f1", "value", INLINE)]
@@ -63,6 +64,10 @@ BEGINNINGS = st.sampled_from(
         [*_PASSED, ("acquire", "f2", "inbox-b", None), ("acquire", "f3", "", None)],
         [*_PASSED, ("evict", "record"), ("acquire", "f2", "inbox-b", None)],
         [*_HELD, ("publish_own", "f1", "failure", INLINE), ("evict", "record"), ("fallback", "f2", 2)],
+        [*_HELD, ("stretch_rest",)],
+        [*_HELD, ("publish_own", "f1", "failure", INLINE), ("stretch_rest",)],
+        [*_PASSED, ("acquire", "f2", "inbox-b", None), ("stretch_rest",)],
+        [*_HELD, ("fallback", "f2", 1), ("stretch_rest",), ("fallback", "f3", 1)],
         [("tag", 500_000)],
         [("tag", 500_000), ("stretch",)],
         _STORED,

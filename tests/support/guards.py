@@ -82,7 +82,8 @@ class Guards:
             return
         for guard in self.made:
             pauses = guard.runtime().failing
-            pauses._ends = {name: (ends - seconds, token) for name, (ends, token) in pauses._ends.items()}
+            for name, (ends, token) in pauses._ends.items():
+                pauses._ends[name] = (ends - seconds, token)
         async with redis.asyncio.Redis.from_url(self.url) as client:
             for part in ("v", "e"):
                 key = f"{{{name}}}:{part}"

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from stampede_guard.core.scripts import Message
+from stampede_guard.errors import StoreRefused
 
 __all__ = ["PATIENCE", "RecordingListener"]
 
@@ -22,6 +23,7 @@ class RecordingListener:
         self.changes: list[tuple[str, int]] = []
         self.breaker: list[bool] = []
         self.why: list[str] = []
+        self.unkept: list[tuple[str, StoreRefused]] = []
         self._changed = asyncio.Event()
 
     def heard(self, name: str, message: Message) -> None:
@@ -40,6 +42,10 @@ class RecordingListener:
         self.breaker.append(away)
         if away:
             self.why.append(why)
+        self._changed.set()
+
+    def not_kept(self, name: str, error: StoreRefused) -> None:
+        self.unkept.append((name, error))
         self._changed.set()
 
     def about(self, name: str) -> list[Message]:

@@ -41,7 +41,18 @@ from tests.support.backends import PARTS
 
 __all__ = ["DEAD", "INLINE", "LIVE", "SCRIPTS", "Token", "Worlds"]
 
-SCRIPTS = ("read", "acquire", "renew", "publish", "invalidate", "release", "fallback", "tag", "drop_tag")
+SCRIPTS = (
+    "read",
+    "acquire",
+    "renew",
+    "publish",
+    "invalidate",
+    "release",
+    "admits",
+    "fallback",
+    "tag",
+    "drop_tag",
+)
 LIVE = ("inbox-a", "inbox-b")
 DEAD = "inbox-dead"
 LEASE, RECORD, TAKEOVER, SLOT, INLINE = 600_000, 3_600_000, 100_000, 900_000, 8
@@ -172,9 +183,9 @@ class Worlds:
     def acquire(self, flight: str, inbox: str, newer: int | None) -> None:
         than = Token(0, 0) if newer is None else self._pick(newer)
         epoch = f"epoch-{next(self.epochs)}"
-        ask = Ask(flight, inbox, epoch, LEASE, RECORD, TAKEOVER, than.pure, LET_THROUGH, SLOT)
+        ask = Ask(flight, inbox, epoch, LEASE, RECORD, TAKEOVER, than.pure, LET_THROUGH, SLOT, SLOT)
         self.entry, pure = scripts.acquire(self.entry, ask, now_us=self.now_us, listening=frozenset(LIVE))
-        args = (flight, inbox, epoch, LEASE, RECORD, TAKEOVER, than.real, LET_THROUGH, SLOT)
+        args = (flight, inbox, epoch, LEASE, RECORD, TAKEOVER, than.real, LET_THROUGH, SLOT, SLOT)
         raw = self.script("acquire", *args)
         self.same_answer(pure, raw, flight)
 
@@ -239,12 +250,19 @@ class Worlds:
         assert pure == bool(self.script("release", flight, self.name))
         self.same_messages(messages)
 
+    def admits(self, token: int) -> None:
+        asked = self._pick(token)
+        record = prune(self.entry, self.now_us).record
+        pure = record is not None and record.admits(asked.epoch, asked.pure)
+        assert pure == bool(self.script("admits", asked.real, asked.epoch))
+        self.same_messages(())
+
     def fallback(self, flight: str, limit: int, newer: int | None = None) -> None:
         than = Token(0, 0) if newer is None else self._pick(newer)
         epoch = f"epoch-{next(self.epochs)}"
-        ask = FallbackAsk(flight, epoch, limit, SLOT, RECORD, than.pure)
+        ask = FallbackAsk(flight, epoch, limit, SLOT, RECORD, than.pure, SLOT)
         self.entry, pure = scripts.fallback(self.entry, ask, now_us=self.now_us)
-        raw = self.script("fallback", flight, epoch, limit, SLOT, RECORD, than.real)
+        raw = self.script("fallback", flight, epoch, limit, SLOT, RECORD, than.real, SLOT)
         self.same_answer(pure, raw, flight)
 
     def tag(self, ms: int) -> None:
@@ -303,6 +321,26 @@ class Worlds:
             value = replace(self.entry.value, expires_us=self.now_us + 2_500_000_000)
             self.entry = replace(self.entry, value=value)
 
+    def stretch_rest(self) -> None:
+        """And so have failure, lease and slots."""
+        entry, more = prune(self.entry, self.now_us), 2_000_000
+        changes: dict[str, Any] = {}
+        if entry.failure is not None:
+            self.client.pexpire(self.keys[1], more)
+            changes["failure"] = replace(entry.failure, expires_us=self.now_us + more * 1000)
+        if entry.lease is not None:
+            self.client.pexpire(self.keys[3], more)
+            changes["lease"] = replace(entry.lease, expires_us=self.now_us + more * 1000)
+        if entry.slots:
+            seconds, _ = self.client.time()
+            for flight in self._slots():
+                self.client.zadd(self.keys[5], {flight: seconds * 1_000_000 + more * 1000})
+            self.client.pexpire(self.keys[5], more)
+            changes["slots"] = tuple(
+                replace(slot, expires_us=self.now_us + more * 1000) for slot in entry.slots
+            )
+        self.entry = replace(entry, **changes)
+
     def step_back(self) -> None:
         """The server's clock is set back by days: every token is from the future."""
         days = 1_000_000_000_000
@@ -318,9 +356,8 @@ class Worlds:
             )
         if entry.failure is not None and (stored := self._string(self.keys[1])):
             changes["failure"] = replace(entry.failure, token=entry.failure.token + days)
-            head, digits = stored[: stored.startswith(b"P")], stored.removeprefix(b"P")
-            later_token = b"%016d" % (int(digits[:16]) + days)
-            self.client.set(self.keys[1], head + later_token + digits[16:], keepttl=True)
+            later_token = b"%016d" % (int(stored[1:17]) + days)
+            self.client.set(self.keys[1], stored[:1] + later_token + stored[17:], keepttl=True)
         if entry.record is not None:
             last, fence = entry.record.last + days, entry.record.fence + days
             changes["record"] = replace(entry.record, last=last, fence=fence)
@@ -382,10 +419,9 @@ class Worlds:
         failure = self._string(failure_key)
         assert (entry.failure is None) == (failure is None)
         if entry.failure is not None and failure is not None:
-            head, digits = (b"P" if entry.failure.passes else b""), failure.removeprefix(b"P")
-            assert failure == head + digits
-            self.same_token(entry.failure.token, int(digits[:16]))
-            assert entry.failure.body == digits[16:]
+            assert failure[:1] == (b"P" if entry.failure.passes else b"F")
+            self.same_token(entry.failure.token, int(failure[1:17]))
+            assert (entry.failure.total_ms, entry.failure.body) == (int(failure[17:29]), failure[29:])
             self.same_time(failure_key, entry.failure.expires_us)
         self.compare_record(record_key, entry)
         self.compare_lease(lease_key, entry)
@@ -414,6 +450,7 @@ class Worlds:
                 stored["epoch"],
                 stored["inbox"],
             )
+            assert lease.total_ms == int(stored["ms"])
             assert (lease.missing_since_us is None) == ("missing" not in stored)
             self.same_token(lease.token, int(stored["token"]))
             self.same_time(key, lease.expires_us)

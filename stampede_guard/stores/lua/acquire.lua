@@ -1,5 +1,5 @@
 -- ARGV: flight, inbox, epoch for a new record, lease ms, record ms, takeover ms, newer than this token,
--- how many may be let through at once, ms that each may take.
+-- how many may be let through at once, ms that each may take, ms that any slot is given at most.
 local flight, inbox, new_epoch = ARGV[1], ARGV[2], ARGV[3]
 local lease_ms, record_ms, takeover_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local now = now_us()
@@ -13,14 +13,15 @@ value_token = value_token or 0
 
 local record = fields(KEYS[RECORD], 'epoch', 'last', 'fence')
 local epoch, last, fence = record[1], tonumber(record[2] or 0), tonumber(record[3] or 0)
-local failure_token, failure_body, passes = failure()
-passes = passes and failure_token >= fence
-if failure_token and failure_token >= fence and not passes then
+local failure_token, failure_body, passes, failure_ms = failure()
+local failed = failure_token and failure_token >= fence and in_time(KEYS[FAILURE], failure_ms)
+passes = passes and failed
+if failed and not passes then
   return {'failed', failure_body, text(failure_token), redis.call('PTTL', KEYS[FAILURE])}
 end
 failure_token = failure_token or 0
 
-local lease = fields(KEYS[LEASE], 'owner', 'token', 'epoch', 'inbox', 'missing')
+local lease = fields(KEYS[LEASE], 'owner', 'token', 'epoch', 'inbox', 'missing', 'ms')
 local lease_token = tonumber(lease[2] or 0)
 -- A first write that changes nothing: after one, a server that is out of memory lets the script finish. What follows is
 -- small and expires, and a full server needs its leases more than any other.
@@ -43,7 +44,7 @@ if passes then
   if lease[1] == flight then
     redis.call('DEL', KEYS[LEASE])
   end
-  if others_in_slots(flight, now) >= tonumber(ARGV[8]) then
+  if others_in_slots(flight, now, tonumber(ARGV[10] or 0)) >= tonumber(ARGV[8]) then
     if inbox ~= '' then
       write('SADD', KEYS[WAITERS], inbox)
       live_longer(KEYS[WAITERS], record_ms)
@@ -54,7 +55,7 @@ if passes then
   take_slot(flight, now, tonumber(ARGV[9]))
   return {'passing', text(token), epoch, text(value_token)}
 end
-if held then
+if held and in_time(KEYS[LEASE], tonumber(lease[6] or 0)) then
   local missing, suspect = tonumber(lease[5] or 0), 0
   if not lease[4] or lease[4] == '' or is_listening(lease[4]) ~= false then
     if missing > 0 then
@@ -79,6 +80,7 @@ end
 
 redis.call('HSET', KEYS[RECORD], 'last', text(token))
 redis.call('DEL', KEYS[LEASE])
-redis.call('HSET', KEYS[LEASE], 'owner', flight, 'token', text(token), 'epoch', epoch, 'inbox', confirmed(inbox))
+redis.call('HSET', KEYS[LEASE], 'owner', flight, 'token', text(token), 'epoch', epoch, 'inbox', confirmed(inbox),
+  'ms', text(lease_ms))
 redis.call('PEXPIRE', KEYS[LEASE], lease_ms)
 return {'granted', text(token), epoch, text(value_token)}

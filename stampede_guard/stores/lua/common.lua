@@ -46,16 +46,32 @@ local function is_fresh(total_ms, stale_ms, pttl)
   return stale_ms < pttl and pttl <= total_ms
 end
 
--- Token and body of what is stored of a failure. Of a value that may not be stored (`P` in front): token, nothing, true.
+-- Token and body of what is stored of a failure, whether it marks a value that may not be stored, and the ms it was given.
+-- `F`, token (16), ms (12), body; `P` without a body. An older version writes no ms, and no `F`: then they are not known.
 local function failure()
   local stored = redis.pcall('GET', KEYS[FAILURE])
-  if type(stored) ~= 'string' or not string.find(stored, '^P?%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d') then
+  if type(stored) ~= 'string' then
     return nil
   end
-  if string.sub(stored, 1, 1) == 'P' then
-    return tonumber(string.sub(stored, 2, 17)), '', true
+  local kind, token, rest = string.match(stored, '^([PF]?)(' .. string.rep('%d', 16) .. ')(.*)$')
+  local ms = kind and kind ~= '' and string.match(rest, '^' .. string.rep('%d', 12))
+  if not kind or (kind == 'F' and not ms) then
+    return nil
   end
-  return tonumber(string.sub(stored, 1, 16)), string.sub(stored, 17)
+  if kind == 'P' then
+    return tonumber(token), '', true, tonumber(ms or 0)
+  end
+  return tonumber(token), kind == 'F' and string.sub(rest, 13) or rest, false, tonumber(ms or 0)
+end
+
+-- Whether a key may still count: not if it has more time left than it was given (`ms`; 0 = not known). Then the clock has
+-- stepped back, or an operator has changed its life, and how old it is nobody knows.
+local function in_time(key, ms)
+  if ms == 0 then
+    return true
+  end
+  local pttl = redis.call('PTTL', key)
+  return pttl >= 0 and pttl <= ms
 end
 
 -- A write to a key that may be of the wrong type, which is then not ours.
@@ -95,7 +111,7 @@ end
 local function renew_lease(ms, inbox)
   -- The deadline first: after a write that takes no memory, HSET is allowed also when there is none left.
   redis.call('PEXPIRE', KEYS[LEASE], ms)
-  redis.call('HSET', KEYS[LEASE], 'inbox', confirmed(inbox))
+  redis.call('HSET', KEYS[LEASE], 'inbox', confirmed(inbox), 'ms', text(ms))
   redis.call('HDEL', KEYS[LEASE], 'missing')
 end
 
@@ -109,9 +125,13 @@ local function largest(...)
   return most
 end
 
--- How many others compute beside the lease: fallbacks, and flights that were let through.
-local function others_in_slots(flight, now)
+-- How many others compute beside the lease: fallbacks, and flights that were let through. `longest_ms`: what a slot is
+-- given at most; who has more time left has it from a clock that has stepped back.
+local function others_in_slots(flight, now, longest_ms)
   write('ZREMRANGEBYSCORE', KEYS[SLOTS], '-inf', text(now))
+  if longest_ms > 0 then
+    redis.call('ZREMRANGEBYSCORE', KEYS[SLOTS], '(' .. text(now + longest_ms * 1000), '+inf')
+  end
   local taken = redis.call('ZCARD', KEYS[SLOTS])
   return redis.call('ZSCORE', KEYS[SLOTS], flight) and taken - 1 or taken
 end

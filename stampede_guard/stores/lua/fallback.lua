@@ -1,4 +1,5 @@
--- ARGV: flight, epoch for a new record, limit, slot ms, record ms, newer than this token.
+-- ARGV: flight, epoch for a new record, limit, slot ms, record ms, newer than this token, ms that any slot
+-- is given at most.
 local flight, limit = ARGV[1], tonumber(ARGV[3])
 local slot_ms, record_ms = tonumber(ARGV[4]), tonumber(ARGV[5])
 local now = now_us()
@@ -7,7 +8,7 @@ if value_token and value_token > tonumber(ARGV[6]) and is_fresh(total_ms, stale_
   return {'found', redis.call('GET', KEYS[VALUE]), pttl}
 end
 
-if others_in_slots(flight, now) >= limit then
+if others_in_slots(flight, now, tonumber(ARGV[7] or 0)) >= limit then
   return {'denied'}
 end
 local record = fields(KEYS[RECORD], 'epoch', 'last')

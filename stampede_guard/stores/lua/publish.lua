@@ -13,14 +13,14 @@ local function store(key, stored, ms, most)
   if set.err and (redis.call('DEL', key) == 1 or #stored <= most) then
     set = redis.pcall('SET', key, stored, 'PX', ms)
   end
-  return not set.err
+  return not set.err, set.err
 end
 
 local function mark_as_not_cacheable(ms)
   if ms > 0 then
     -- First a write that takes no memory: after it a server that is full lets this small one through.
     redis.call('DEL', KEYS[FAILURE])
-    redis.pcall('SET', KEYS[FAILURE], string.format('P%016.0f', token), 'PX', ms)
+    redis.pcall('SET', KEYS[FAILURE], string.format('P%016.0f%012.0f', token, ms), 'PX', ms)
   end
 end
 
@@ -29,7 +29,7 @@ local value_token, old_total_ms, old_stale_ms, pttl = value_header()
 local replaces_fresh = outcome == 'value' and value_token and is_fresh(old_total_ms, old_stale_ms, pttl)
 value_token = value_token or 0
 local stored = record[1] == epoch and token >= tonumber(record[2] or 0) and token >= value_token
-local kind, payload = 'again', ''
+local kind, payload, unkept = 'again', '', nil
 if stored then
   if outcome == 'pass' then
     mark_as_not_cacheable(total_ms)
@@ -39,11 +39,12 @@ if stored then
     if total_ms > 0 then
       -- In any case: a full server must know of a failure more than any other, or every stale hit would ask the failing
       -- source again.
-      store(KEYS[FAILURE], string.format('%016.0f', token) .. body, total_ms, math.huge)
+      store(KEYS[FAILURE], string.format('F%016.0f%012.0f', token, total_ms) .. body, total_ms, math.huge)
     end
   else
     kind = outcome
-    local kept = store(KEYS[VALUE], body, total_ms, inline_bytes)
+    local kept, why = store(KEYS[VALUE], body, total_ms, inline_bytes)
+    unkept = why
     redis.call('DEL', KEYS[FAILURE])
     redis.call('HSET', KEYS[RECORD], 'fence', text(token))
     -- 1. A thousand processes wait for a value that a full server has no room for. 2. Woken, they ask, and one of them
@@ -69,4 +70,5 @@ announce(kind, name, token, payload)
 if stored and replaces_fresh then
   outdate_copies(ARGV[11], name, token)
 end
-return stored and 1 or 0
+-- What was told and not kept: why.
+return unkept or (stored and 1 or 0)

@@ -1,0 +1,59 @@
+"""The options of a store's URL that have no effect on a guard: an error each, and not silence.
+
+A guard makes its own connections, with its own time-outs, retries and protocol: see `stores.settings`.
+"""
+
+from __future__ import annotations
+
+import math
+from urllib.parse import parse_qsl
+
+from stampede_guard.errors import UrlError
+from stampede_guard.stores.settings import DEADLINE
+
+__all__ = ["LONGEST_DEADLINE", "deadline_from"]
+
+LONGEST_DEADLINE = 30.0
+"""Seconds: a caller waits so long for a frozen server before it goes on without."""
+
+_WITHOUT_EFFECT = {
+    "max_connections": "a guard has three connections to each server",
+    "timeout": "a guard has no pool to wait for",
+    "socket_connect_timeout": "socket_timeout bounds connecting, too",
+    "health_check_interval": "a guard asks quiet connections by itself",
+    "retry_on_timeout": "a guard does not send a command again",
+    "retry_on_error": "a guard does not send a command again",
+    "legacy_responses": "a guard reads answers by itself",
+    "encoding": "a guard stores bytes",
+    "encoding_errors": "a guard stores bytes",
+}
+_ONLY = {"protocol": "2", "decode_responses": "false"}
+"""What a guard does in any case may be said."""
+
+
+def deadline_from(url: str) -> float:
+    """Seconds for connecting and for each answer: `socket_timeout` of the URL, else 0.5. Raises `UrlError`."""
+    deadline = DEADLINE
+    for name, value in parse_qsl(url.partition("?")[2].partition("#")[0], keep_blank_values=True):
+        if name in _WITHOUT_EFFECT:
+            raise UrlError(
+                f"the option {name} of the store URL would have no effect ({_WITHOUT_EFFECT[name]}): leave it out"
+            )
+        if name in _ONLY and value.lower() != _ONLY[name]:
+            raise UrlError(f"the option {name} of the store URL can only be {_ONLY[name]}: leave it out")
+        if name == "socket_timeout":
+            deadline = _seconds(value)
+    return deadline
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds <= LONGEST_DEADLINE:
+        raise UrlError(
+            f"the option socket_timeout of the store URL is in seconds, more than 0 and at most {LONGEST_DEADLINE:g}, "
+            "as in ?socket_timeout=0.5"
+        )
+    return seconds
