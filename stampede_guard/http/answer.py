@@ -51,8 +51,8 @@ def answer(stored: StoredResponse, request: CacheRequest, *, age: float, now: fl
         part = partial(response, stored.held, wanted)
         if part is not None:
             return part
-        if not stored.part:
-            return unsatisfiable(response)
+        # Nothing else is left: `covers` sends what a stored part does not have to the application.
+        return unsatisfiable(response, stored.held) or response
     return response
 
 

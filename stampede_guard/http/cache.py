@@ -16,17 +16,17 @@ from stampede_guard.events import Hit, Stale
 from stampede_guard.guard import StampedeGuard
 from stampede_guard.http.choosing import Choice, Routing
 from stampede_guard.http.entries import Target, base_name, target_of_url, variant_name
-from stampede_guard.http.exchange import App, Exchange
+from stampede_guard.http.exchange import App, Exchange, Receive
 from stampede_guard.http.fetch import Fetch
 from stampede_guard.http.judging import is_anybodys, lifetimes
 from stampede_guard.http.marks import Marks
 from stampede_guard.http.request import CacheRequest
 from stampede_guard.http.routes import Scope
 from stampede_guard.http.settings import Settings
-from stampede_guard.http.spec.message import Fields
 from stampede_guard.http.spec.reuse import verdict
 from stampede_guard.http.spec.vary import nominated
-from stampede_guard.http.stored import AGAIN, HttpCodec, Refused, StoredResponse
+from stampede_guard.http.stored import HttpCodec, Refused, StoredResponse, is_once
+from stampede_guard.http.usage import Usage, wins
 from stampede_guard.plan import Plan
 from stampede_guard.runtime import Runtime
 from stampede_guard.serving import fly, serve_bypassed
@@ -35,18 +35,19 @@ __all__ = ["Cache", "Found"]
 
 log = logging.getLogger("stampede_guard")
 
-VERSION = "http1"
+VERSION = "http2"
 _HEADERS = 256 * 1024
 """Bytes that the fields of a response may take beside its body."""
 _AT_ONCE = 1_000_000
+_SHORTEST = 0.001
 _Place = tuple[asyncio.AbstractEventLoop, str]
 
 
 class Found(NamedTuple):
     """What was read for a request. `key` is the entry's name without the guard's prefix. `stored` is None where there
     is nothing for this request; `reading` may then be of something else in its place. `varies`: there was a response
-    for other requests. `replaces`: nothing was read, since a flight is under way that replaces a stale one. `age` is
-    what it was `at` that time."""
+    for other requests. `crowded`: its place has one that is more in use. `replaces`: nothing was read, since a flight
+    is under way that replaces a stale one. `age` is what it was `at` that time."""
 
     key: str
     stored: StoredResponse | None = None
@@ -54,6 +55,7 @@ class Found(NamedTuple):
     age: float = 0.0
     varies: bool = False
     replaces: bool = False
+    crowded: bool = False
     at: float = 0.0
 
 
@@ -80,6 +82,7 @@ class Cache:
         self.marks = Marks(policy.pass_ttl, lambda: guard.runtime().now())
         # Renewals in the background that brought an answer for one client only.
         self.in_vain = Marks(policy.pass_ttl, lambda: guard.runtime().now())
+        self.usage = Usage()
         self._app = app
         # Exchanges, and what goes on though the request that began it has ended.
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -87,8 +90,11 @@ class Cache:
 
     def _policy_for(self, value: Any) -> Any:
         if isinstance(value, Refused):
-            # For those who wait now, and for nobody after them.
-            return self.plan.policy.replace(ttl=0.001, stale_ttl=0.0) if value is AGAIN else None
+            # AGAIN is for those who wait now, and for nobody after them.
+            if not value.is_for_another_to_ask:
+                return None
+            seconds = self.plan.policy.pass_ttl if is_once(value) else _SHORTEST
+            return self.plan.policy.replace(ttl=seconds, stale_ttl=0.0)
         return lifetimes(value, self.plan.policy)
 
     # --- reading -------------------------------------------------------------------------------
@@ -115,7 +121,7 @@ class Cache:
         if not isinstance(stored, StoredResponse) or not stored.is_for(request.fields):
             return None
         situation = stored.situation(stored.age + flight.old.age)
-        return Found(key, replaces=True) if verdict(situation, request.fields) == "validate" else None
+        return Found(key, replaces=True) if verdict(situation, request.asking) == "validate" else None
 
     async def look_up(self, request: CacheRequest) -> Found:
         """One round trip; two for a variant that is not the one in the base entry."""
@@ -127,13 +133,23 @@ class Cache:
             return found
         wanted = nominated(request.fields, base.vary)
         place = variant_name(key, base.nonce, wanted, variants=self.settings.variants)
+        asked = self.usage.add((place, wanted))
         other = await self._read(runtime, place)
         if other.stored is not None and not other.stored.is_for(request.fields):
-            other = other._replace(stored=None)
+            used = self.usage.count((place, other.stored.nominated))
+            # Where there is one place only, variants take turns.
+            fresh = self.settings.variants > 1 and other.stored.situation(other.age).is_fresh
+            other = other._replace(stored=None, crowded=not wins(asked, used, fresh=fresh))
         return other._replace(varies=other.stored is None)
 
     def key_of(self, request: CacheRequest) -> str:
-        return base_name(self.prefix, request.target, route=request.route, part=request.part)
+        return base_name(
+            self.prefix,
+            request.target,
+            route=request.route,
+            part=request.part,
+            forwarded=request.forwarded_for,
+        )
 
     async def _read(self, runtime: Runtime, key: str) -> Found:
         name = self.guard.prefix + key
@@ -155,16 +171,19 @@ class Cache:
                 reading = await runtime.session.read(name)
             except StoreRefused as error:
                 runtime.note_refusal(error)
-            except StoreError:
+            except StoreError as error:
+                runtime.note_late(name, error)
                 # The breaker may have opened just now; else the flight asks once more.
                 if not runtime.away_for(name):
                     return None
             else:
-                runtime.refused = False
-                if reading is not None and reading is not runtime.remembered:
+                runtime.read_answered()
+                if reading is None:
+                    runtime.missing(name)
+                elif reading is not runtime.remembered:
                     runtime.remember(name, reading)
                 return reading
-        return runtime.last.aged(name, now=runtime.now())
+        return None if runtime.only_waits(name) else runtime.last.aged(name, now=runtime.now())
 
     def resident(self, key: str, stored: StoredResponse) -> float:
         """Seconds for which what a flight brought has been in the store: long, where it found it there.
@@ -212,17 +231,15 @@ class Cache:
         if self.in_vain.passes(found.key) and not is_anybodys(request, self.settings):
             return
         if len(runtime.flights) < self.plan.policy.max_flights:
-            fetch = Fetch(self, request, found.key, background=True)
+            fetch = Fetch(self, request, found.key)
             flight = runtime.take_off(
                 name, self.plan, fetch.run, (), refreshing=True, newer_than=found.reading.token
             )
             flight.know(found.reading)
 
-    def begin(
-        self, scope: Scope, context: contextvars.Context, *, ours: Fields, body: bytes = b""
-    ) -> Exchange:
+    def begin(self, scope: Scope, context: contextvars.Context, receive: Receive, **options: Any) -> Exchange:
         most = self.settings.max_body_bytes
-        exchange = Exchange(self._app, scope, context, max_body_bytes=most, ours=ours, body=body)
+        exchange = Exchange(self._app, scope, context, receive, max_body_bytes=most, **options)
         self._tasks.add(exchange.task)
         exchange.task.add_done_callback(self._tasks.discard)
         return exchange
@@ -241,19 +258,24 @@ class Cache:
 
     # --- invalidation --------------------------------------------------------------------------
 
-    async def invalidate(self, targets: list[Target], scope: Scope | None = None) -> None:
-        """What is stored of these, by routes too. A route's own `key` is known for the request at hand only."""
+    async def invalidate(
+        self, targets: list[Target], scope: Scope | None = None, *, forwarded: str = ""
+    ) -> None:
+        """What is stored of these, by routes too. A route's own `key` is known for the request at hand only.
+        `forwarded`: what the request says of the URL that a proxy was asked for."""
         keys: dict[str, None] = {}
+        parts = ("", forwarded) if forwarded else ("",)
         for number, target in enumerate(targets):
-            keys[base_name(self.prefix, target)] = None
+            for part in parts:
+                keys[base_name(self.prefix, target, forwarded=part)] = None
             for route in self.settings.routes:
                 if route.methods == ("POST",) or not route.matches(target.path.encode("latin-1")):
                     continue
                 choice = Choice(route)
                 if scope is not None and number == 0:
                     choice = self.routing.by_key(route, scope)
-                if choice.route is not None:
-                    keys[base_name(self.prefix, target, route=route, part=choice.part)] = None
+                for part in parts if choice.route is not None else ():
+                    keys[base_name(self.prefix, target, route=route, part=choice.part, forwarded=part)] = None
         for key in keys:
             self.marks.drop(key)
         # In a task of its own: a server may cancel a request whose client has left, and what it changed is changed.
@@ -271,7 +293,7 @@ class Cache:
             await self.guard.invalidate_entry(key, self.plan.policy)
         except StoreError as error:
             if isinstance(error, StoreRefused):
-                self.guard.runtime().note_refusal(error)
+                self.guard.runtime().note_refusal(error, "invalidate")
             log.warning("what a request has changed could not be invalidated: %s", error)
 
     async def put(self, key: str, stored: StoredResponse) -> None:
@@ -289,6 +311,7 @@ class Cache:
                 await runtime.session.publish(
                     name, flight=flight, grant=grant, outcome="value", body=body, policy=policy
                 )
+                runtime.published(name, value=True)
                 held = False
         except StoreError as error:
             log.debug("what a POST has answered is not stored: %s", error)

@@ -39,8 +39,7 @@ class Routing:
         for route in self._settings.routes:
             if scope["method"] in route.methods and route.matches(path):
                 names = {name for name, _ in fields}
-                known = names & set(self._settings.credential_headers)
-                if known or (route.cookies == "bypass" and b"cookie" in names):
+                if self._settings.credentials(names, route):
                     return Choice(passed="credentials")
                 return Choice(route) if scope["method"] == "POST" else self.by_key(route, scope)
         return Choice()

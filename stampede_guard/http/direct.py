@@ -57,7 +57,9 @@ async def unsafe(app: Any, request: CacheRequest, receive: Receive, send: Send, 
             response = Response(message["status"], fields)
             urls = invalidated_targets(request.method, request.target.url, response)
             if urls:
-                await cache.invalidate([request.target, *targets_of(urls[1:])], request.scope)
+                await cache.invalidate(
+                    [request.target, *targets_of(urls[1:])], request.scope, forwarded=request.forwarded_for
+                )
             draft = _for_get(cache, request, response)
             if draft is not None:
                 kept.append(draft)
@@ -68,7 +70,8 @@ async def unsafe(app: Any, request: CacheRequest, receive: Receive, send: Send, 
                 kept.clear()
             elif not message.get("more_body", False):
                 whole = with_body(kept.pop(), b"".join(body), add_etag=False)
-                await cache.put(base_name(cache.prefix, request.target), whole)
+                name = base_name(cache.prefix, request.target, forwarded=request.forwarded_for)
+                await cache.put(name, whole)
         await send(message)
 
     await app(request.scope, receive, forward)

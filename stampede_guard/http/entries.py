@@ -19,7 +19,8 @@ from stampede_guard.keys.parts import digest, escape
 
 __all__ = ["Target", "base_name", "target_of", "target_of_url", "variant_name"]
 
-_LONGEST = 200
+_LONGEST = 8192
+"""Bytes of a URL. A longer one is not cached: it would stand in the store as the name of its entry."""
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.v]+\])(?::[0-9]*)?")
 """RFC 9110, 7.2. One with a slash could be read on into the path, and share an entry with another host's."""
 _PORTS = {"http": ":80", "https": ":443"}
@@ -41,7 +42,7 @@ class Target(NamedTuple):
 
 def target_of(scope: Scope, fields: Fields) -> Target | None:
     """None where it cannot be told what the request is for: there is more than one Host, or one that is no host; or
-    its target is no path, as in what is sent to a proxy (RFC 9112, 3.2.2)."""
+    its target is no path, as in what is sent to a proxy (RFC 9112, 3.2.2), or too long to be the name of an entry."""
     hosts = lines(fields, b"host")
     if len(hosts) > 1 or (hosts and _HOST.fullmatch(hosts[0]) is None):
         return None
@@ -56,6 +57,8 @@ def target_of(scope: Scope, fields: Fields) -> Target | None:
         return None
     query = scope.get("query_string") or b""
     host = host.removesuffix(_PORTS.get(scheme, "\0"))
+    if len(path) + len(query) > _LONGEST:
+        return None
     return Target(scheme, host, path.decode("latin-1"), query.decode("latin-1"))
 
 
@@ -73,13 +76,16 @@ def target_of_url(url: str) -> Target | None:
     return Target(parts.scheme, host, parts.path or "/", parts.query)
 
 
-def base_name(prefix: str, target: Target, *, route: CacheRoute | None = None, part: str = "") -> str:
-    """`prefix` is the guard's, with the middleware's; `part` is what a route's own key function gave."""
+def base_name(
+    prefix: str, target: Target, *, route: CacheRoute | None = None, part: str = "", forwarded: str = ""
+) -> str:
+    """`prefix` is the guard's, with the middleware's; `part` is what a route's own key function gave; `forwarded` what
+    the request says of the URL that a proxy was asked for. The URL is there whole, so that an operator can match it."""
     query = target.query if route is None else _selected(target.query, route)
     text = escape(f"{target.scheme}://{target.host}{target.path}") + "?" + escape(query)
-    if len(text) > _LONGEST:
-        text = f"{text[:80]}~{digest(text)}"
-    kind = "" if route is None else f"r:{digest(part, size=8)}:" if part else "r:"
+    kind = "" if route is None else f"r:{digest(part)}:" if part else "r:"
+    if forwarded:
+        kind = f"f:{digest(forwarded)}:{kind}"
     return f"{prefix}{kind}{text}"
 
 

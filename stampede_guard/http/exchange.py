@@ -1,8 +1,9 @@
 """One run of the application, apart from any request: a task of its own, whose answer several may read as it comes.
 
-It has a scope of its own and hears of no disconnect, so that the client that happened to be first may leave. What it
-sends is kept until the whole is there, without holding the application back: the body is bounded. Once it is known
-that the response is not to be stored, it is one client's: chunk by chunk, and not faster than that client reads.
+To the application it looks as without a cache: the scope, the messages and the ContextVars are those of the request
+that it runs for, and what it sets there is carried back. What it sends is kept until the whole is there, without
+holding it back: the body is bounded. Once it is known that the response is not to be stored, it is one client's: each
+message goes to that client, and the application waits until it has been sent.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from stampede_guard.http.spec.fields import lines
 from stampede_guard.http.spec.message import Fields, Response
@@ -25,12 +27,16 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
-_UNBUFFERED = 16
-"""Chunks that may be ahead of the one client of a response that is not stored."""
-
 
 class BrokenOff(RuntimeError):
     """The application ended before its response did."""
+
+
+class Part(NamedTuple):
+    """A message of a body, and the bytes of it. The message differs where it names a file (`pathsend`)."""
+
+    message: Message
+    chunk: bytes
 
 
 class Exchange:
@@ -38,6 +44,9 @@ class Exchange:
 
     `too_large`: the body is larger than `max_body_bytes`. `live`: it is one client's, from now on. `shared`: it has
     been offered to several, because its length is known. `ours` are the conditions that we added for validation.
+    `told_of_leaving`: the application knows that its client left, so it may stop in mid-body. `start` is the first line
+    as the application sent it. `late` is what it raised when its response was complete. `send` is its own client's, for
+    what comes before the first line; `is_for_others` tells whether somebody else waits for what is being made.
     """
 
     def __init__(
@@ -45,27 +54,40 @@ class Exchange:
         app: App,
         scope: MutableMapping[str, Any],
         context: contextvars.Context,
+        receive: Receive,
         *,
         max_body_bytes: int,
         ours: Fields = (),
-        body: bytes = b"",
+        original: MutableMapping[str, Any] | None = None,
+        send: Send | None = None,
+        is_for_others: Callable[[], bool] = lambda: True,
     ) -> None:
         self.ours = ours
         self.status = 0
         self.fields: Fields = ()
+        self.start: Message = {}
         self.error: BaseException | None = None
+        self.late: BaseException | None = None
         self.complete = False
         self.too_large = False
         self.live = False
         self.shared = False
+        self.told_of_leaving = False
         self.size = 0
         self.length: int | None = None
         self._max_body_bytes = max_body_bytes
-        self._chunks: list[bytes] = []
+        self._parts: list[Part] = []
         self._dropped = 0
+        self._sent = 0
         self._gone = asyncio.Event()
-        self._asked_for_body = False
-        self._body = body
+        self._kept = False
+        self._outlet: Send | None = None
+        self._own_send = send
+        self._is_for_others = is_for_others
+        self._server = receive
+        self._scope, self._original = scope, original
+        self._context = context
+        self._before = context.copy()
         self._changed = asyncio.Event()
         self.task = asyncio.get_running_loop().create_task(
             self._run(app, scope), name="stampede_guard exchange", context=context
@@ -81,39 +103,70 @@ class Exchange:
             raise
         except BaseException as error:
             if self.complete and not self.live:
-                # Its response is being served, so nobody is there to be told.
-                log.exception("an application failed after its response was complete")
-            self.error = error
+                self.late = error
+                if self._gone.is_set():
+                    # Its response is being served, so nobody is there to be told.
+                    log.exception("an application failed after its response was complete")
+            else:
+                self.error = error
             if not isinstance(error, Exception):
                 raise
         finally:
+            self._mirror()
             self._tell()
 
     # --- the application's side ----------------------------------------------------------------
 
     async def _receive(self) -> Message:
-        if not self._asked_for_body:
-            self._asked_for_body = True
-            return {"type": "http.request", "body": self._body, "more_body": False}
-        await self._gone.wait()
-        return {"type": "http.disconnect"}
+        message = await self._server()
+        if message["type"] == "http.disconnect":
+            # Its client has left, which is its own affair where others wait for the same.
+            while self._kept and not (self.live or self.complete or self._over) and self._is_for_others():
+                await self._changed.wait()
+            self.told_of_leaving = True
+        return message
 
     async def _send(self, message: Message) -> None:
+        if self._outlet is not None:
+            await self._hand_on(message)
+            return
         kind = message["type"]
         if kind == "http.response.start":
-            if self.status:
-                raise RuntimeError("http.response.start was sent twice")
-            self.fields = as_fields(message.get("headers", ()))
-            self.length = content_length(self.fields)
-            self.status = int(message["status"])
-            self._tell()
-            # Whoever waits for this decides now. An application that does not let go of the loop would else have sent
-            # all of a body that belongs to one client before anybody could hold it back.
-            await asyncio.sleep(0)
+            await self._begin(message)
         elif kind == "http.response.body":
-            await self._take(bytes(message.get("body", b"")), more=bool(message.get("more_body", False)))
+            await self._take(message, bytes(message.get("body", b"")), more=bool(message.get("more_body")))
+        elif kind in ("http.response.pathsend", "http.response.zerocopysend"):
+            content = await asyncio.to_thread(content_of, message, self._max_body_bytes)
+            self.too_large = self.too_large or content is None
+            await self._take(message, content or b"", more=bool(message.get("more_body")))
+        elif self._own_send is not None and not self._gone.is_set():
+            # Early hints, pushes, what a test client wants to know: for the client of this call alone.
+            await self._own_send(message)
 
-    async def _take(self, chunk: bytes, *, more: bool) -> None:
+    async def _begin(self, message: Message) -> None:
+        if self.status:
+            raise RuntimeError("http.response.start was sent twice")
+        self.fields = as_fields(message.get("headers", ()))
+        self.length = content_length(self.fields)
+        self.start = message
+        self.status = int(message["status"])
+        self._mirror()
+        self._tell()
+        # Whoever waits for this decides now whom the response is for, and nothing of it is sent before.
+        while not (self._kept or self._outlet or self._gone.is_set()):
+            await self._changed.wait()
+        if self._outlet is not None:
+            await self._hand_on(message)
+
+    async def _hand_on(self, message: Message) -> None:
+        """To its one client, as without a cache: an error of sending is the application's to see."""
+        assert self._outlet is not None
+        await self._outlet(message)
+        if message["type"] in _BODIES and not message.get("more_body", False):
+            self.complete = True
+            self._tell()
+
+    async def _take(self, message: Message, chunk: bytes, *, more: bool) -> None:
         if not self.status:
             raise RuntimeError("http.response.body was sent before http.response.start")
         if self.complete:
@@ -121,14 +174,21 @@ class Exchange:
         if self.shared and self.length is not None and self.size + len(chunk) > self.length:
             raise RuntimeError("more was sent than Content-Length says")
         self.size += len(chunk)
-        if chunk:
-            self._chunks.append(chunk)
+        self._parts.append(Part(message, chunk))
         if not self.live and self.size > self._max_body_bytes:
             self.too_large = True
         self.complete = not more
         self._tell()
-        while (self.live or self.too_large) and len(self._chunks) > _UNBUFFERED and not self._gone.is_set():
+        number = self._dropped + len(self._parts)
+        while (self.live or self.too_large) and self._sent < number and not self._gone.is_set():
             await self._changed.wait()
+
+    def _mirror(self) -> None:
+        """What the application and its routers wrote into a scope of our making, into that of the request."""
+        if self._original is not None:
+            for name, value in list(self._scope.items()):
+                if name not in _OUR_OWN and self._original.get(name) is not value:
+                    self._original[name] = value
 
     def _tell(self) -> None:
         changed, self._changed = self._changed, asyncio.Event()
@@ -151,7 +211,7 @@ class Exchange:
         if self.length is not None and self.length != self.size:
             self.error = self.error or BrokenOff("the body is not as long as Content-Length says")
             return None
-        return b"".join(self._chunks)
+        return b"".join([part.chunk for part in self._parts])
 
     async def decided(self) -> None:
         """Until it is known whether it is stored, one way or the other."""
@@ -162,19 +222,22 @@ class Exchange:
     def _over(self) -> bool:
         return self.error is not None or self.task.done()
 
-    async def chunks(self) -> AsyncIterator[tuple[bytes, int]]:
-        """Chunks as they come, with the bytes so far. Raises what the application raised."""
+    async def parts(self) -> AsyncIterator[tuple[Part, int]]:
+        """Messages as they come, with the bytes so far. Raises what the application raised."""
         number, sent = 0, 0
         while True:
-            while number - self._dropped < len(self._chunks):
-                chunk = self._chunks[number - self._dropped]
+            while number - self._dropped < len(self._parts):
+                part = self._parts[number - self._dropped]
                 number += 1
-                sent += len(chunk)
-                yield chunk, sent
+                sent += len(part.chunk)
+                yield part, sent
+                self._sent = max(self._sent, number)
+                if self.live:
+                    self._tell()
             # What is shared broke off: it is as small as it was said to be, and the slowest has yet to read it.
             if self.live and not self.shared and number > self._dropped:
                 # What its one client has, nobody needs any more. The application may go on.
-                del self._chunks[: number - self._dropped]
+                del self._parts[: number - self._dropped]
                 self._dropped = number
                 self._tell()
             if self.complete:
@@ -183,25 +246,70 @@ class Exchange:
                 raise self.error or BrokenOff("the application ended before its response was complete")
             await self._changed.wait()
 
+    def keep(self) -> None:
+        """It is to be stored, or says something of what is: what the application sends is kept for all."""
+        self._kept = True
+        self._tell()
+
     def go_live(self) -> None:
         """It will not be stored: it belongs to one client, at that client's pace."""
         self.live = True
         self._tell()
 
+    @property
+    def is_kept(self) -> bool:
+        return self._kept
+
+    def hand_to(self, send: Send) -> None:
+        """From its first line on, every message goes to this client, in the application's own task."""
+        self._outlet = send
+        self._tell()
+
+    def carry(self) -> None:
+        """The ContextVars that the application has set, into the context of the request that it ran for."""
+        for variable, value in list(self._context.items()):
+            if self._before.get(variable, _UNSET) is not value and variable.get(_UNSET) is not value:
+                variable.set(value)
+
     def leave(self) -> None:
-        """Its one client has gone: the application is told, as by a server."""
+        """Its one client has gone: nobody is there to send to."""
         self._gone.set()
         self._tell()
 
-    async def end(self) -> None:
-        """Wait for what the application does after its response. Raises what it raised."""
-        await asyncio.wait({self.task})
-        if self.error is not None:
-            raise self.error
+    async def end(self, *, within: float | None = None) -> None:
+        """Wait for what the application does after its response, or so many seconds. Raises what it raised."""
+        await asyncio.wait({self.task}, timeout=within)
+        if not self.task.done():
+            # Nobody is left to hear how it ends.
+            self.leave()
+        if (error := self.error or self.late) is not None:
+            raise error
 
     def cancel(self) -> None:
         self.leave()
         self.task.cancel()
+
+
+_UNSET: Any = object()
+_OUR_OWN = frozenset({"headers", "method"})
+_BODIES = frozenset({"http.response.body", "http.response.pathsend", "http.response.zerocopysend"})
+
+
+def content_of(message: Message, most: int) -> bytes | None:
+    """What a message that names a file would send; None if that is more than `most` bytes, or cannot be read."""
+    try:
+        if message["type"] == "http.response.pathsend":
+            with open(message["path"], "rb") as file:
+                content = file.read(most + 1)
+        else:
+            file = message["file"]
+            number = file if isinstance(file, int) else file.fileno()
+            offset, count = message.get("offset"), message.get("count")
+            place = os.lseek(number, 0, os.SEEK_CUR) if offset is None else offset
+            content = os.pread(number, most + 1 if count is None else min(count, most + 1), place)
+    except (OSError, ValueError, KeyError, AttributeError):
+        return None
+    return content if len(content) <= most else None
 
 
 def as_fields(headers: Any) -> Fields:

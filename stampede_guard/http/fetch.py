@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from stampede_guard.computation import CURRENT
 from stampede_guard.errors import StampedeError
-from stampede_guard.http.answer import covers
-from stampede_guard.http.exchange import Exchange
+from stampede_guard.http.asking import Try, begin, nonce_of, stored_before, tries
+from stampede_guard.http.exchange import Exchange, Send
+from stampede_guard.http.incoming import Incoming
 from stampede_guard.http.judging import judge, names_somebody, with_body
 from stampede_guard.http.marks import ENOUGH
+from stampede_guard.http.refusals import ABOUT_THE_QUESTION, Refusals
 from stampede_guard.http.request import CacheRequest
-from stampede_guard.http.spec.fields import first, without
+from stampede_guard.http.requester import Requester
+from stampede_guard.http.spec.fields import first, without, without_hops
 from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.ranges import content_range
 from stampede_guard.http.spec.reuse import may_serve_on_error
+from stampede_guard.http.spec.storing import is_about_one_request
 from stampede_guard.http.spec.updating import freshened, head_verdict
-from stampede_guard.http.spec.validation import conditions_for, same_representation, unconditional
-from stampede_guard.http.stored import AGAIN, REFUSED, Refused, StoredResponse
+from stampede_guard.http.spec.validation import same_representation
+from stampede_guard.http.stored import AGAIN, ONCE, REFUSED, Refused, StoredResponse, is_once
 from stampede_guard.oldvalue import previous
 
 if TYPE_CHECKING:
@@ -30,12 +35,6 @@ __all__ = ["SERVER_ERRORS", "Fetch", "OriginFailed"]
 
 SERVER_ERRORS = frozenset({500, 502, 503, 504})
 """RFC 5861, 4: instead of these, and of none at all, a stale response may be served."""
-
-
-_ABOUT_THE_CLIENT = frozenset({"authorization", "credentials"})
-"""Refused because of who asked: another's answer may well be stored."""
-_ABOUT_THE_QUESTION = frozenset({206, 412, 416, 417})
-"""Or because of how he asked."""
 
 
 class OriginFailed(StampedeError):
@@ -50,22 +49,42 @@ class Fetch:
     waits who would ask for what is there now.
     """
 
-    def __init__(self, cache: Cache, request: CacheRequest, name: str, *, background: bool = False) -> None:
+    def __init__(
+        self,
+        cache: Cache,
+        request: CacheRequest,
+        name: str,
+        *,
+        incoming: Incoming | None = None,
+        send: Send | None = None,
+    ) -> None:
         self.request = request
         self.live: asyncio.Future[Exchange] = asyncio.get_running_loop().create_future()
         self.value: StoredResponse | None = None
         self.failed: Exchange | None = None
         self.refusal: str | None = None
         self.status = 0
-        self.gone = background
+        self.gone = incoming is None
         self.collapsed = False
-        self._in_background = background
-        self._begun = False
-        self._personal = False
+        self.begun = False
+        self.is_evidence = False
+        self.handed_over = False
+        self.shared_fields: Fields = ()
         self.outdated = False
+        self._in_background = incoming is None
+        self._incoming = incoming
+        self._send = send
+        self._exchange: Exchange | None = None
+        self._personal = False
         self._stands_in = False
         self._cache = cache
         self._name = name
+
+    @functools.cached_property
+    def requester(self) -> Requester:
+        told = self.request.requester
+        known = told.ordinary and names_somebody(self.request, self._cache.settings)
+        return told._replace(ordinary=False) if known else told
 
     def leave(self) -> None:
         """The request has ended. What of it goes on goes on for others."""
@@ -74,15 +93,31 @@ class Fetch:
         if exchange is not None and exchange.live and not self.collapsed and not exchange.complete:
             exchange.cancel()
 
+    async def leave_cancelled(self) -> None:
+        """The request was cancelled. As without a cache its call of the application is, too, before what the
+        application uses is taken from it; but not where others wait for what it brings."""
+        self.leave()
+        exchange = self._exchange
+        if exchange is None or exchange.task.done():
+            return
+        if exchange.live or not self._is_for_others():
+            exchange.cancel()
+            await asyncio.wait({exchange.task}, timeout=_UNWIND_SECONDS)
+
+    def _is_for_others(self) -> bool:
+        exchange = self._exchange
+        return (exchange is not None and exchange.shared) or any(
+            not other.gone for other in self._cache.waiting_for(self._name, but=self)
+        )
+
     # --- the computation of a flight -----------------------------------------------------------
 
     async def run(self) -> StoredResponse | Refused:
         """For the engine, which publishes what this returns. Nothing comes of a fallback that helps nobody else: what
         it published, with a token above that of the one who is slow, would keep his value out of the store."""
-        brought = await self._for_all()
-        if self._is_fallback and (
-            brought is AGAIN or (isinstance(brought, StoredResponse) and brought.again)
-        ):
+        brought = await self._for_all(Refusals())
+        for_another = brought.again if isinstance(brought, StoredResponse) else brought.is_for_another_to_ask
+        if self._is_fallback and for_another:
             raise OriginFailed("its answer is for nobody else")
         return brought
 
@@ -93,120 +128,78 @@ class Fetch:
             return False
         return not flight.computing or (flight.leader is not None and flight.leader.run != self.run)
 
-    async def _for_all(self) -> StoredResponse | Refused:
-        """1. One with credentials is first at an expiry; a thousand without wait for him. 2. His answer may not be
-        stored. 3. Let through, all of them would ask the application. So the next one asks for the others first.
-
-        The same of a HEAD, and of a condition or a range that only its own client can have an answer to.
-        """
+    async def _for_all(self, refusals: Refusals) -> StoredResponse | Refused:
+        """See `refusals`. The same of a HEAD, and of a condition or a range that only its own client can have an answer
+        to; and of a request whose client left."""
         if self._stands_in and self.refusal is not None:
             # It has its answer, which is not for the others either. Now the engine would let it ask for itself.
             return REFUSED
-        if not self.collapsed:
-            self._begun = True
+        if not self.collapsed and not (self.gone and not self._in_background):
+            self.begun = True
             brought = await self._asked()
             if not self._personal:
                 return brought
-        other = self._next()
+            refusals.add(self)
+            if refusals.are_for_all:
+                self._cache.marks.note(self._name, count=ENOUGH)
+                return REFUSED
+        other = refusals.next_to_ask(self._cache.waiting_for(self._name, but=self))
         if other is None:
-            return await self._again()
-        other._stands_in = True
+            return await self._again(refusals)
+        other._stands_in = self.handed_over = True
         outdated, self.outdated = self.outdated, False
-        brought = await other._for_all()
+        brought = await other._for_all(refusals)
         if outdated and isinstance(brought, Refused):
             await self._cache.invalidate_key(self._name)
         return brought
 
-    def _next(self) -> Fetch | None:
-        """One that waits and has a question that others have, too. An answer to somebody may be for nobody else."""
-        settings = self._cache.settings
-        waiting = [
-            other
-            for other in self._cache.waiting_for(self._name, but=self)
-            if other.request.plain and not (other.gone or other.live.done() or other._begun)
-        ]
-        unknown = [other for other in waiting if not names_somebody(other.request, settings)]
-        if self.refusal in _ABOUT_THE_CLIENT or unknown:
-            waiting = unknown
-        return waiting[0] if waiting else None
-
-    async def _again(self) -> StoredResponse | Refused:
+    async def _again(self, refusals: Refusals) -> StoredResponse | Refused:
         """For those who wait in other processes: one of them asks next. What is stored stays as it is.
 
         1. A stale answer is served to one with a cookie, and renewed with his request. 2. What he is answered is his
         alone. 3. Published as not storable, that would keep the others from renewing it, and let all of them through
         when its stale time is over. But those who are like him are not to ask at each of their hits, either.
         """
-        old, known = _stored_before(), previous()
+        old, known = stored_before(), previous()
         if self.outdated:
             # The fence keeps what follows from being taken for what is true of every answer.
             await self._cache.invalidate_key(self._name)
             return REFUSED
         if old is None or known is None:
-            return AGAIN
-        if self._in_background:
+            once = refusals.ordinary and not is_about_one_request(self.status)
+            return Refused(ONCE.mark if once else AGAIN.mark, frozenset(refusals.identities))
+        if self._in_background and not (self.is_evidence and self.requester.ordinary):
             self._cache.in_vain.note(self._name, count=ENOUGH)
         return msgspec.structs.replace(old, age=old.age + known.age, again=True)
 
     async def _asked(self) -> StoredResponse | Refused:
-        old = _stored_before()
+        old = stored_before()
         if old is not None and not old.is_for(self.request.fields):
             old = None
         readers = self._cache.waiting_for(self._name, but=self)
         exchange: Exchange | None = None
         try:
-            for fields, ours in self._tries(old):
+            for asked in tries(self.request, old, in_background=self._in_background):
                 if exchange is not None:
                     exchange.cancel()
+                    await asyncio.wait({exchange.task}, timeout=_UNWIND_SECONDS)
                 requested_at = self._cache.now()
-                exchange = self._begin(fields, ours)
+                exchange = self._begin(asked)
                 brought = await self._brought(exchange, old, requested_at, readers)
                 if brought is not None:
                     return brought
             assert exchange is not None
             # A 304 or a 206 that nobody asked for: it is handed on, as without a cache.
-            return self._refuse(exchange, "status")
+            return self._refuse(exchange, "status", personal=True)
         except asyncio.CancelledError:
             if exchange is not None:
                 exchange.cancel()
             raise
 
-    def _tries(self, old: StoredResponse | None) -> list[tuple[Fields, Fields]]:
-        """What to ask, as fields and those of them that are ours; and what to ask if that was of no use."""
-        request = self.request
-        whole = (request.without_range(), ())
-        if request.method == "HEAD":
-            return [(unconditional(request.without_range()), ())]
-        if request.method == "POST":
-            # Once: asked again, it might do again what it should not do.
-            return [(request.without_range(), ())]
-        if old is None:
-            mine = request.fields
-            if request.wanted is None or first(mine, b"if-range") is not None:
-                mine = without(mine, (b"range", b"if-range"))
-            return [(mine, ()), whole]
-        ours = conditions_for(old.fields)
-        if not old.part:
-            return [((*whole[0], *ours), ours), whole]
-        if request.wanted is not None:
-            asked = tuple(pair for pair in request.fields if pair[0] == b"range")
-            if covers(old, request):
-                return [((*whole[0], *asked, *ours), ours), whole]
-            return [((*whole[0], *asked), ()), whole]
-        if old.part[0] == 0:
-            rest: Fields = ((b"range", b"bytes=%d-" % len(old.body)),)
-            tag = first(old.fields, b"etag")
-            if tag is not None and not tag.startswith(b"W/"):
-                rest = (*rest, (b"if-range", tag))
-            return [((*whole[0], *rest), rest), whole]
-        return [whole]
-
-    def _begin(self, fields: Fields, ours: Fields) -> Exchange:
-        context = self.request.context.copy()
-        # A computation that waits for itself is found out, also across the application.
-        context.run(CURRENT.set, CURRENT.get())
-        scope = self.request.forwarded(fields, method=self.request.method)
-        return self._cache.begin(scope, context, ours=ours, body=self.request.body or b"")
+    def _begin(self, asked: Try) -> Exchange:
+        own = {} if self._incoming is None else {"send": self._send, "is_for_others": self._is_for_others}
+        self._exchange = begin(self._cache, self.request, self._incoming, asked, **own)
+        return self._exchange
 
     async def _brought(
         self, exchange: Exchange, old: StoredResponse | None, requested_at: float, readers: list[Fetch]
@@ -224,17 +217,26 @@ class Fetch:
             return self._unchanged(exchange, head, old, requested_at)
         if head.status == 206 and any(name == b"range" for name, _ in exchange.ours):
             return await self._completed(exchange, head, old, requested_at)
-        draft = self._judge(head, requested_at, nonce=_nonce(old))
+        draft = self._judge(head, requested_at, nonce=nonce_of(old))
         if isinstance(draft, str):
-            personal = head.status in _ABOUT_THE_QUESTION or self._is_about_the_client(draft)
-            return self._refuse(exchange, draft, personal=personal)
+            return self._refuse(exchange, draft, personal=head.status in ABOUT_THE_QUESTION)
+        if exchange.start.get("trailers"):
+            return self._refuse(exchange, "stream")
         if exchange.length is not None and exchange.length > self._cache.settings.max_body_bytes:
-            return self._refuse(exchange, "too large")
+            return self._refuse(exchange, "too large", of_all=True)
         self._offer(exchange, draft, readers)
-        body = await exchange.whole()
+        whole = asyncio.ensure_future(exchange.whole())
+        try:
+            seconds = self._cache.settings.stream_timeout if exchange.length is None else None
+            await asyncio.wait({whole}, timeout=seconds)
+            if not whole.done():
+                return self._refuse(exchange, "stream", of_all=True)
+        finally:
+            whole.cancel()
+        body = whole.result()
         if body is None:
             if exchange.too_large:
-                return self._refuse(exchange, "too large")
+                return self._refuse(exchange, "too large", of_all=True)
             return self._failure(exchange, old, "broken off")
         self.value = with_body(draft, body, add_etag=self._cache.settings.add_etag)
         return self.value
@@ -256,32 +258,43 @@ class Fetch:
         1. A request joins after the exchange began. 2. In between an entry was invalidated. It must not be served what
         may be older, so it waits for the store's word.
         """
+        exchange.keep()
         if not self.live.done():
             self.live.set_result(exchange)
         if exchange.length is None or not draft.may_be_shared(draft.age):
             return
+        names = {b"age", *(name for name, _ in draft.fields)}
+        fields = tuple(pair for pair in without_hops(exchange.fields) if pair[0] in names)
         for reader in readers:
             if reader.request.plain and not reader.live.done() and draft.is_for(reader.request.fields):
                 exchange.shared = reader.collapsed = True
+                reader.shared_fields = fields
                 reader.live.set_result(exchange)
 
-    def _is_about_the_client(self, why: str) -> bool:
-        """In the background something is stored already, for all: what one who is known is told is about him."""
-        known = self._in_background and names_somebody(self.request, self._cache.settings)
-        return known or why in _ABOUT_THE_CLIENT
-
-    def _refuse(self, exchange: Exchange, why: str, *, personal: bool = False) -> Refused:
+    def _refuse(
+        self, exchange: Exchange, why: str, *, personal: bool = False, of_all: bool = False
+    ) -> Refused:
+        """`personal`: it says nothing of what others would be answered. `of_all`: one such response says all of it."""
         self.refusal = why
-        # An error is handed on when the flight is over, since there may be something stale in its place.
-        self._personal = personal and self.status not in SERVER_ERRORS
+        self._personal = True
+        self.is_evidence = not (personal or self.request.method == "HEAD" or self._has_left(exchange))
+        if self.is_evidence and not self.requester.ordinary:
+            self._cache.marks.note_requester(self._name, self.requester.identity)
+        elif self.is_evidence and (of_all or not is_about_one_request(self.status)):
+            known = previous()
+            self._cache.marks.note(self._name, count=ENOUGH if of_all else 1)
+            twice = known is not None and is_once(known.value)
+            self._personal = not (twice or self._cache.marks.passes(self._name))
         exchange.go_live()
         if not self.live.done():
             self.live.set_result(exchange)
         if self.gone or self.live.result() is not exchange:
             exchange.cancel()
-        if not personal and self.request.method != "HEAD":
-            self._cache.marks.note(self._name)
         return REFUSED
+
+    def _has_left(self, exchange: Exchange) -> bool:
+        """Whether the application ended because its client did."""
+        return exchange.error is not None and self.gone
 
     def _failure(self, exchange: Exchange, old: StoredResponse | None, why: str) -> Refused:
         if old is None or not self._may_be_stale(old):
@@ -298,18 +311,16 @@ class Fetch:
         situation = old.situation(old.age + (known.age if known is not None else 0.0))
         default = self._cache.settings.stale_if_error
         return not situation.always_validated and may_serve_on_error(
-            situation, self.request.fields, default=default
+            situation, self.request.asking, default=default
         )
 
     def _unchanged(
         self, exchange: Exchange, head: Response, old: StoredResponse | None, requested_at: float
     ) -> StoredResponse | Refused | None:
         if not exchange.ours:
-            # The client's own condition held, and nothing is stored. If the whole may be stored, everybody else gains
-            # by asking for it once.
-            draft = self._judge(Response(200, head.fields), requested_at, nonce="")
-            shareable = isinstance(draft, StoredResponse) and draft.may_be_shared(draft.age)
-            return None if shareable else self._refuse(exchange, "status", personal=True)
+            # The client's own condition held: it is answered as without a cache.
+            return self._refuse(exchange, "status", personal=True)
+        exchange.keep()
         if old is None or same_representation(old.fields, head.fields) == "other":
             return None
         self.value = self._updated(old, head, requested_at)
@@ -330,7 +341,8 @@ class Fetch:
         )
         if isinstance(draft, str):
             # Good for those who asked, and for nobody after them; or for the one who asked.
-            self._personal = self._is_about_the_client(draft)
+            self._personal = not self.requester.ordinary
+            self.is_evidence = self._personal
             self.refusal = draft if self._personal else None
             fields = without(new.fields, (b"age",))
             return msgspec.structs.replace(
@@ -342,6 +354,7 @@ class Fetch:
         self, exchange: Exchange, head: Response, old: StoredResponse | None, requested_at: float
     ) -> StoredResponse | Refused | None:
         """RFC 9111, 3.4: a stored beginning and the rest, if a strong validator says that they are of one body."""
+        exchange.keep()
         held, tag = content_range(head), first(head.fields, b"etag")
         if old is None or held is None or tag is None or tag.startswith(b"W/"):
             return None
@@ -375,11 +388,5 @@ class Fetch:
         return self._refuse(exchange, "method", personal=True)
 
 
-def _stored_before() -> StoredResponse | None:
-    known = previous()
-    return known.value if known is not None and isinstance(known.value, StoredResponse) else None
-
-
-def _nonce(old: StoredResponse | None) -> str:
-    """What replaces a response that was there when this computation was allowed to begin goes on with its variants."""
-    return old.nonce if old is not None else ""
+_UNWIND_SECONDS = 1.0
+"""How long a cancelled application may take to end before its request does."""

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from dataclasses import replace
 
 import msgspec
 
 from stampede_guard.http.request import CacheRequest
+from stampede_guard.http.requester import is_safe_listed
 from stampede_guard.http.settings import Settings
 from stampede_guard.http.spec.directives import MOST_SECONDS, Directives, effective
-from stampede_guard.http.spec.fields import first, has, without
+from stampede_guard.http.spec.fields import OF_ONE_REQUESTER, first, has, without
 from stampede_guard.http.spec.freshness import Lifetime, corrected_initial_age, lifetime
 from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.ranges import content_range
-from stampede_guard.http.spec.storing import Refusal, has_validator, may_store, stored_fields
+from stampede_guard.http.spec.storing import (
+    Refusal,
+    has_validator,
+    is_about_one_request,
+    may_store,
+    stored_fields,
+)
 from stampede_guard.http.spec.vary import names_in_vary, nominated
 from stampede_guard.http.stored import StoredResponse
 from stampede_guard.policy import Policy
@@ -26,6 +34,9 @@ _OF_ROUTES = frozenset({200, 203, 204, 300, 301, 308})
 """An error status, or a redirection for now, is stored only if the application itself says so."""
 _ENDLESS = frozenset({b"text/event-stream", b"multipart/x-mixed-replace"})
 _SAYS_SOMETHING = (b"no-store", b"private", b"no-cache", b"max-age", b"s-maxage")
+_GENERAL = frozenset({400, *range(452, 500)})
+_CONTROL = re.compile(rb"[\r\n\0]")
+"""RFC 9110, 5.5: what a server further down may read as another line."""
 _SHORTEST = 0.001
 _LONGEST = 10 * 366 * 86_400.0
 _MOST_ON_THE_WAY = 0.5
@@ -52,11 +63,14 @@ def judge(
     if isinstance(told, str):
         return told
     directives, life = told
+    stripped = _without_what_is_personal(response, directives, settings)
+    if stripped is None:
+        return "set-cookie"
+    response = stripped
     refusal = may_store(replace(request.request, method=method), response, directives, life)
+    refusal = refusal or _stricter(request, response, settings, directives, life)
     if refusal is not None:
         return refusal
-    if not life.explicit and names_somebody(request, settings) and not _is_for_all(directives):
-        return "credentials"
     held = content_range(response) if response.status == 206 else None
     if response.status == 206 and held is None:
         return "partial"
@@ -65,6 +79,8 @@ def judge(
         return "vary"
     if request.route is not None:
         names = tuple(sorted({*names, *request.route.names}))
+    if unsaid := _varies_unsaid(response):
+        names = tuple(sorted({*names, *unsaid}))
     fields = stored_fields(response, directives)
     age = corrected_initial_age(
         response.fields if dated is None else dated,
@@ -85,6 +101,7 @@ def judge(
         asked=b"" if held is None else first(request.fields, b"range") or b"",
         keep=_keep(response, directives, settings, varies=bool(names)),
         targeted=directives.targeted,
+        guessed=not _is_declared(directives, life),
     )
 
 
@@ -96,10 +113,13 @@ def _told(
     route = request.route
     says = own.targeted or has(response.fields, b"expires") or any(name in own for name in _SAYS_SOMETHING)
     if route is None or says:
-        return own, lifetime(response, own, received_at=received_at)
-    if response.status not in _OF_ROUTES:
+        life = lifetime(response, own, received_at=received_at)
+        if life.source == "heuristic" and not settings.heuristics:
+            life = Lifetime(0.0, "none")
+        return own, life
+    if response.status not in _OF_ROUTES and response.status not in route.statuses:
         return "status"
-    if has(response.fields, b"set-cookie"):
+    if has(response.fields, b"set-cookie") and settings.set_cookie != "strip":
         return "set-cookie"
     if _is_endless(response):
         return "stream"
@@ -112,10 +132,61 @@ def _is_endless(response: Response) -> bool:
     return kind in _ENDLESS
 
 
+def _without_what_is_personal(
+    response: Response, directives: Directives, settings: Settings
+) -> Response | None:
+    """Without the fields that hand something to one client; None = it is not stored because of them. What `no-cache`
+    or `private` lists is left out in any case."""
+    if settings.set_cookie == "store":
+        return response
+    listed = directives.names(b"no-cache") | directives.names(b"private")
+    personal = {name for name, _ in response.fields if name in OF_ONE_REQUESTER} - listed
+    if not personal:
+        return response
+    if settings.set_cookie == "refuse":
+        return None
+    return replace(response, fields=without(response.fields, personal))
+
+
+def _stricter(
+    request: CacheRequest, response: Response, settings: Settings, directives: Directives, life: Lifetime
+) -> Refusal | None:
+    """Where this cache stores less than RFC 9111 allows: what nobody declared to be for all is not shared."""
+    for fields in (response.fields, request.fields):
+        if any(_CONTROL.search(value) for _, value in fields):
+            return "malformed"
+    known = names_somebody(request, settings)
+    if known and not _is_for_all(request, directives):
+        return "credentials"
+    safe = settings.heuristics and is_safe_listed(request.fields)
+    if is_about_one_request(response.status) and b"public" not in directives:
+        listed = request.route is not None and response.status in request.route.statuses
+        # A 400, and what means no more than that (RFC 9110, 15), to a request that has nothing of its own.
+        if not listed and not (safe and response.status in _GENERAL):
+            return "status"
+    return None if safe or _is_declared(directives, life) else "nothing to go by"
+
+
+def _is_declared(directives: Directives, life: Lifetime) -> bool:
+    """Whether the application, or a route, has said that the response may be stored."""
+    return life.explicit or b"public" in directives or b"no-cache" in directives
+
+
+def _varies_unsaid(response: Response) -> set[bytes]:
+    """Request fields that the response was chosen by, though its Vary does not say so."""
+    found = set()
+    coding = (first(response.fields, b"content-encoding") or b"identity").lower()
+    if coding != b"identity":
+        # Without this a client that cannot read it would be served a compressed body.
+        found.add(b"accept-encoding")
+    if (first(response.fields, b"access-control-allow-origin") or b"*") != b"*":
+        found.add(b"origin")
+    return found
+
+
 def names_somebody(request: CacheRequest, settings: Settings) -> bool:
     """Whether the request says who is asking."""
-    known = (b"cookie", b"authorization", *settings.credential_headers)
-    return any(name in known for name, _ in request.fields)
+    return bool(settings.credentials({name for name, _ in request.fields}, request.route))
 
 
 def is_anybodys(request: CacheRequest, settings: Settings) -> bool:
@@ -123,10 +194,12 @@ def is_anybodys(request: CacheRequest, settings: Settings) -> bool:
     return request.method != "HEAD" and not names_somebody(request, settings)
 
 
-def _is_for_all(directives: Directives) -> bool:
-    """Stricter than RFC 9111: what an application said nothing about is not guessed to be for all, where the request
-    says who is asking. What is validated each time may be: the application sees who asks then."""
-    return b"public" in directives or b"no-cache" in directives
+def _is_for_all(request: CacheRequest, directives: Directives) -> bool:
+    """RFC 9111, 3.5, for whatever says who is asking. Only for Authorization does must-revalidate say the same: where
+    applications write it beside a cookie they do not mean that."""
+    if b"public" in directives or b"s-maxage" in directives:
+        return True
+    return b"must-revalidate" in directives and has(request.fields, b"authorization")
 
 
 def _on_the_way(life: Lifetime) -> float:

@@ -19,10 +19,11 @@ from stampede_guard.http.cache import Cache
 from stampede_guard.http.choosing import Choice
 from stampede_guard.http.direct import direct, unsafe
 from stampede_guard.http.exchange import Message, Receive, Send
+from stampede_guard.http.incoming import Incoming
 from stampede_guard.http.posted import posted
 from stampede_guard.http.request import CacheRequest, has_two_lengths, parsed
-from stampede_guard.http.routes import CacheRoute, Scope
-from stampede_guard.http.settings import Settings, field_names
+from stampede_guard.http.routes import CacheRoute, ClientDirectives, Scope
+from stampede_guard.http.settings import SetCookie, Settings, field_names
 from stampede_guard.http.spec.invalidation import is_safe
 from stampede_guard.http.spec.status import CacheStatus
 from stampede_guard.http.visit import Visit
@@ -38,7 +39,12 @@ class StampedeMiddleware:
     POST with a larger body goes past its route. `variants`: at most so many responses per URL are stored for different
     values of the fields in Vary. `keep`: for so many seconds a stale response with a validator is kept to be
     validated. `stale_if_error`: for so many seconds a stale response is served in place of an error where neither side
-    says how long. `credential_headers`: requests with one of these, or a Cookie, go past `routes`. `x_cache` adds
+    says how long. `credential_headers`: requests with one of these, with Authorization or a Cookie, go past `routes`,
+    and their responses are stored only if they say `public` or `s-maxage`; None = all fields whose names are usual for
+    tokens and identities. `heuristics`: guess lifetimes from Last-Modified, for requests without fields of their own.
+    `set_cookie`: responses with Set-Cookie are not stored ("refuse"), without it ("strip"), or with it ("store").
+    `client_directives`: whether a client's no-cache and no-store count ("obey") or not ("ignore"). `stream_timeout`:
+    so many seconds after its first line a response without a length is no longer waited for. `x_cache` adds
     X-Cache: HIT or MISS, `expose_key` the entry's name to Cache-Status, `add_etag` an ETag to stored responses that
     have none.
 
@@ -61,7 +67,11 @@ class StampedeMiddleware:
         variants: int = 1024,
         keep: float = 86_400.0,
         stale_if_error: float = 0.0,
-        credential_headers: Sequence[str | bytes] = ("authorization", "x-api-key"),
+        credential_headers: Sequence[str | bytes] | None = None,
+        heuristics: bool = False,
+        set_cookie: SetCookie = "refuse",
+        client_directives: ClientDirectives = "obey",
+        stream_timeout: float = 2.0,
         x_cache: bool = False,
         expose_key: bool = False,
         add_etag: bool = False,
@@ -83,7 +93,15 @@ class StampedeMiddleware:
             variants=variants,
             keep=keep,
             stale_if_error=stale_if_error,
-            credential_headers=field_names(credential_headers, what="credential_headers"),
+            credential_headers=(
+                None
+                if credential_headers is None
+                else field_names(credential_headers, what="credential_headers")
+            ),
+            heuristics=heuristics,
+            set_cookie=set_cookie,
+            client_directives=client_directives,
+            stream_timeout=stream_timeout,
             x_cache=x_cache,
             expose_key=expose_key,
             add_etag=add_etag,
@@ -115,7 +133,8 @@ class StampedeMiddleware:
             await self._app(scope, receive, send)
             return
         choice = cache.routing.choose(scope, fields, target) if self.settings.routes else Choice()
-        route, request = choice.route, CacheRequest.of(scope, choice, fields, target)
+        obey = self.settings.client_directives == "obey"
+        route, request = choice.route, CacheRequest.of(scope, choice, fields, target, obey=obey)
         if not served:
             # What is stored is served again when the mode is `on` again.
             await (
@@ -127,10 +146,16 @@ class StampedeMiddleware:
             await unsafe(self._app, request, receive, send, cache)
         elif method not in ("GET", "HEAD"):
             await direct(self._app, request, receive, send, CacheStatus(forwarded="method"), cache)
-        elif request.has_body or request.only_for_itself:
+        elif request.has_body or request.only_for_itself or request.overridden:
             await direct(self._app, request, receive, send, CacheStatus(forwarded="bypass"), cache)
         else:
-            await Visit(cache, request, self._app, receive, send).answer(bypassed=mode == "bypass")
+            incoming = Incoming(scope, receive)
+            if scope.get("http_version", "1.1")[:1] in ("2", "3") and await incoming.has_body():
+                status = CacheStatus(forwarded="bypass")
+                await direct(self._app, request, incoming.begin(), send, status, cache)
+            else:
+                visit = Visit(cache, request, self._app, incoming, send)
+                await visit.answer(bypassed=mode == "bypass")
 
     def _closing(self, receive: Receive) -> Receive:
         async def listen() -> Message:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from stampede_guard.http.cache import Cache
 from stampede_guard.http.direct import unsafe
 from stampede_guard.http.exchange import Message, Receive, Send, content_length
+from stampede_guard.http.incoming import Incoming
 from stampede_guard.http.request import CacheRequest
 from stampede_guard.http.spec.fields import lines
 from stampede_guard.http.visit import Visit
@@ -38,7 +39,8 @@ async def posted(
         await unsafe(app, replace(request, route=None, passed=passed), again, send, cache)
         return
     asked = replace(request, body=body, part=_question(request, body) + part)
-    await Visit(cache, asked, app, again, send).answer(bypassed=bypassed)
+    incoming = Incoming(request.scope, receive, tuple(read))
+    await Visit(cache, asked, app, incoming, send).answer(bypassed=bypassed)
 
 
 def _question(request: CacheRequest, body: bytes) -> str:

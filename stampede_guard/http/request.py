@@ -10,6 +10,7 @@ import msgspec
 from stampede_guard.http.choosing import Choice
 from stampede_guard.http.entries import Target, target_of
 from stampede_guard.http.exchange import as_fields
+from stampede_guard.http.requester import SAFE, Requester, forwarded_part, overrides_method, requester
 from stampede_guard.http.routes import CacheRoute, Scope
 from stampede_guard.http.spec.directives import Directives
 from stampede_guard.http.spec.fields import lines, without
@@ -20,7 +21,7 @@ from stampede_guard.http.spec.validation import CONDITIONS
 
 __all__ = ["CacheRequest"]
 
-_WITHOUT_US = frozenset(
+_OF_SENDING = frozenset(
     {
         "http.response.pathsend",
         "http.response.zerocopysend",
@@ -29,13 +30,15 @@ _WITHOUT_US = frozenset(
         "http.response.early_hint",
     }
 )
-"""Extensions for sending past the ASGI messages that are stored."""
+"""Extensions for sending to a client past the ASGI messages that are stored. In the background there is no client."""
 
 
 class CacheRequest(msgspec.Struct, frozen=True):
     """`part`: what belongs to its name beside the URL, on a route. `passed`: why it goes past the route that matches.
     `plain`: without conditions and range, so what is stored answers it as it is. `asked`: what the client says of
-    caching; None = nothing. `body`: of a POST that a route answers from what is stored; None for all others, which have
+    caching; None = nothing, or that it does not count here. `asking`: the fields, without those that do not count.
+    `forwarded_for`: what its fields say of the URL that a proxy was asked for. `overridden`: it may be meant as one of
+    another method. `body`: of a POST that a route answers from what is stored; None for all others, which have
     none."""
 
     scope: Scope
@@ -50,37 +53,71 @@ class CacheRequest(msgspec.Struct, frozen=True):
     wanted: Wanted | None
     asked: Directives | None
     has_body: bool
+    forwarded_for: str = ""
+    overridden: bool = False
+    asking: Fields = ()
     body: bytes | None = None
 
     @classmethod
-    def of(cls, scope: Scope, choice: Choice, fields: Fields, target: Target) -> CacheRequest:
+    def of(
+        cls, scope: Scope, choice: Choice, fields: Fields, target: Target, *, obey: bool = True
+    ) -> CacheRequest:
         # A copy: the leader's own context, as without a cache. What is stored depends on the leader's request anyway.
         names = {name for name, _ in fields}
         plain = scope["method"] in ("GET", "POST") and not names & _NOT_PLAIN
         wanted = requested_range(fields) if b"range" in names else None
-        asked = request_directives(fields) if names & _OF_CACHING else None
+        asked, asking = None, fields
+        if names & _OF_CACHING:
+            if choice.route is not None and choice.route.client_directives is not None:
+                obey = choice.route.client_directives == "obey"
+            if obey:
+                asked = request_directives(fields)
+            else:
+                asking = without(fields, _OF_CACHING)
         has_body = bool(names & _OF_BODIES) and (
             b"transfer-encoding" in names
             or any(length != b"0" for length in lines(fields, b"content-length"))
         )
+        ordinary = names <= SAFE
         context = contextvars.copy_context()
-        return cls(scope, scope["method"], fields, target, context, *choice, plain, wanted, asked, has_body)
+        return cls(
+            scope,
+            scope["method"],
+            fields,
+            target,
+            context,
+            *choice,
+            plain,
+            wanted,
+            asked,
+            has_body,
+            "" if ordinary else forwarded_part(names, fields, scheme=target.scheme, host=target.host),
+            not ordinary and overrides_method(names),
+            asking,
+        )
 
     @property
     def request(self) -> Request:
-        return Request(self.method, self.target.url, self.fields)
+        return Request(self.method, self.target.url, self.asking)
+
+    @property
+    def requester(self) -> Requester:
+        """Who asks, as far as its fields tell."""
+        return requester(self.scope, self.fields)
 
     def without_range(self) -> Fields:
         return without(self.fields, (*CONDITIONS, b"range"))
 
-    def forwarded(self, fields: Fields, *, method: str = "GET") -> dict[str, Any]:
-        """A scope of its own for the application."""
-        scope = dict(self.scope)
-        scope["method"] = method
-        scope["headers"] = list(fields)
+    def with_fields(self, fields: Fields) -> dict[str, Any]:
+        """The scope with these fields in place of the request's."""
+        return {**self.scope, "headers": list(fields)}
+
+    def in_background(self, fields: Fields) -> dict[str, Any]:
+        """A scope for a call that outlives the request, with nothing that is the request's own."""
+        scope = self.with_fields(fields)
         if "extensions" in scope:
             extensions = scope["extensions"] or {}
-            scope["extensions"] = {name: what for name, what in extensions.items() if name not in _WITHOUT_US}
+            scope["extensions"] = {name: what for name, what in extensions.items() if name not in _OF_SENDING}
         for shared in ("state", "path_params"):
             if isinstance(scope.get(shared), dict):
                 scope[shared] = dict(scope[shared])

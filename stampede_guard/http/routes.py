@@ -11,10 +11,12 @@ from typing import Any, Literal
 from stampede_guard.errors import Misuse
 from stampede_guard.http.spec.directives import Directives
 from stampede_guard.http.spec.fields import token
+from stampede_guard.http.spec.storing import NEVER_STORED
 
 __all__ = ["CacheRoute", "Scope"]
 
 Scope = MutableMapping[str, Any]
+ClientDirectives = Literal["obey", "ignore"]
 
 _PATTERN = re.compile(r"/[\x21-\x7e]*")
 _TRICKS = re.compile(rb"//|/\.{1,2}(?:/|$)|\\|;|%(?:2e|2f|5c|00|23|3f)", re.IGNORECASE)
@@ -34,7 +36,9 @@ class CacheRoute:
     part of the key, from the ASGI scope, as a text; None = this request goes past the route, as does one for which it
     raises, which the log tells once. With "POST" in `methods`, a POST is a question like a GET: its body and
     Content-Type are part of the key, and `key` finds the body in `scope["body"]`. It invalidates nothing, and nothing
-    but time invalidates it. Only answers of status 200, 203, 204, 300, 301 and 308 are stored.
+    but time invalidates it. Only answers of status 200, 203, 204, 300, 301 and 308 are stored, and those of `statuses`,
+    such as (404, 410). `client_directives`: whether a client's `no-cache`, `no-store` and the like count here ("obey")
+    or not ("ignore"); None = as the middleware says.
 
     Raises `Misuse` for a pattern or a combination that cannot work.
     """
@@ -47,6 +51,8 @@ class CacheRoute:
     methods: tuple[str, ...] = ("GET", "HEAD")
     cookies: Literal["ignore", "bypass"] = "bypass"
     query: Literal["sorted", "verbatim", "ignore"] | tuple[str, ...] = "sorted"
+    statuses: tuple[int, ...] = ()
+    client_directives: ClientDirectives | None = None
     _match: re.Pattern[bytes] = field(init=False, repr=False, compare=False)
     names: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
     """`vary`, as bytes in lower case."""
@@ -54,9 +60,9 @@ class CacheRoute:
     def __post_init__(self) -> None:
         # As they came: a caller without a type checker may have given anything.
         given: dict[str, Any] = {
-            name: getattr(self, name) for name in ("pattern", "vary", "methods", "query", "key")
+            name: getattr(self, name) for name in ("pattern", "vary", "methods", "query", "key", "statuses")
         }
-        pattern, vary, methods, query, key = given.values()
+        pattern, vary, methods, query, key, statuses = given.values()
         if not isinstance(pattern, str) or not _PATTERN.fullmatch(pattern):
             raise self._wrong("pattern", "write a path that begins with a slash, such as '/reports/*'")
         if "?" in pattern or "#" in pattern or any(part.count("*") > 1 for part in pattern.split("/")):
@@ -86,6 +92,19 @@ class CacheRoute:
             raise self._wrong("methods", "GET, HEAD and POST are what can be cached, in a tuple of text")
         if key is not None and (not callable(key) or inspect.iscoroutinefunction(key)):
             raise self._wrong("key", "it must be a plain function of the ASGI scope that returns a text")
+        if self.client_directives not in (None, "obey", "ignore"):
+            raise self._wrong("client_directives", 'it must be "obey", "ignore" or None')
+        if not isinstance(statuses, tuple) or not all(
+            isinstance(one, int)
+            and not isinstance(one, bool)
+            and 200 <= one <= 599
+            and one not in NEVER_STORED
+            for one in statuses
+        ):
+            never = ", ".join(map(str, sorted(NEVER_STORED)))
+            raise self._wrong(
+                "statuses", f"write a tuple of status codes, such as (404, 410); {never} are never stored"
+            )
         if isinstance(query, str):
             if query not in ("sorted", "verbatim", "ignore"):
                 raise self._wrong("query", 'it must be "sorted", "verbatim", "ignore" or a tuple of names')

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Literal
 
 from stampede_guard.errors import Misuse
-from stampede_guard.http.routes import CacheRoute
+from stampede_guard.http.requester import ALWAYS, SAFE, is_credential, names_a_user
+from stampede_guard.http.routes import CacheRoute, ClientDirectives
 from stampede_guard.http.spec.fields import token
 
 __all__ = ["Settings"]
 
+SetCookie = Literal["refuse", "strip", "store"]
 _NAME = re.compile(r"[A-Za-z*][!#$%&'*+\-.^_`|~0-9A-Za-z:/]{0,63}")
 
 
@@ -31,8 +34,12 @@ class Settings:
     x_cache: bool = False
     expose_key: bool = False
     add_etag: bool = False
-    credential_headers: tuple[bytes, ...] = (b"authorization", b"x-api-key")
+    credential_headers: tuple[bytes, ...] | None = None
     stale_if_error: float = 0.0
+    heuristics: bool = False
+    set_cookie: SetCookie = "refuse"
+    client_directives: ClientDirectives = "obey"
+    stream_timeout: float = 2.0
     clock: Callable[[], float] = time.time
 
     def __post_init__(self) -> None:
@@ -59,7 +66,13 @@ class Settings:
             value = getattr(self, field)
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise Misuse(f"{field}={value!r}: it must be a whole number of at least {least}")
-        for field in ("keep", "stale_if_error"):
+        if not isinstance(self.heuristics, bool):
+            raise Misuse(f"heuristics={self.heuristics!r}: it must be True or False")
+        if self.set_cookie not in ("refuse", "strip", "store"):
+            raise Misuse(f'set_cookie={self.set_cookie!r}: write "refuse" (the default), "strip" or "store"')
+        if self.client_directives not in ("obey", "ignore"):
+            raise Misuse(f'client_directives={self.client_directives!r}: write "obey" or "ignore"')
+        for field in ("keep", "stale_if_error", "stream_timeout"):
             value = getattr(self, field)
             if (
                 isinstance(value, bool)
@@ -67,6 +80,20 @@ class Settings:
                 or not 0 <= value <= 366 * 86_400
             ):
                 raise Misuse(f"{field}={value!r}: it must be a number of seconds between 0 and a year")
+
+    def credentials(self, names: Set[bytes], route: CacheRoute | None = None) -> Set[bytes]:
+        """Those of the field names by which a request says who asks; without what its route tells apart itself."""
+        if self.credential_headers is not None:
+            known = names & (ALWAYS | frozenset(self.credential_headers))
+        else:
+            usual = {name for name in names - SAFE if is_credential(name)}
+            own_key = route is not None and route.key is not None
+            known = usual if own_key else usual | {name for name in names - SAFE if names_a_user(name)}
+        if route is not None and known:
+            known = known - (set(route.names) - ALWAYS)
+            if route.cookies == "ignore":
+                known = known - {b"cookie"}
+        return known
 
 
 def field_names(names: object, *, what: str) -> tuple[bytes, ...]:

@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 
 from stampede_guard.errors import Undecodable
+from stampede_guard.http.requester import IDENTITY_BYTES
 from stampede_guard.http.spec.directives import Directives
 from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.ranges import ContentRange
 from stampede_guard.http.spec.reuse import Situation
 from stampede_guard.http.spec.vary import nominated
 
-__all__ = ["AGAIN", "REFUSED", "HttpCodec", "Refused", "StoredResponse"]
+__all__ = ["AGAIN", "ONCE", "REFUSED", "HttpCodec", "Refused", "StoredResponse", "is_once"]
 
 _MAGIC = b"H1"
 
@@ -29,7 +30,8 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
     is part of the names of the other variants of its URL. `part` is first and last byte and complete length (-1 =
     unknown) of a partial body, empty for a complete one, and `asked` the Range that it answered. `keep` is for how many
     seconds it may be of use when it is no longer fresh. One that is `unstorable` goes to those who wait for it, and no
-    further. One that is to be asked for `again` is what was stored before: who waits has not been answered.
+    further. `guessed`: nobody said that it may be stored, so it is for requests without fields of their own. One that
+    is to be asked for `again` is what was stored before: who waits has not been answered.
     """
 
     status: int
@@ -47,6 +49,7 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
     targeted: bool = False
     unstorable: bool = False
     again: bool = False
+    guessed: bool = False
 
     @property
     def response(self) -> Response:
@@ -79,37 +82,55 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
 class Refused:
     """What a flight brings when the response may not be stored: nothing. Each requester asks the application.
 
-    `AGAIN`: it may not be stored because of who asked. One of the others may bring what can be.
+    `identities` are those who were refused: who is like one of them has waited in vain, and asks by itself. `AGAIN`: it
+    may not be stored because of who asked, and one of the others may bring what can be. `ONCE`: who asked was an
+    ordinary visitor. When another one is refused, too, nobody waits any more.
     """
 
+    def __init__(self, mark: bytes, identities: frozenset[bytes] = frozenset()) -> None:
+        self.mark = mark
+        self.identities = identities
+
+    @property
+    def is_for_another_to_ask(self) -> bool:
+        return self.mark != b""
+
     def __repr__(self) -> str:
-        return "REFUSED"
+        return f"Refused({self.mark!r})"
 
 
-REFUSED = Refused()
-AGAIN = Refused()
-_AGAIN = b"A1"
+REFUSED = Refused(b"")
+AGAIN = Refused(b"A1")
+ONCE = Refused(b"O1")
+
+
+def is_once(value: object) -> bool:
+    return isinstance(value, Refused) and value.mark == ONCE.mark
+
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(StoredResponse).decode
 
 
 class HttpCodec:
-    """Bytes of a `StoredResponse`, or of `AGAIN`; none at all for `REFUSED`."""
+    """Bytes of a `StoredResponse`, or of `AGAIN` or `ONCE`; none at all for `REFUSED`."""
 
     fingerprint = "http1"
     shareable: bool | None = True
 
     def encode(self, value: Any) -> bytes:
         if isinstance(value, Refused):
-            return _AGAIN if value is AGAIN else b""
+            return value.mark + b"".join(sorted(value.identities))
         return _MAGIC + _encode(value)
 
     def decode(self, data: bytes) -> StoredResponse | Refused:
         if not data:
             return REFUSED
-        if data == _AGAIN:
-            return AGAIN
+        if data[:2] in (AGAIN.mark, ONCE.mark):
+            told = bytes(data[2:])
+            places = range(0, len(told), IDENTITY_BYTES)
+            identities = frozenset(told[place : place + IDENTITY_BYTES] for place in places)
+            return Refused(bytes(data[:2]), identities)
         if data[:2] != _MAGIC:
             raise Undecodable("not a stored response of this version")
         try:

@@ -10,21 +10,29 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from stampede_guard.errors import ComputeFailed, ComputeTimeout, WaitTimeout
 from stampede_guard.http.answer import answer, covers, marked, reply, send_response
 from stampede_guard.http.cache import Cache, Found
 from stampede_guard.http.direct import direct
-from stampede_guard.http.exchange import BrokenOff, Exchange, Receive, Send
+from stampede_guard.http.exchange import BrokenOff, Exchange, Message, Send
 from stampede_guard.http.fetch import SERVER_ERRORS, Fetch, OriginFailed
+from stampede_guard.http.incoming import Incoming
 from stampede_guard.http.request import CacheRequest
+from stampede_guard.http.requester import is_safe_listed
 from stampede_guard.http.spec.fields import without_hops
 from stampede_guard.http.spec.reuse import Verdict, may_serve_on_error, request_directives, verdict
 from stampede_guard.http.spec.status import CacheStatus, Forwarded
-from stampede_guard.http.stored import StoredResponse
+from stampede_guard.http.stored import Refused, StoredResponse
 
 __all__ = ["Visit"]
+
+BACKGROUND_SECONDS = 10.0
+"""How long a request whose response is stored waits for what the application does after it."""
+SETTLING_SECONDS = 0.5
+Wait = Callable[[], Awaitable[None]]
 
 ROUNDS = 3
 """Flights that may bring a response for other requests (another variant, another range) before it asks by itself."""
@@ -32,14 +40,13 @@ _FOR_WANT_OF_A_ROUTE = frozenset({None, "uncacheable", "nothing to go by", "cred
 
 
 class Visit:
-    def __init__(self, cache: Cache, request: CacheRequest, app: Any, receive: Receive, send: Send) -> None:
+    def __init__(self, cache: Cache, request: CacheRequest, app: Any, incoming: Incoming, send: Send) -> None:
         self._cache = cache
         self._request = request
         self._app = app
-        self._receive = receive
+        self._incoming = incoming
         self._send = send
-        self._started = False
-        self._left = False
+        self._let_through = False
 
     async def answer(self, *, bypassed: bool) -> None:
         cache, request = self._cache, self._request
@@ -50,19 +57,29 @@ class Visit:
                 found = Found(cache.key_of(request))
             else:
                 found = (cache.joined(request) if not number else None) or await cache.look_up(request)
+            if found.stored is not None and found.stored.guessed and not is_safe_listed(request.fields):
+                # Nobody said that it is for all, and this request has something by which it may be told apart.
+                why, detail = "bypass", "nothing to go by"
+                break
             if await self._from_store(found):
                 return
             why, detail = self._why(found), None
             if request.method == "HEAD" and found.stored is None:
                 break
-            if cache.marks.passes(found.key):
+            if found.crowded:
+                detail = "variants"
+                break
+            if cache.marks.passes(found.key, lambda: request.requester):
                 detail = "uncacheable"
                 break
             if await self._from_flight(found, why, bypassed=bypassed):
                 return
+            if self._let_through:
+                detail = "uncacheable"
+                break
         why, detail = self._forwarded(why, detail)
         status = CacheStatus(forwarded=why, detail=detail)
-        await direct(self._app, request, self._receive, self._send, status, cache)
+        await direct(self._app, request, self._incoming.begin(), self._send, status, cache)
 
     def _why(self, found: Found) -> Forwarded:
         if found.replaces:
@@ -91,14 +108,14 @@ class Visit:
             decision: Verdict = "fresh"
         else:
             situation = stored.situation(found.age) if stored is not None else None
-            decision = verdict(situation, self._request.fields)
+            decision = verdict(situation, self._request.asking)
         if decision == "gateway-timeout":
             await self._only_if_cached()
             return True
         if stored is None or decision == "validate":
             return False
         if not covers(stored, self._request):
-            if b"only-if-cached" not in request_directives(self._request.fields):
+            if b"only-if-cached" not in request_directives(self._request.asking):
                 return False
             await self._only_if_cached()
             return True
@@ -124,7 +141,6 @@ class Visit:
 
     async def _serve(self, stored: StoredResponse, age: float, status: CacheStatus) -> None:
         response = answer(stored, self._request, age=age, now=self._cache.now())
-        self._started = True
         head = self._request.method == "HEAD"
         await send_response(self._send, response, status, self._cache.settings, head=head)
 
@@ -133,7 +149,7 @@ class Visit:
     async def _from_flight(self, found: Found, why: Forwarded, *, bypassed: bool) -> bool:
         """Whether it was answered."""
         cache = self._cache
-        fetch = Fetch(cache, self._request, found.key)
+        fetch = Fetch(cache, self._request, found.key, incoming=self._incoming, send=self._send)
         cache.wait(found.key, fetch)
         flight = asyncio.ensure_future(cache.fly(found, fetch.run, bypassed=bypassed))
         flight.add_done_callback(_look_at)
@@ -141,11 +157,14 @@ class Visit:
             await asyncio.wait({flight, fetch.live}, return_when=asyncio.FIRST_COMPLETED)
             if fetch.live.done():
                 exchange = fetch.live.result()
-                if not await self._waits_for_the_whole(exchange, fetch, flight):
+                if not await self._waits_for_the_whole(exchange, found, flight):
                     await self._stream(found, fetch, exchange, flight, why)
                     return True
             await asyncio.wait({flight})
             return await self._landed(found, fetch, flight, why)
+        except asyncio.CancelledError:
+            await fetch.leave_cancelled()
+            raise
         finally:
             cache.stop_waiting(found.key, fetch)
             fetch.leave()
@@ -153,17 +172,21 @@ class Visit:
                 flight.cancel()
 
     async def _waits_for_the_whole(
-        self, exchange: Exchange, fetch: Fetch, flight: asyncio.Future[Any]
+        self, exchange: Exchange, found: Found, flight: asyncio.Future[Any]
     ) -> bool:
-        """A condition or a range is answered from what has been stored; but what is not stored goes to its client."""
+        """A condition or a range is answered from what has been stored; but what is not stored goes to its client. For
+        an error there may be something stale in its place."""
+        if exchange.live and exchange.status in SERVER_ERRORS:
+            found = self._cache.aged(found)
+            return found.stored is not None and self._serves_stale(found, found.stored)
         if self._request.plain or self._request.method == "HEAD":
-            return exchange.status in SERVER_ERRORS and exchange.live
+            return False
         decided = asyncio.ensure_future(exchange.decided())
         try:
             await asyncio.wait({flight, decided}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             decided.cancel()
-        return not exchange.live or exchange.status in SERVER_ERRORS
+        return not exchange.live
 
     async def _landed(self, found: Found, fetch: Fetch, flight: asyncio.Future[Any], why: Forwarded) -> bool:
         own = fetch.value
@@ -180,6 +203,8 @@ class Visit:
             return await self._overdue(503, "The answer is being made. Try again.", found, why, retry)
         if own is not None and own == value:
             return await self._served_own(found, fetch, own, why)
+        if isinstance(value, Refused):
+            self._let_through = self._request.requester.identity in value.identities
         if not isinstance(value, StoredResponse) or value.again:
             return await self._instead_of_error(found, fetch, flight, why, None)
         return await self._collapsed(found, value, why)
@@ -200,7 +225,7 @@ class Visit:
         if not value.is_for(request.fields) or not covers(value, request):
             return False
         age = value.age + self._cache.resident(found.key, value)
-        fresh = verdict(value.situation(age), request.fields) == "fresh"
+        fresh = verdict(value.situation(age), request.asking) == "fresh"
         if not value.may_be_shared(age) or (why != "request" and not fresh):
             # Nobody may use it again, so waiting for it was of no use, and will not be for the next ones.
             self._cache.marks.note(found.key, count=2)
@@ -239,7 +264,7 @@ class Visit:
         return (
             covers(stored, self._request)
             and not situation.always_validated
-            and may_serve_on_error(situation, self._request.fields, default=default)
+            and may_serve_on_error(situation, self._request.asking, default=default)
         )
 
     async def _overdue(
@@ -264,6 +289,7 @@ class Visit:
         """The end of what is stored goes out only when it is stored: the next request finds it."""
         if not exchange.status:
             # The server, or a middleware around this one, says what it says without a cache.
+            exchange.carry()
             raise exchange.error or AssertionError("an exchange without an answer has an error")
         detail = fetch.refusal
         if exchange.live:
@@ -276,45 +302,83 @@ class Visit:
             key=self._exposed(found),
             detail=detail,
         )
-        # What is one client's comes as without a cache; what is for all has nothing of one connection (RFC 9111, 3.1).
-        fields = exchange.fields if exchange.live else without_hops(exchange.fields)
-        headers = marked(fields, status, self._cache.settings)
-        watch = None if fetch.collapsed else asyncio.ensure_future(self._watch(exchange))
+
+        async def until_stored() -> None:
+            if not exchange.live or fetch.value is not None or fetch.outdated:
+                await asyncio.wait({flight})
+
         try:
-            await self._send({"type": "http.response.start", "status": exchange.status, "headers": headers})
-            self._started = True
-            more = True
-            async for chunk, sent in exchange.chunks():
-                if sent == exchange.length or (exchange.complete and sent == exchange.size):
-                    await self._until_stored(exchange, fetch, flight)
-                more = not exchange.complete or sent < exchange.size
-                await self._send({"type": "http.response.body", "body": chunk, "more_body": more})
-            if more:
-                await self._until_stored(exchange, fetch, flight)
-                await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-            if exchange.live and not fetch.collapsed:
-                await exchange.end()
+            if fetch.collapsed:
+                await self._read_along(exchange, fetch, status, until_stored)
+            elif exchange.live and not exchange.is_kept:
+                await self._hand_on(exchange, status, until_stored)
+                if not fetch.handed_over:
+                    # The next request from here finds what has become of this one.
+                    await asyncio.wait({flight}, timeout=SETTLING_SECONDS)
+            else:
+                await self._send_own(exchange, status, until_stored)
         except BrokenOff:
             # As without a cache: an application may stop in mid-body when its client has gone, and that is no error.
-            if not self._left:
+            if fetch.collapsed or not exchange.told_of_leaving:
                 raise
         finally:
-            if watch is not None:
-                watch.cancel()
+            if not fetch.collapsed:
+                exchange.carry()
 
-    async def _until_stored(self, exchange: Exchange, fetch: Fetch, flight: asyncio.Future[Any]) -> None:
-        if not exchange.live or fetch.value is not None or fetch.outdated:
-            await asyncio.wait({flight})
+    async def _hand_on(self, exchange: Exchange, status: CacheStatus, until_stored: Wait) -> None:
+        """What is not stored comes as without a cache, in the task of the application."""
+        headers = marked(exchange.fields, status, self._cache.settings)
 
-    async def _watch(self, exchange: Exchange) -> None:
-        """Until the client leaves of what is only his, which it may turn out to be when it has become too large."""
-        await exchange.decided()
-        if not exchange.live:
-            return
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        self._left = True
-        exchange.leave()
+        async def outlet(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": headers}
+            elif not message.get("more_body", False):
+                await until_stored()
+                message = _with_its_end(message)
+            await self._send(message)
+
+        exchange.hand_to(outlet)
+        await exchange.end()
+
+    async def _send_own(self, exchange: Exchange, status: CacheStatus, until_stored: Wait) -> None:
+        """To the client of the call that made it, while it is kept for all. Its client may be slow, or have gone: then
+        it alone ends here. It has nothing of one connection (RFC 9111, 3.1)."""
+        headers = marked(without_hops(exchange.fields), status, self._cache.settings)
+        exchange.carry()
+        await self._send({**exchange.start, "headers": headers})
+        async for part, sent in exchange.parts():
+            if sent == exchange.length or (exchange.complete and sent == exchange.size):
+                await until_stored()
+            exchange.carry()
+            await self._send(_with_its_end(part.message))
+        # As without a cache, a middleware around this one goes on when the application has ended: what it opened for
+        # the request is still used by background tasks.
+        await exchange.end(within=BACKGROUND_SECONDS)
+
+    async def _read_along(
+        self, exchange: Exchange, fetch: Fetch, status: CacheStatus, until_stored: Wait
+    ) -> None:
+        """What another request's call brings, while it comes."""
+        headers = marked(fetch.shared_fields, status, self._cache.settings)
+        await self._send({"type": "http.response.start", "status": exchange.status, "headers": headers})
+        more = True
+        async for part, sent in exchange.parts():
+            if not part.chunk:
+                continue
+            if sent == exchange.length or (exchange.complete and sent == exchange.size):
+                await until_stored()
+            more = not exchange.complete or sent < exchange.size
+            await self._send({"type": "http.response.body", "body": part.chunk, "more_body": more})
+        if more:
+            await until_stored()
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _with_its_end(message: Message) -> Message:
+    """Told, where the application leaves it out."""
+    if message["type"] != "http.response.body" or "more_body" in message:
+        return message
+    return {**message, "more_body": False}
 
 
 def _look_at(flight: asyncio.Future[Any]) -> None:

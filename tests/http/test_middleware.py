@@ -7,6 +7,7 @@ import contextvars
 from typing import Any
 
 import httpx
+import pytest
 from fastapi import Depends, FastAPI, HTTPException
 from starlette.background import BackgroundTask
 from starlette.middleware.gzip import GZipMiddleware
@@ -87,7 +88,10 @@ async def test_fastapi_endpoints_say_what_is_cached_and_errors_are_not() -> None
         assert calls == 4
 
 
-async def test_background_tasks_run_and_their_request_does_not_wait_for_them() -> None:
+async def test_background_tasks_run_and_their_request_does_not_wait_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("stampede_guard.http.visit.BACKGROUND_SECONDS", 0.01)
     go, done = asyncio.Event(), asyncio.Event()
 
     async def task() -> None:

@@ -98,7 +98,7 @@ async def test_set_cookie_lines_stay_apart() -> None:
         await send({"type": "http.response.body", "body": b""})
 
     app.handler = handler
-    async with Fleet(app) as fleet:
+    async with Fleet(app, set_cookie="store") as fleet:
         for _ in range(2):
             answer = await fleet.get()
             assert [value for name, value in answer.fields if name == "set-cookie"] == ["a=1", "b=2"]

@@ -74,7 +74,9 @@ async def test_a_head_before_any_get_stores_no_empty_answer() -> None:
         assert (await fleet.get()).body == b"answer 2"
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "PROPFIND", "M-SEARCH", "get", "FOO"])
+@pytest.mark.parametrize(
+    "method", ["POST", "PUT", "PATCH", "DELETE", "MKCOL", "M-SEARCH", "get", "query", "FOO"]
+)
 async def test_any_method_that_is_not_known_to_be_safe_is_forwarded_and_invalidates(method: str) -> None:
     app = App()
     async with Fleet(app, routes=[CacheRoute("/*", ttl=60)]) as fleet:

@@ -295,4 +295,4 @@ async def test_two_middlewares_share_nothing_whatever_they_are_called() -> None:
                     if (target := target_of(scope_of("GET", "/", []), ((b"host", b"a"),))) is not None
                 }
                 assert len(keys) == 4
-        assert own.prefix == "http1:"
+        assert own.prefix == "http2:"

@@ -19,6 +19,10 @@ MOST_SECONDS = 2**31
 """RFC 9111, 1.2.2: what is larger counts as this."""
 
 _DIGITS = re.compile(rb"[0-9]+")
+_WORD = re.compile(rb"[a-z-]+(?=[ \t;])")
+_FORBIDS = frozenset({b"no-store", b"no-cache", b"private"})
+_LISTS = frozenset({b"no-cache", b"private"})
+"""What may list field names."""
 _SECONDS = frozenset(
     {b"max-age", b"s-maxage", b"stale-while-revalidate", b"stale-if-error", b"max-stale", b"min-fresh"}
 )
@@ -64,24 +68,39 @@ def seconds(text: bytes | None) -> int | None:
 
 def cache_control(fields: Fields, name: bytes = b"cache-control") -> Directives:
     """Directives may stand in any number of lines. Of two with the same name, numbers mean the smaller (RFC 9111,
-    4.2.1 lets a cache choose what reuses less), and what lists fields loses its list to one that has none."""
+    4.2.1 lets a cache choose what reuses less), and what lists fields loses its list to one that has none. Directives
+    that no cache of this kind obeys are dropped: a response may have any number of them."""
     found: dict[bytes, bytes | None] = {}
+    listed: dict[bytes, list[bytes]] = {}
     for member in members(fields, name):
         key, equals, value = member.partition(b"=")
         key = key.lower()
+        if key not in _KNOWN:
+            # Written with a semicolon or a blank behind it, a word that forbids is meant all the same.
+            word = _WORD.match(key)
+            if word is not None and word[0] in _FORBIDS:
+                found[word[0]] = None
+                listed.pop(word[0], None)
+            continue
         argument = unquoted(value) if equals else None
-        found[key] = _stricter(key, found[key], argument) if key in found else argument
-    return Directives(found)
+        if key in _LISTS and argument is not None and found.get(key, b"") is not None:
+            listed.setdefault(key, []).append(argument)
+            found[key] = b""
+        elif key in found and key in _SECONDS:
+            found[key] = _smaller(found[key], argument)
+        else:
+            found[key] = None if key in found else argument
+            listed.pop(key, None)
+    # Joined once, at the end: a list that grew member by member would be copied each time.
+    return Directives({**found, **{key: b",".join(parts) for key, parts in listed.items()}})
 
 
-def _stricter(name: bytes, one: bytes | None, other: bytes | None) -> bytes | None:
-    if name in _SECONDS:
-        a, b = seconds(one), seconds(other)
-        return None if a is None or b is None else b"%d" % min(a, b)
-    return None if one is None or other is None else one + b"," + other
+def _smaller(one: bytes | None, other: bytes | None) -> bytes | None:
+    a, b = seconds(one), seconds(other)
+    return None if a is None or b is None else b"%d" % min(a, b)
 
 
-_KEY = re.compile(rb"[a-z*][a-z0-9_\-.*]*")
+_KEY = re.compile(rb"[A-Za-z*][A-Za-z0-9_\-.*]*")
 _ITEM = re.compile(
     rb"(?P<number>-?[0-9]{1,15}(?:\.[0-9]{1,3})?)"
     rb'|(?P<text>"(?:[ !#-\[\]-~]|\\["\\])*")'
@@ -104,8 +123,13 @@ _BOOLEANS = frozenset(
         b"must-understand",
         b"no-transform",
         b"immutable",
+        b"only-if-cached",
     }
 )
+_KNOWN = _SECONDS | _BOOLEANS
+
+
+_SPACES = re.compile(rb"[ \t]*")
 
 
 def targeted(fields: Fields, name: bytes) -> Directives | None:
@@ -113,43 +137,45 @@ def targeted(fields: Fields, name: bytes) -> Directives | None:
     text = combined(fields, name)
     if text is None:
         return None
+    text = text.strip(b" ")
     found: dict[bytes, bytes | None] = {}
-    rest = text.strip(b" ")
-    while rest:
-        key = _KEY.match(rest.lower() if rest[:1].isalpha() else rest)
-        if key is None:
+    place, end = 0, len(text)
+    while place < end:
+        read = _member(text, place)
+        if read is None:
             return None
-        name_, rest = key[0], rest[key.end() :]
-        value: bytes | None = None
-        if rest[:2] == b"=(":
-            inner = _INNER_LIST.match(rest, 1)
-            if inner is None or name_ in _SECONDS or name_ in _BOOLEANS:
-                return None
-            value, rest = b"", rest[inner.end() :]
-        elif rest[:1] == b"=":
-            item = _ITEM.match(rest, 1)
-            if item is None or not _of_right_type(name_, item):
-                return None
-            value, rest = _as_argument(item), rest[item.end() :]
-            if value == b"?0":
-                found.pop(name_, None)
-                name_ = b""
-            elif value == b"?1":
-                value = None
-        elif name_ in _SECONDS:
+        key, value, place = read
+        if value == b"?0":
+            found.pop(key, None)
+        elif key in _KNOWN:
+            found[key] = None if value == b"?1" else value
+        place = _SPACES.match(text, _after_parameters(text, place)).end()  # type: ignore[union-attr]
+        if place == end:
+            return Directives(found, targeted=True)
+        if text[place : place + 1] != b",":
             return None
-        rest = _after_parameters(rest)
-        if name_:
-            found[name_] = value
-        rest = rest.lstrip(b" \t")
-        if not rest:
-            break
-        if rest[:1] != b",":
+        place = _SPACES.match(text, place + 1).end()  # type: ignore[union-attr]
+    # Empty, or a comma with nothing behind it.
+    return None
+
+
+def _member(text: bytes, place: int) -> tuple[bytes, bytes | None, int] | None:
+    """Name, value and where it ends. The text is never copied: a field of any length is read once."""
+    key = _KEY.match(text, place)
+    if key is None:
+        return None
+    name, place = key[0].lower(), key.end()
+    if text[place : place + 2] == b"=(":
+        inner = _INNER_LIST.match(text, place + 1)
+        if inner is None or name in _SECONDS or name in _BOOLEANS:
             return None
-        rest = rest[1:].lstrip(b" \t")
-        if not rest:
+        return name, b"", inner.end()
+    if text[place : place + 1] == b"=":
+        item = _ITEM.match(text, place + 1)
+        if item is None or not _of_right_type(name, item):
             return None
-    return Directives(found, targeted=True) if found else None
+        return name, _as_argument(item), item.end()
+    return None if name in _SECONDS else (name, None, place)
 
 
 def _of_right_type(name: bytes, item: re.Match[bytes]) -> bool:
@@ -168,10 +194,10 @@ def _as_argument(item: re.Match[bytes]) -> bytes:
 _PARAMETER = re.compile(rb"; *[a-z*][a-z0-9_\-.*]*(?:=(?:[^\s,;\"]+|\"(?:[ !#-\[\]-~]|\\[\"\\])*\"))?")
 
 
-def _after_parameters(rest: bytes) -> bytes:
-    while (parameter := _PARAMETER.match(rest)) is not None:
-        rest = rest[parameter.end() :]
-    return rest
+def _after_parameters(text: bytes, place: int) -> int:
+    while (parameter := _PARAMETER.match(text, place)) is not None:
+        place = parameter.end()
+    return place
 
 
 def effective(fields: Fields, targets: Iterable[bytes]) -> Directives:

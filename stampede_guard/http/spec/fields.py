@@ -9,6 +9,7 @@ from stampede_guard.http.spec.message import Fields
 
 __all__ = [
     "HOP_BY_HOP",
+    "OF_ONE_REQUESTER",
     "combined",
     "first",
     "has",
@@ -35,8 +36,32 @@ HOP_BY_HOP = frozenset(
 )
 """RFC 9111, 3.1: not stored, whoever lists them."""
 
+OF_ONE_REQUESTER = frozenset(
+    {
+        b"set-cookie",
+        b"set-cookie2",
+        b"authentication-info",
+        b"authorization",
+        b"clear-site-data",
+        b"csrf-token",
+        b"x-csrf-token",
+        b"x-csrftoken",
+        b"x-xsrf-token",
+        b"x-access-token",
+        b"x-auth-token",
+        b"x-refresh-token",
+        b"x-session-id",
+        b"x-session-token",
+        b"x-subject-token",
+    }
+)
+"""Response fields that hand something to one client: a session, a token, a proof of who answered it."""
+
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _SPACE = b" \t"
+_MARK = re.compile(rb'[",]')
+_QUOTED = re.compile(rb'"[^"\\]*(?:\\(?:.|\Z)[^"\\]*)*"?', re.DOTALL)
+"""A quoted string, or what is left of the line where it is not closed. It matches at every quote."""
 
 
 def lines(fields: Fields, name: bytes) -> list[bytes]:
@@ -67,20 +92,21 @@ def members(fields: Fields, name: bytes) -> list[bytes]:
 
 
 def _split(line: bytes) -> list[bytes]:
-    """At commas, but not at those within quoted strings. An unclosed quote runs to the end."""
-    found: list[bytes] = []
-    start, quoted, escaped = 0, False, False
-    for position, byte in enumerate(line):
-        if escaped:
-            escaped = False
-        elif quoted and byte == 0x5C:
-            escaped = True
-        elif byte == 0x22:
-            quoted = not quoted
-        elif byte == 0x2C and not quoted:
-            found.append(line[start:position])
-            start = position + 1
-    found.append(line[start:])
+    """At commas, but not at those within quoted strings. An unclosed quote runs to the end.
+
+    Each byte is looked at once: a field of any length takes a time like its length.
+    """
+    if b'"' not in line:
+        found = line.split(b",")
+    else:
+        found, start, position = [], 0, 0
+        while (mark := _MARK.search(line, position)) is not None:
+            if mark[0] == b",":
+                found.append(line[start : mark.start()])
+                start = position = mark.end()
+            else:
+                position = _QUOTED.match(line, mark.start()).end()  # type: ignore[union-attr]
+        found.append(line[start:])
     return [member for part in found if (member := part.strip(_SPACE))]
 
 

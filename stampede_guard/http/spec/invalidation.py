@@ -9,8 +9,9 @@ from stampede_guard.http.spec.message import Response
 
 __all__ = ["SAFE_METHODS", "invalidated_targets", "is_safe"]
 
-SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
-"""RFC 9110, 9.2.1. Any other method, also an unknown one, may have changed something."""
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PRI", "PROPFIND", "QUERY", "REPORT", "SEARCH"})
+"""RFC 9110, 9.2.1, and what IANA's registry of methods calls safe (RFC 3253, 4918, 5323, 10008). Any other method,
+also an unknown one, may have changed something."""
 
 
 def is_safe(method: str) -> bool:

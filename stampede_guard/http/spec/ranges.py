@@ -96,9 +96,12 @@ def partial(stored: Response, held: ContentRange | None, wanted: Wanted) -> Resp
     return Response(206, (*fields, (b"content-range", told), (b"content-length", b"%d" % len(body))), body)
 
 
-def unsatisfiable(stored: Response) -> Response:
-    """RFC 9110, 15.5.17, for a complete stored body."""
-    return Response(416, ((b"content-range", b"bytes */%d" % len(stored.body)), (b"content-length", b"0")))
+def unsatisfiable(stored: Response, held: ContentRange | None = None) -> Response | None:
+    """RFC 9110, 15.5.17, for a complete stored body, or a part whose complete length is known; else None."""
+    length = len(stored.body) if held is None else held.length
+    if length is None:
+        return None
+    return Response(416, ((b"content-range", b"bytes */%d" % length), (b"content-length", b"0")))
 
 
 def if_range_holds(request: Fields, stored: Fields, *, now: float) -> bool:

@@ -9,7 +9,14 @@ from stampede_guard.http.spec.fields import has, members, without, without_hops
 from stampede_guard.http.spec.freshness import HEURISTIC_STATUSES, Lifetime
 from stampede_guard.http.spec.message import Fields, Request, Response
 
-__all__ = ["UNDERSTOOD", "Refusal", "may_store", "stored_fields"]
+__all__ = [
+    "NEVER_STORED",
+    "UNDERSTOOD",
+    "Refusal",
+    "is_about_one_request",
+    "may_store",
+    "stored_fields",
+]
 
 UNDERSTOOD = frozenset(
     {200, 201, 202, 203, 204, 205, 206, 300, 301, 302, 303, 304, 305, 307, 308}
@@ -18,8 +25,18 @@ UNDERSTOOD = frozenset(
 )
 """Final status codes whose requirements are carried out here (RFC 9111, 5.2.2.3, with RFC 9110, 15)."""
 
-_ABOUT_THE_REQUEST = frozenset({412, 416, 417})
-"""What another request would have been answered otherwise: without this one's condition, range or expectation."""
+NEVER_STORED = frozenset({304, 412, 416, 417, 428, 429, 431, 511})
+"""What another request would have been answered otherwise: without this one's condition, range or expectation; and
+what RFC 6585 forbids to store."""
+
+_ABOUT_THE_RESOURCE = frozenset({404, 410, 414})
+"""Client errors that any request for the URL would have been answered with."""
+
+
+def is_about_one_request(status: int) -> bool:
+    """Whether another request for the same URL may have been answered otherwise: the fault is said to be this one's."""
+    return 400 <= status <= 499 and status not in _ABOUT_THE_RESOURCE
+
 
 Refusal = Literal[
     "method",
@@ -33,6 +50,7 @@ Refusal = Literal[
     "set-cookie",
     "credentials",
     "stream",
+    "malformed",
 ]
 """Why a response is not stored; the text of `Cache-Status`'s detail."""
 
@@ -43,11 +61,11 @@ def may_store(request: Request, response: Response, directives: Directives, life
     Three are stricter than the RFC. What may never be used again, stale or fresh, and has no validator is not stored.
     And an answer with Set-Cookie is stored only if it says itself how long it is fresh: the RFC leaves it to the
     origin to say so (7.3), and an application that says nothing has not thought of it. And an answer to the conditions
-    of one request (412, 416, 417) is not stored, whatever it says: anybody could have it served to all.
+    of one request (`NEVER_STORED`) is not stored, whatever it says: anybody could have it served to all.
     """
     if request.method not in ("GET", "HEAD", "POST"):
         return "method"
-    if not 200 <= response.status <= 999 or response.status == 304 or response.status in _ABOUT_THE_REQUEST:
+    if not 200 <= response.status <= 999 or response.status in NEVER_STORED:
         return "status"
     if b"must-understand" in directives and response.status not in UNDERSTOOD:
         return "status"

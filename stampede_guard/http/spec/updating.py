@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stampede_guard.http.spec.fields import lines, without_hops
+from stampede_guard.http.spec.fields import OF_ONE_REQUESTER, lines, without_hops
 from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.validation import same_representation
 
@@ -10,11 +10,16 @@ __all__ = ["freshened", "head_verdict", "updated_fields"]
 
 _KEPT = frozenset({b"content-encoding", b"content-type", b"content-range", b"content-length"})
 """RFC 9111, 3.2: about the stored content itself, which has not come again."""
+_NEVER_MERGED = OF_ONE_REQUESTER | {b"location", b"refresh", b"trailer", b"transfer-encoding"}
+"""A 304 is for one client, and what is merged from it is for all. What it says to its client alone stays with it, and
+so does what would send others elsewhere or change how a body is read."""
 
 
 def updated_fields(stored: Fields, answer: Fields) -> Fields:
     """The stored fields with those of the answer in their place; what the answer does not name stays."""
-    fresh = tuple(pair for pair in without_hops(answer) if pair[0] not in _KEPT)
+    fresh = tuple(
+        pair for pair in without_hops(answer) if pair[0] not in _KEPT and pair[0] not in _NEVER_MERGED
+    )
     named = {name for name, _ in fresh}
     return tuple(pair for pair in stored if pair[0] not in named) + fresh
 
@@ -25,8 +30,11 @@ def freshened(stored: Response, answer: Response) -> Response:
 
 def head_verdict(stored: Response, answer: Response) -> str:
     """RFC 9111, 4.3.5: `update` the stored response to a GET, `outdated` if it has changed, or `other`."""
+    if not 200 <= answer.status < 400 or answer.status in (206, 304):
+        # A HEAD that failed says nothing of a GET: frameworks answer it with 405 where only GET has a handler.
+        return "other"
     if answer.status != stored.status:
-        return "outdated" if answer.status < 500 else "other"
+        return "outdated"
     if same_representation(stored.fields, answer.fields) == "other":
         return "outdated"
     length = lines(answer.fields, b"content-length")

@@ -156,7 +156,10 @@ def test_which_stored_response_an_answer_is_about(stored: Fields, answer: Fields
         (200, ((b"content-length", b"3"),), "update"),
         (200, ((b"content-length", b"4"),), "outdated"),
         (200, ((b"etag", b'"b"'),), "outdated"),
-        (410, (), "outdated"),
+        (204, (), "outdated"),
+        (302, (), "outdated"),
+        (405, (), "other"),
+        (410, (), "other"),
         (503, (), "other"),
     ],
 )

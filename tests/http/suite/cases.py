@@ -7,12 +7,17 @@ import os
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-__all__ = ["OWN", "Case", "Cases", "load"]
+__all__ = ["OPTIONS", "OWN", "Case", "Cases", "load"]
 
 ROOT = Path(__file__).resolve().parents[3]
 OWN = Path(__file__).with_name("own.json")
 BESIDE = ROOT.parent / "shared" / "http-cache-tests" / "public.json"
 VARIABLE = "HTTP_CACHE_TESTS"
+OPTIONS: dict[str, dict[str, Any]] = {
+    "safe defaults": {},
+    "all the RFCs allow": {"heuristics": True, "set_cookie": "store", "stale_if_error": 60},
+}
+"""Of the middleware: the suite asks for everything that the RFCs allow, and the defaults store less."""
 
 
 class Case(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from stampede_guard import StampedeGuard
 from stampede_guard.http.middleware import StampedeMiddleware
@@ -16,18 +17,18 @@ from tests.support.clock import Clock
 __all__ = ["play_all"]
 
 
-async def play_all(cases: dict[str, Case]) -> list[Result]:
-    return [await _play(case, cases) for case in cases.values()]
+async def play_all(cases: dict[str, Case], **options: Any) -> list[Result]:
+    return [await _play(case, cases, options) for case in cases.values()]
 
 
-async def _play(case: Case, cases: dict[str, Case]) -> Result:
+async def _play(case: Case, cases: dict[str, Case], options: dict[str, Any]) -> Result:
     clock = Clock(1_700_000_000.0)
     guard = StampedeGuard(MemoryStore(clock=clock), namespace="suite")
 
     async def pause(seconds: float) -> None:
         clock.advance(seconds)
 
-    app = StampedeMiddleware(Origin(cases, clock=clock, sleep=pause), guard=guard, clock=clock)
+    app = StampedeMiddleware(Origin(cases, clock=clock, sleep=pause), guard=guard, clock=clock, **options)
 
     async def client(method: str, path: str, fields: list[tuple[str, str]], body: bytes) -> Answer:
         try:

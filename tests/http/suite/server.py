@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from stampede_guard import StampedeGuard
 from stampede_guard.http.middleware import StampedeMiddleware
-from tests.http.suite.cases import load
+from tests.http.suite.cases import OPTIONS, load
 from tests.http.suite.origin import Origin
+
+WITH = "HTTP_CACHE_TESTS_OPTIONS"
+"""Names one of `OPTIONS`."""
 
 
 def make() -> Any:
+    options = OPTIONS[os.environ.get(WITH, "safe defaults")]
     return StampedeMiddleware(
-        Origin(load().all), guard=StampedeGuard.from_url("memory://", namespace="suite")
+        Origin(load().all), guard=StampedeGuard.from_url("memory://", namespace="suite"), **options
     )

@@ -24,7 +24,7 @@ AT_ONCE = 64
 
 
 @contextlib.asynccontextmanager
-async def serving(server: Server, *, app: str = APP) -> AsyncIterator[int]:
+async def serving(server: Server, *, app: str = APP, **variables: str) -> AsyncIterator[int]:
     """The port on which it listens."""
     port = free_port()
     # Without --no-date-header uvicorn puts a Date of its own before that of the answer.
@@ -51,7 +51,7 @@ async def serving(server: Server, *, app: str = APP) -> AsyncIterator[int]:
             "critical",
         ],
     }
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"PYTHONPATH": str(ROOT)} | variables
     child = start([sys.executable, "-m", *commands[server]], env=environment, cwd=ROOT)
     try:
         async with asyncio.timeout(60):

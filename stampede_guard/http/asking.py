@@ -1,0 +1,84 @@
+"""How the application is asked: with which fields, and in which scope."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from stampede_guard.computation import CURRENT
+from stampede_guard.http.answer import covers
+from stampede_guard.http.exchange import Exchange, Message
+from stampede_guard.http.incoming import Incoming
+from stampede_guard.http.request import CacheRequest
+from stampede_guard.http.spec.fields import first
+from stampede_guard.http.spec.message import Fields
+from stampede_guard.http.spec.validation import conditions_for, unconditional
+from stampede_guard.http.stored import StoredResponse
+from stampede_guard.oldvalue import previous
+
+if TYPE_CHECKING:
+    from stampede_guard.http.cache import Cache
+
+__all__ = ["Try", "begin", "nonce_of", "stored_before", "tries"]
+
+Try = tuple[Fields, Fields]
+"""The fields of a request, and those of them that are ours."""
+
+
+def tries(request: CacheRequest, old: StoredResponse | None, *, in_background: bool) -> list[Try]:
+    """What to ask, and what to ask if that was of no use. Where nothing is stored that the answer could be about, the
+    application sees the request as it came."""
+    as_it_came: list[Try] = [(request.fields, ())]
+    if in_background:
+        as_it_came = [(unconditional(request.without_range()), ())]
+    if old is None or request.method in ("HEAD", "POST"):
+        # A POST is asked once: asked again, it might do again what it should not do.
+        return as_it_came
+    whole: Try = (request.without_range(), ())
+    ours = conditions_for(old.fields)
+    if not old.part:
+        return [((*whole[0], *ours), ours), whole] if ours else [whole]
+    if request.wanted is not None:
+        asked = tuple(pair for pair in request.fields if pair[0] == b"range")
+        return [((*whole[0], *asked, *ours), ours), whole] if ours and covers(old, request) else as_it_came
+    if old.part[0] == 0:
+        rest: Fields = ((b"range", b"bytes=%d-" % len(old.body)),)
+        tag = first(old.fields, b"etag")
+        if tag is not None and not tag.startswith(b"W/"):
+            rest = (*rest, (b"if-range", tag))
+        return [((*whole[0], *rest), rest), whole]
+    return as_it_came
+
+
+def begin(cache: Cache, request: CacheRequest, incoming: Incoming | None, asked: Try, **own: Any) -> Exchange:
+    """A call of the application for this request; without `incoming` in the background, where nobody listens. `own`:
+    what the exchange has of a client of its own."""
+    fields, ours = asked
+    context = request.context.copy()
+    # A computation that waits for itself is found out, also across the application.
+    context.run(CURRENT.set, CURRENT.get())
+    if incoming is None:
+        scope = request.in_background(fields)
+        body: Message = {"type": "http.request", "body": request.body or b"", "more_body": False}
+        receive = Incoming(scope, _nothing_more, (body,)).begin()
+        return cache.begin(scope, context, receive, ours=ours)
+    receive = incoming.begin()
+    if fields is request.fields:
+        return cache.begin(request.scope, context, receive, ours=ours, **own)
+    scope = request.with_fields(fields)
+    return cache.begin(scope, context, receive, ours=ours, original=request.scope, **own)
+
+
+async def _nothing_more() -> Message:
+    future: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+    return await future
+
+
+def stored_before() -> StoredResponse | None:
+    known = previous()
+    return known.value if known is not None and isinstance(known.value, StoredResponse) else None
+
+
+def nonce_of(old: StoredResponse | None) -> str:
+    """What replaces a response that was there when this computation was allowed to begin goes on with its variants."""
+    return old.nonce if old is not None else ""

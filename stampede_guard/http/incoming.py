@@ -1,0 +1,64 @@
+"""What the server has for one request: its scope and its messages, for each call of the application that it costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stampede_guard.http.exchange import Message, Receive
+from stampede_guard.http.routes import Scope
+
+__all__ = ["Incoming"]
+
+
+_NO_BODY: Message = {"type": "http.request", "body": b"", "more_body": False}
+
+
+def _is_empty(message: Message) -> bool:
+    return message["type"] == "http.request" and not message.get("body") and not message.get("more_body")
+
+
+class Incoming:
+    """The application is handed the server's own scope and `receive`, so that it and the middlewares around this one
+    see the same request. It may be called twice for one request (a 304 that is about something else): then it finds
+    both as they were at first. `read` are messages that were read before."""
+
+    def __init__(self, scope: Scope, receive: Receive, read: tuple[Message, ...] = ()) -> None:
+        self.scope = scope
+        self._server = receive
+        self._read = list(read)
+        self._before: dict[str, Any] | None = None
+
+    def begin(self) -> Receive:
+        """For one call: `scope` is as it came, and the messages are told from the first one on."""
+        if self._before is None:
+            self._before = dict(self.scope)
+        else:
+            # Routers write into the scope: a mounted one would look for the rest of a path that is gone already.
+            self.scope.clear()
+            self.scope.update(self._before)
+        told = iter(tuple(self._read) or (_NO_BODY,))
+        owed = not self._read
+
+        async def receive() -> Message:
+            nonlocal owed
+            for message in told:
+                return message
+            message = await self._server()
+            if owed and _is_empty(message):
+                # The server's own word for what has been told already.
+                owed = False
+                message = await self._server()
+            owed = False
+            if message["type"] == "http.request":
+                self._read.append(message)
+            return message
+
+        return receive
+
+    async def has_body(self) -> bool:
+        """In HTTP/2 and 3 no field need tell that a body follows: the first message does."""
+        if not self._read:
+            message = await self._server()
+            self._read.append(message)
+        first = self._read[0]
+        return bool(first.get("body")) or bool(first.get("more_body"))
