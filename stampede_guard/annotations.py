@@ -21,6 +21,7 @@ __all__ = [
     "comes_from",
     "field_names",
     "is_marker",
+    "is_yielded",
     "live_kind",
     "resolve",
     "root_package",
@@ -177,6 +178,14 @@ def field_names(kind: type) -> tuple[str, ...] | None:
         return tuple(declared) if isinstance(declared, dict) else None
     attributes = getattr(kind, "__attrs_attrs__", None)
     return tuple(attribute.name for attribute in attributes) if attributes is not None else None
+
+
+def is_yielded(default: object, annotation: Any) -> bool:
+    """Whether FastAPI gets it from a dependency with `yield`: a session, say, which ends with the request."""
+    markers = [default, *getattr(annotation, "__metadata__", ())]
+    given = (getattr(marker, "dependency", None) for marker in markers)
+    made_by = [inspect.unwrap(found) for found in given if callable(found)]
+    return any(inspect.isgeneratorfunction(found) or inspect.isasyncgenfunction(found) for found in made_by)
 
 
 def is_marker(value: object) -> bool:

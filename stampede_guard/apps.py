@@ -3,32 +3,76 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from stampede_guard.errors import Misuse, WaitTimeout
+from stampede_guard.errors import Misuse, StoreError, WaitTimeout
 
 if TYPE_CHECKING:
     from stampede_guard.guard import StampedeGuard
 
-__all__ = ["install"]
+__all__ = ["health_endpoint", "install"]
+
+log = logging.getLogger("stampede_guard")
+
+STORE_RETRY = 5.0
+"""Seconds after which a client may try again what the store refused."""
+
+
+def health_endpoint(
+    guard: StampedeGuard, *, serving: Iterable[str] = ("ok",)
+) -> Callable[[Any], Awaitable[Any]]:
+    """An endpoint that asks the store and answers `guard.check_health()` in JSON: 200 for `serving`, else 503.
+
+    `app.add_route("/health/cache", health_endpoint(guard))`, in FastAPI and Starlette. Callers are served while the
+    store is away, so a probe that takes workers out of service gives `serving=("ok", "away", "full")`. The answer names
+    hosts: it is not for the public. Raises `Misuse` for a status that there is not.
+    """
+    from starlette.responses import JSONResponse
+
+    fine = frozenset(serving)
+    if not fine <= _STATUSES:
+        raise Misuse(f"serving={sorted(fine - _STATUSES)} is not allowed: write some of {sorted(_STATUSES)}")
+
+    async def endpoint(request: Any) -> JSONResponse:
+        found = await guard.check_health()
+        return JSONResponse(
+            {"status": found.status, "since": found.since, "why": found.why, "parts": list(found.parts)},
+            status_code=200 if found.status in fine else 503,
+            headers={"Cache-Control": "no-store"},
+        )
+
+    return endpoint
+
+
+_STATUSES = frozenset({"ok", "away", "refused", "full"})
 
 
 def install(guard: StampedeGuard, app: Any) -> None:
-    """Close the guard with the app's lifespan; answer 503 with Retry-After to `WaitTimeout`. Raises `Misuse`."""
+    """Close the guard with the app's lifespan; answer 503 with Retry-After to `WaitTimeout` and to a store's errors.
+
+    A store that refuses `invalidate()` is no fault of the request either: nothing was invalidated, and the caller may
+    try again. Raises `Misuse` for what is no application.
+    """
     router: Any = getattr(app, "router", None)
     if not hasattr(app, "add_exception_handler") or not hasattr(router, "lifespan_context"):
         raise Misuse(f"install() takes a FastAPI or Starlette application, not {type(app).__name__}")
     from starlette.responses import JSONResponse
 
+    def unavailable(detail: str, retry_after: float) -> JSONResponse:
+        headers = {"Retry-After": str(max(1, math.ceil(retry_after)))}
+        return JSONResponse({"detail": detail}, status_code=503, headers=headers)
+
     async def too_long(_: Any, error: Exception) -> JSONResponse:
         retry_after = error.retry_after if isinstance(error, WaitTimeout) else 1.0
-        return JSONResponse(
-            {"detail": "The value is being computed. Try again."},
-            status_code=503,
-            headers={"Retry-After": str(max(1, math.ceil(retry_after)))},
-        )
+        return unavailable("The value is being computed. Try again.", retry_after)
+
+    async def store_failed(_: Any, error: Exception) -> JSONResponse:
+        # What the store said may name entries and users: it is for the log, not for the client.
+        log.error("a request failed because the store did not do what was asked: %s", type(error).__name__)
+        return unavailable("The cache is not available. Try again.", STORE_RETRY)
 
     inner = router.lifespan_context
 
@@ -43,3 +87,4 @@ def install(guard: StampedeGuard, app: Any) -> None:
 
     router.lifespan_context = lifespan
     app.add_exception_handler(WaitTimeout, too_long)
+    app.add_exception_handler(StoreError, store_failed)

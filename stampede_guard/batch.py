@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stampede_guard.codec import Codec
 from stampede_guard.computation import CURRENT
-from stampede_guard.ending import ended
+from stampede_guard.ending import contained, ended, error_of
+from stampede_guard.errorcopies import copy_of
 from stampede_guard.errors import ComputeFailed, Misuse, Undecodable
+from stampede_guard.reentry import behind
 
 if TYPE_CHECKING:
-    from stampede_guard.flight import Flight
     from stampede_guard.runtime import Runtime
 
-__all__ = ["ABSENT", "Batches", "Gathering", "ManyCodec", "Start"]
+__all__ = ["ABSENT", "Batches", "Gathering", "ManyCodec", "Start", "checked"]
 
 GATHER_SECONDS = 0.1
 """The longest time a batch waits for the fate of others. An entry that is granted later is in the next batch."""
@@ -123,9 +124,13 @@ class Gathering:
         """The value of one id, or `ABSENT`, by the batch that is open or a new one."""
         self._batches.decided(name)
         batch = self.open
+        if batch is not None and batch.has_equal(id, name):
+            # True, 1 and 1.0 are three entries, and one key of a dict.
+            batch.begin()
+            batch = None
         if batch is None:
             batch = self.open = _Batch(self, self._batches, start)
-        return await batch.result_of(id)
+        return await batch.result_of(id, name)
 
 
 class _Batch:
@@ -138,10 +143,11 @@ class _Batch:
         self._context = contextvars.copy_context()
         self._leader = CURRENT.get()
         self._ids: dict[Any, int] = {}
+        self._names: dict[Any, str] = {}
         self._awaited = set(gathering.undecided)
         self._task: asyncio.Task[Mapping[Any, Any]] | None = None
         self._loop = batches.runtime.loop
-        self._timer: asyncio.Handle = self._loop.call_later(GATHER_SECONDS, self._begin)
+        self._timer: asyncio.Handle = self._loop.call_later(GATHER_SECONDS, self.begin)
         self._finished: asyncio.Future[None] = self._loop.create_future()
         if not self._awaited:
             self._begin_soon()
@@ -152,14 +158,19 @@ class _Batch:
             if not self._awaited:
                 self._begin_soon()
 
-    async def result_of(self, id: Any) -> Any:
+    def has_equal(self, id: Any, name: str) -> bool:
+        """Whether it has an id that is another one and that a dict would take for this."""
+        return self._names.get(id, name) != name
+
+    async def result_of(self, id: Any, name: str) -> Any:
         """Cancelled, it takes its id out again; the last one to leave ends the call."""
+        self._names[id] = name
         self._ids[id] = self._ids.get(id, 0) + 1
         if len(self._ids) >= self._batches.most:
-            self._begin()
+            self.begin()
         mine = CURRENT.get()
         try:
-            with _behind(mine, self._leader):
+            with behind(mine, self._leader):
                 await asyncio.wait({self._finished})
         except asyncio.CancelledError:
             await self._leave(id)
@@ -167,12 +178,16 @@ class _Batch:
         assert self._task is not None
         if self._task.cancelled():
             raise ComputeFailed("CancelledError", "the computation was cancelled from within")
+        error = error_of(self._task)
+        if error is not None:
+            # Each id has a flight of its own, and each flight writes into the traceback of what it raises.
+            raise copy_of(error) or error
         return self._task.result().get(id, ABSENT)
 
     async def _leave(self, id: Any) -> None:
         self._ids[id] -= 1
         if not self._ids[id] and self._task is None:
-            del self._ids[id]
+            del self._ids[id], self._names[id]
         if any(self._ids.values()):
             return
         if self._task is None:
@@ -185,19 +200,20 @@ class _Batch:
     def _begin_soon(self) -> None:
         # Those that were granted in the same turn of the event loop come along.
         self._timer.cancel()
-        self._timer = self._loop.call_soon(self._begin)
+        self._timer = self._loop.call_soon(self.begin)
 
     def _close(self) -> None:
         self._timer.cancel()
         if self._gathering.open is self:
             self._gathering.open = None
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
         if self._task is not None or not self._ids:
             return
         self._close()
+        ids = list(self._ids)
         self._task = self._loop.create_task(
-            self._compute(list(self._ids)), name="stampede_guard batch", context=self._context
+            contained(lambda: self._compute(ids)), name="stampede_guard batch", context=self._context
         )
         self._task.add_done_callback(self._finish)
 
@@ -208,7 +224,7 @@ class _Batch:
 
     async def _compute(self, ids: list[Any]) -> Mapping[Any, Any]:
         leader = self._leader
-        if self._batches.runtime.away and leader is not None and not leader.bypassed:
+        if leader is not None and leader.computation.is_alone and not leader.bypassed:
             async with leader.computation.turn_without_store():
                 leader.computation.has_its_turn()
                 result = await self._start(ids)
@@ -231,20 +247,3 @@ def checked(result: Any, ids: list[Any], title: str) -> Mapping[Any, Any]:
             f"Return values under the very ids that were given, and leave out those that do not exist"
         )
     return result
-
-
-class _behind:
-    """While a batch computes, its flights wait for that of its first id: a circle through any of them is found."""
-
-    def __init__(self, flight: Flight | None, leader: Flight | None) -> None:
-        self._flight = flight
-        self._leader = leader
-
-    def __enter__(self) -> None:
-        if self._flight is not None and self._leader is not None and self._flight is not self._leader:
-            self._flight.awaits.add(self._leader)
-            self._leader.computation.awaited_by(self._flight.computation)
-
-    def __exit__(self, *_: object) -> None:
-        if self._flight is not None and self._leader is not None:
-            self._flight.awaits.discard(self._leader)

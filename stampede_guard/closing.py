@@ -47,6 +47,8 @@ class Closing:
             await self._give_back(left)
             await self._pending.end(self._draining)
         finally:
+            runtime.hand_over()
+            runtime.herds.close()
             runtime.threads.close()
             await runtime.shadow.aclose()
             await self._switches.aclose()

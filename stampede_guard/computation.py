@@ -9,11 +9,15 @@ from collections.abc import AsyncIterator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from stampede_guard.calls import ArgumentsChanged
 from stampede_guard.core import flight as core
 from stampede_guard.core.scripts import Granted
+from stampede_guard.ending import Stopped, contained, error_of
 from stampede_guard.errors import ComputeFailed, ComputeTimeout, Overloaded, StoreError
 from stampede_guard.events import Computed, LeaseLost, Started, TimedOut
 from stampede_guard.oldvalue import KNOWN, OF_MANY, Previous
+from stampede_guard.personal import is_personal
+from stampede_guard.threads import look_again
 from stampede_guard.verdict import judge
 
 if TYPE_CHECKING:
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
     from stampede_guard.policy import Policy
     from stampede_guard.runtime import Runtime
 
-__all__ = ["CURRENT", "THREAD_SECONDS", "Computation", "Result"]
+__all__ = ["CURRENT", "LONG_ON_THE_WIRE", "THREAD_SECONDS", "Computation", "Result"]
 
 CURRENT: ContextVar[Flight | None] = ContextVar("stampede_guard_current_flight", default=None)
 """The flight whose computation is running, seen from within it."""
@@ -56,6 +60,8 @@ class Computation:
         self.took_ms = 0
         self.leader = 0
         """The number of the passenger whose call was computed last; 0 = nobody's."""
+        self.refused = False
+        """Whether a caller was told by the last run that this is not for it."""
         self.lapsed = False
         self._slow_at = math.inf
         self._runtime = runtime
@@ -77,6 +83,11 @@ class Computation:
         """Whether the user's function was ever called."""
         return self._slow_at < math.inf
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether it runs without a grant of the store."""
+        return self._grant is None
+
     def renew_now(self) -> None:
         """The inbox's state changed; the lease says so before a waiter can draw a conclusion from it."""
         self._renew_at_once.set()
@@ -91,7 +102,8 @@ class Computation:
             await self._passengers_changed
 
     def awaited_by(self, other: Computation) -> None:
-        """The other one waits for this. If it has one of the slots, it must not wait for another."""
+        """The other one waits for this. If it has one of the slots, or of the threads, this may use it."""
+        look_again()
         if other._within_slot and not self._within_slot:
             self._within_slot = True
             self._runtime.slots.let_pass(self)
@@ -100,7 +112,7 @@ class Computation:
 
     async def run(self, grant: Granted | None) -> Result | core.Abandoned | Literal["back"]:
         """`back`: the store came back while this waited for its turn to compute without it."""
-        self.lapsed = False
+        self.lapsed = self.refused = False
         self._grant = grant
         if grant is None:
             return await self._run_alone()
@@ -158,17 +170,40 @@ class Computation:
                 slots.give_back()
 
     async def _run_bounded(self) -> Result | core.Abandoned:
-        policy = self._flight.plan.policy
+        policy, passengers = self._flight.plan.policy, self._flight.passengers
         await self._wait_for_somebody_free()
         deadline = self._runtime.loop.time() + policy.compute_timeout
-        for _ in range(policy.max_handovers + 1):
+        left = refused = 0
+        while left <= policy.max_handovers:
             await self._wait_for_somebody_free()
             result = await self._run_once(deadline)
-            if result is not None:
+            if result is None:
+                left += 1
+                continue
+            if not isinstance(result, Result) or not self._is_its_callers(result.error):
                 return result
+            # 401 and 403: the next passenger may be allowed what this one is not.
+            self._refuse(result.error)
+            refused += 1
+            # Now and then other processes have their turn. Without a lease nobody waits elsewhere.
+            if not passengers.wanted or (self._grant is not None and refused > policy.max_handovers):
+                return core.Abandoned()
+            deadline = self._runtime.loop.time() + policy.compute_timeout
         title = self._flight.plan.title
         error = ComputeFailed("Abandoned", f"{title}: {policy.max_handovers + 1} callers left in turn")
         return Result(error=error, private=True)
+
+    def _is_its_callers(self, error: BaseException | None) -> bool:
+        """Whether an error is for nobody but the caller whose call was computed."""
+        if error is None:
+            return False
+        return not isinstance(error, Exception) or (self._flight.plan.personal and is_personal(error))
+
+    def _refuse(self, error: BaseException | None) -> None:
+        self.refused = True
+        leader = self._flight.passengers.numbered(self.leader)
+        if leader is not None and error is not None:
+            self._flight.passengers.refuse(leader, error)
 
     async def _run_once(self, deadline: float) -> Result | core.Abandoned | None:
         """None when the request that it ran in has gone, and another passenger may take over."""
@@ -191,7 +226,9 @@ class Computation:
         hooks, began = self._runtime.hooks, self._runtime.loop.time()
         if hooks:
             context.run(hooks.tell, Started(flight.plan.title, flight.name, flight.id))
-        task = self._runtime.loop.create_task(_call(run), name="stampede_guard computation", context=context)
+        # In the background nobody is there to whom Ctrl-C could be passed on.
+        call = _in_background if leader is None else contained
+        task = self._runtime.loop.create_task(call(run), name="stampede_guard computation", context=context)
         self.leader = leader.number if leader is not None else 0
         if leader is not None:
             flight.leader = leader
@@ -210,12 +247,7 @@ class Computation:
             flight.leader = None
             if hooks:
                 hooks.tell(self._computed(task, self._runtime.loop.time() - began))
-        if (
-            bound
-            and leader is not None
-            and leader.gone
-            and (task.cancelled() or task.exception() is not None)
-        ):
+        if bound and leader is not None and leader.gone and (task.cancelled() or error_of(task) is not None):
             # An error, too: what a driver raises when it is cancelled says nothing about the value.
             return None
         if task.cancelled():
@@ -236,7 +268,7 @@ class Computation:
         if not task.done() or task.cancelled():
             error = "CancelledError"
         else:
-            raised = task.exception()
+            raised = error_of(task)
             error = "" if raised is None else type(raised).__name__
         flight = self._flight
         return Computed(flight.plan.title, flight.name, seconds, flight.id, error)
@@ -253,12 +285,18 @@ class Computation:
         await self._runtime.unwind(task, THREAD_SECONDS if self._flight.plan.in_thread else UNWIND_SECONDS)
 
     def _judged(self, task: asyncio.Task[Any], old: Previous | None) -> Result:
-        error = task.exception()
+        error = error_of(task)
+        if isinstance(error, GeneratorExit):
+            # Thrown into a coroutine that waits, it would close that one.
+            return Result(error=ComputeFailed("GeneratorExit", "the computation was closed from within"))
         if error is not None:
-            return Result(error=error)
+            # About this caller's arguments, and so nothing for others: they ask again with theirs.
+            return Result(error=error, private=isinstance(error, ArgumentsChanged))
         try:
             body, policy = judge(self._flight.plan, task.result(), old)
-        except Exception as problem:
+        except (
+            BaseException
+        ) as problem:  # what ends a process, too: it is for the caller and not for this flight
             return Result(error=problem)
         return Result(body, policy)
 
@@ -284,5 +322,9 @@ class Computation:
                 return
 
 
-async def _call(run: Run) -> Any:
-    return await run()
+async def _in_background(run: Run) -> Any:
+    """As `contained`, but for Ctrl-C: nobody is there to whom it could be passed on. `sys.exit()` is the run's own."""
+    try:
+        return await run()
+    except SystemExit as error:
+        return Stopped(error)

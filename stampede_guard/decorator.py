@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Generic, Never, ParamSpec, TypeVar, cast
 
 from stampede_guard.annotations import alternatives, live_kind, resolve, root_package
 from stampede_guard.cached import CacheDecorator, CachedFunction, CachedPlainFunction, Invalidation
+from stampede_guard.callables import bound_values, is_coroutine_function
+from stampede_guard.calls import ArgumentsChanged, Call, served_again
 from stampede_guard.codec import Codec, codec_for, return_annotation
-from stampede_guard.defaults import default_guard
+from stampede_guard.defaults import default_guard, register_bare
+from stampede_guard.definition import Definition
 from stampede_guard.early import refuse_where_it_cannot_be
 from stampede_guard.errors import Misuse, PolicyError, StoreError, Undecodable
 from stampede_guard.guard import StampedeGuard
@@ -22,7 +26,8 @@ from stampede_guard.modes import checked_mode
 from stampede_guard.options import Options, refuse_positions
 from stampede_guard.plan import UNSETTLED, Plan, Run
 from stampede_guard.policy import Mode, Policy
-from stampede_guard.serving import after_read, read_failed
+from stampede_guard.sameness import Given, mark_cached
+from stampede_guard.serving import after_failed_read, after_read
 from stampede_guard.tagged import TaggedCodec, tagged
 from stampede_guard.tags import TagTemplates, tag_names
 from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl, split
@@ -55,6 +60,7 @@ def locked_cache(
     name: str | None = None,
     pickle: bool = False,
     tags: Iterable[str] = (),
+    secret: Iterable[str] = (),
     **fields: Any,
 ) -> CacheDecorator:
     """Cache a function or method so that one expired entry costs one computation, fleet-wide.
@@ -69,37 +75,32 @@ def locked_cache(
     What any of these raises, or returns in error, fails the computation. See docs/values.md.
 
     `unkeyed`: parameters that are no part of the key. They may belong to the caller's request (a session), so the
-    computation then stays within that request. `resources`: parameters that the computation opens for itself with the
-    given factories (an async or sync context manager, an awaitable, or a plain object); they disappear from the
-    signature. `context`: ContextVars that the computation sees, and that become part of the key. `version`: change it
-    when the meaning of the result changes. `key`: a function of the same arguments that returns the key's parts.
-    `name`: instead of the module and qualified name. `pickle`: store values that nothing else can encode with pickle;
-    whoever can write to the store can then run code here. `tags`: `"project:{project}"`; see docs/tags.md.
+    computation then stays within that request. `resources`: parameters that the computation opens with the given
+    factories (a context manager, an awaitable, or an object); they leave the signature. `context`: ContextVars that
+    the computation sees, and that become part of the key. `version`: change it with the meaning of the result;
+    `"auto"` follows the function's code. `key`: a function of the same arguments that returns the key's parts. `name`:
+    instead of the module and qualified name. `pickle`: store values that nothing else can encode with pickle; whoever
+    can write to the store can then run code here. `tags`: `"project:{project}"`; see docs/tags.md. `secret`:
+    parameters that keys have hashed, as those called `token` or `email` always are; see docs/keys.md.
 
     Raises `PolicyError`, `KeyPartError`, `UnsupportedValue` or `Misuse` at decoration.
     """
     refuse_positions("locked_cache", misplaced)
     options = Options.of(
-        unkeyed=unkeyed,
-        resources=resources,
-        context=context,
-        version=version,
-        key=key,
-        name=name,
-        pickle=pickle,
-        tags=tags,
-    )
+        unkeyed=unkeyed, resources=resources, context=context, version=version, key=key, name=name, pickle=pickle,
+        tags=tags, secret=secret,
+    )  # fmt: skip
     fields |= given_choice(ttl, should_cache)
 
     def decorate(given: Any) -> Any:
         function = taken_from(given)
-        if inspect.iscoroutinefunction(inspect.unwrap(function)):
+        if is_coroutine_function(function):
             face: Face[Any, Any] = Face(function, guard, options, fields)
         else:
             from stampede_guard.plain import PlainFace
 
             face = PlainFace(function, guard, options, fields)
-        return in_its_place(given, face.wrapper())
+        return in_its_place(given, face.made())
 
     return cast("CacheDecorator", decorate)
 
@@ -133,29 +134,52 @@ class Face(Generic[P, R]):
             unkeyed=options.unkeyed,
             resources=options.resources,
             version=options.version,
-            fingerprint=self._codec.fingerprint,
+            fingerprint=self._codec.fingerprint + bound_values(function),
             context=options.context,
             name=options.name,
             key=options.key,
+            secret=options.secret,
         )
         # Checked now, against the defaults, so that a mistake is an error at import and not at the first call.
         base = guard.policy if guard is not None else Policy()
         self._plan = self._make_plan(base)
         refuse_where_it_cannot_be(fields, request_bound=self._plan.request_bound)
         self._planned_for = guard
+        self._definition = Definition.of(function, self._told(), named=options.name is not None)
+        if guard is not None:
+            guard.register(self._keys.name, self._definition)
+        else:
+            register_bare(self._keys.name, self._definition)
+
+    def _told(self) -> Given:
+        """All that the decorator was told: two functions that differ in it are two."""
+        options = self._options
+        return Given(
+            kind=type(self),
+            fields=Given(self._fields),
+            choice=tuple(self._choice),
+            unkeyed=options.unkeyed,
+            resources=Given(options.resources),
+            context=options.context,
+            version=options.version,
+            key=options.key,
+            pickle=options.pickle,
+            tags=options.tags,
+        )
 
     def _make_codec(self, annotation: Any) -> Codec:
         return codec_for(annotation, pickle=self._options.pickle)
 
     def _make_plan(self, base: Policy) -> Plan:
-        function = self._function
         return Plan(
-            title=self._options.name or f"{function.__module__}.{function.__qualname__}",
+            title=self._keys.name,
             policy=base.replace(**self._fields),
             codec=self._codec,
             request_bound=bool(self._options.unkeyed) or self._takes_live_things(),
             variables=self._options.context,
             direct=not self._options.tags,
+            # With all arguments in the key, and no more context than what is in it, all callers are one.
+            personal=bool(self._options.unkeyed) or self._options.key is not None,
             choice=self._choice,
         )
 
@@ -177,12 +201,14 @@ class Face(Generic[P, R]):
     def _guarded(self) -> StampedeGuard:
         guard = self._guard or default_guard()
         if guard is not self._planned_for:
+            guard.register(self._keys.name, self._definition)
             mode = self._plan.mode
             self._plan, self._planned_for = self._make_plan(guard.policy), guard
             self._plan.mode = mode
         return guard
 
-    def _run(self, args: Any, kwargs: Any) -> Run:
+    def _start(self, args: Any, kwargs: Any) -> Run:
+        """The computation of these arguments."""
         function = self._function
         if not self._options.resources:
             return lambda: function(*args, **kwargs)
@@ -195,6 +221,22 @@ class Face(Generic[P, R]):
 
         return with_resources
 
+    def _run(self, args: Any, kwargs: Any, key: str) -> Run:
+        """The computation of a call, with the arguments that its key was made of: see `stampede_guard.calls`."""
+        if self._keys.may_change(args, kwargs):
+            return Call(self._plan, self._keys, self._start, args, kwargs, key)
+        self._keys.fitted.note(args, kwargs)
+        return self._start(args, kwargs)
+
+    def _entries(self, args: Any, kwargs: Any) -> list[str]:
+        """Keys of a call and of calls with equal arguments. Raises `KeyPartError` for what is not as declared."""
+        first, *others = self._keys.fitted.addressed(args, kwargs)
+        keys = {self._keys.build(*first): None}
+        for other in others:
+            with contextlib.suppress(Exception):  # a `key=` function, of what no call may ever give it
+                keys[self._keys.build(*other)] = None
+        return list(keys)
+
     def _tags(self, guard: StampedeGuard, args: Any, kwargs: Any) -> tuple[str, ...]:
         """Of one call, by their complete names."""
         return tag_names(guard.prefix, self._templates.texts(args, kwargs)) if self._options.tags else ()
@@ -202,8 +244,34 @@ class Face(Generic[P, R]):
     def _with_tags(self, run: Run, guard: StampedeGuard, args: Any, kwargs: Any) -> Run:
         return tagged(run, self._tags(guard, args, kwargs))
 
-    def _tagged_run(self, guard: StampedeGuard, args: Any, kwargs: Any) -> Run:
-        return self._with_tags(self._run(args, kwargs), guard, args, kwargs)
+    def _tagged_run(self, guard: StampedeGuard, args: Any, kwargs: Any, key: str) -> Run:
+        return self._with_tags(self._run(args, kwargs, key), guard, args, kwargs)
+
+    async def _or_again(self, served: Awaitable[Any], run: Run, args: Any, kwargs: Any) -> Any:
+        """What is served; if what the call was made of has changed meanwhile, the call is made once more."""
+        with contextlib.suppress(ArgumentsChanged):
+            return await served
+
+        def ask() -> tuple[Run, Awaitable[Any]]:
+            guard = self._guarded()
+            run = self._tagged_run(guard, args, kwargs, key := self._keys.build(args, kwargs))
+            return run, guard.call(self._plan, key, run)
+
+        return await served_again(self._plan, run, ask, self._start(args, kwargs))
+
+    async def _refresh(self, args: Any, kwargs: Any) -> Any:
+        key, *others = self._entries(args, kwargs)
+        args, kwargs = self._keys.fitted.declared(args, kwargs)
+        run = self._tagged_run(guard := self._guarded(), args, kwargs, key)
+        result = await self._or_again(guard.refresh_entry(self._plan, key, run), run, args, kwargs)
+        await self._invalidate(others)
+        return result
+
+    def made(self) -> Any:
+        """The wrapper, known as what it was made of: the same function cached again is no other one."""
+        made = self.wrapper()
+        mark_cached(made, self._guard, self._keys.name, self._definition.parts)
+        return made
 
     def wrapper(self) -> Any:
         """What takes the function's place, with its other methods."""
@@ -220,16 +288,17 @@ class Face(Generic[P, R]):
             if plan.near and runtime is not None:
                 kept = runtime.near.get(name)
                 if kept is not None and runtime.near.clock() < kept.until:
-                    result = kept.given()
+                    result = kept.given(plan.share)
                     return result
             if runtime is None or plan.near or runtime.away or runtime.refused or name in runtime.flights:
-                result = await guard.call(plan, key, self._tagged_run(guard, args, kwargs))
-                return result
+                run = self._tagged_run(guard, args, kwargs, key)
+                return cast("R", await self._or_again(guard.call(plan, key, run), run, args, kwargs))
             try:
                 reading = await runtime.read(name)
-            except StoreError:
-                read_failed(runtime, name)
-                reading = None
+            except StoreError as error:
+                run = self._run(args, kwargs, key)
+                served = after_failed_read(runtime, plan, name, run, error)
+                return cast("R", await self._or_again(served, run, args, kwargs))
             if reading is not None:
                 body, _, total_ms, stale_ms, remaining_ms, _ = reading
                 if stale_ms < remaining_ms <= total_ms:
@@ -242,16 +311,15 @@ class Face(Generic[P, R]):
                         return result
                     except Undecodable:
                         pass
-            result = await after_read(runtime, plan, name, self._run(args, kwargs), reading)
+            run = self._run(args, kwargs, key)
+            result = await self._or_again(after_read(runtime, plan, name, run, reading), run, args, kwargs)
             return result
 
         async def invalidate(*args: P.args, **kwargs: P.kwargs) -> Invalidation:
-            return await self._guarded().invalidate_entry(build(args, kwargs), self._plan.policy)
+            return await self._invalidate(self._entries(args, kwargs))
 
         async def refresh(*args: P.args, **kwargs: P.kwargs) -> R:
-            run = self._tagged_run(guard := self._guarded(), args, kwargs)
-            result: R = await guard.refresh_entry(self._plan, build(args, kwargs), run)
-            return result
+            return cast("R", await self._refresh(args, kwargs))
 
         def key(*args: P.args, **kwargs: P.kwargs) -> str:
             return f"{self._guarded().namespace}:{build(args, kwargs)}"
@@ -265,6 +333,13 @@ class Face(Generic[P, R]):
         if self._options.resources:
             face.__signature__ = self._visible_signature()
         return call
+
+    async def _invalidate(self, keys: list[str]) -> Invalidation:
+        guard, policy = self._guarded(), self._plan.policy
+        if len(keys) == 1:
+            return await guard.invalidate_entry(keys[0], policy)
+        told = await asyncio.gather(*(guard.invalidate_entry(key, policy) for key in keys))
+        return "pending" if "pending" in told else "done"
 
     def _set_mode(self, mode: Mode | None) -> None:
         """The mode of this function from now on; None = the guard's."""

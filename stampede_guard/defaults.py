@@ -4,23 +4,45 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
+import sys
 
+from stampede_guard.definition import Definition
+from stampede_guard.forks import renew_in_children
 from stampede_guard.guard import StampedeGuard
+from stampede_guard.locks import PassableLock
+from stampede_guard.registry import Registry
 
-__all__ = ["configure", "default_guard"]
+__all__ = ["configure", "default_guard", "register_bare"]
 
 log = logging.getLogger("stampede_guard")
 
 _default: StampedeGuard | None = None
-_lock = threading.Lock()
+_lock = PassableLock()
 """Threads that call plain functions for the first time make one default guard between them."""
+renew_in_children(sys.modules[__name__], "_lock", PassableLock)
+
+
+_waiting = Registry()
+"""Bare functions decorated since the default guard was last forgotten, while there was none yet."""
 
 
 def configure(guard: StampedeGuard | None) -> None:
-    """The guard of every bare `@locked_cache`, also of functions decorated before. None forgets it."""
-    global _default
-    _default = guard
+    """The guard of every bare `@locked_cache`, also of functions decorated before. None forgets it.
+
+    Raises `KeyPartError` where one of these has the name of a function of the guard's own.
+    """
+    global _default, _waiting
+    if guard is not None:
+        guard.register_all(_waiting)
+    _default, _waiting = guard, Registry()
+
+
+def register_bare(name: str, definition: Definition) -> None:
+    """A function under a bare `@locked_cache`. Raises `KeyPartError` if another one has its name."""
+    if _default is not None:
+        _default.register(name, definition)
+    else:
+        _waiting.add("", name, definition)
 
 
 def default_guard() -> StampedeGuard:
@@ -42,4 +64,7 @@ def _make_default() -> None:
                 "@locked_cache has no store: neither configure(guard) nor $STAMPEDE_GUARD_URL nor $REDIS_URL is set. "
                 "Values are kept in this process; other workers are not covered"
             )
-        _default = StampedeGuard.from_url(url)
+        guard = StampedeGuard.from_url(url)
+        # A function without a name that others do not have may be called all the same: see `Registry.add`.
+        guard.register_all(_waiting)
+        _default = guard

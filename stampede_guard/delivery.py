@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from typing import TYPE_CHECKING, assert_never
 
 from stampede_guard.core import flight as core
 from stampede_guard.core.entry import Reading
-from stampede_guard.errors import Undecodable
+from stampede_guard.errors import ComputeFailed, Undecodable, WaitTimeout
 from stampede_guard.failures import decode_failure
 
 if TYPE_CHECKING:
     from stampede_guard.flight import Flight
+    from stampede_guard.lastvalues import Proof
     from stampede_guard.runtime import Runtime
 
-__all__ = ["Delivery"]
+__all__ = ["Delivery", "crash_of"]
+
+log = logging.getLogger("stampede_guard")
 
 
 class Delivery:
     """`covered`: how many had joined when the store was asked last. `has_delivered`: somebody has been served.
 
     `alone`: the computation was made without the store. `outdated`: `invalidate()` was called here meanwhile.
-    `error`: the very exception of this process's computation, which its own passengers get.
+    `error`: the very exception of this process's computation, which its own passengers get. `proof`: see `readonly`.
     """
 
     def __init__(self, runtime: Runtime, flight: Flight) -> None:
@@ -29,6 +34,7 @@ class Delivery:
         self.alone = False
         self.outdated = False
         self.error: BaseException | None = None
+        self.proof: Proof | None = None
         self._runtime = runtime
         self._flight = flight
 
@@ -72,15 +78,27 @@ class Delivery:
         if outcome.kind == "pass":
             return
         if outcome.reading is not None:
-            self._runtime.remember(flight.name, outcome.reading)
+            self._runtime.learn(flight.name, outcome.reading)
         elif (self.alone and not self.outdated) or (to == "everyone" and not flight.bypassed):
             # Computed without the store. Token 0: it is kept in this process only, and never stored.
             policy = flight.lifetimes or flight.plan.policy
             reading = Reading(outcome.body, 0, policy.total_ms, policy.stale_ms, policy.total_ms)
-            self._runtime.remember(flight.name, reading)
+            self._runtime.remember(flight.name, reading, proof=self.proof)
 
     def reject(self, reading: Reading, error: Undecodable) -> None:
         """What is stored is no value of ours: from now on only something newer will do."""
         flight = self._flight
         flight.newer_than = max(flight.newer_than, reading.token)
         self._runtime.warn_undecodable(flight.plan, error)
+
+
+def crash_of(flight: Flight, error: BaseException) -> BaseException:
+    """What passengers are told of a flight whose driver raised this: an ordinary error, whatever it was."""
+    if isinstance(error, asyncio.CancelledError) and flight.task.cancelling():
+        return WaitTimeout(f"{flight.plan.title}: this process is shutting down")
+    log.error("a flight of %s ended by a fault of its own", flight.plan.title, exc_info=error)
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    failed = ComputeFailed(type(error).__name__, str(error))
+    failed.__cause__ = error
+    return failed

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from stampede_guard.calls import captured
 from stampede_guard.core.early import due
 from stampede_guard.core.entry import Reading
 from stampede_guard.errors import PolicyError
@@ -47,7 +48,7 @@ def refresh_early(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Re
         or len(runtime.flights) >= plan.policy.max_flights
     ):
         return
-    flight = runtime.take_off(name, plan, run, plan.capture(), refreshing=True, newer_than=reading.token)
+    flight = runtime.take_off(name, plan, run, captured(plan, run), refreshing=True, newer_than=reading.token)
     flight.early = True
     flight.know(reading)
 

@@ -3,9 +3,45 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-__all__ = ["ended", "retrieve"]
+__all__ = ["Stopped", "contained", "ended", "error_of", "outcome_of", "retrieve"]
+
+
+class Stopped:
+    """Stands for the result of what was ended by `sys.exit()` or Ctrl-C."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+async def contained(run: Callable[[], Awaitable[Any]]) -> Any:
+    """What `run()` returns; `Stopped` if it would end the process.
+
+    A task that raises SystemExit ends its event loop, with all others on it. Here it is for its caller to raise.
+    """
+    try:
+        return await run()
+    except (SystemExit, KeyboardInterrupt) as error:
+        return Stopped(error)
+
+
+def outcome_of(task: asyncio.Task[Any]) -> Any:
+    """What a task that was `contained` returned. Raises what it raised."""
+    result = task.result()
+    if isinstance(result, Stopped):
+        raise result.error
+    return result
+
+
+def error_of(task: asyncio.Task[Any]) -> BaseException | None:
+    """What a task raised, if it was not cancelled, or was `contained` for."""
+    error = task.exception()
+    if error is not None:
+        return error
+    result = task.result()
+    return result.error if isinstance(result, Stopped) else None
 
 
 async def ended(task: asyncio.Task[Any], seconds: float | None = None) -> None:

@@ -9,6 +9,7 @@ StampedeError
 |  |- ReentrantCall       a computation that waits for itself
 |- StoreError             the store did not do what was asked
 |  |- StoreUnavailable    not reached, or no answer within the deadline; the outcome may be unknown
+|  |  |- StoreMisconfigured  a file or a certificate of TLS: somebody has to change something
 |  |- StoreRefused        it answered, and the answer was no (wrong password, missing permission)
 |     |- WrongTopology    the URL or client is one for a cluster and the server is not, or the other way round
 |- Undecodable            stored bytes that are not a value of this type (handled as a miss)
@@ -22,6 +23,8 @@ StampedeError
 
 from __future__ import annotations
 
+from typing import Literal
+
 __all__ = [
     "ComputeFailed",
     "ComputeTimeout",
@@ -34,6 +37,7 @@ __all__ = [
     "ReentrantCall",
     "StampedeError",
     "StoreError",
+    "StoreMisconfigured",
     "StoreRefused",
     "StoreUnavailable",
     "Undecodable",
@@ -42,6 +46,9 @@ __all__ = [
     "WaitTimeout",
     "WrongTopology",
 ]
+
+
+RefusalKind = Literal["credentials", "permission", "configuration", "full", "writes", "other"]
 
 
 class StampedeError(Exception):
@@ -93,24 +100,41 @@ class ReentrantCall(Misuse, RuntimeError):
 class StoreError(StampedeError):
     """The store did not do what was asked."""
 
+    late = False
+    """Whether the whole deadline was waited for: whoever asks again does not wait as long once more."""
+
 
 class StoreUnavailable(StoreError):
     """The store was not reached or did not answer in time. What was sent may still be carried out."""
+
+    def __init__(self, message: str, *, late: bool = False) -> None:
+        super().__init__(message)
+        self.late = late
+
+
+class StoreMisconfigured(StoreUnavailable):
+    """The store cannot be reached as it is configured: a file or a certificate of TLS. It will not pass by itself."""
 
 
 class StoreRefused(StoreError):
     """The store answered and refused, for example a wrong password or a missing permission.
 
-    `may_pass`: the reason is the store's own state (a full disk, missing replicas, no memory), and not who asks.
+    `may_pass`: the reason is the store's own state (a full disk, missing replicas, no memory), and not who asks. `kind`
+    says what it is about: `credentials`, `permission`, `configuration` (TLS, an address), `full` (no memory), `writes`
+    (no disk, no replicas), or `other`.
     """
 
-    def __init__(self, message: str, *, may_pass: bool = False) -> None:
+    def __init__(self, message: str, *, may_pass: bool = False, kind: RefusalKind = "other") -> None:
         super().__init__(message)
         self.may_pass = may_pass
+        self.kind = kind
 
 
 class WrongTopology(StoreRefused):
     """A cluster's URL or client with a server that is part of none, or a single server's with a node of a cluster."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, kind="configuration")
 
 
 class Undecodable(StampedeError):

@@ -18,21 +18,26 @@ trace is the current one), `Started` in that of the computation, the others in n
 | `TimedOut` | wait, computation or fallback that took too long |
 | `TakenOver`, `LeaseLost` | fault |
 | `Compared` | look of mode `shadow` |
-| `BreakerOpened`, `BreakerClosed` | change, event loop and server |
+| `BreakerOpened`, `BreakerClosed` | change and server: all event loops of a guard notice one outage |
+| `Refused`, `Recovered` | change, and text of the refusal |
+| `NotStored` | value that was computed and that the store did not keep |
 | `Invalidated` | `invalidate()` |
 | `LeaseWon`, then `LeaseReleased` or `HoldLost` | lease of `stampede_guard.leases` that was held |
 | `LeaseSkipped` | attempt that ended because somebody else has it |
 | `JobStarted`, then `JobEnded` | slot of a job that this worker claimed; only `JobEnded` where it did not run |
 
-Two fields are in every event about an entry. `function` is what it is called in logs and metrics: a function's name,
-or the part of a key before its first colon. `entry` is the complete name, which has values of parameters in it: it is
-for operators, and never a label of a metric or a line of a log.
+Two fields are in every event about an entry. `function` is what it is called in logs and metrics: a function's name;
+the `name=` of a `get_or_compute`, or the word before the first colon of its key if that looks like no value. `entry` is
+the complete name, which has values of parameters in it: it is for operators, and never a label of a metric or a line
+of a log.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from stampede_guard.errors import RefusalKind
 
 __all__ = [
     "BreakerClosed",
@@ -55,7 +60,10 @@ __all__ = [
     "LeaseSkipped",
     "LeaseWon",
     "Miss",
+    "NotStored",
+    "Recovered",
     "Refreshed",
+    "Refused",
     "Source",
     "Stale",
     "Started",
@@ -194,6 +202,34 @@ class BreakerClosed:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused:
+    """The store answers no from now on. `kind`: see `stampede_guard.errors.StoreRefused`.
+
+    `why`: its answer, without keys. `temporary`: the reason is the store's own state, and may pass by itself.
+    """
+
+    kind: RefusalKind
+    why: str
+    temporary: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What the store refused it does again. Fields as those of the `Refused` that it ends."""
+
+    kind: RefusalKind
+    why: str
+    temporary: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NotStored(_AboutEntry):
+    """A value was computed and served, and the store did not keep it. `kind`: as that of `Refused`."""
+
+    kind: RefusalKind
+
+
+@dataclass(frozen=True, slots=True)
 class Invalidated:
     """`done`: no caller from now on is served an older value. Else the store is away; it is done on its return."""
 
@@ -273,6 +309,9 @@ Event = (
     | Compared
     | BreakerOpened
     | BreakerClosed
+    | Refused
+    | Recovered
+    | NotStored
     | Invalidated
     | LeaseWon
     | LeaseReleased

@@ -4,7 +4,7 @@ Only what is declared crosses: an HTTPException of Starlette or FastAPI with its
 `ComputeTimeout`, and types given to `register_failure`. Everything else arrives as `ComputeFailed`, with the
 type's name and the message. Nothing is pickled. What speaks of one caller only (401, 403), what tells of the
 state of one process (`WaitTimeout` and `Overloaded`, from a cached function that the computation called) and
-what stops one (a cancellation, Ctrl-C) never leaves it.
+what stops one (a cancellation, Ctrl-C) never leaves it. In every text that crosses, URLs lose their query and password.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from stampede_guard.errors import ComputeFailed, ComputeTimeout, WaitTimeout
+from stampede_guard.masking import beginning, mask, mask_all
+from stampede_guard.personal import is_personal
 
-__all__ = ["decode_failure", "encode_failure", "register_failure"]
+__all__ = ["decode_failure", "encode_failure", "message_of", "register_failure"]
 
 _LONGEST_MESSAGE = 500
 _LARGEST_CONTENT = 64 * 1024
-_PERSONAL_STATUS = frozenset({401, 403})
 _UNKNOWN = "the error of another process could not be read"
 
 _E = TypeVar("_E", bound=Exception)
@@ -63,9 +64,13 @@ def encode_failure(error: BaseException) -> bytes | None:
     """The bytes of an error for other processes, or None if it must not leave this one."""
     if not isinstance(error, Exception) or _is_private(error):
         return None
-    plain = _Record(type(error).__name__, _message(error))
+    plain = _Record(type(error).__name__, message_of(error))
     try:
         kind, content = _content(error)
+        if _has_secret_headers(content):
+            # A redirection without its query would lead others somewhere else.
+            return None
+        content = mask_all(content)
         data = msgspec.json.encode(msgspec.structs.replace(plain, kind=kind, content=content))
         if len(data) <= _LARGEST_CONTENT:
             return data
@@ -97,12 +102,13 @@ def _is_private(error: BaseException) -> bool:
         return any(map(_is_private, error.exceptions))
     if isinstance(error, WaitTimeout):
         return True
-    return getattr(error, "status_code", None) in _PERSONAL_STATUS
+    return is_personal(error)
 
 
-def _message(error: Exception) -> str:
+def message_of(error: BaseException) -> str:
+    """What an error says, without secrets of its URLs, and not all of it if it is long."""
     try:
-        text = str(error)
+        text = mask(beginning(str(error)))
     except Exception:
         return ""
     # JSON has no form for half of a surrogate pair
@@ -117,12 +123,17 @@ def _content(error: Exception) -> tuple[str, Any]:
     if type(error) is ComputeFailed:
         return "failed", {"type": error.type_name, "message": error.message}
     if type(error) is ComputeTimeout:
-        return "timeout", {"message": _message(error)}
+        return "timeout", {"message": message_of(error)}
     for package in ("fastapi", "starlette"):
         module = sys.modules.get(f"{package}.exceptions")
         if module is not None and isinstance(error, module.HTTPException):
             return package, _http_content(error)
     return "", None
+
+
+def _has_secret_headers(content: Any) -> bool:
+    headers = content.get("headers") if isinstance(content, dict) else None
+    return isinstance(headers, dict) and mask_all(headers) != headers
 
 
 def _http_content(error: Any) -> dict[str, Any]:

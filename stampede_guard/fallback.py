@@ -7,19 +7,22 @@ import contextlib
 from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
+from stampede_guard.calls import ArgumentsChanged
 from stampede_guard.computation import CURRENT, THREAD_SECONDS
 from stampede_guard.core.scripts import Denied, Found, Granted
 from stampede_guard.core.tags import Versions, sealed
-from stampede_guard.ending import ended, retrieve
+from stampede_guard.ending import contained, ended, error_of, retrieve
+from stampede_guard.errorcopies import copy_of
 from stampede_guard.errors import StoreError, Undecodable, WaitTimeout
 from stampede_guard.events import Computed, Started, TimedOut
+from stampede_guard.once import Once
 from stampede_guard.tagged import ensure, is_valid
 from stampede_guard.verdict import Verdict, judge
 
 if TYPE_CHECKING:
     from stampede_guard.flight import Flight
     from stampede_guard.passenger import Passenger
-    from stampede_guard.plan import Plan, Run
+    from stampede_guard.plan import Plan
     from stampede_guard.runtime import Runtime
 
 __all__ = ["Fallback"]
@@ -48,10 +51,11 @@ class Fallback:
             self._attempt(), name="stampede_guard fallback", context=Context()
         )
         self._runtime.fallbacks[self._name] = task
+        over = self._runtime.fallback_ends[self._name] = Once(self._runtime.loop)
         task.add_done_callback(retrieve)
         # Its flight may be granted the lease meanwhile, and must not use the same request for its own computation.
         self._passenger.busy = self._passenger.bound
-        task.add_done_callback(lambda _: self._runtime.fallbacks.pop(self._name, None))
+        task.add_done_callback(lambda _: self._over(over))
         try:
             await asyncio.wait({task, meanwhile}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -67,6 +71,11 @@ class Fallback:
         if meanwhile.done():
             return meanwhile.result(), True
         return None, False
+
+    def _over(self, once: Once) -> None:
+        self._runtime.fallbacks.pop(self._name, None)
+        self._runtime.fallback_ends.pop(self._name, None)
+        once.happen()
 
     async def _attempt(self) -> tuple[Any, bool]:
         runtime, plan, policy = self._runtime, self._plan, self._plan.policy
@@ -105,7 +114,7 @@ class Fallback:
         hooks, began = self._runtime.hooks, self._runtime.loop.time()
         if hooks:
             context.run(hooks.tell, Started(plan.title, self._name, flight_id, fallback=True))
-        task = self._runtime.loop.create_task(_call(self._passenger.run), context=context)
+        task = self._runtime.loop.create_task(contained(self._passenger.run), context=context)
         try:
             await asyncio.wait({task}, timeout=policy.fallback_timeout)
         finally:
@@ -120,12 +129,15 @@ class Fallback:
                 f"{plan.title}: the holder is slow, and the fallback took longer than fallback_timeout "
                 f"({policy.fallback_timeout:g} s)"
             )
-        error = task.exception()
+        error = error_of(task)
+        if isinstance(error, ArgumentsChanged):
+            raise error
         if error is not None:
-            raise WaitTimeout(f"{plan.title}: the holder is slow, and the fallback failed") from error
+            cause = copy_of(error) or error
+            raise WaitTimeout(f"{plan.title}: the holder is slow, and the fallback failed") from cause
         try:
             verdict = judge(plan, task.result(), None)
-        except Exception as problem:
+        except BaseException as problem:
             raise WaitTimeout(f"{plan.title}: the holder is slow, and the fallback failed") from problem
         self._runtime.warn_if_too_large(plan, verdict.body)
         if tags:
@@ -140,7 +152,7 @@ class Fallback:
         if not task.done():
             hooks.tell(TimedOut(title, self._name, "fallback_timeout"))
         elif not task.cancelled():
-            raised = task.exception()
+            raised = error_of(task)
             error = "" if raised is None else type(raised).__name__
         hooks.tell(Computed(title, self._name, seconds, flight_id, error, fallback=True))
 
@@ -158,7 +170,5 @@ class Fallback:
         except StoreError:
             # The caller has its value; what could not be stored is computed again.
             return
-
-
-async def _call(run: Run) -> Any:
-    return await run()
+        self._runtime.published(self._name, value=verdict.policy is not None)
+        self._runtime.outdate_older(self._name, grant.token)

@@ -10,19 +10,23 @@ import logging
 from contextvars import Context
 from typing import TYPE_CHECKING, assert_never
 
-from stampede_guard.computation import Computation, Result
+from stampede_guard.computation import LONG_ON_THE_WIRE, Computation, Result
 from stampede_guard.core import flight as core
+from stampede_guard.core.commands import LATE_SECONDS
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import FailedRecently, Found, Granted, Held, Message, Passing
 from stampede_guard.core.tags import sealed
-from stampede_guard.delivery import Delivery
+from stampede_guard.delivery import Delivery, crash_of
 from stampede_guard.ending import ended
-from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable, WaitTimeout
+from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
 from stampede_guard.events import TakenOver
 from stampede_guard.failures import encode_failure
 from stampede_guard.hearing import Hearing
 from stampede_guard.oldvalue import Previous
-from stampede_guard.passengers import Passengers
+from stampede_guard.once import Once
+from stampede_guard.passengers import Passengers, Wanted
+from stampede_guard.readonly import ask_without_writes
+from stampede_guard.reentry import Awaited
 from stampede_guard.tagcheck import acquire, ask_again, believed, versions_before
 from stampede_guard.tagged import tags_of
 
@@ -37,10 +41,11 @@ __all__ = ["Flight"]
 log = logging.getLogger("stampede_guard")
 
 
-class Flight:
+class Flight(Wanted):
     """`bypassed`: the store is never asked. `away`: not for now. `refreshing`: callers are served a stale value.
     `early`: or a fresh one, so that it is for the lease alone to say whether it computes. `lingers`: it goes on waiting
-    when its last passenger has run out of patience, so that those who come later know how slow it is.
+    when its last passenger has run out of patience, so that those who come later know how slow it is. `late`: its
+    callers have waited for the store in vain already, for a whole deadline.
 
     `stored`: False when the store did not take the value that was computed last, None when it refused it: something
     newer is there, or the record was lost. `lifetimes` are that value's; None = it may not be stored. `old` is
@@ -70,16 +75,16 @@ class Flight:
         self.refreshing = refreshing
         self.newer_than = newer_than
         self.outdates_holder = False
-        self.early = False
+        self.early = self.late = False
         self.lingers = False
         self.began = runtime.loop.time()
         self.stored: bool | None = True
         self.lifetimes: Policy | None = None
         self.old: Previous | None = None
-        self.awaits: set[Flight] = set()
+        self.awaits = Awaited()
         self.leader: Passenger | None = None
         self.computation = Computation(runtime, self, run, variables)
-        self._runtime = runtime
+        self.runtime = self._runtime = runtime
         self.passengers = Passengers(plan, runtime.loop)
         self._delivery = Delivery(runtime, self)
         self._hearing = Hearing(runtime.loop)
@@ -89,6 +94,8 @@ class Flight:
         self._suspected = False
         self._state, self._command = core.begin(away=away or bypassed)
         self.landed: asyncio.Future[None] = runtime.loop.create_future()
+        self.landing = Once(runtime.loop)
+        """The same for any number of callers."""
         # In a context of its own: it may serve others long after the request that began it. And not by the loop's task
         # factory: an eager one would let it land before anybody could join it.
         self.task = asyncio.Task(
@@ -136,9 +143,14 @@ class Flight:
         bound: bool = False,
         stale: Reading | None = None,
         patient: bool = False,
+        share: bool = False,
     ) -> Passenger:
         """Raises `Overloaded` when `max_passengers` wait already."""
-        passenger = self.passengers.join(run, variables, bound=bound, stale=stale, patient=patient)
+        if self._runtime.orders:
+            self._runtime.obey()
+        passenger = self.passengers.join(
+            run, variables, bound=bound, stale=stale, patient=patient, share=share
+        )
         self.lingers = self.lingers or (patient and not bound)
         if stale is None:
             self.refreshing = False
@@ -183,11 +195,10 @@ class Flight:
             while not isinstance(self._command, core.Land):
                 event = await self._carry_out(self._command)
                 self._state, self._command = core.decide(self._state, event, self.plan.policy)
-        except asyncio.CancelledError:
-            crash = WaitTimeout(f"{self.plan.title}: this process is shutting down")
-        except Exception as error:
-            log.exception("a flight of %s ended by a fault of its own", self.plan.title)
-            crash = error
+        except BaseException as error:
+            # What would end an event loop, too: this flight is for others than whoever raised it.
+            # And its lease may still be held: nobody is to wait for that.
+            crash, self._unanswered = crash_of(self, error), True
         finally:
             # No await between the last decision and this: nobody can join a flight that has landed.
             self._state = core.Landed()
@@ -198,6 +209,7 @@ class Flight:
             self.passengers.dismiss(crash)
             if self._unanswered and not self._runtime.closing:
                 self._runtime.session.forget(self.name, flight=self.id)
+            self.landing.happen()
             if not self.landed.done():
                 self.landed.set_result(None)
 
@@ -227,22 +239,13 @@ class Flight:
 
     @property
     def _cut_off(self) -> bool:
-        """Whether nobody could know of an invalidation made elsewhere."""
+        """Whether the store is not asked."""
         return self.bypassed or self._runtime.away_for(self.name, self.tags)
 
     @property
-    def _wanted(self) -> bool:
-        """A refresh in the background has no passengers: it waits too, so that stale hits do not ask meanwhile."""
-        return self.passengers.wanted or not (self.passengers or self.early)
-
-    @property
-    def _needed(self) -> bool:
-        """An early refresh is the only flight that nobody needs when there is no lease to be had."""
-        return self.passengers.wanted or not self.early
-
-    @property
-    def _still_wanted(self) -> bool:
-        return self.passengers.wanted or (self.lingers and not self.passengers)
+    def _away(self) -> bool:
+        """Whether nobody could know of an invalidation made elsewhere."""
+        return self._cut_off and (self.bypassed or not self._runtime.only_waits(self.name, self.tags))
 
     async def _ask(self) -> core.Event:
         while True:
@@ -255,18 +258,28 @@ class Flight:
 
     async def _ask_once(self) -> core.Event:
         self._delivery.covered = self.passengers.joined
+        self._delivery.proof = None
         self._failed = False
         self._hearing.begin_to_ask()
+        if not self.bypassed and self._runtime.only_waits(self.name, self.tags):
+            return await self._without_writes()
         if self._cut_off:
             return core.StoreFailed(away=True, wanted=self._needed)
         try:
-            answer = await acquire(self._runtime, self)
-        except StoreUnavailable:
+            async with asyncio.timeout(LATE_SECONDS if self.late else None):
+                answer = await acquire(self._runtime, self)
+            self.late = False
+        except (StoreUnavailable, TimeoutError) as error:
             self._unanswered = True
-            return core.StoreFailed(away=self._runtime.session.away_for(self.name), wanted=self._needed)
+            away = isinstance(error, TimeoutError) or self._runtime.session.away_for(self.name)
+            self.late = self.late or getattr(error, "late", False)
+            return core.StoreFailed(away=away, wanted=self._needed)
         except StoreRefused as error:
-            self._runtime.note_refusal(error)
-            return self._without_writes()
+            self._runtime.note_refusal(error, "acquire")
+            return await self._without_writes()
+        if self._runtime.health.refusing and not isinstance(answer, Found | FailedRecently):
+            # It has written. What was only found proves nothing: a store that takes no writes is read as ever.
+            self._runtime.health.admitted("acquire")
         policy = self.plan.policy
         trust = min(policy.lease_ttl, policy.wait_timeout / 2) if isinstance(answer, Held) else 0.0
         self._trusted_until = self._runtime.loop.time() + trust
@@ -285,16 +298,9 @@ class Flight:
             self._pause(policy.poll_interval)
         return core.Answered(answer, self._runtime.draw(), self._wanted and not alone)
 
-    def _without_writes(self) -> core.Event:
-        """The store answers and takes no writes (no replicas, disk full): what was computed here before still counts.
-
-        Otherwise every call would compute, since nothing can be stored.
-        """
-        if self.newer_than == 0 and not self.outdates_holder:
-            known, state = self._runtime.last.find(self.name, now=self._runtime.now())
-            if known is not None and state == "fresh" and self._runtime.tags.allow(self.tags, known.body):
-                return core.Answered(Found(known), self._runtime.draw(), self.passengers.wanted)
-        return core.StoreFailed(away=True, wanted=self._needed)
+    async def _without_writes(self) -> core.Event:
+        self._delivery.proof, event = await ask_without_writes(self._runtime, self, wanted=self._needed)
+        return event
 
     def _pause(self, seconds: float) -> None:
         """So long stale hits leave the value alone that is there now."""
@@ -324,6 +330,7 @@ class Flight:
         if result == "back":
             return core.LookAgain(self.passengers.wanted)
         if isinstance(result, core.Abandoned):
+            self._failed = self.computation.refused
             return result
         self._failed = result.error is not None
         if result.error is not None:
@@ -334,8 +341,8 @@ class Flight:
         self._runtime.warn_if_too_large(self.plan, result.body)
         if result.policy is None:
             shared = self.plan.share_uncached
-            return core.Computed(result.body, storable=False, away=self._cut_off, shared=shared)
-        return core.Computed(result.body, away=self._cut_off)
+            return core.Computed(result.body, storable=False, away=self._away, shared=shared)
+        return core.Computed(result.body, away=self._away)
 
     async def _publish(self, grant: Granted, outcome: core.Outcome) -> core.Event:
         self._delivery.covered = self.passengers.joined
@@ -344,7 +351,9 @@ class Flight:
         self.stored = False
         try:
             tags = ask_again(self._runtime, self)
-            async with self.computation.while_sending(grant, outcome.body):
+            late = self.late and len(outcome.body) < LONG_ON_THE_WIRE
+            sending = self.computation.while_sending(grant, outcome.body)
+            async with asyncio.timeout(LATE_SECONDS if late else None), sending:
                 stored = await session.publish(
                     self.name,
                     flight=self.id,
@@ -354,11 +363,13 @@ class Flight:
                     policy=policy,
                     took_ms=self.computation.took_ms,
                 )
-        except StoreError as error:
+        except (StoreError, TimeoutError) as error:
             if isinstance(error, StoreRefused):
-                self._runtime.note_refusal(error)
+                self._runtime.note_refusal(error, "publish")
             self._unanswered = True
+            self.late = self.late or getattr(error, "late", False)
             return core.StoreFailed(away=session.away_for(self.name))
+        self._runtime.published(self.name, value=stored and outcome.kind == "value")
         self.stored = outcome.kind != "pass" and (stored or None)
         if tags is not None and outcome.kind != "failure" and not await tags.confirm(outcome.body):
             # Somebody may have joined after an invalidation that no fence tells of: see `core.tags`.
@@ -367,7 +378,7 @@ class Flight:
         if stored and outcome.kind == "value":
             total_ms, took_ms = policy.total_ms, self.computation.took_ms
             reading = Reading(outcome.body, grant.token, total_ms, policy.stale_ms, total_ms, took_ms)
-            self._runtime.remember(self.name, reading)
+            self._runtime.learn(self.name, reading)
         return core.PublishAnswered(stored)
 
     async def _release(self, outcome: core.Outcome | None) -> core.Event:

@@ -54,10 +54,8 @@ class Hooks:
         for hook in self._hooks:
             try:
                 hook(event)
-            except (KeyboardInterrupt, SystemExit):
-                raise
             # A CancelledError too (of a future that the hook looked at): it would end the flight that tells, which
-            # could not know it from its own.
+            # could not know it from its own. And SystemExit, which would end the flight's event loop with it.
             except BaseException:
                 if id(hook) not in self._failed:
                     self._failed.add(id(hook))

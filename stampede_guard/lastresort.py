@@ -80,8 +80,13 @@ async def _wait_for_fallback(
     """A fallback of this process ends the wait at once: its flight hears of no value while it computes itself."""
     until = runtime.loop.time() + seconds
     task = runtime.fallbacks.get(name)
-    if task is not None:
-        await asyncio.wait({future, task}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    over = runtime.fallback_ends.get(name)
+    if task is not None and over is not None:
+        mine = over.join()
+        try:
+            await asyncio.wait({future, mine}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            over.leave(mine)
         if task.done() and not task.cancelled() and task.exception() is None and task.result()[1]:
             return
     await asyncio.wait({future}, timeout=max(0.0, until - runtime.loop.time()))

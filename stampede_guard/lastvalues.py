@@ -6,19 +6,28 @@ which is when this one is needed; and it keeps values ready to be handed out, wh
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from stampede_guard.bounded import Bounded, Item
 from stampede_guard.core.entry import Freshness, Reading
 
-__all__ = ["LastValues"]
+__all__ = ["LastValues", "Proof"]
 
 OVERHEAD = 500
 """Bytes counted for an entry beside its name and body."""
 
 
+class Proof(NamedTuple):
+    """What the store said of an entry's invalidations before a value was computed, and `until` when that counts."""
+
+    until: float
+    facts: tuple[object, ...]
+
+
 class _Kept(Item):
     """Without a reading it is a tombstone: `fence` is the smallest token that a value may have."""
 
-    __slots__ = ("fence", "fresh_until", "reading", "stale_until")
+    __slots__ = ("fence", "fresh_until", "proof", "reading", "stale_until")
 
     def __init__(
         self, reading: Reading | None, fresh_until: float, stale_until: float, size: int, fence: int = 0
@@ -28,6 +37,7 @@ class _Kept(Item):
         self.fresh_until = fresh_until
         self.stale_until = stale_until
         self.fence = fence
+        self.proof: Proof | None = None
 
 
 class LastValues:
@@ -44,8 +54,8 @@ class LastValues:
     def bytes(self) -> int:
         return self._kept.bytes
 
-    def keep(self, name: str, reading: Reading, *, now: float) -> None:
-        """Remember a value just seen, with the time it has left."""
+    def keep(self, name: str, reading: Reading, *, now: float, proof: Proof | None = None) -> None:
+        """Remember a value just seen, with the time it has left. `proof`: of one that this process has computed."""
         known = self._kept.items.get(name)
         fence = 0
         if known is not None:
@@ -63,6 +73,7 @@ class LastValues:
             return
         remaining = max(0, min(reading.remaining_ms, reading.total_ms)) / 1000
         kept = _Kept(reading, now + remaining - reading.stale_ms / 1000, now + remaining, size, fence)
+        kept.proof = proof
         self._kept.put(name, kept)
 
     def find(self, name: str, *, now: float) -> tuple[Reading | None, Freshness]:
@@ -74,6 +85,14 @@ class LastValues:
             return None, "missing"
         kept.hits += 1
         return kept.reading, "fresh" if now < kept.fresh_until else "stale"
+
+    def own(self, name: str, proof: Proof, *, now: float) -> Reading | None:
+        """A fresh value that this process has computed without the store, if it was computed under the same proof."""
+        reading, state = self.find(name, now=now)
+        if reading is None or reading.token or state != "fresh":
+            return None
+        known = self._kept.items[name].proof
+        return reading if known is not None and now < known.until and known.facts == proof.facts else None
 
     def aged(self, name: str, *, now: float) -> Reading | None:
         """The value as it would be read now: with the time that it has left by now."""
@@ -91,6 +110,21 @@ class LastValues:
             self._kept.put(name, _Kept(None, 0.0, 0.0, len(name) + OVERHEAD, fence))
         else:
             self._kept.take(name)
+
+    def outdate(self, name: str, *, fence: int) -> None:
+        """Forget a value that the store has a newer one of, or has dropped. Does nothing where none is known."""
+        known = self._kept.items.get(name)
+        if known is not None and known.reading is not None and known.reading.token < fence:
+            self.drop(name, fence=fence)
+
+    def missing(self, name: str) -> None:
+        """The store has answered that it has nothing: what was seen there before is over.
+
+        What this process has computed without the store (token 0) was never there.
+        """
+        known = self._kept.items.get(name)
+        if known is not None and known.reading is not None and known.reading.token:
+            self.drop(name)
 
     def clear(self) -> None:
         self._kept.clear()

@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import collections.abc
+import contextlib
 import functools
-import inspect
 import itertools
-import typing
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Never, cast
 
-from stampede_guard.annotations import resolve, unwrap
-from stampede_guard.batch import ABSENT, Batches, Gathering, ManyCodec
+from stampede_guard.batch import ABSENT, Batches, Gathering, ManyCodec, checked
 from stampede_guard.cached import Invalidation, ManyDecorator
+from stampede_guard.callables import is_coroutine_function
+from stampede_guard.calls import MOST_ATTEMPTS, ArgumentsChanged
 from stampede_guard.codec import Codec, codec_for
 from stampede_guard.decorator import Face
-from stampede_guard.errors import Misuse, PolicyError, StoreError, UnsupportedValue
+from stampede_guard.ending import contained, outcome_of
+from stampede_guard.errors import Misuse, PolicyError, StoreError
+from stampede_guard.flights import bypassed_name
 from stampede_guard.guard import StampedeGuard
+from stampede_guard.keys.captured import IMMUTABLE, Copying
+from stampede_guard.manyids import distinct, id_of, ids_of, like, value_of
 from stampede_guard.methods import in_its_place, taken_from
 from stampede_guard.near import NOTHING, Asked
 from stampede_guard.options import Options, refuse_positions
 from stampede_guard.plan import Plan, Run
-from stampede_guard.policy import Policy
+from stampede_guard.policy import Mode, Policy
+from stampede_guard.refreshing import refresh
 from stampede_guard.runtime import Runtime
-from stampede_guard.serving import after_read, hit, keep_near, read_failed
+from stampede_guard.sameness import Given
+from stampede_guard.serving import after_failed_read, after_read, hit, keep_near
 from stampede_guard.verdict import AS_THE_POLICY_SAYS, Ttl
 from stampede_guard.verdict import given as given_choice
 
@@ -33,8 +39,6 @@ __all__ = ["cached_many"]
 
 MAX_IDS = 500
 ABSENT_TTL = 10.0
-_MAPPINGS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
-_COLLECTIONS = (list, tuple, set, frozenset)
 
 
 def cached_many(
@@ -53,6 +57,7 @@ def cached_many(
     name: str | None = None,
     pickle: bool = False,
     tags: Iterable[str] = (),
+    secret: Iterable[str] = (),
     **fields: Any,
 ) -> ManyDecorator:
     """Cache `async def f(ids: list[int]) -> dict[int, T]` id by id: it is called once, with the ids that are missing.
@@ -70,15 +75,9 @@ def cached_many(
     """
     refuse_positions("cached_many", misplaced)
     options = Options.of(
-        unkeyed=unkeyed,
-        resources=resources,
-        context=context,
-        version=version,
-        key=key,
-        name=name,
-        pickle=pickle,
-        tags=tags,
-    )
+        unkeyed=unkeyed, resources=resources, context=context, version=version, key=key, name=name, pickle=pickle,
+        tags=tags, secret=secret,
+    )  # fmt: skip
     if type(max_ids) is not int or max_ids < 1:
         raise PolicyError("max_ids", max_ids, "it must be a whole number of at least 1")
 
@@ -86,10 +85,10 @@ def cached_many(
 
     def decorate(given: Any) -> Any:
         function = taken_from(given)
-        if not inspect.iscoroutinefunction(inspect.unwrap(function)):
+        if not is_coroutine_function(function):
             raise Misuse(f"@cached_many takes an async def function; {function.__qualname__!r} is none")
         face = ManyFace(function, guard, options, fields, ids=ids, absent_ttl=absent_ttl, max_ids=max_ids)
-        return in_its_place(given, face.wrapper())
+        return in_its_place(given, face.made())
 
     return cast("ManyDecorator", decorate)
 
@@ -106,13 +105,17 @@ class ManyFace(Face[..., Any]):
         absent_ttl: float | None,
         max_ids: int,
     ) -> None:
-        self._ids, self._position = _ids_of(function, ids, options)
+        self._ids, self._position = ids_of(function, ids, options)
         self._absent_ttl = absent_ttl
         self._max_ids = max_ids
         super().__init__(function, guard, options, fields)
+        self._keys.fitted.redeclare(self._ids, id_of(function, self._ids))
+
+    def _told(self) -> Given:
+        return Given(super()._told(), ids=self._ids, absent_ttl=self._absent_ttl, max_ids=self._max_ids)
 
     def _make_codec(self, annotation: Any) -> Codec:
-        return ManyCodec(codec_for(_value_of(annotation, self._function), pickle=self._options.pickle))
+        return ManyCodec(codec_for(value_of(annotation, self._function), pickle=self._options.pickle))
 
     def _make_plan(self, base: Policy) -> Plan:
         plan = super()._make_plan(base)
@@ -143,16 +146,7 @@ class ManyFace(Face[..., Any]):
         return ()
 
     def _unique(self, given: Any) -> list[Any]:
-        if isinstance(given, str | bytes) or not isinstance(given, collections.abc.Iterable):
-            raise Misuse(
-                f"{self._ids!r} of {self._plan.title}() must be a list of ids, not a {type(given).__name__}"
-            )
-        try:
-            return list(dict.fromkeys(given))
-        except TypeError as error:
-            raise Misuse(
-                f"{self._ids!r} of {self._plan.title}() holds an id that is not hashable: {error}"
-            ) from None
+        return distinct(given, self._ids, self._plan.title)
 
     def _placed(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any
@@ -165,11 +159,15 @@ class ManyFace(Face[..., Any]):
     def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> str:
         return self._keys.build(*self._placed(args, kwargs, value))
 
-    def _group(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> collections.abc.Hashable:
-        """Equal for calls that may be computed together. With `key=` nothing is known of the other arguments."""
+    def _group(self, call: _ManyCall) -> collections.abc.Hashable:
+        """Equal for calls that may be computed together: one of them runs, with its own arguments and in its context.
+
+        With `key=` nothing is known of the other arguments.
+        """
         if self._plan.request_bound or self._options.key is not None:
             return object()
-        return self._key(args, kwargs, ())
+        guard, key = call.guard, self._key(call.args, call.kwargs, ())
+        return guard.prefix, call.mode, guard.bypassed_guards(), type(call.given), key
 
     # --- calls -----------------------------------------------------------------------------------
 
@@ -178,18 +176,15 @@ class ManyFace(Face[..., Any]):
 
         @functools.wraps(self._function)
         async def call(*args: Any, **kwargs: Any) -> dict[Any, Any]:
-            return await self._in_chunks(args, kwargs, self._serve)
+            return await self._as_it_is(args, kwargs, self._serve)
 
         async def refresh(*args: Any, **kwargs: Any) -> dict[Any, Any]:
-            return await self._in_chunks(args, kwargs, self._refresh)
+            return await self._as_it_is(args, kwargs, self._refresh)
 
         async def invalidate(*args: Any, **kwargs: Any) -> Invalidation:
-            guard, policy = self._guarded(), self._plan.policy
             ids = self._unique(self._given(args, kwargs))
-            told = await asyncio.gather(
-                *(guard.invalidate_entry(self._key(args, kwargs, id), policy) for id in ids)
-            )
-            return "pending" if "pending" in told else "done"
+            keys = [key for id in ids for key in self._entries(*self._placed(args, kwargs, id))]
+            return await self._invalidate(list(dict.fromkeys(keys)))
 
         def keys(*args: Any, **kwargs: Any) -> dict[Any, str]:
             namespace = self._guarded().namespace
@@ -203,21 +198,36 @@ class ManyFace(Face[..., Any]):
             face.__signature__ = self._visible_signature()
         return call
 
+    async def _as_it_is(self, args: Any, kwargs: Any, serve: Callable[..., Any]) -> dict[Any, Any]:
+        """Made again where something that cannot be copied was changed while it was computed with."""
+        for _ in range(MOST_ATTEMPTS):
+            with contextlib.suppress(ArgumentsChanged):
+                return await self._in_chunks(args, kwargs, serve)
+        ids = self._unique(self._given(args, kwargs))
+        directly = await _ManyCall(self, self._guarded(), "off", ids, args, kwargs).plain(ids)
+        return {id: value for id, value in directly.items() if value is not ABSENT}
+
     async def _in_chunks(self, args: Any, kwargs: Any, serve: Callable[..., Any]) -> dict[Any, Any]:
         guard = self._guarded()
-        given = self._given(args, kwargs)
-        ids = self._unique(given)
-        mode = guard.mode_of(self._plan)
+        ids = self._unique(given := self._given(args, kwargs))
+        mode = guard.mode_of_caller(self._plan)
         if mode in ("off", "shadow"):
-            run = self._run(*self._placed(args, kwargs, _like(given, ids)))
+            run = self._start(*self._placed(args, kwargs, like(given, ids)))
             result: dict[Any, Any] = await (
                 run() if mode == "off" else self._shadow(guard, args, kwargs, ids, run)
             )
             return result
-        call = _ManyCall(self, guard, given, args, kwargs)
+        copying = Copying(objects=not self._keys.replaced)
+        args, kwargs = self._keys.copied(copying, *self._placed(args, kwargs, ()))
         found: dict[Any, Any] = {}
-        for begin in range(0, len(ids), self._max_ids):
-            found |= await serve(call, ids[begin : begin + self._max_ids])
+        # Each id has the mode of its key, looked up once: it may be switched meanwhile.
+        modes = {id: guard.mode_of_caller(self._plan, self._key(args, kwargs, id)) for id in ids}
+        for mode in dict.fromkeys(modes.values()):
+            call = _ManyCall(self, guard, mode, given, args, kwargs)
+            those = [id for id in ids if modes[id] == mode]
+            for begin in range(0, len(those), self._max_ids):
+                chunk = those[begin : begin + self._max_ids]
+                found |= await (serve(call, chunk) if mode in ("on", "bypass") else call.plain(chunk))
         return {id: found[id] for id in ids if found[id] is not ABSENT}
 
     def _shadow(
@@ -241,13 +251,18 @@ class ManyFace(Face[..., Any]):
 class _ManyCall:
     """One call. Its ids are served one by one, each like a call of its own; they are computed together."""
 
-    def __init__(self, face: ManyFace, guard: StampedeGuard, given: Any, args: Any, kwargs: Any) -> None:
+    def __init__(
+        self, face: ManyFace, guard: StampedeGuard, mode: Mode, given: Any, args: Any, kwargs: Any
+    ) -> None:
         self.args = args
         self.kwargs = kwargs
+        self.guard = guard
+        self.mode: Mode = mode
+        self.given = given
         self._face = face
-        self._guard = guard
-        self._given = given
         self._plan = face._plan
+        if mode not in ("on", "bypass"):
+            return
         runtime = guard.runtime()
         batches = runtime.batches.get(face)
         if batches is None:
@@ -256,16 +271,23 @@ class _ManyCall:
         self._tasks: dict[Any, asyncio.Task[Any]] = {}
         self._looks: dict[Any, asyncio.Future[Any]] = {}
         self._asked: dict[Any, Asked | None] = {}
+        self._keys: dict[Any, str] = {}
+
+    async def plain(self, ids: list[Any]) -> dict[Any, Any]:
+        """As if there were no cache: this caller's own call, in its own context. It never joins a batch."""
+        result = checked(await self._start(ids), ids, self._plan.title)
+        return {id: result.get(id, ABSENT) for id in ids}
 
     async def serve(self, keys: dict[Any, str]) -> dict[Any, Any]:
-        group = self._batches.gathering(self._face._group(self.args, self.kwargs))
+        self._keys |= keys
+        group = self._batches.gathering(self._face._group(self))
         found: dict[Any, Any] = {}
         try:
-            on = self._guard.on(self._plan)
+            on = self.guard.on(self._plan) if self.mode == "on" else None
             for id, key in keys.items():
-                name = self._guard.prefix + key
+                name = self._name(key)
                 if on is not None and self._plan.near:
-                    value = on.near.find(name)
+                    value = on.near.find(name, share=self._plan.share)
                     if value is not NOTHING:
                         found[id] = value
                         continue
@@ -274,37 +296,52 @@ class _ManyCall:
                 if on is not None and not (on.away or on.refused or name in on.flights):
                     self._looks[id] = on.read(name)
                 else:
-                    self._begin(id, name, self._guard.call(self._plan, key, self._run(group, name, id)))
+                    self._begin(id, name, self._called(key, self._run(group, name, id)))
             if on is not None:
                 await self._read(on, keys, group, found)
             await self._all_begun()
-            return found | {id: task.result() for id, task in self._tasks.items()}
+            return found | {id: outcome_of(task) for id, task in self._tasks.items()}
         finally:
             await self._end(keys, group)
 
     async def refresh(self, keys: dict[Any, str]) -> dict[Any, Any]:
-        group = self._batches.gathering(self._face._group(self.args, self.kwargs))
+        self._keys |= keys
+        group = self._batches.gathering(self._face._group(self))
         try:
             for id, key in keys.items():
-                name = self._guard.prefix + key
+                name = self._name(key)
                 self._batches.expect(name, group)
-                self._begin(id, name, self._guard.refresh_entry(self._plan, key, self._run(group, name, id)))
+                run = self._run(group, name, id)
+                if self.mode == "on":
+                    self._begin(id, name, refresh(self.guard.runtime(), self._plan, name, run))
+                else:
+                    self._begin(id, name, self._called(key, run))
             await self._all_begun()
-            return {id: task.result() for id, task in self._tasks.items()}
+            return {id: outcome_of(task) for id, task in self._tasks.items()}
         finally:
             await self._end(keys, group)
+
+    def _name(self, key: str) -> str:
+        """Of the flight that may compute it."""
+        name = self.guard.prefix + key
+        return bypassed_name(name) if self.mode == "bypass" else name
+
+    def _called(self, key: str, run: Run) -> collections.abc.Awaitable[Any]:
+        self.guard.tell_watcher(self._plan, key, run)
+        return self.guard.call_in(self.mode, self._plan, key, run)
 
     async def _read(
         self, runtime: Runtime, keys: dict[Any, str], group: Gathering, found: dict[Any, Any]
     ) -> None:
         """What is fresh goes into `found`; all else is served as any call whose read is done."""
         for id, look in self._looks.items():
-            name = self._guard.prefix + keys[id]
+            name = self._name(keys[id])
             try:
                 reading = await look
-            except StoreError:
-                read_failed(runtime, name)
-                reading = None
+            except StoreError as error:
+                run = self._run(group, name, id)
+                self._begin(id, name, after_failed_read(runtime, self._plan, name, run, error))
+                continue
             value, fresh = hit(runtime, self._plan, name, reading)
             if fresh:
                 found[id] = value
@@ -319,14 +356,25 @@ class _ManyCall:
         def compute() -> collections.abc.Awaitable[Any]:
             return group.compute(name, id, self._start)
 
-        return self._face._with_tags(compute, self._guard, *self._face._placed(self.args, self.kwargs, id))
+        return self._face._with_tags(compute, self.guard, *self._face._placed(self.args, self.kwargs, id))
 
     async def _start(self, ids: list[Any]) -> Any:
-        args, kwargs = self._face._placed(self.args, self.kwargs, _like(self._given, ids))
-        return await self._face._run(args, kwargs)()
+        args, kwargs = self._face._placed(self.args, self.kwargs, like(self.given, ids))
+        for id in {type(id): id for id in ids}.values():
+            self._face._keys.fitted.note(*self._face._placed(self.args, self.kwargs, id))
+        result = await self._face._start(args, kwargs)()
+        if self.mode in ("on", "bypass") and not self._unchanged(ids):
+            raise ArgumentsChanged
+        return result
+
+    def _unchanged(self, ids: list[Any]) -> bool:
+        """What is copied stays what it was. An id, a context variable or `self` may have been changed."""
+        own = (id for id in ids if id in self._keys)
+        looked_at = [id for index, id in enumerate(own) if index == 0 or type(id) not in IMMUTABLE]
+        return all(self._face._key(self.args, self.kwargs, id) == self._keys[id] for id in looked_at)
 
     def _begin(self, id: Any, name: str, served: collections.abc.Awaitable[Any]) -> None:
-        task = asyncio.create_task(cast("Coroutine[Any, Any, Any]", served), name="stampede_guard id")
+        task = asyncio.create_task(contained(lambda: served), name="stampede_guard id")
         task.add_done_callback(lambda _: self._batches.decided(name))
         self._tasks[id] = task
 
@@ -344,47 +392,8 @@ class _ManyCall:
                 await asyncio.wait(self._tasks.values())
         finally:
             for key in keys.values():
-                self._batches.decided(self._guard.prefix + key)
+                self._batches.decided(self._name(key))
             for future in itertools.chain(self._looks.values(), self._tasks.values()):
                 if future.done() and not future.cancelled():
                     future.exception()
             self._looks, self._tasks, self._asked = {}, {}, {}
-
-
-def _like(given: Any, ids: list[Any]) -> Any:
-    """The ids in the kind of collection that the caller gave."""
-    return type(given)(ids) if type(given) in _COLLECTIONS else ids
-
-
-def _ids_of(function: Callable[..., Any], ids: str | None, options: Options) -> tuple[str, int | None]:
-    """The name of the parameter with the ids, and its position if it has one."""
-    parameters = inspect.signature(function).parameters
-    taken = {"self", "cls", *options.unkeyed, *options.resources}
-    named = ids if ids is not None else next((name for name in parameters if name not in taken), "")
-    parameter = parameters.get(named)
-    single = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    if parameter is None or parameter.kind in single or named in taken:
-        known = ", ".join(parameters) or "none"
-        raise Misuse(
-            f"@cached_many needs a parameter with a list of ids, for example `ids: list[int]`; "
-            f"{function.__qualname__}() has: {known}" + (f", and not ids={ids!r}" if ids is not None else "")
-        )
-    if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
-        return named, None
-    return named, list(parameters).index(named)
-
-
-def _value_of(annotation: Any, function: Callable[..., Any]) -> Any:
-    """T of `-> dict[K, T]`; Any if nothing is said."""
-    kind = unwrap(annotation)
-    origin = typing.get_origin(kind) or kind
-    if kind is Any or origin is Any:
-        return Any
-    if origin not in _MAPPINGS:
-        written = resolve(function).get("return")
-        raise UnsupportedValue(
-            f"{function.__qualname__}() is annotated to return {written!r}; @cached_many needs a dict from id to "
-            f"value, for example dict[int, Product]"
-        )
-    parts = typing.get_args(kind)
-    return parts[1] if len(parts) == 2 else Any

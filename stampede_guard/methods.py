@@ -14,6 +14,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from stampede_guard.callables import as_function
 from stampede_guard.errors import Misuse
 
 __all__ = ["ClassMethod", "Method", "in_its_place", "taken_from"]
@@ -76,20 +77,7 @@ def taken_from(given: Any) -> Callable[..., Any]:
         given = given.__func__
     if isinstance(given, property | functools.cached_property):
         raise Misuse("@locked_cache goes below @property, next to the function")
-    target = inspect.unwrap(given) if callable(given) else given
-    while isinstance(target, functools.partial):
-        target = target.func
-    if (
-        not inspect.isroutine(target)
-        or inspect.isgeneratorfunction(target)
-        or inspect.isasyncgenfunction(target)
-    ):
-        what = getattr(given, "__qualname__", None) or type(given).__qualname__
-        raise Misuse(
-            f"@locked_cache takes a function, async def or def, that returns its result; {what!r} is none"
-        )
-    function: Callable[..., Any] = given
-    return function
+    return as_function(given)
 
 
 def in_its_place(given: Any, wrapper: Any) -> Any:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from stampede_guard.core.sample import sampled
 from stampede_guard.core.switch import Switch
+from stampede_guard.locks import PassableLock
 from stampede_guard.modes import modes_from_environment
 from stampede_guard.plan import Plan, Run, Standing
 from stampede_guard.policy import Mode
@@ -32,7 +32,7 @@ class Moded:
         self._asks_store = False
         """Whether a function of this guard has been in a mode that asks the store."""
         self._runtimes: dict[asyncio.AbstractEventLoop, Runtime] = {}
-        self._lock = threading.Lock()
+        self._lock = PassableLock()
 
     @property
     def mode(self) -> Mode | None:
@@ -69,10 +69,9 @@ class Moded:
         """Have `call(plan, key, run)` told of each call that takes the longer way, as all do when there is a hook."""
         self._watch = call
 
-    def _mode_of_call(self, plan: Plan, key: str, run: Run) -> Mode:
+    def tell_watcher(self, plan: Plan, key: str, run: Run) -> None:
         if self._watch is not None:
             self._watch(plan, key, run)
-        return self.mode_of(plan, key)
 
     def samples(self, plan: Plan) -> bool:
         """Whether the mode of a call depends on its key."""

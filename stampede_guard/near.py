@@ -44,12 +44,13 @@ NOTHING: Final[Any] = object()
 
 
 class Kept(Item):
-    """Good until `until`, on the near store's clock. `copy` None: everybody may have `value` itself.
+    """Good until `until`, on the near store's clock. `copy` None: nobody can change `value`, so everybody may have it.
 
+    `shared`: what those get who have said that they may share one object; `NOTHING` until the first of them comes.
     And as long as none of its `tags` has changed since it was asked for, after so many `changes`.
     """
 
-    __slots__ = ("changes", "copy", "tags", "token", "until", "value")
+    __slots__ = ("changes", "copy", "shared", "tags", "token", "until", "value")
 
     def __init__(
         self,
@@ -65,14 +66,22 @@ class Kept(Item):
         super().__init__(size)
         self.value = value
         self.copy = copy
+        self.shared: Any = NOTHING
         self.token = token
         self.until = until
         self.tags = tags
         self.changes = changes
 
-    def given(self) -> Any:
+    def given(self, share: bool) -> Any:
+        """The value for a caller that may `share` it with others who may."""
         self.hits += 1
-        return self.value if self.copy is None else self.copy(self.value)
+        if self.copy is None:
+            return self.value
+        if not share:
+            return self.copy(self.value)
+        if self.shared is NOTHING:
+            self.shared = self.copy(self.value)
+        return self.shared
 
 
 class Asked(NamedTuple):
@@ -86,7 +95,7 @@ class Asked(NamedTuple):
 class Near:
     """Of one event loop. `hears(name)`: whether changes of this entry reach `changed`.
 
-    `get`, `find` and `expire` may be called from any thread, all else from the event loop's.
+    `get`, `find`, `expire` and `expire_tag` may be called from any thread, all else from the event loop's.
     """
 
     def __init__(self, hears: Callable[[str], bool], *, max_bytes: int, max_entries: int) -> None:
@@ -102,6 +111,8 @@ class Near:
         self._fences: OrderedDict[str, tuple[int, int]] = OrderedDict()
         # The number of the latest change that is no longer among the fences.
         self._forgotten = 0
+        # Tags that another thread has changed, until `changed` is told: after how many changes.
+        self._expired: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -110,19 +121,20 @@ class Near:
     def bytes(self) -> int:
         return self._kept.bytes
 
-    def find(self, name: str, tags: tuple[str, ...] = ()) -> Any:
+    def find(self, name: str, tags: tuple[str, ...] = (), *, share: bool = False) -> Any:
         """The value, or `NOTHING`."""
         kept = self.get(name)
         if kept is None or self.clock() >= kept.until:
             return NOTHING
         if (tags or kept.tags) and (tags != kept.tags or self._has_changed(tags, since=kept.changes)):
             return NOTHING
-        return kept.given()
+        return kept.given(share)
 
     def _has_changed(self, tags: tuple[str, ...], *, since: int) -> bool:
         """Whether one of the tags may have changed since so many changes were heard."""
+        nothing = (0, -1)
         return since < self._forgotten or any(
-            self._fences[tag][1] > since for tag in tags if tag in self._fences
+            self._fences.get(tag, nothing)[1] > since or self._expired.get(tag, -1) > since for tag in tags
         )
 
     def ask(self, name: str, tags: tuple[str, ...] = ()) -> Asked | None:
@@ -165,8 +177,10 @@ class Near:
     def changed(self, name: str, fence: int) -> None:
         """Copies with a token below the fence are outdated, those that are on their way too."""
         self._changes += 1
-        before, _ = self._fences.pop(name, (0, 0))
+        before, _ = self._fences.get(name, (0, 0))
         self._fences[name] = (max(fence, before), self._changes)
+        self._fences.move_to_end(name)
+        self._expired.pop(name, None)
         if len(self._fences) > MOST_FENCES:
             _, (_, self._forgotten) = self._fences.popitem(last=False)
         kept = self.get(name)
@@ -175,12 +189,17 @@ class Near:
 
     def drop(self, name: str) -> None:
         self._kept.take(name)
+        self._expired.pop(name, None)
 
-    def expire(self, name: str) -> None:
-        """As good as `drop`, from another thread."""
+    def expire(self, name: str, *, below: int = sys.maxsize) -> None:
+        """As good as `drop`, from another thread, for a value with a token below this."""
         kept = self.get(name)
-        if kept is not None:
+        if kept is not None and kept.token < below:
             kept.until = 0.0
+
+    def expire_tag(self, tag: str) -> None:
+        """As good as `changed`, from another thread, until that is told here."""
+        self._expired[tag] = self._changes + 1
 
     def flush(self) -> None:
         """Messages may be missing."""

@@ -10,6 +10,7 @@ from typing import Any
 from stampede_guard.core.switch import LONGEST_TITLE
 from stampede_guard.errors import Misuse
 from stampede_guard.guard import StampedeGuard
+from stampede_guard.keys.naming import checked_name
 from stampede_guard.tags import checked_tags
 
 __all__ = ["Options", "refuse_positions"]
@@ -25,6 +26,7 @@ class Options:
     name: str | None
     pickle: bool = False
     tags: tuple[str, ...] = ()
+    secret: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -35,6 +37,7 @@ class Options:
         context: Sequence[ContextVar[Any]],
         version: str | int,
         tags: Iterable[str] = (),
+        secret: Iterable[str] = (),
         **rest: Any,
     ) -> Options:
         for option, text in (("name", rest.get("name")), ("version", str(version))):
@@ -42,14 +45,19 @@ class Options:
                 raise Misuse(
                     f"{option}= must be a text of at most {LONGEST_TITLE} characters; it is part of every key"
                 )
+        if rest.get("name") is not None:
+            rest["name"] = checked_name(rest["name"])
         _check_context(context)
         if rest.get("key") is not None and not callable(rest["key"]):
             raise Misuse(
                 "key= is a function of the same parameters that returns the parts of the key, not a text"
             )
         unkeyed = (unkeyed,) if isinstance(unkeyed, str) else tuple(unkeyed)
+        secret = (secret,) if isinstance(secret, str) else tuple(secret)
         tags = checked_tags(tags)
-        return cls(unkeyed, dict(resources or {}), tuple(context), str(version), tags=tags, **rest)
+        return cls(
+            unkeyed, dict(resources or {}), tuple(context), str(version), tags=tags, secret=secret, **rest
+        )
 
 
 def _check_context(context: object) -> None:

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 import weakref
 from typing import TYPE_CHECKING, Self
 
+from stampede_guard.computation import CURRENT
+from stampede_guard.health import Health
+from stampede_guard.locks import PassableLock
 from stampede_guard.moded import Moded
 from stampede_guard.portal import at_end, portal, portal_loop
 from stampede_guard.runtime import Runtime
+from stampede_guard.unsettled import Unsettled
 from stampede_guard.workers import warn_if_one_of_several
 
 if TYPE_CHECKING:
@@ -40,6 +43,10 @@ class Parted(Moded):
         self.policy = policy
         self.prefix = f"{namespace}:"
         self._hooks = hooks
+        self._unsettled = Unsettled()
+        # By event loop: the parts that are closing.
+        self._leaving: dict[asyncio.AbstractEventLoop, list[Runtime]] = {}
+        self._health = Health(hooks, getattr(store, "place", ""))
         # The runtime used last. Its loop is asked of itself: two attributes could be read in between by another thread.
         self._current: Runtime | None = None
         GUARDS.add(self)
@@ -60,9 +67,11 @@ class Parted(Moded):
                     self._store,
                     self.policy,
                     self._hooks,
+                    health=self._health,
                     namespace=self.namespace,
                     on_switches=self._switched,
                     known_switches=lambda: self._modes.fleet,
+                    unsettled=self._unsettled,
                 )
                 if self._asks_store:
                     runtime.watch_switches()
@@ -72,7 +81,9 @@ class Parted(Moded):
     def _forget_closed_loops(self) -> None:
         """A loop that ended without `aclose()` leaves its connections behind, and nobody else would close them."""
         for loop in [loop for loop in self._runtimes if loop.is_closed()]:
-            self._runtimes.pop(loop).abandon()
+            runtime = self._runtimes.pop(loop)
+            runtime.abandon()
+            runtime.hand_over()
 
     async def aclose(self) -> None:
         """End this event loop's part and that of plain functions: see `close`.
@@ -80,7 +91,7 @@ class Parted(Moded):
         The guard can be used again afterwards; it then connects anew.
         """
         await self._close_here()
-        if portal_loop() in self._runtimes:
+        if self._has_part(portal_loop()):
             await portal().elsewhere(self._close_here)
 
     def close(self) -> None:
@@ -88,20 +99,47 @@ class Parted(Moded):
 
         Done by itself when the process ends. For a program without an event loop; `await aclose()` does it too.
         """
-        if portal_loop() in self._runtimes:
+        if self._has_part(portal_loop()):
             portal().call(self._close_here)
 
+    def _has_part(self, loop: asyncio.AbstractEventLoop | None) -> bool:
+        return loop in self._runtimes or loop in self._leaving
+
     async def _close_here(self) -> None:
+        """Returns when everything has ended here, also what another caller has begun to close."""
         loop = asyncio.get_running_loop()
         # More than once, because a computation that drains may call other cached functions, for which a new part opens.
         for _ in range(MOST_ROUNDS):
             with self._lock:
                 runtime = self._runtimes.pop(loop, None)
-            if runtime is None:
+                if runtime is not None:
+                    self._leaving.setdefault(loop, []).append(runtime)
+            if runtime is not None:
+                await self._close_part(loop, runtime)
+            elif not await self._others_ended(loop):
                 return
-            if self._current is runtime:
-                self._current = None
+
+    async def _close_part(self, loop: asyncio.AbstractEventLoop, runtime: Runtime) -> None:
+        if self._current is runtime:
+            self._current = None
+        try:
             await runtime.aclose()
+        finally:
+            with self._lock:
+                self._leaving[loop].remove(runtime)
+                if not self._leaving[loop]:
+                    del self._leaving[loop]
+
+    async def _others_ended(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Wait for those that another caller closes; False: there are none."""
+        leaving = list(self._leaving.get(loop, ()))
+        flight = CURRENT.get()
+        if flight is not None and flight.runtime in leaving:
+            # A computation that closes its own guard: the one who closes waits for it already.
+            return False
+        for runtime in leaving:
+            await runtime.ended()
+        return bool(leaving)
 
     async def __aenter__(self) -> Self:
         return self
@@ -112,10 +150,14 @@ class Parted(Moded):
     def _leave_the_parents(self) -> None:
         for runtime in list(self._runtimes.values()):
             runtime.abandon()
+        self._health.leave_the_parents()
         self._runtimes.clear()
+        self._leaving = {}
         self._current = None
+        # What is pending there the parent applies.
+        self._unsettled = Unsettled()
         # Another thread of the parent may have held it.
-        self._lock = threading.Lock()
+        self._lock = PassableLock()
 
 
 def _close_all() -> None:

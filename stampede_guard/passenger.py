@@ -27,7 +27,7 @@ class Passenger:
     longer than its `soft_timeout` if it is `patient`. `gone`: its caller left. `bound`: its `run` uses things of its
     caller's request; `computing` is then the task that runs there. `busy`: it is used by a fallback, and a request's
     things are for one at a time. `led`: its own call was computed. `instead`: what it got in the place of an outcome,
-    when its time was over or it left.
+    when its time was over or it left. `share`: it may have the same object as others who may.
     """
 
     __slots__ = (
@@ -41,6 +41,7 @@ class Passenger:
         "number",
         "patient",
         "run",
+        "share",
         "stale",
         "variables",
     )
@@ -55,8 +56,10 @@ class Passenger:
         bound: bool,
         stale: Reading | None,
         patient: bool = False,
+        share: bool = False,
     ) -> None:
         self.number = number
+        self.share = share
         self.future = future
         self.run = run
         self.variables = variables

@@ -6,13 +6,15 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.core.entry import Reading
+from stampede_guard.errorcopies import copy_of
 from stampede_guard.errors import ComputeFailed, Overloaded, Undecodable
+from stampede_guard.failures import message_of
 from stampede_guard.passenger import ON_ITS_OWN, Passenger
 
 if TYPE_CHECKING:
     from stampede_guard.plan import Plan, Run, Variables
 
-__all__ = ["Passengers"]
+__all__ = ["Passengers", "Wanted"]
 
 
 class Passengers:
@@ -26,7 +28,8 @@ class Passengers:
         self.collapsed = 0
         self._plan = plan
         self._loop = loop
-        self._aboard: list[Passenger] = []
+        self._aboard: dict[int, Passenger] = {}
+        """By number: each may leave by itself, and thousands may do so at once."""
 
     def __len__(self) -> int:
         return len(self._aboard)
@@ -34,19 +37,19 @@ class Passengers:
     @property
     def wanted(self) -> bool:
         """Whether somebody waits who has no stale value to go on with, or is patient with one."""
-        return any(passenger.stale is None or passenger.patient for passenger in self._aboard)
+        return any(passenger.stale is None or passenger.patient for passenger in self._aboard.values())
 
     @property
     def wanting(self) -> int:
         """How many have nothing to go on with."""
-        return sum(passenger.stale is None for passenger in self._aboard)
+        return sum(passenger.stale is None for passenger in self._aboard.values())
 
     @property
     def all_busy(self) -> bool:
-        return bool(self._aboard) and all(passenger.busy for passenger in self._aboard)
+        return bool(self._aboard) and all(passenger.busy for passenger in self._aboard.values())
 
     def next_idle(self) -> Passenger | None:
-        return next((passenger for passenger in self._aboard if not passenger.busy), None)
+        return next((passenger for passenger in self._aboard.values() if not passenger.busy), None)
 
     def join(
         self,
@@ -56,6 +59,7 @@ class Passengers:
         bound: bool,
         stale: Reading | None,
         patient: bool = False,
+        share: bool = False,
     ) -> Passenger:
         """Raises `Overloaded` when `max_passengers` wait already."""
         if len(self._aboard) >= self._plan.policy.max_passengers:
@@ -64,44 +68,62 @@ class Passengers:
             )
         self.joined += 1
         future = self._loop.create_future()
-        passenger = Passenger(self.joined, future, run, variables, bound=bound, stale=stale, patient=patient)
-        self._aboard.append(passenger)
+        passenger = Passenger(
+            self.joined, future, run, variables, bound=bound, stale=stale, patient=patient, share=share
+        )
+        self._aboard[passenger.number] = passenger
         return passenger
 
     def remove(self, passenger: Passenger) -> None:
-        if passenger in self._aboard:
-            self._aboard.remove(passenger)
+        self._aboard.pop(passenger.number, None)
 
     def hand_out(self, body: bytes, *, last: int) -> Undecodable | None:
         """A value to everybody up to number `last`. Returns what was wrong with the bytes; then nobody has it."""
-        copies = self._plan.copies(body)
-        shared: Any = None
-        sharing: bool | None = None
+        copies, shared = self._plan.copies(body), self._plan.copies(body, shared=True)
+        for_all: Any = None
+        immutable: bool | None = None
         for passenger in self._up_to(last):
             try:
-                value = shared if sharing else copies.another()
+                # Who has not asked to share gets a value that nobody else has, whatever the leader has asked for.
+                value = for_all if immutable else (shared if passenger.share else copies).another()
             except Undecodable as error:
                 return error
-            if sharing is None:
+            if immutable is None:
                 # The same bytes for all: what is true of the first value is true of each.
-                sharing = self._plan.may_share(value)
-                shared = value
+                immutable, for_all = self._plan.is_immutable(value), value
             passenger.future.set_result(value)
             self.collapsed += not passenger.led
         self._let_go()
         return None
 
     def fail(self, error: BaseException, *, last: int) -> None:
-        """An error to everybody up to number `last`, but the stale value to those who have one."""
+        """A copy of an error to everybody up to number `last`, but the stale value to those who have one."""
+        original: BaseException | None = error
         for passenger in self._up_to(last):
             if passenger.stale is not None:
                 self._serve_stale(passenger)
-            else:
-                passenger.future.set_exception(error)
+                continue
+            copied = copy_of(error)
+            if copied is None and passenger.led:
+                # There is one and no second. It is its caller's whose call was computed, and nobody else's.
+                copied, original = original, None
+            if copied is None:
+                copied = ComputeFailed(type(error).__name__, message_of(error))
+            passenger.future.set_exception(copied)
         self._let_go()
 
+    def refuse(self, passenger: Passenger, error: BaseException) -> None:
+        """An error that is about the caller whose call was computed. All others wait on, for what comes next."""
+        if passenger.gone or passenger.future.done():
+            return
+        if passenger.stale is not None:
+            self._serve_stale(passenger)
+        else:
+            passenger.future.set_exception(copy_of(error) or error)
+        self.remove(passenger)
+
     def numbered(self, number: int) -> Passenger | None:
-        return next((passenger for passenger in self._aboard if passenger.number == number), None)
+        return self._aboard.get(number)
 
     def send_away(self, *, but: Passenger | None) -> None:
         """All others compute for themselves: what this flight brings may be private to this one."""
@@ -114,12 +136,12 @@ class Passengers:
         """The flight has ended: nobody is left waiting. Without an `error`, somebody else refreshes the entry."""
         text = f"{self._plan.title}: the flight ended without a value"
         self.fail(error or ComputeFailed("Abandoned", text), last=self.joined)
-        self._aboard = []
+        self._aboard = {}
 
     def _up_to(self, last: int) -> list[Passenger]:
         return [
             passenger
-            for passenger in self._aboard
+            for passenger in self._aboard.values()
             if passenger.number <= last and not passenger.future.done()
         ]
 
@@ -132,4 +154,28 @@ class Passengers:
             passenger.future.set_exception(error)
 
     def _let_go(self) -> None:
-        self._aboard = [passenger for passenger in self._aboard if not passenger.future.done()]
+        self._aboard = {
+            number: passenger for number, passenger in self._aboard.items() if not passenger.future.done()
+        }
+
+
+class Wanted:
+    """Who needs what a flight brings: the part of it that asks its passengers."""
+
+    passengers: Passengers
+    early: bool
+    lingers: bool
+
+    @property
+    def _wanted(self) -> bool:
+        """A refresh in the background has no passengers: it waits too, so that stale hits do not ask meanwhile."""
+        return self.passengers.wanted or not (self.passengers or self.early)
+
+    @property
+    def _needed(self) -> bool:
+        """An early refresh is the only flight that nobody needs when there is no lease to be had."""
+        return self.passengers.wanted or not self.early
+
+    @property
+    def _still_wanted(self) -> bool:
+        return self.passengers.wanted or (self.lingers and not self.passengers)

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable
 
-__all__ = ["Pauses"]
+__all__ = ["MOST", "Pauses"]
+
+MOST = 10_000
+"""Names kept. The oldest goes first; it is asked for again before its time."""
+SWEEP_SECONDS = 0.25
+"""The shortest time between two removals of what has ended."""
 
 
 class Pauses:
-    """Names end by themselves, so nothing grows with the number of keys. `now`: another clock than the loop's.
+    """Names end by themselves, and at most `MOST` are kept. `now`: another clock than the loop's.
 
     A pause is about a value, by its token, and not about those that come after it. 1. The source fails, and is to be
     left alone for ten minutes. 2. It is mended; the entry is invalidated and computed. 3. When that value is stale, it
@@ -19,7 +25,10 @@ class Pauses:
     def __init__(self, loop: asyncio.AbstractEventLoop, now: Callable[[], float] | None = None) -> None:
         self._loop = loop
         self._now = loop.time if now is None else now
-        self._ends: dict[str, tuple[float, int]] = {}
+        self._ends: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        # By the event loop's clock, too: another one may stand still.
+        self._due: dict[str, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
 
     def hold(self, name: str, token: int = 0) -> bool:
         """Whether a value with this token is to be left as it is."""
@@ -31,10 +40,23 @@ class Pauses:
 
     def begin(self, name: str, seconds: float, *, token: int = 0) -> None:
         """One that is under way is not prolonged."""
-        if seconds > 0 and not self.hold(name, token):
-            self._ends[name] = pause = (self._now() + seconds, token)
-            self._loop.call_later(seconds, self._end, name, pause)
+        if seconds <= 0 or self.hold(name, token):
+            return
+        self._ends.pop(name, None)
+        if len(self._ends) >= MOST:
+            self._due.pop(self._ends.popitem(last=False)[0], None)
+        self._ends[name] = (self._now() + seconds, token)
+        self._due[name] = self._loop.time() + seconds
+        if self._timer is None:
+            self._timer = self._loop.call_later(max(seconds, SWEEP_SECONDS), self._sweep)
 
-    def _end(self, name: str, pause: tuple[float, int]) -> None:
-        if self._ends.get(name) == pause:
-            del self._ends[name]
+    def _sweep(self) -> None:
+        """One timer for all names: one for each would be kept for as long as the longest pause."""
+        now, on_loop = self._now(), self._loop.time()
+        for name, (end, _) in list(self._ends.items()):
+            if end <= now or self._due[name] <= on_loop:
+                del self._ends[name], self._due[name]
+        self._timer = None
+        if self._due:
+            pause = max(min(self._due.values()) - on_loop, SWEEP_SECONDS)
+            self._timer = self._loop.call_later(pause, self._sweep)

@@ -7,14 +7,20 @@ lost in two ways only, and both are logged: the process ends, or `MOST` others w
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import Context
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from stampede_guard.core.commands import LATE_SECONDS
+from stampede_guard.errorcopies import copy_of
 from stampede_guard.errors import StoreError, StoreRefused
+from stampede_guard.health import Health
+from stampede_guard.hooks import Hooks
+from stampede_guard.unsettled import Unsettled
 
 if TYPE_CHECKING:
     from stampede_guard.policy import Policy
@@ -33,6 +39,9 @@ LONGEST_PAUSE = 0.5
 CLOSE_SECONDS = 1.0
 
 
+Heir: TypeAlias = "tuple[PendingInvalidations, asyncio.AbstractEventLoop]"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class _Waiting:
     """One invalidation. Each is told from the next of the same name by its identity."""
@@ -42,16 +51,25 @@ class _Waiting:
 
 
 class PendingInvalidations:
-    """`applied(name, fence)` is called for each that the store has carried out, `changed()` when one comes or goes."""
+    """Those that one event loop applies. `applied(name, fence)` is called for each that the store has carried out.
+
+    `names`: where all event loops of the guard look what is pending.
+    """
 
     def __init__(
-        self, session: Session, *, applied: Callable[[str, int], None], changed: Callable[[], None]
+        self,
+        session: Session,
+        *,
+        applied: Callable[[str, int], None],
+        names: Unsettled | None = None,
+        health: Health | None = None,
     ) -> None:
         self.closing = False
         self.task: asyncio.Task[None] | None = None
         self._session = session
         self._applied = applied
-        self._changed = changed
+        self._names = names if names is not None else Unsettled()
+        self._health = health if health is not None else Health(Hooks())
         self._waiting: dict[str, _Waiting] = {}
         self._told = False
 
@@ -66,35 +84,49 @@ class PendingInvalidations:
 
         Raises `StoreRefused` when the store does not let this client. Then nothing is kept: its caller is to know.
         """
+        late = False
         for _ in range(2):
             if self._session.away_for(name):
                 break
             try:
-                return await self._send(name, policy)
+                async with asyncio.timeout(LATE_SECONDS if late else None):
+                    return await self._send(name, policy)
+            except TimeoutError:
+                break
             except StoreRefused as error:
                 if not error.may_pass:
                     raise
                 break
-            except StoreError:
-                continue
+            except StoreError as error:
+                late = error.late
         self.add(name, policy)
         return None
 
     async def _send(self, name: str, policy: Policy | None) -> int:
-        if policy is None:
-            await self._session.drop_tag(name)
-            return 0
-        return await self._session.invalidate(name, policy=policy)
+        step = "drop_tag" if policy is None else "invalidate"
+        try:
+            if policy is None:
+                await self._session.drop_tag(name)
+                fence = 0
+            else:
+                fence = await self._session.invalidate(name, policy=policy)
+        except StoreRefused as error:
+            self._health.refused(error, step)
+            # A batch of commands that cannot be sent fails with one error, and each caller gets one of its own.
+            raise copy_of(error) or error from error.__cause__
+        if self._health.refusing:
+            self._health.admitted(step)
+        return fence
 
     def add(self, name: str, policy: Policy | None) -> None:
         """Of an entry, or of a tag, which has no policy. Keep it, and apply it as soon as its server is there."""
         if self.closing:
             log.error("an invalidation could not be applied: its guard was closed meanwhile")
-        self._waiting.pop(name, None)
+        if self._waiting.pop(name, None) is None:
+            self._names.wait(name)
         self._waiting[name] = _Waiting(policy)
-        self._changed()
         if len(self._waiting) > MOST:
-            del self._waiting[next(iter(self._waiting))]
+            self._give_up(next(iter(self._waiting)))
             log.error("more than %d invalidations wait for the store: the oldest is given up", MOST)
         if not self._session.away_for(name):
             self.apply()
@@ -115,8 +147,35 @@ class PendingInvalidations:
             finally:
                 self.task.cancel()
             await asyncio.wait({self.task}, timeout=CLOSE_SECONDS)
-        if self._waiting:
-            log.error("%d invalidations could not be applied: the store is away", len(self._waiting))
+
+    def hand_over(self, heirs: Sequence[Heir] = ()) -> None:
+        """This event loop ends: another one applies what is left. Without one that can it is lost, and logged."""
+        left, self._waiting = self._waiting, {}
+        if not left:
+            return
+        for number, (heir, loop) in enumerate(heirs, 1):
+            with contextlib.suppress(RuntimeError):  # the loop has been closed
+                loop.call_soon_threadsafe(heir._inherit, left, heirs[number:])
+                return
+        log.error("%d invalidations could not be applied: the store is away", len(left))
+        for name in left:
+            self._names.settle(name)
+
+    def _inherit(self, left: dict[str, _Waiting], others: Sequence[Heir]) -> None:
+        """They are counted among the names already. `others` may take them where this one closes as well."""
+        for name, waiting in left.items():
+            if name in self._waiting:
+                self._names.settle(name)
+            else:
+                self._waiting[name] = waiting
+        if self.closing:
+            self.hand_over(others)
+        else:
+            self.apply()
+
+    def _give_up(self, name: str) -> None:
+        del self._waiting[name]
+        self._names.settle(name)
 
     async def _apply_all(self) -> None:
         pause = FIRST_PAUSE
@@ -143,14 +202,19 @@ class PendingInvalidations:
                 # Behind those that may be luckier: in a cluster, one server's trouble is not that of the others.
                 self._waiting[name] = self._waiting.pop(name)
             return False
+        except Exception:  # of a store of somebody's own: it is tried again
+            if not self._told:
+                self._told = True
+                log.exception("an invalidation cannot be applied, and waits")
+            return False
+        self._applied(name, fence)
         # Another one may have been asked for while this one was on its way, and after a later write.
         if self._waiting.get(name) is waiting:
-            del self._waiting[name]
-        self._applied(name, fence)
-        self._changed()
+            self._give_up(name)
         return True
 
     def _tell(self, error: StoreError) -> None:
-        if isinstance(error, StoreRefused) and not self._told:
+        # One that passes by itself is told by `Health`, and its end too.
+        if isinstance(error, StoreRefused) and not error.may_pass and not self._told:
             self._told = True
             log.error("the store refuses an invalidation, which waits until it is let in: %s", error)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from stampede_guard.cached import Invalidation
+from stampede_guard.computation import CURRENT
 from stampede_guard.decorator import Face
 from stampede_guard.errors import Misuse
 from stampede_guard.near import NOTHING
@@ -35,10 +36,10 @@ class PlainFace(Face[P, R]):
         plan.in_thread = True
         return plan
 
-    def _run(self, args: Any, kwargs: Any) -> Run:
+    def _start(self, args: Any, kwargs: Any) -> Run:
         """Made on the portal's loop, in the guard's part there."""
         threads = self._guarded().runtime().threads
-        return lambda: threads.run(functools.partial(self._compute, args, kwargs))
+        return lambda: threads.run(functools.partial(self._compute, args, kwargs), CURRENT.get())
 
     def _compute(self, args: Any, kwargs: Any) -> Any:
         with contextlib.ExitStack() as stack:
@@ -77,7 +78,7 @@ class PlainFace(Face[P, R]):
             guard = self._guarded()
             if self._plan.near and (near := guard.near_of_plain_functions(self._plan)) is not None:
                 # In the caller's own thread: looking for a copy takes no lock and changes nothing but a counter.
-                found = near.find(guard.prefix + key_of(*args, **kwargs))
+                found = near.find(guard.prefix + key_of(*args, **kwargs), share=self._plan.share)
                 if found is not NOTHING:
                     result = found
                     return result

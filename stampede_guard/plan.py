@@ -52,7 +52,8 @@ class Plan:
     that are held elsewhere. `direct`: a fresh value that was read needs nothing but to be decoded, so the shortest way
     may be taken. `early`: a reader of a fresh value may be the one to refresh it. `share_uncached`: whether a value
     that may not be stored is for all who wait for it in this process; if not (it may be private to its caller), each
-    of them computes for itself, at once and beside the others.
+    of them computes for itself, at once and beside the others. `personal`: the computation may depend on its caller,
+    so a 401 or 403 says nothing about other callers of the same entry.
     """
 
     title: str
@@ -68,6 +69,7 @@ class Plan:
     on_wait: Callable[[Runtime, str], None] | None = None
     choice: Choice = NO_CHOICE
     share_uncached: bool = True
+    personal: bool = True
     warned: set[str] = field(default_factory=set)
     standing: Standing = UNSETTLED
     decode: Callable[[bytes], Any] = field(init=False)
@@ -75,25 +77,28 @@ class Plan:
     near: bool = field(init=False)
     """Whether values may be kept ready in this process."""
     policy_for: Callable[[Any], Policy | None] = field(init=False)
+    share: bool = field(init=False)
+    """Whether this plan's callers have said that they may all have the same object. Those of another plan have not."""
     _copies: Copies | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.decode = self.codec.decode
         self.near = self.policy.l1_ttl > 0
+        self.share = self.policy.share
         self.policy_for = lambda value: self.choice.policy_for(value, self.policy, self.title)
         self.early = self.policy.early_beta > 0 and not self.request_bound
         self.direct = self.direct and not self.early
 
-    def copies(self, body: bytes) -> Copies:
-        """For everybody who gets the value of these bytes now."""
+    def copies(self, body: bytes, *, shared: bool = False) -> Copies:
+        """For everybody who gets the value of these bytes now. `shared`: all get the same object."""
         codec = getattr(self.codec, "inner", self.codec)
-        return Copies(self.decode, body, trees=not isinstance(codec, PickleCodec), shared=self.policy.share)
+        return Copies(self.decode, body, trees=not isinstance(codec, PickleCodec), shared=shared)
 
     def another(self, body: bytes) -> Any:
         """A value for one more caller of the same reading. Raises `Undecodable`."""
         copies = self._copies
         if copies is None or copies.body is not body:
-            self._copies = copies = self.copies(body)
+            self._copies = copies = self.copies(body, shared=self.share)
             # The others of this reading come in this turn of the loop, and nobody after them.
             asyncio.get_running_loop().call_soon(self._forget_copies)
         copy = copies.copy
@@ -103,9 +108,9 @@ class Plan:
         self._copies = None
 
     def for_many(self, body: bytes) -> tuple[Any, Callable[[Any], Any] | None]:
-        """What is kept for callers to come, and how each gets a value of its own; None: they share it."""
+        """What is kept for callers to come, and how each gets a value of its own; None: nobody can change it."""
         value = self.decode(body)
-        if self.may_share(value):
+        if self.is_immutable(value):
             return value, None
         codec = getattr(self.codec, "inner", self.codec)
         copy = None if isinstance(codec, PickleCodec) else copier(value)
@@ -117,12 +122,10 @@ class Plan:
             (variable, value) for variable in self.variables if (value := variable.get(_UNSET)) is not _UNSET
         )
 
-    def may_share(self, value: Any) -> bool:
-        """Whether all callers may have this very object."""
-        if self.policy.share:
-            return True
-        shareable = self.codec.shareable
-        return is_immutable(value) if shareable is None else shareable
+    def is_immutable(self, value: Any) -> bool:
+        """Whether all callers may have this very object, whether they have said so or not."""
+        # A type alone never proves it: a validator may have made something else of the value.
+        return self.codec.shareable is not False and is_immutable(value)
 
     def clean_context(self, variables: Variables) -> contextvars.Context:
         """An empty context with only these set: a tenant or locale of one caller must not reach the others."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import inspect
-import threading
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from stampede_guard.codec import Codec, codec_for
+from stampede_guard.core.switch import LONGEST_TITLE
 from stampede_guard.early import refuse_where_it_cannot_be
 from stampede_guard.errors import Misuse
+from stampede_guard.keys.kinds import UNNAMED, kind_of, name_of_kind
+from stampede_guard.keys.naming import DOCTOR
 from stampede_guard.keys.parts import escape
+from stampede_guard.keytypes import KeyTypes
+from stampede_guard.locks import PassableLock
 from stampede_guard.plan import Plan, Run
 from stampede_guard.policy import Policy
 from stampede_guard.tagged import TaggedCodec
@@ -21,71 +25,142 @@ __all__ = ["Plans", "computation_of", "entry_key", "escape_key"]
 K = TypeVar("K")
 V = TypeVar("V")
 
-MOST_PLANS = 256
+MOST_PLANS = 4096
+"""Of a guard and its tenants."""
 LONGEST_KEY = 512
+MOST_NAMES = 64
+"""Kinds of keys that a guard and its tenants call by their own names."""
+
+
+class _Shared:
+    """What a guard and its tenants remember together. `common` is what plans of one type and one set of fields share:
+    to make it costs more than all the rest of a hit."""
+
+    def __init__(self) -> None:
+        self.plans: dict[tuple[Any, ...], Plan] = {}
+        self.common: dict[tuple[Any, ...], tuple[Codec, Policy]] = {}
+        self.types = KeyTypes()
+        self.names: set[str] = set()
+        self.lock = PassableLock()
 
 
 class Plans:
-    def __init__(self, namespace: str, policy: Policy) -> None:
+    """`parent`: those of the guard that a tenant is within, with the same policy."""
+
+    def __init__(self, namespace: str, policy: Policy, parent: Plans | None = None) -> None:
         self._namespace = namespace
         self._policy = policy
-        self._plans: dict[tuple[Any, ...], Plan] = {}
-        # Titles with the fingerprints of the types that were used for them. A dict, for its order.
-        self._shapes: dict[tuple[str, str], None] = {}
-        self._lock = threading.Lock()
+        self._shared: _Shared = _Shared() if parent is None else parent._shared
+        self._plans = self._shared.plans
+        self._types = self._shared.types
 
     def __len__(self) -> int:
         return len(self._plans)
 
     def plan(
-        self, key: str, type: Any, request_bound: bool, fields: dict[str, Any], *, tagged: bool = False
+        self,
+        key: str,
+        type: Any,
+        request_bound: bool,
+        fields: dict[str, Any],
+        *,
+        tagged: bool = False,
+        name: str | None = None,
     ) -> Plan:
-        """Raises `Misuse` or `PolicyError`."""
+        """`name` is what logs and metrics call it. Without one it is the key's kind, if that can only be a word.
+
+        Raises `Misuse` or `PolicyError`.
+        """
         escape_key(key)
+        given: object = name
+        if name is not None and (not isinstance(given, str) or not 0 < len(name) <= LONGEST_TITLE):
+            raise Misuse(
+                f"name= is a text of 1 to {LONGEST_TITLE} characters, the same for all calls of one kind"
+            )
+        kind = kind_of(key)
+        if kind == DOCTOR:
+            raise Misuse(
+                f"keys that begin with {DOCTOR!r} are those of `stampede-guard doctor`: choose another"
+            )
         fields, choice = split(fields)
         if choice is not NO_CHOICE:
             # A lambda written into the call is another one each time, and not worth remembering.
-            return replace(self._known(key, type, request_bound, fields, tagged), choice=choice)
-        return self._known(key, type, request_bound, fields, tagged)
+            plan = replace(self._known(kind, name, type, request_bound, fields, tagged), choice=choice)
+        else:
+            plan = self._known(kind, name, type, request_bound, fields, tagged)
+        if type is not Any:
+            self._types.used(kind, plan.codec.fingerprint)
+        return plan
 
-    def _known(self, key: str, type: Any, request_bound: bool, fields: dict[str, Any], tagged: bool) -> Plan:
-        # What stands before the first colon names the entry in logs; without one, the whole key may be somebody's name.
-        kind, colon, _ = key.partition(":")
-        title = f"{self._namespace}:{kind[:40]}" if colon else f"{self._namespace}:get_or_compute"
-        known = (title, type, request_bound, tagged, *sorted(fields.items()))
+    def _known(
+        self,
+        kind: str,
+        name: str | None,
+        type: Any,
+        request_bound: bool,
+        fields: dict[str, Any],
+        tagged: bool,
+    ) -> Plan:
+        known = (self._namespace, kind, name, type, request_bound, tagged, *sorted(fields.items()))
         try:
             plan = self._plans.get(known)
         except TypeError:  # an annotation, or a field's wrong value, that cannot be hashed
-            return self._new(title, type, request_bound, fields, tagged)
+            return self._new(
+                self._title(kind, name), type, request_bound, fields, tagged, self._made(type, fields)
+            )
         if plan is None:
-            plan = self._new(title, type, request_bound, fields, tagged)
-            with self._lock:
+            common = self._shared.common.get(known[3:])
+            if common is None:
+                common = self._made(type, fields)
+                with self._shared.lock:
+                    _keep(self._shared.common, known[3:], common)
+            plan = self._new(self._title(kind, name), type, request_bound, fields, tagged, common)
+            with self._shared.lock:
                 _keep(self._plans, known, plan)
         return plan
 
-    def _new(self, title: str, type: Any, request_bound: bool, fields: dict[str, Any], tagged: bool) -> Plan:
-        codec: Codec = codec_for(type)
-        if type is not Any and (title, codec.fingerprint) not in self._shapes:
-            with self._lock:
-                _keep(self._shapes, (title, codec.fingerprint), None)
-        policy = self._policy.replace(**fields)
+    def _title(self, kind: str, name: str | None) -> str:
+        if name is None:
+            name, names = name_of_kind(kind), self._shared.names
+            if name not in names and len(names) >= MOST_NAMES:
+                # So many kinds are written by no program: they are values.
+                name = UNNAMED
+            names.add(name)
+        return f"{self._namespace}:{name}"
+
+    def _made(self, type: Any, fields: dict[str, Any]) -> tuple[Codec, Policy]:
+        return codec_for(type), self._policy.replace(**fields)
+
+    def _new(
+        self,
+        title: str,
+        type: Any,
+        request_bound: bool,
+        fields: dict[str, Any],
+        tagged: bool,
+        common: tuple[Codec, Policy],
+    ) -> Plan:
+        codec, policy = common
         refuse_where_it_cannot_be(fields, request_bound=request_bound)
         if tagged:
             codec = TaggedCodec(codec)
         return Plan(title=title, policy=policy, codec=codec, request_bound=request_bound, direct=not tagged)
 
     def entries(self, key: str, type: Any) -> list[str]:
-        """The key's entry of this type. Without a type, also those of the types that were used for such keys."""
+        """The key's entry of this type. Without a type, also those of the types that were used for such keys.
+
+        Raises `Misuse` where it is not known which ones these are.
+        """
         plan = self.plan(key, type, False, {})
         entries = {entry_key(key, type, plan): None}
         if type is Any:
-            seen = [shape for title, shape in list(self._shapes) if title == plan.title]
+            seen = self._types.of(kind_of(key))
             entries |= dict.fromkeys(f"{escape_key(key)}#{shape}" for shape in seen)
         return list(entries)
 
     def leave_the_parents(self) -> None:
         """After a fork, in the child: another thread of the parent may have held the lock."""
-        self._lock = threading.Lock()
+        self._shared.lock = PassableLock()
 
 
 def _keep(kept: dict[K, V], key: K, value: V) -> None:
@@ -109,9 +184,11 @@ def escape_key(key: Any) -> str:
 
 def computation_of(key: str, compute: Any) -> Run:
     """What `get_or_compute` was given, to be called when there is no value. Raises `Misuse`, now or then."""
+    # What looks like a value of a parameter stays out of a text that may be logged.
+    shown = repr(key) if isinstance(key, str) and name_of_kind(key) == key else "key"
     if not callable(compute):
         raise Misuse(
-            f"get_or_compute({key!r}, compute) calls compute() when there is no value: give it the async function "
+            f"get_or_compute({shown}, compute) calls compute() when there is no value: give it the async function "
             f"itself, without parentheses, not a {type(compute).__name__}"
         )
 
@@ -119,7 +196,7 @@ def computation_of(key: str, compute: Any) -> Run:
         given = compute()
         if not inspect.isawaitable(given):
             raise Misuse(
-                f"get_or_compute({key!r}, compute) awaits what compute() returns, and a {type(given).__name__} cannot "
+                f"get_or_compute({shown}, compute) awaits what compute() returns, and a {type(given).__name__} cannot "
                 "be awaited: write `async def`, or `lambda: asyncio.to_thread(function)` for a plain function; a plain "
                 "function can also be decorated, with @guard.locked_cache"
             )

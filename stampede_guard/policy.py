@@ -64,6 +64,8 @@ _POSITIVE_COUNTS = (
     "pass_limit",
 )
 _COUNTS_OR_ZERO = ("fallback_limit", "max_handovers", "inline_bytes", "last_value_bytes")
+MOST_MS = 10**12 - 1
+"""Milliseconds that a stored value can say of its own lifetimes: 31 years. `ttl` and `stale_ttl` together have 20."""
 _LONGEST = 10 * 366 * 86_400.0
 _SHORTEST = 0.001
 _LARGEST_BETA = 100.0
@@ -183,6 +185,11 @@ class Policy:
         return math.ceil((self.compute_timeout + self.lease_ttl) * 1000)
 
     @property
+    def longest_slot_ms(self) -> int:
+        """Milliseconds that a computation beside the lease is given at most: a fallback, or one let through."""
+        return max(self.slot_ms, math.ceil((self.fallback_timeout + self.lease_ttl) * 1000))
+
+    @property
     def record_ms(self) -> int:
         """Milliseconds that a record outlives its last use: longer than any computation that needs it."""
         longest = self.compute_timeout + self.wait_timeout + self.fallback_timeout + 2 * self.lease_ttl
@@ -191,7 +198,7 @@ class Policy:
     @property
     def tag_ms(self) -> int:
         """Milliseconds that a tag's version outlives its last use: longer than any value that is computed with it."""
-        return self.total_ms + self.record_ms
+        return min(self.total_ms + self.record_ms, MOST_MS)
 
 
 def checked_policy(policy: Policy | None) -> Policy:

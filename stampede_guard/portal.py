@@ -3,6 +3,10 @@
 A caller without an event loop (a script, a Celery task, a thread of a framework's pool) hands its call to the portal
 and waits. There it is served by the same code as a coroutine's call: flights, leases and the protocol exist once.
 
+Whatever a user's function raises there goes to the caller that it was called for, and to nobody else: also what would
+end an event loop, such as `SystemExit`. And no lock is held where a signal's handler could interrupt: a handler that
+calls a cached function waits for the portal, which must not wait for the interrupted thread.
+
 The portal starts at its first use, in a daemon thread. After a fork the child starts one of its own. It ends with the
 process, but after what was registered with `atexit` since this module was imported, which may still use it.
 """
@@ -13,16 +17,19 @@ import asyncio
 import atexit
 import contextlib
 import contextvars
+import logging
 import os
 import threading
-from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, ParamSpec, TypeVar
 
 from stampede_guard.errors import Misuse, WaitTimeout
+from stampede_guard.locks import WAITING
 from stampede_guard.threads import waiting
 
 __all__ = ["Portal", "at_end", "portal", "portal_loop"]
+
+log = logging.getLogger("stampede_guard")
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,23 +40,56 @@ STOP_SECONDS = 1.0
 
 
 class _Call:
+    """`over` is held until there is an outcome. A bare lock: to wait for it can be interrupted at any moment."""
+
     def __init__(self, function: Callable[[], Coroutine[Any, Any, Any]]) -> None:
-        self.outcome: Future[Any] = Future()
+        self.over = threading.Lock()
+        self.over.acquire()
+        self.done = False
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.when_done: Callable[[], object] = lambda: None
         self._function = function
-        self._task: asyncio.Task[Any] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._left = False
 
-    # Both run on the portal's loop.
+    def outcome(self) -> Any:
+        """Once it is done. Raises what the function raised."""
+        try:
+            if self.error is not None:
+                raise self.error
+            return self.result
+        finally:
+            # An error's traceback holds this frame, which would hold the error.
+            del self
+
+    def settle(self, result: Any = None, error: BaseException | None = None) -> None:
+        if not self.done:
+            self.result, self.error, self.done = result, error, True
+            self.over.release()
+            self.when_done()
+
+    # These run on the portal's loop.
 
     def start(self) -> None:
-        if self._left:
-            self.outcome.cancel()
-        # From here on it cannot be cancelled: a coroutine that no longer waits for it does not end it.
-        if not self.outcome.set_running_or_notify_cancel():
+        if self._left or self.done:
+            self.settle(error=WaitTimeout("the call was taken back before it began"))
             return
         # In the context that it was handed over with, the caller's.
-        self._task = asyncio.get_running_loop().create_task(self._function(), name="stampede_guard call")
+        self._task = asyncio.get_running_loop().create_task(self._carry_out(), name="stampede_guard call")
         self._task.add_done_callback(self._finish)
+
+    async def _carry_out(self) -> None:
+        """Raises nothing but its own cancellation: the error of one caller must not end the loop of all."""
+        try:
+            self.settle(await self._function())
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            self.settle(error=error)
+        except BaseException as error:
+            self.settle(error=error)
 
     def leave(self) -> None:
         self._left = True
@@ -57,15 +97,8 @@ class _Call:
             # Not before its first step, or what it was to give back would be kept: begun, it is carried on by others.
             asyncio.get_running_loop().call_soon(self._task.cancel)
 
-    def _finish(self, task: asyncio.Task[Any]) -> None:
-        if task.cancelled():
-            self.outcome.set_exception(WaitTimeout("the call was cancelled: this process is ending"))
-            return
-        error = task.exception()
-        if error is not None:
-            self.outcome.set_exception(error)
-        else:
-            self.outcome.set_result(task.result())
+    def _finish(self, task: asyncio.Task[None]) -> None:
+        self.settle(error=WaitTimeout("the call was cancelled: this process is ending"))
 
 
 class Portal:
@@ -73,12 +106,27 @@ class Portal:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self.ended = False
+        """Whether its thread is gone, by a fault of the loop itself."""
         self._stopped = False
+        self._calls: set[_Call] = set()
         self._thread = threading.Thread(target=self._serve, name="stampede_guard portal", daemon=True)
         self._thread.start()
 
     def _serve(self) -> None:
-        self.loop.run_forever()
+        try:
+            while not self._stopped:
+                try:
+                    self.loop.run_forever()
+                except (SystemExit, KeyboardInterrupt):
+                    # Of a callback that nobody waits for. What else was to be done is still to be done.
+                    log.exception("a function ended the event loop of plain functions, which goes on")
+        except BaseException:
+            log.exception("the event loop of plain functions has ended")
+        finally:
+            self.ended = True
+            for call in list(self._calls):
+                call.settle(error=WaitTimeout("the event loop that serves plain functions has ended"))
 
     def call(self, function: Callable[P, Coroutine[Any, Any, R]], *args: P.args, **kwargs: P.kwargs) -> R:
         """What the coroutine function returns or raises, run on the portal's loop in a copy of the caller's context.
@@ -91,32 +139,52 @@ class Portal:
                 "a cached plain function was called on stampede_guard's own event loop, for example from a function "
                 "given as key=: it would wait for itself. Call the undecorated function (`.__wrapped__`) there."
             )
-        if self._stopped:
-            raise Misuse("this process is ending, and with it the event loop that serves plain functions")
         call = _Call(lambda: function(*args, **kwargs))
         try:
-            self.loop.call_soon_threadsafe(call.start, context=contextvars.copy_context())
-            with waiting():
-                result: R = call.outcome.result()
-                return result
+            self._hand_over(call)
+            with _standing_still(), waiting():
+                call.over.acquire()
+            result: R = call.outcome()
+            return result
         except BaseException:
-            if not call.outcome.done():
+            if not call.done:
                 self._take_back(call)
             raise
         finally:
+            self._calls.discard(call)
             # An error's traceback holds this frame, which would hold the error.
             del call
 
+    def _hand_over(self, call: _Call) -> None:
+        self._calls.add(call)
+        # After it is in: a loop that ends now has seen it, or is seen to have ended.
+        if self._stopped or self.ended:
+            call.settle()
+            raise Misuse("this process is ending, and with it the event loop that serves plain functions")
+        self.loop.call_soon_threadsafe(call.start, context=contextvars.copy_context())
+
     def _take_back(self, call: _Call) -> None:
-        self.loop.call_soon_threadsafe(call.leave)
-        with contextlib.suppress(Exception):
-            call.outcome.exception(timeout=LEAVE_SECONDS)
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(call.leave)
+        with _standing_still():
+            call.over.acquire(timeout=LEAVE_SECONDS)
 
     async def elsewhere(self, function: Callable[[], Coroutine[Any, Any, R]]) -> R:
         """The same for a caller on another event loop, which does not block."""
-        call = _Call(function)
-        self.loop.call_soon_threadsafe(call.start, context=contextvars.copy_context())
-        result: R = await asyncio.wrap_future(call.outcome)
+        call, loop = _Call(function), asyncio.get_running_loop()
+        over: asyncio.Future[None] = loop.create_future()
+
+        def tell() -> None:
+            with contextlib.suppress(RuntimeError):  # the event loop has been closed
+                loop.call_soon_threadsafe(_set, over)
+
+        call.when_done = tell
+        try:
+            self._hand_over(call)
+            await over
+        finally:
+            self._calls.discard(call)
+        result: R = call.outcome()
         return result
 
     def forget(self) -> None:
@@ -128,15 +196,31 @@ class Portal:
         for close in _closers:
             with contextlib.suppress(Exception):
                 close()
-        # Who comes later would wait for ever.
+        self.leave()
+        self._thread.join(STOP_SECONDS)
+
+    def leave(self) -> None:
+        """End the loop. Who comes later would wait for ever, and is refused."""
         self._stopped = True
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(STOP_SECONDS)
 
 
-_portal: Portal | None = None
-_lock = threading.Lock()
+@contextlib.contextmanager
+def _standing_still() -> Iterator[None]:
+    """This thread does nothing but wait for the portal: what it was interrupted in waits as well. See `locks`."""
+    me = threading.get_ident()
+    WAITING[me] = WAITING.get(me, 0) + 1
+    try:
+        yield
+    finally:
+        WAITING[me] -= 1
+        if not WAITING[me]:
+            del WAITING[me]
+
+
+_made: dict[str, Portal] = {}
+"""The one of this process, if there is one. Put there by `setdefault`, a single step, and so without a lock."""
 _of_the_parents: list[Portal] = []
 _closers: list[Callable[[], None]] = []
 
@@ -148,36 +232,42 @@ def at_end(close: Callable[[], None]) -> None:
 
 def portal() -> Portal:
     """The one of this process."""
-    global _portal
-    found = _portal
+    found = _made.get("portal")
+    if found is not None and found.ended and not found._stopped:
+        _made.pop("portal", None)
+        found = None
     if found is None:
-        with _lock:
-            found = _portal
-            if found is None:
-                found = _portal = Portal()
+        mine = Portal()
+        found = _made.setdefault("portal", mine)
+        if found is not mine:
+            mine.leave()
     return found
 
 
 def portal_loop() -> asyncio.AbstractEventLoop | None:
     """Its event loop; None if it was never needed."""
-    return _portal.loop if _portal is not None else None
+    found = _made.get("portal")
+    return found.loop if found is not None else None
 
 
 def _after_fork() -> None:
-    global _portal, _lock
-    # Another thread of the parent may have held it.
-    _lock = threading.Lock()
-    if _portal is not None:
-        _portal.forget()
-        _portal = None
+    found = _made.pop("portal", None)
+    if found is not None:
+        found.forget()
 
 
 def _at_exit() -> None:
-    if _portal is not None:
-        _portal.stop()
+    found = _made.get("portal")
+    if found is not None:
+        found.stop()
 
 
 atexit.register(_at_exit)
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -1,19 +1,62 @@
-"""Who waits for whom: a circle is an error and not a deadlock."""
+"""Who waits for whom: a circle is an error and not a deadlock.
+
+A flight waits for those that its computation calls. It is also behind all other flights of its own entry in this guard,
+for one of them may have the lease: one on another event loop, or an early refresh that callers do not find.
+
+1. A is refreshed early, with the lease, by a flight that is set apart. 2. A calls B. 3. B calls A, in a new flight,
+which finds the lease taken and would wait for `wait_timeout`.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from stampede_guard.computation import CURRENT
 from stampede_guard.errors import ReentrantCall
+from stampede_guard.forks import renew_in_children
+from stampede_guard.locks import PassableLock
 
 if TYPE_CHECKING:
     from stampede_guard.flight import Flight
     from stampede_guard.plan import Plan
 
-__all__ = ["waiting_for"]
+__all__ = ["Awaited", "behind", "waiting_for"]
+
+_lock = PassableLock()
+"""From the look for a circle until the wait is noted: two event loops could close one together."""
+renew_in_children(sys.modules[__name__], "_lock", PassableLock)
+
+
+class Awaited:
+    """The flights that a computation waits for. One may be waited for in several tasks at once."""
+
+    __slots__ = ("_counts",)
+
+    def __init__(self) -> None:
+        self._counts: dict[Flight, int] = {}
+
+    def __iter__(self) -> Iterator[Flight]:
+        # At one stroke: it may be changed from another thread.
+        return iter(tuple(self._counts))
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+    def __contains__(self, flight: object) -> bool:
+        return flight in self._counts
+
+    def add(self, flight: Flight) -> None:
+        self._counts[flight] = self._counts.get(flight, 0) + 1
+
+    def discard(self, flight: Flight) -> None:
+        left = self._counts.get(flight, 0) - 1
+        if left > 0:
+            self._counts[flight] = left
+        else:
+            self._counts.pop(flight, None)
 
 
 @contextlib.contextmanager
@@ -23,28 +66,48 @@ def waiting_for(flight: Flight, plan: Plan) -> Iterator[None]:
     if current is None:
         yield
         return
-    _check_reentry(flight, plan)
-    current.awaits.add(flight)
+    with _lock:
+        if _leads_to(current, flight):
+            raise ReentrantCall(
+                f"{plan.title} is called with the same key, from within its own computation: it would wait for itself. "
+                "Call the undecorated function (`.__wrapped__`) there, or change the key."
+            )
+        current.awaits.add(flight)
     flight.computation.awaited_by(current.computation)
     try:
         yield
     finally:
-        current.awaits.discard(flight)
+        with _lock:
+            current.awaits.discard(flight)
 
 
-def _check_reentry(flight: Flight, plan: Plan) -> None:
-    current = CURRENT.get()
-    if current is None:
+@contextlib.contextmanager
+def behind(flight: Flight | None, leader: Flight | None) -> Iterator[None]:
+    """While one flight is computed by the call of another one, as in a batch."""
+    if flight is None or leader is None or flight is leader:
+        yield
         return
+    with _lock:
+        flight.awaits.add(leader)
+    leader.computation.awaited_by(flight.computation)
+    try:
+        yield
+    finally:
+        with _lock:
+            flight.awaits.discard(leader)
+
+
+def _leads_to(current: Flight, flight: Flight) -> bool:
+    """Whether `flight` waits, perhaps through others, for `current`."""
     seen: set[Flight] = set()
     ahead = [flight]
     while ahead:
         other = ahead.pop()
         if other is current:
-            raise ReentrantCall(
-                f"{plan.title} is called with the same key, from within its own computation: it would wait for itself. "
-                "Call the undecorated function (`.__wrapped__`) there, or change the key."
-            )
+            return True
         if other not in seen:
             seen.add(other)
             ahead.extend(other.awaits)
+            for runtime in other.runtime.unsettled.all():
+                ahead.extend(runtime.flights.of(other.name))
+    return False

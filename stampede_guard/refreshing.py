@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from stampede_guard.calls import captured
 from stampede_guard.errors import StoreError, Undecodable
 from stampede_guard.events import Refreshed, TimedOut
 from stampede_guard.lastresort import too_long
@@ -23,12 +23,13 @@ __all__ = ["refresh"]
 async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     """Compute anew even if a fresh value is there; others are served the old one until the new one is stored."""
     began = runtime.loop.time()
+    runtime.obey()
     before = runtime.flights.get(name)
     if before is not None:
         # Its computation may have begun before this call. The next flight's cannot, whoever starts it.
         with waiting_for(before, plan):
-            await asyncio.wait({before.landed}, timeout=plan.policy.wait_timeout)
-        if not before.landed.done():
+            await before.landing.wait(plan.policy.wait_timeout)
+        if not before.landing.happened:
             if runtime.hooks:
                 runtime.hooks.tell(TimedOut(plan.title, name, "wait_timeout"))
                 seconds = runtime.loop.time() - began
@@ -36,12 +37,15 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
             raise too_long(plan)
     token, reading = 0, None
     if not runtime.away_for(name, tags_of(run)):
-        with contextlib.suppress(StoreError):
+        try:
             reading = await runtime.session.read(name)
             token = reading.token if reading is not None else 0
-    flight = runtime.take_off(name, plan, run, plan.capture(), refreshing=token > 0, newer_than=token)
+        except StoreError as error:
+            runtime.note_late(name, error)
+    flight = runtime.take_off(name, plan, run, captured(plan, run), refreshing=token > 0, newer_than=token)
     flight.newer_than = max(flight.newer_than, token)
     flight.outdates_holder = True
+    runtime.tell_late(flight)
     if reading is not None:
         with contextlib.suppress(Undecodable):
             plan.decode(reading.body)
@@ -50,7 +54,7 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
         runtime, plan, name, run, flight, None, keep_refreshing=token > 0, began=began, kind=Refreshed
     )
     if flight.stored is False or (flight.stored is None and await _has_none_since(runtime, name, token)):
-        await runtime.outdate(name, plan.policy)
+        await runtime.outdate(name, plan.policy, late=flight.late)
     return value
 
 

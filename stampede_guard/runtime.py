@@ -6,6 +6,7 @@ It is the session's listener: messages, gaps and the breaker's changes arrive he
 from __future__ import annotations
 
 import asyncio
+import collections
 import itertools
 import logging
 import random
@@ -18,20 +19,25 @@ from stampede_guard.closing import Closing
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Message
 from stampede_guard.core.switch import Switch
-from stampede_guard.errors import Overloaded, StoreError, StoreRefused, Undecodable
-from stampede_guard.events import BreakerClosed, BreakerOpened, Collapsed
+from stampede_guard.errors import Overloaded, StoreError, StoreMisconfigured, StoreRefused, Undecodable
+from stampede_guard.events import Collapsed
 from stampede_guard.flight import Flight
 from stampede_guard.flights import Flights
+from stampede_guard.health import Health
+from stampede_guard.herdlog import HerdLog
 from stampede_guard.hooks import Hooks
 from stampede_guard.lastvalues import LastValues
 from stampede_guard.near import Near
+from stampede_guard.once import Once
 from stampede_guard.pauses import Pauses
 from stampede_guard.pending import PendingInvalidations
+from stampede_guard.remembering import Remembering
 from stampede_guard.shadow import Shadow
 from stampede_guard.slots import Slots
 from stampede_guard.switches import Switches
 from stampede_guard.tagged import LocalTags, tags_of
 from stampede_guard.threads import Threads
+from stampede_guard.unsettled import Unsettled
 
 if TYPE_CHECKING:
     from stampede_guard.batch import Batches
@@ -43,9 +49,16 @@ __all__ = ["Runtime"]
 
 log = logging.getLogger("stampede_guard")
 
+MOST_LATE = 1_000
+"""Entries whose callers have waited for a store that did not answer, until they join their flights."""
+MOST_UNKEPT = 1_000
 
-class Runtime:
+
+class Runtime(Remembering):
     """Made within the event loop that it serves."""
+
+    closing = False
+    _end: asyncio.Task[None] | None = None
 
     def __init__(
         self,
@@ -53,15 +66,21 @@ class Runtime:
         policy: Policy,
         hooks: Hooks | None = None,
         *,
+        health: Health | None = None,
         namespace: str = "",
         on_switches: Callable[[Mapping[str, Switch]], None] = lambda fleet: None,
         known_switches: Callable[[], Mapping[str, Switch]] = dict,
+        unsettled: Unsettled | None = None,
     ) -> None:
         self.loop = asyncio.get_running_loop()
+        self.unsettled = unsettled if unsettled is not None else Unsettled()
+        self.orders: collections.deque[Callable[[Remembering], None]] = collections.deque()
+        """What other threads want forgotten here. Obeyed before anything is served: see `obey`."""
         self.flights = Flights()
         self.fallbacks: dict[str, asyncio.Task[Any]] = {}
+        self.fallback_ends: dict[str, Once] = {}
         self.hooks = hooks if hooks is not None else Hooks()
-        self.closing = False
+        self.health = health if health is not None else Health(self.hooks)
         self.away = False
         """Also while invalidations wait for the store: until they are applied it has older values."""
         self.refused = False
@@ -76,6 +95,7 @@ class Runtime:
         self.threads = Threads(policy.max_threads)
         """For plain functions. None is started before the first of them computes."""
         self.slots = Slots()
+        self.herds = HerdLog(self.loop)
         self.asked_early = Pauses(self.loop)
         """Entries whose early refresh was somebody else's a moment ago."""
         self.failing = Pauses(self.loop, self.now)
@@ -85,20 +105,21 @@ class Runtime:
         self._id = uuid.uuid4().hex
         self._numbers = itertools.count(1)
         self._abandoned: set[asyncio.Task[Any]] = set()
-        self._end: asyncio.Task[None] | None = None
-        self._warned_refused = False
-        self.session = store.open_session(self)
+        self.session = store.open_session(self, namespace=namespace)
         self.tags = LocalTags(self.last.clear)
         self._pending = PendingInvalidations(
-            self.session, applied=self._invalidation_applied, changed=self._note_whether_away
+            self.session, applied=self._invalidation_applied, names=self.unsettled, health=self.health
         )
         self.read = self.session.read
         self.shadow = Shadow(self)
+        self._namespace = namespace
         self._modes_name = f"{namespace}:modes"
-        self._switches = Switches(lambda: self.session.switches(namespace), on_switches, known_switches)
+        self._switches = Switches(self._read_switches, on_switches, known_switches)
         self.near = Near(self._hears, max_bytes=policy.l1_bytes, max_entries=policy.l1_entries)
         # A store with a clock of its own is one in this process: a test that moves it moves all lifetimes.
         self.near.clock = getattr(store, "clock", self.near.clock)
+        self.unsettled.enter(self)
+        self.note_whether_away()
 
     # --- flights -------------------------------------------------------------------------------
 
@@ -108,8 +129,16 @@ class Runtime:
         And so for its tags: without them nobody knows what its value is worth.
         """
         return self.away and any(
-            part in self._pending or self.session.away_for(part) for part in (name, *tags)
+            part in self.unsettled.pending or self.session.away_for(part) for part in (name, *tags)
         )
+
+    def only_waits(self, name: str, tags: tuple[str, ...] = ()) -> bool:
+        """Whether its server answers, and an invalidation of it waits all the same: see `readonly`."""
+        parts = (name, *tags)
+        waits = any(part in self.unsettled.pending for part in parts)
+        if waits:
+            self.take_over()
+        return waits and not any(self.session.away_for(part) for part in parts)
 
     @property
     def abandoned(self) -> int:
@@ -133,13 +162,17 @@ class Runtime:
         refreshing: bool = False,
         newer_than: int = 0,
         alone: bool = False,
+        apart: str = "",
     ) -> Flight:
-        """The flight of this entry in this process: a new one, or the one under way. `alone`: for a single caller."""
-        flight = self.flights.get(name)
+        """The flight of this entry in this process: a new one, or the one under way. `alone`: for a single caller.
+
+        `apart` tells flights of one entry from each other whose callers must not meet.
+        """
+        flight = self.flights.get(name + apart)
         if flight is not None and not alone and not flight.lets_nobody_wait:
             return flight
         # One that nobody else can find.
-        place = name if flight is None and not alone else f"{name}\0{next(self._numbers)}"
+        place = name + apart if flight is None and not alone else f"{name}\0{next(self._numbers)}"
         if self.closing:
             raise Overloaded(f"{plan.title}: this guard is closing")
         if len(self.flights) >= plan.policy.max_flights:
@@ -150,7 +183,7 @@ class Runtime:
             plan,
             run,
             variables,
-            away=self.away_for(name, tags_of(run)),
+            away=self.away_for(name, tags_of(run)) and not self.only_waits(name, tags_of(run)),
             bypassed=bypassed,
             refreshing=refreshing,
             newer_than=newer_than,
@@ -159,19 +192,24 @@ class Runtime:
         self.flights.add(flight)
         return flight
 
+    def note_late(self, name: str, error: StoreError) -> None:
+        """A caller has waited for the store in vain for the whole deadline, and is about to join a flight."""
+        if error.late and len(self.flights.late) < MOST_LATE:
+            self.flights.late.add(name)
+
+    def tell_late(self, flight: Flight) -> None:
+        if flight.name in self.flights.late:
+            self.flights.late.discard(flight.name)
+            flight.late = True
+
     def landed(self, flight: Flight) -> None:
         """Forgotten when it lands: nothing grows with the number of keys."""
         self.flights.forget(flight)
         collapsed = flight.joined - 1
         if self.hooks and flight.passengers.collapsed:
             self.hooks.tell(Collapsed(flight.plan.title, flight.name, flight.passengers.collapsed))
-        if collapsed > 0 and not self.hooks.logs_herds and log.isEnabledFor(logging.INFO):
-            log.info(
-                "%s: %d callers were served by one flight",
-                flight.plan.title,
-                flight.joined,
-                extra={"function": flight.plan.title, "callers": flight.joined, "collapsed": collapsed},
-            )
+        if collapsed > 0 and not self.hooks.logs_herds:
+            self.herds.landed(flight.plan.title, flight.joined)
 
     async def unwind(self, task: asyncio.Task[Any], seconds: float) -> None:
         """Cancel a computation and give it `seconds` to end; what does not end is left alone, and counted."""
@@ -184,13 +222,6 @@ class Runtime:
                 "a cancelled computation does not end; it is left to itself (%d such)", self.abandoned
             )
         task.add_done_callback(_look_at)
-
-    def remember(self, name: str, reading: Reading) -> None:
-        self.remembered = reading
-        if name in self._pending and reading.token:
-            # Asked for before the invalidation, answered after it. Nothing in the store is news until it is applied.
-            return
-        self.last.keep(name, reading, now=self.now())
 
     # --- the session's listener ----------------------------------------------------------------
 
@@ -205,8 +236,11 @@ class Runtime:
         if not self.closing:
             self._switches.start()
 
-    def changed(self, name: str, fence: int) -> None:
-        self.near.changed(name, fence)
+    async def _read_switches(self) -> Mapping[str, Switch]:
+        self.take_over()
+        found = await self.session.switches(self._namespace)
+        self.health.answered(self)
+        return found
 
     def gap(self) -> None:
         self._switches.look()
@@ -215,93 +249,15 @@ class Runtime:
             flight.notice_gap()
 
     def breaker_changed(self, *, away: bool, part: str = "", why: str = "") -> None:
-        self._note_whether_away()
-        if self.hooks:
-            self.hooks.tell(BreakerOpened(part) if away else BreakerClosed(part))
-        what = f"the store's server {part}" if part else "the store"
-        if away:
-            known = f" ({why})" if why else ""
-            log.warning(
-                "%s is away%s: one flight per key in each process, nothing is stored meanwhile", what, known
-            )
-        else:
-            log.warning("%s is back", what)
+        self.note_whether_away()
+        trouble = getattr(self.session, "trouble", None)
+        wrong = str(trouble) if away and isinstance(trouble, StoreMisconfigured) else ""
+        self.health.breaker(self, away=away, part=part, why=why, wrong=wrong)
+        if not away:
             # Those who wait ask again within a poll_interval, and a lease that a restart has lost is free.
             for flight in self.flights.values():
                 flight.computation.renew_now()
             self._pending.apply()
-
-    # --- invalidation --------------------------------------------------------------------------
-
-    async def invalidate(self, name: str, policy: Policy) -> int | None:
-        """The new fence. None: the store is away, or takes no writes for now; it will be done when it can be.
-
-        Raises `StoreRefused` when the store answers that this client may not (a permission, a password): then it is
-        not done and will not be, and who changed the data should hear of it.
-        """
-        self.forget_local(name)
-        fence = await self._pending.now(name, policy)
-        if fence is None:
-            # A read of before may have been answered while the store was asked in vain.
-            self.near.drop(name)
-        else:
-            # A read of before may have been remembered while the command was on its way, or may be answered yet.
-            self.forget_local(name, fence=fence)
-        return fence
-
-    async def invalidate_tag(self, tag: str) -> bool:
-        """As `invalidate`, for all entries with this tag, whose number makes no difference."""
-        self.forget_tag(tag)
-        done = await self._pending.now(tag, None) is not None
-        if done:
-            self.forget_tag(tag, settled=True)
-        else:
-            self.near.changed(tag, 1)
-        return done
-
-    def forget_tag(self, tag: str, *, settled: bool = False) -> None:
-        self.tags.mark(tag)
-        self.near.changed(tag, 1)
-        if settled:
-            self.tags.settle(tag)
-        for flight in self.flights.values():
-            if tag in flight.tags:
-                flight.invalidated()
-
-    def _invalidation_applied(self, name: str, fence: int) -> None:
-        self.last.drop(name, fence=fence)
-        self.near.changed(name, fence)
-        self.tags.settle(name)
-
-    async def outdate(self, name: str, policy: Policy) -> None:
-        """A refreshed value could not be stored: what it was to replace must not outlive it."""
-        if self.away_for(name):
-            # Without forgetting the new value, which this process keeps for the time being.
-            self._pending.add(name, policy)
-            self.near.drop(name)
-            return
-        try:
-            await self.invalidate(name, policy)
-        except StoreRefused:
-            # Its caller has asked for a value and has one.
-            self._pending.add(name, policy)
-            self.near.drop(name)
-
-    def forget_local(self, name: str, *, fence: int = 0) -> None:
-        self.last.drop(name, fence=fence)
-        if fence:
-            self.near.changed(name, fence)
-        else:
-            self.near.drop(name)
-        for flight in self.flights.of(name):
-            flight.invalidated()
-
-    def _hears(self, name: str) -> bool:
-        """Nothing in the store is news of an entry whose invalidation waits."""
-        return name not in self._pending and self.session.hears_changes(name)
-
-    def _note_whether_away(self) -> None:
-        self.away = self.session.away or bool(self._pending)
 
     # --- warnings ------------------------------------------------------------------------------
 
@@ -323,11 +279,31 @@ class Runtime:
             f"{plan.title}: a stored value cannot be decoded and counts as a miss: {error}",
         )
 
-    def note_refusal(self, error: StoreError) -> None:
+    def note_refusal(self, error: StoreRefused, step: str = "read") -> None:
         self.refused = True
-        if not self._warned_refused:
-            self._warned_refused = True
-            log.error("the store refuses this guard, so every process computes for itself: %s", error)
+        self.health.refused(error, step)
+
+    def read_answered(self) -> None:
+        self.refused = False
+        if self.health.refusing:
+            self.health.admitted("read")
+
+    def not_kept(self, name: str, error: StoreRefused) -> None:
+        title = next((flight.plan.title for flight in self.flights.of(name)), self._namespace)
+        unkept = self.flights.unkept
+        if len(unkept) >= MOST_UNKEPT:
+            unkept.clear()  # nobody has told of these that they were published
+        unkept.add(name)
+        self.health.not_stored(title, name, error)
+
+    def published(self, name: str, *, value: bool) -> None:
+        """The store has taken a publication; of a `value` that it has kept, where it has not said otherwise."""
+        kept = value and name not in self.flights.unkept
+        self.flights.unkept.discard(name)
+        if self.health.refusing:
+            self.health.admitted("publish")
+            if kept:
+                self.health.admitted("keep")
 
     # --- the end -------------------------------------------------------------------------------
 
@@ -337,6 +313,7 @@ class Runtime:
         Cancelled, it does so without letting them end. That goes on by itself when it is cancelled once more.
         """
         self.closing = self._pending.closing = True
+        self.health.forget(self)
         drain_timeout = self._policy.drain_timeout
         closing = Closing(self, self._pending, self._switches, drain_timeout=drain_timeout)
         self._end = closing.task
@@ -347,8 +324,14 @@ class Runtime:
             await asyncio.wait({closing.task})
             raise
 
+    async def ended(self) -> None:
+        """Wait for the end that another caller's `aclose` has begun."""
+        if self._end is not None:
+            await asyncio.wait({self._end})
+
     def abandon(self) -> None:
         """After a fork, in the child: nothing here is ours."""
+        self.health.forget(self)
         self.closing = self._pending.closing = True
         self.session.abandon()
 

@@ -12,12 +12,14 @@ import contextlib
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from stampede_guard.calls import captured
 from stampede_guard.computation import CURRENT
 from stampede_guard.core.caller import patience_with_stale
 from stampede_guard.core.entry import Reading, freshness
 from stampede_guard.early import refresh_early
 from stampede_guard.errors import StoreError, StoreRefused, Undecodable
 from stampede_guard.events import Hit, Miss, Refreshed, Source, Stale, TimedOut, Waited, WaitOutcome
+from stampede_guard.flights import bypassed_name
 from stampede_guard.lastresort import wait_on
 from stampede_guard.near import NOTHING, Asked
 from stampede_guard.passenger import ON_ITS_OWN, OUT_OF_PATIENCE
@@ -31,8 +33,8 @@ if TYPE_CHECKING:
     from stampede_guard.runtime import Runtime
 
 __all__ = [
+    "after_failed_read",
     "after_read",
-    "bypassed_name",
     "fly",
     "hit",
     "keep_near",
@@ -46,8 +48,10 @@ __all__ = [
 async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     """The value, in mode `on`. Raises what the computation raised, `WaitTimeout`, `Overloaded` or a Misuse."""
     asked, tags = None, tags_of(run)
+    if runtime.orders:
+        runtime.obey()
     if plan.near:
-        value = runtime.near.find(name, tags)
+        value = runtime.near.find(name, tags, share=plan.share)
         if value is not NOTHING:
             if runtime.hooks:
                 runtime.hooks.tell(Hit(plan.title, name, "l1"))
@@ -59,6 +63,9 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
             runtime.hooks.tell(Miss(plan.title, name))
         return await ride(runtime, plan, name, run, flight, None)
     if runtime.away_for(name, tags):
+        if runtime.only_waits(name, tags):
+            # The flight looks whether what was computed here meanwhile still counts.
+            return await _miss(runtime, plan, name, run)
         return await _served_by_last(runtime, plan, name, run)
     try:
         reading = await look(runtime, name, tags)
@@ -66,11 +73,10 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
         # Nobody is let in, so it is as good as away. Without this every call would compute.
         runtime.note_refusal(error)
         return await _served_by_last(runtime, plan, name, run)
-    except StoreError:
-        # The flight asks once more and finds out.
-        read_failed(runtime, name)
-        return await _miss(runtime, plan, name, run)
-    runtime.refused = False
+    except StoreError as error:
+        return await after_failed_read(runtime, plan, name, run, error)
+    if runtime.refused or runtime.health.refusing:
+        runtime.read_answered()
     if asked is not None:
         keep_near(runtime, plan, name, reading, asked, tags)
     return await after_read(runtime, plan, name, run, reading)
@@ -124,13 +130,24 @@ def hit(runtime: Runtime, plan: Plan, name: str, reading: Reading | None) -> tup
 def after_read(
     runtime: Runtime, plan: Plan, name: str, run: Run, reading: Reading | None
 ) -> Coroutine[Any, Any, Any]:
-    """The value for a caller whose read found `reading`; None if it found or heard nothing."""
+    """The value for a caller whose read was answered with `reading`; None: there is nothing."""
     fresh = False
-    if reading is not None:
+    if reading is None:
+        runtime.missing(name)
+    else:
         fresh = freshness(reading.remaining_ms, reading.total_ms, reading.stale_ms) == "fresh"
         if reading is not runtime.remembered:
             runtime.remember(name, reading)
     return _served_by(runtime, plan, name, run, reading, fresh=fresh)
+
+
+def after_failed_read(
+    runtime: Runtime, plan: Plan, name: str, run: Run, error: StoreError
+) -> Coroutine[Any, Any, Any]:
+    """The value for a caller whose read was not answered: the flight asks once more and finds out."""
+    read_failed(runtime, name)
+    runtime.note_late(name, error)
+    return _miss(runtime, plan, name, run)
 
 
 async def _served_by(
@@ -159,22 +176,22 @@ async def _served_by(
     return await _stale(runtime, plan, name, run, reading, value)
 
 
-async def serve_bypassed(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
-    """The value, in mode `bypass`: no store, but still one flight per key in this process."""
+async def serve_bypassed(
+    runtime: Runtime, plan: Plan, name: str, run: Run, *, within: frozenset[object] = frozenset()
+) -> Any:
+    """The value, in mode `bypass`: no store, but still one flight per key in this process.
+
+    `within`: the guards whose `bypassed()` block the caller is in. What is computed without their stores and what is
+    not are two values, so callers of the one do not join a flight of the other.
+    """
     name = bypassed_name(name)
+    if runtime.orders:
+        runtime.obey()
     if runtime.hooks:
         runtime.hooks.tell(Miss(plan.title, name))
-    flight = runtime.take_off(name, plan, run, plan.capture(), bypassed=True)
+    apart = "".join(f"\0{number}" for number in sorted(map(id, within)))
+    flight = runtime.take_off(name, plan, run, captured(plan, run), bypassed=True, apart=apart)
     return await ride(runtime, plan, name, run, flight, None)
-
-
-def bypassed_name(name: str) -> str:
-    """Flights that do without the store are apart from those that ask it: the mode may change while both are open.
-
-    A caller in mode `bypass` would wait for the store in the flight of one in mode `on`; and a caller in mode `on`
-    would be served, in the other's flight, a value from before an invalidation that another process has made.
-    """
-    return f"bypassed {name}"
 
 
 def _miss(
@@ -196,8 +213,9 @@ def _to_take_off(runtime: Runtime, plan: Plan, name: str, run: Run, newer_than: 
     """The flight for a caller that has no value to go on with."""
     if runtime.hooks:
         runtime.hooks.tell(Miss(plan.title, name))
-    flight = runtime.take_off(name, plan, run, plan.capture(), newer_than=newer_than)
+    flight = runtime.take_off(name, plan, run, captured(plan, run), newer_than=newer_than)
     flight.newer_than = max(flight.newer_than, newer_than)
+    runtime.tell_late(flight)
     return flight
 
 
@@ -209,7 +227,7 @@ async def _stale(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Rea
     if flight is None:
         if runtime.failing.hold(name, reading.token) or len(runtime.flights) >= policy.max_flights:
             return value
-        flight = runtime.take_off(name, plan, run, plan.capture(), refreshing=True)
+        flight = runtime.take_off(name, plan, run, captured(plan, run), refreshing=True)
         flight.know(reading)
         if not policy.soft_timeout:
             # Bound to this request it cannot go on in the background: compute here if nobody else does.
@@ -243,7 +261,9 @@ async def ride(
     `began`: when the waiting began, if that was with another flight. `kind`: what the end of the wait is told as.
     """
     refuse_other_tags(plan.title, tags_of(run), flight.tags)
-    passenger = flight.join(run, plan.capture(), bound=plan.request_bound, stale=stale, patient=soft > 0)
+    passenger = flight.join(
+        run, captured(plan, run), bound=plan.request_bound, stale=stale, patient=soft > 0, share=plan.share
+    )
     if keep_refreshing:
         flight.refreshing = True
     began = runtime.loop.time() if began is None else began
@@ -274,7 +294,7 @@ async def ride(
             future.exception()
         if not future.done() or future.cancelled() or passenger.computing is not None:
             await flight.leave(passenger)
-    variables, bypassed = plan.capture(), flight.bypassed
+    variables, bypassed = captured(plan, run), flight.bypassed
     alone = runtime.take_off(
         name, plan, run, variables, bypassed=bypassed, newer_than=flight.newer_than, alone=True
     )

@@ -2,9 +2,13 @@
 
 The caller gets what the plain function returns, when it returns it; no error of the store is his. A look reads what is
 stored when the call begins, and compares it with what the call computed. So that later looks find something, values are
-stored, too. By the protocol a token comes before the computation whose value it lets in, or a value read before an
-invalidation could be stored after it. Nobody waits for tokens here: a look that finds nothing gets one for the next
-call of the same entry. A key's first stored value is therefore that of its second call in a process.
+stored, too: under a name of their own (`kept_name`), which nothing but a look ever reads. They were computed in their
+caller's context, with that caller's tenant and user, so nobody may be served one: not in mode `on`, not later.
+
+By the protocol a token comes before the computation whose value it lets in, or a value read before an invalidation
+could be stored after it. Nobody waits for tokens here: a look that finds nothing gets one for the next call of the same
+entry. A key's first stored value is therefore that of its second call in a process. What is kept carries the token of
+its entry, and is worth nothing once the entry's record no longer admits that: an invalidation need not know of it.
 """
 
 from __future__ import annotations
@@ -17,11 +21,13 @@ from contextvars import Context
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stampede_guard.calls import unchanged
 from stampede_guard.core.entry import Reading, freshness
 from stampede_guard.core.scripts import Granted, Passing
 from stampede_guard.core.tags import Versions, is_current, sealed
 from stampede_guard.errors import StampedeError, StoreError, Undecodable
 from stampede_guard.events import Compared, Comparison
+from stampede_guard.kept import closed, kept_name, opened
 from stampede_guard.tagged import VersionsAsked, ensure, tags_of
 from stampede_guard.verdict import Verdict, judge
 
@@ -70,12 +76,24 @@ class ShadowCounts:
 
 
 class _Token(NamedTuple):
-    """What a value may be stored with, if its computation begins after this was got, and before `until`."""
+    """What a value may be stored with, if its computation begins after this was got, and before `until`.
+
+    `grant` is of the entry; `place` of where the value is kept.
+    """
 
     grant: Granted
+    place: Granted
     flight: str
     versions: Versions
     until: float
+
+
+class _Found(NamedTuple):
+    """`outdated`: the token of an entry's value that its tags have outdated; `kept_outdated`: of one kept in vain."""
+
+    reading: Reading | None
+    outdated: int = 0
+    kept_outdated: int = 0
 
 
 class Look:
@@ -85,6 +103,7 @@ class Look:
         self.plan = plan
         self.name = name
         self.tags = tags
+        self.kept = kept_name(name)
         self.token = shadow.take_token(name)
         self.verdict: asyncio.Future[Verdict | None] | None = None
         """What the call computed, encoded; None if it cannot be."""
@@ -99,7 +118,10 @@ class Look:
             return judge(self.plan, value, None)
         except StampedeError as error:
             self._shadow.warn_unsupported(self.plan, str(error))
-        except Exception as error:  # of a function of the user's, about his value: so not its text
+        except KeyboardInterrupt:
+            self.failed()
+            raise
+        except BaseException as error:  # of a function of the user's, about his value: so not its text
             self._shadow.warn_unsupported(self.plan, type(error).__name__)
         return None
 
@@ -133,7 +155,7 @@ class Shadow:
             look.failed()
             raise
         if look.verdict is not None:
-            look.computed(look.judged(value))
+            look.computed(look.judged(value) if unchanged(run) else None)
         return value
 
     async def call_many(
@@ -177,15 +199,16 @@ class Shadow:
         return verdict
 
     async def _look(self, look: Look, computed: asyncio.Future[Verdict | None]) -> None:
-        plan, seen, outdated = look.plan, True, 0
-        reading: Reading | None = None
+        plan, seen = look.plan, True
+        found = _Found(None)
         try:
-            reading, outdated = await self._find(look)
+            found = await self._find(look)
         except StoreError:
             seen = False
+        reading = found.reading
         fresh = reading is not None and _state(reading) == "fresh"
         if seen and not fresh and look.token is None:
-            await self._get_token(look, newer_than=outdated)
+            await self._get_token(look, found)
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait({computed})
             if computed.cancelled():
@@ -198,56 +221,87 @@ class Shadow:
             if seen and not fresh and look.token is not None:
                 await self._store(look, look.token, verdict.body, verdict.policy)
 
-    async def _find(self, look: Look) -> tuple[Reading | None, int]:
-        """What mode `on` would have found, and the token of what it would not because its tags have changed."""
+    async def _find(self, look: Look) -> _Found:
+        """What mode `on` would have found, or what a look has kept; and what is there and worth nothing."""
+        session = self._runtime.session
         versions = VersionsAsked(self._runtime, look.tags) if look.tags else None
-        reading = await self._runtime.session.read(look.name)
-        if versions is None or reading is None or is_current(reading.body, await versions.answer()):
-            return reading, 0
-        return None, reading.token
+        served, kept = await asyncio.gather(session.read(look.name), session.read(look.kept))
+        outdated = kept_outdated = 0
+        compared = opened(kept) if kept is not None else None
+        if kept is not None and (compared is None or not await session.admits(look.name, compared.grant)):
+            kept_outdated, compared = kept.token, None
+        reading = compared.reading if compared is not None else None
+        if versions is not None:
+            now = await versions.answer()
+            if served is not None and not is_current(served.body, now):
+                outdated, served = served.token, None
+            if reading is not None and kept is not None and not is_current(reading.body, now):
+                kept_outdated, reading = kept.token, None
+        found = [one for one in (reading, served) if one is not None]
+        # What mode `on` has stored, in this process or another, is what it would serve.
+        found.sort(key=lambda one: (_state(one) == "fresh", one is served))
+        return _Found(found[-1] if found else None, outdated, kept_outdated)
 
     def take_token(self, name: str) -> _Token | None:
         """One that was got before now, so that a computation that begins now may be stored with it."""
         token = self._tokens.pop(name, None)
         return token if token is not None and self._runtime.loop.time() < token.until else None
 
-    async def _get_token(self, look: Look, *, newer_than: int) -> None:
-        """A lease, given back at once: nobody shall wait for a computation that may never be."""
+    async def _get_token(self, look: Look, found: _Found) -> None:
+        """A lease of each, given back at once: nobody shall wait for a computation that may never be."""
         name = look.name
         if name in self._asking or name in self._tokens:
             return
         runtime, flight, policy = self._runtime, self._runtime.new_id(), _lasting(look.plan.policy)
-        session = runtime.session
         self._asking.add(name)
+        try:
+            grant = await self._granted(name, flight, policy, newer_than=found.outdated)
+            if grant is None:
+                return
+            place = await self._granted(look.kept, flight, policy, newer_than=found.kept_outdated)
+            if place is None:
+                return
+            versions = await ensure(runtime, look.tags, policy) if look.tags else ()
+            # `take_token` is called in other threads.
+            if len(self._tokens) >= MOST_TOKENS:
+                self._tokens.pop(next(iter(list(self._tokens)), ""), None)
+            until = runtime.loop.time() + policy.compute_timeout
+            self._tokens[name] = _Token(grant, place, flight, versions, until)
+        except StoreError:
+            pass
+        finally:
+            self._asking.discard(name)
+
+    async def _granted(self, name: str, flight: str, policy: Policy, *, newer_than: int) -> Granted | None:
+        session = self._runtime.session
         try:
             answer = await session.acquire(name, flight=flight, policy=policy, newer_than=newer_than)
             if isinstance(answer, Granted | Passing):
                 # A slot, too: it would be taken for as long as the record lasts, and they are few in the whole fleet.
                 await session.release(name, flight=flight)
-            if isinstance(answer, Granted):
-                versions = await ensure(runtime, look.tags, policy) if look.tags else ()
-                # `take_token` is called in other threads.
-                if len(self._tokens) >= MOST_TOKENS:
-                    self._tokens.pop(next(iter(list(self._tokens)), ""), None)
-                until = runtime.loop.time() + policy.compute_timeout
-                self._tokens[name] = _Token(answer, flight, versions, until)
+            return answer if isinstance(answer, Granted) else None
         except StoreError:
             session.forget(name, flight=flight)
+            raise
         except asyncio.CancelledError:
             # The guard closes, and nothing that is begun now would end.
             with contextlib.suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS / 2):
                     await session.release(name, flight=flight)
             raise
-        finally:
-            self._asking.discard(name)
 
     async def _store(self, look: Look, token: _Token, body: bytes, policy: Policy) -> None:
         if look.tags:
             body = sealed(body, token.versions)
+        session = self._runtime.session
         with contextlib.suppress(StoreError):
-            stored = await self._runtime.session.publish(
-                look.name, flight=token.flight, grant=token.grant, outcome="value", body=body, policy=policy
+            stored = await session.admits(look.name, token.grant) and await session.publish(
+                look.kept,
+                flight=token.flight,
+                grant=token.place,
+                outcome="value",
+                body=closed(body, token.grant),
+                policy=policy,
             )
             if stored:
                 title = self._title(look.plan)
@@ -318,7 +372,9 @@ def _compared(plan: Plan, reading: Reading | None, body: bytes) -> Comparison:
         same = reading.body == body or bool(plan.decode(reading.body) == plan.decode(body))
     except Undecodable:
         return "missing"
-    except Exception:  # what == of somebody's class raises
+    except (
+        BaseException
+    ):  # what == of somebody's class raises; here it must end neither the look nor the loop
         same = False
     if _state(reading) == "fresh":
         return "same" if same else "different"

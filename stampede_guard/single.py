@@ -9,7 +9,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from stampede_guard.computation import CURRENT
-from stampede_guard.ending import ended, retrieve
+from stampede_guard.ending import contained, ended, outcome_of, retrieve
+from stampede_guard.errorcopies import copy_of
 from stampede_guard.errors import Misuse
 from stampede_guard.oldvalue import Previous, previous
 from stampede_guard.tagged import tagged
@@ -67,7 +68,8 @@ class Single:
         self.missing = False
         if not self._given.done():
             self._given.set_result(value)
-        self._value = await asyncio.shield(self._call)
+        await asyncio.shield(self._call)
+        self._value = outcome_of(self._call)
         self._has_value = True
         return self._value
 
@@ -90,7 +92,7 @@ class Single:
         async def call() -> Any:
             return await self._guard.call(self._plan, self._key, tagged(compute, self._tags))
 
-        self._call = loop.create_task(call(), name="stampede_guard single")
+        self._call = loop.create_task(contained(call), name="stampede_guard single")
         # Raised by `set`, or nobody's any more: the block overran its time, or its caller was cancelled.
         self._call.add_done_callback(retrieve)
         try:
@@ -99,7 +101,7 @@ class Single:
             await self._withdraw()
             raise
         if self._call.done():
-            self._value = self._call.result()
+            self._value = outcome_of(self._call)
             self._has_value = True
         else:
             self.missing = True
@@ -121,7 +123,8 @@ class Single:
             if not isinstance(error, Exception) or isinstance(error, StopIteration):
                 await self._withdraw()
                 return
-            self._given.set_exception(error)
+            # Its own goes on from this block, and is changed on its way.
+            self._given.set_exception(copy_of(error) or error)
             self._given.exception()
         await asyncio.wait({self._call})
 

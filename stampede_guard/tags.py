@@ -7,12 +7,13 @@ import decimal
 import enum
 import inspect
 import string
+import unicodedata
 import uuid
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from stampede_guard.errors import KeyPartError, Misuse
-from stampede_guard.keys.builder import arguments_of
+from stampede_guard.keys.binding import arguments_of
 from stampede_guard.keys.parts import digest, escape
 
 __all__ = ["MOST_TAGS", "TagTemplates", "checked_tags", "tag_key", "tag_names"]
@@ -32,10 +33,16 @@ def tag_key(tag: object) -> str:
     """
     if not isinstance(tag, str) or not tag:
         raise Misuse(f"a tag is a text that is not empty, as in 'project:7', not {_shown(tag)}")
+    tag = normalized(tag)
     text = escape(tag)
     if len(text) > _LONGEST_READABLE:
         text = f"{text[: _LONGEST_READABLE - 33]}~{digest(tag)}"
     return f"#{text}"
+
+
+def normalized(tag: str) -> str:
+    """One form for texts that look the same (Unicode's NFC): who invalidates may have typed é, or e and an accent."""
+    return tag if tag.isascii() else unicodedata.normalize("NFC", tag)
 
 
 def tag_names(prefix: str, tags: Iterable[str]) -> tuple[str, ...]:
@@ -47,7 +54,7 @@ def checked_tags(tags: Any) -> tuple[str, ...]:
     """Tags or templates as they were given, each once. Raises `Misuse`."""
     if isinstance(tags, str) or not isinstance(tags, Iterable):
         raise Misuse(f"tags={_shown(tags)} must be a tuple of texts: tags=('project:7',)")
-    given = tuple(dict.fromkeys(tags))
+    given = tuple(dict.fromkeys(normalized(tag) if isinstance(tag, str) else tag for tag in tags))
     if len(given) > MOST_TAGS:
         raise Misuse(
             f"{len(given)} tags are too many: an entry may have {MOST_TAGS}, each is read with every hit"
@@ -133,7 +140,8 @@ def _parsed(template: str, title: str) -> list[tuple[str, str]]:
                 f"the tag {template!r} of {title} has {{{wrong}}} in it: write the name of a parameter in the braces "
                 f"and nothing else, as in 'project:{{project}}'"
             )
-        parsed.append((literal, name or ""))
+        # As Python writes the names of parameters.
+        parsed.append((literal, unicodedata.normalize("NFKC", name or "")))
     return parsed
 
 

@@ -7,11 +7,11 @@ of the guard that they are within.
 from __future__ import annotations
 
 import re
-import threading
 from typing import TYPE_CHECKING
 
 from stampede_guard.errors import Misuse
 from stampede_guard.guard import NAMESPACE, StampedeGuard
+from stampede_guard.locks import PassableLock
 from stampede_guard.parted import GUARDS
 from stampede_guard.plans import Plans
 
@@ -35,13 +35,15 @@ class TenantGuard(StampedeGuard):
         self._parent = parent
         self._store = parent._store
         self._hooks = parent._hooks
+        self._health = parent._health
         self._runtimes = parent._runtimes
         self._current = None
-        self._lock = threading.Lock()
+        self._lock = PassableLock()
         self.namespace = namespace
         self.prefix = f"{namespace}:"
         self.policy = parent.policy
-        self._plans = Plans(namespace, parent.policy)
+        self._plans = Plans(namespace, parent.policy, parent._plans)
+        self._functions = parent._functions
         self._tenants = {}
         # To be told of a fork. To be closed with the others does nothing.
         GUARDS.add(self)

@@ -47,18 +47,22 @@ def store_from_url(url: str) -> Store:
         allowed = ", ".join(f"{scheme}://" for scheme in SCHEMES)
         raise UrlError(f"unknown scheme {given!r} in the store URL: write one of {allowed}")
     url = f"{scheme}://{rest}"
+    if scheme == "memory":
+        return MemoryStore()
+    from stampede_guard.stores.urloptions import deadline_from
+
+    deadline = deadline_from(url)
     if "+" in scheme:
         from stampede_guard.stores.addresses import cluster_from_url, sentinel_from_url
 
-        return cluster_from_url(url) if scheme.endswith("+cluster") else sentinel_from_url(url)
-    if scheme == "memory":
-        return MemoryStore()
+        make = cluster_from_url if scheme.endswith("+cluster") else sentinel_from_url
+        return make(url, deadline=deadline)
     if scheme != "unix":
         _check_host_and_database(url)
     from stampede_guard.stores.redis import RedisStore
 
     try:
-        store = RedisStore.from_url(url)
+        store = RedisStore.from_url(url, deadline=deadline)
     except (ValueError, TypeError) as error:
         raise UrlError(f"the store URL cannot be read: {error}") from None
     try:

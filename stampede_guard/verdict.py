@@ -7,6 +7,7 @@ told, and nothing is stored for a time that nobody chose.
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import math
 from collections.abc import Callable, Mapping
@@ -34,13 +35,13 @@ class Choice(NamedTuple):
     def policy_for(self, value: Any, policy: Policy, title: str) -> Policy | None:
         """The policy with this value's lifetimes; None if it may not be stored. Raises `Misuse`."""
         if self.should_cache is not None:
-            answer = self.should_cache(value)
+            answer = _ask(self.should_cache, value, f"the should_cache function of {title}")
             _refuse_awaitable(answer, "should_cache", title)
             if not answer:
                 return None
         if self.ttl is None:
             return policy
-        seconds = self.ttl(value)
+        seconds = _ask(self.ttl, value, f"the ttl function of {title}")
         _refuse_awaitable(seconds, "ttl", title)
         if seconds is None:
             return None
@@ -95,7 +96,7 @@ class Verdict(NamedTuple):
 def judge(plan: Plan, returned: Any, old: Previous | None) -> Verdict:
     """What to do with the result of a computation that knew of `old`. Raises `Misuse`, or what a function raised."""
     if not isinstance(returned, Unchanged):
-        body = plan.codec.encode(returned)
+        body = _ask(plan.codec.encode, returned, f"a class in the result of {plan.title}")
         return Verdict(body, _fitting(plan, body, plan.policy_for(returned)))
     if plan.batched:
         raise Misuse(f"{plan.title} returned UNCHANGED for an id: functions of many ids return values only")
@@ -112,6 +113,14 @@ def judge(plan: Plan, returned: Any, old: Previous | None) -> Verdict:
 
 def _fitting(plan: Plan, body: bytes, policy: Policy | None) -> Policy | None:
     return policy if len(body) <= plan.policy.max_value_bytes else None
+
+
+def _ask(function: Callable[[Any], Any], value: Any, what: str) -> Any:
+    """The answer of what a user wrote. What would end a generator, or looks like a cancellation, is an error of it."""
+    try:
+        return function(value)
+    except (StopIteration, GeneratorExit, asyncio.CancelledError) as error:
+        raise RuntimeError(f"{what} raised {type(error).__name__}") from error
 
 
 def _refuse_awaitable(answer: Any, field: str, title: str) -> None:

@@ -52,6 +52,9 @@ def _lines(explained: Explanation) -> list[str]:
         lines.append(f"key        {explained.parts[0].text}  (get_or_compute or single)")
         lines.append(f"type       {explained.digest or 'none given'}")
         return lines
+    if explained.kind == "url":
+        lines.append(f"url        {explained.parts[0].text}  (the HTTP cache)")
+        return lines
     lines.append(f"function   {explained.title}" + ("  (its end)" if len(explained.title) >= 64 else ""))
     lines.append(f"version    {explained.digest}  (digest of the whole name, version= and the result's type)")
     lines += [

@@ -9,7 +9,7 @@ import typer
 
 from stampede_guard.cli.names import complete, is_tag
 from stampede_guard.cli.options import Json, Namespace, Url
-from stampede_guard.cli.running import FAILED, answer, console_at, run, session_at
+from stampede_guard.cli.running import FAILED, answer, console_at, run, session_at, unreached, warn_of
 from stampede_guard.errors import Misuse, StoreError
 
 if TYPE_CHECKING:
@@ -41,27 +41,33 @@ def invalidate(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Drop entries. Computations under way cannot store their values any more, and waiters are told at once."""
+    """Drop entries. Computations under way cannot store their values any more, and waiters are told at once.
+
+    Where a master of a cluster gives no answer, --match drops the others' entries, names that one, and exits with 1.
+    """
 
     async def work() -> int:
-        found = await _found(url, namespace, names or [], match, limit)
+        found, missing = await _found(url, namespace, names or [], match, limit)
         if match is not None and not yes and not _agreed(len(found), match, namespace, as_json):
             return FAILED
         done, failed = await _drop(url, found, namespace, show=not as_json)
         if as_json:
-            answer({"invalidated": done, "failed": failed})
+            answer({"invalidated": done, "failed": failed} | ({"unreached": missing} if missing else {}))
         else:
             typer.echo(
                 f"{done} invalidated" + (f", {failed} failed: run the command again" if failed else "")
             )
-        return FAILED if failed else 0
+        warn_of(missing)
+        return FAILED if failed or missing else 0
 
     run(work, url=url, as_json=as_json)
 
 
 async def _found(
     url: str | None, namespace: str, names: list[str], match: str | None, limit: int
-) -> list[str]:
+) -> tuple[list[str], list[dict[str, str]]]:
+    """The entries that are meant, and the masters that could not be asked for theirs."""
+    missing: list[dict[str, str]] = []
     if bool(names) == (match is not None):
         raise Misuse("write the names of entries, or --match PATTERN, and not both")
     if match is None:
@@ -73,11 +79,12 @@ async def _found(
                 found.append(name)
                 if len(found) > limit:
                     break
+            missing = unreached(console, url=url)
     if len(found) > limit:
         raise Misuse(
             f"more than {limit} entries are meant: narrow the pattern, or give a larger --limit (at most {MOST})"
         )
-    return sorted(set(found))
+    return sorted(set(found)), missing
 
 
 def _agreed(count: int, match: str, namespace: str, as_json: bool) -> bool:

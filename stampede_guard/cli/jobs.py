@@ -126,10 +126,16 @@ def check(url: LeasesUrl = None, namespace: Namespace = "default", as_json: Json
 
         async with leases_at(url, namespace) as house:
             found = await Jobs(house).health()
+            withheld = await house.withheld()
         late = [health for health in found if health.overdue]
         if as_json:
-            answer({"jobs": found})
+            answer({"jobs": found, "withheld": withheld} if found and withheld else {"jobs": found})
         else:
+            if withheld is not None:
+                # No reason to fail: it ends by itself, and a probe must not restart anything for it.
+                typer.echo(
+                    f"nothing new starts for another {withheld.remaining:.0f} s: {withheld.why}", err=True
+                )
             for health in late:
                 last = f"; last error: {health.last_error}" if health.last_error else ""
                 typer.echo(f"overdue: {health}{last}")

@@ -9,11 +9,13 @@ import typer
 
 from stampede_guard.cli.names import is_tag
 from stampede_guard.cli.options import Json, Namespace, Url
-from stampede_guard.cli.running import answer, console_at, run, screen
+from stampede_guard.cli.running import FAILED, answer, console_at, run, screen, unreached, warn_of
 from stampede_guard.cli.words import bytes_text, seconds_text
+from stampede_guard.errors import StoreError
 
 if TYPE_CHECKING:
     from stampede_guard.core.view import EntryView
+    from stampede_guard.stores.console import Console
 
 __all__ = ["register"]
 
@@ -34,7 +36,11 @@ def keys(
     limit: Annotated[int, typer.Option("--limit", min=1, max=MOST, help="At most so many entries.")] = 100,
     as_json: Json = False,
 ) -> None:
-    """List entries: fresh or stale, remaining time, token, size, lease, waiters. By SCAN, so it holds up nobody."""
+    """List entries: fresh or stale, remaining time, token, size, lease, waiters. By SCAN, so it holds up nobody.
+
+    Where a master of a cluster gives no answer, the entries of the others are listed, that one is named, and the exit
+    code is 1.
+    """
 
     async def work() -> int:
         views: list[EntryView] = []
@@ -48,23 +54,38 @@ def keys(
                 names.append(name)
             rest = iter(sorted(names))
             while part := list(islice(rest, AT_ONCE)):
-                views += [view for view in await console.look(part) if view.exists]
+                views += [view for view in await _views(console, part) if view.exists]
+            missing = unreached(console, url=url)
         if as_json:
-            answer({"entries": [_as_json(view, namespace) for view in views], "more": more})
+            entries = [_as_json(view, namespace) for view in views]
+            answer({"entries": entries, "more": more} | ({"unreached": missing} if missing else {}))
         elif not views:
             typer.echo(_nothing(namespace, pattern))
         else:
             _show(views, namespace)
             if more:
                 typer.echo(f"There are more than {limit}: give a pattern, or a larger --limit.")
-        return 0
+        warn_of(missing)
+        return FAILED if missing else 0
 
     run(work, url=url, as_json=as_json)
 
 
+async def _views(console: Console, names: list[str]) -> list[EntryView]:
+    """Also of those whose server told their names and nothing else, as one of a cluster that is down does."""
+    from stampede_guard.core.view import EntryView
+
+    try:
+        views = {view.name: view for view in await console.look(names)}
+    except StoreError:
+        views = {}
+    return [views.get(name) or EntryView(name, seen=False) for name in names]
+
+
 def _as_json(view: EntryView, namespace: str) -> dict[str, Any]:
     state = "tag" if is_tag(view.name, namespace) else view.state
-    return {"state": state, **{name: getattr(view, name) for name in view.__dataclass_fields__}}
+    fields = [name for name in view.__dataclass_fields__ if name != "seen"]
+    return {"state": state, **{name: getattr(view, name) for name in fields}}
 
 
 def _nothing(namespace: str, pattern: str) -> str:
@@ -107,6 +128,8 @@ def _apart(name: str, namespace: str) -> tuple[str, str]:
         return f"{explained.namespace}: tags", name[len(explained.namespace) + 1 :]
     if explained.kind == "key":
         return explained.title, name[len(explained.namespace) + 1 :]
+    if explained.kind == "url":
+        return f"{explained.namespace}: http", name[len(explained.namespace) + 1 :]
     head, _, parts = name.partition(f":{explained.digest}:")
     return f"{head}:{explained.digest}", parts or "()"
 
@@ -130,7 +153,7 @@ def _summary(found: list[EntryView], namespace: str) -> str:
     tags = f"; {len(found) - len(views)} tags" if len(views) < len(found) else ""
     counts = {
         state: sum(view.state == state for view in views)
-        for state in ("fresh", "stale", "failed", "computing")
+        for state in ("fresh", "stale", "failed", "computing", "unknown")
     }
     told = [f"{count} {state}" for state, count in counts.items() if count]
     total = sum(view.value.size for view in views if view.value is not None)

@@ -48,7 +48,7 @@ async def functions_known(url: str | None, namespace: str, name: str) -> Known:
                     known.found = known.found or title == _as_in_keys(name)
                 if known.found or looked == MOST_ENTRIES:
                     return known
-            known.complete = True
+            known.complete = not console.unreached
     except (StoreError, TimeoutError):
         pass
     return known

@@ -9,10 +9,10 @@ import typer
 
 from stampede_guard.cli.known import Known, functions_known
 from stampede_guard.cli.options import Json, Namespace, Url
-from stampede_guard.cli.running import answer, run, session_at
+from stampede_guard.cli.running import answer, console_at, run, session_at
 from stampede_guard.cli.words import parse_seconds, seconds_text
 from stampede_guard.core.switch import EVERYTHING, LONGEST_TITLE, Switch
-from stampede_guard.errors import Misuse
+from stampede_guard.errors import Misuse, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,37 +47,73 @@ def mode(
         str | None, typer.Option("--for", help="90s, 30m, 2h, 1d; without it, until changed.")
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Also where no entry is of a function of this name.")
+        bool,
+        typer.Option(
+            "--force", help="Also where no entry is of a function of this name, or no process is connected."
+        ),
     ] = False,
     url: Url = None,
     namespace: Namespace = "default",
     as_json: Json = False,
 ) -> None:
-    """Switch modes for all processes, above what their code and environment say; without arguments, list switches."""
+    """Switch modes for all processes, above what their code and environment say; without arguments, list switches.
+
+    Answers how many processes of the namespace are connected. Where there is none, nothing is switched and the exit
+    code is 1.
+    """
 
     async def work() -> int:
         switch = None if name is None else _switch(name, to, sample, lasting)
+        running = None if name is None else await _processes(url, namespace)
         async with session_at(url) as session:
             if name is not None:
-                if (
-                    switch is not None
-                    and not force
-                    and name not in (EVERYTHING, *await session.switches(namespace))
-                ):
-                    _check(name, await functions_known(url, namespace, name), namespace)
-                told = await session.switch(namespace, name, switch)
+                stands = name in await session.switches(namespace)
+                # What stands may always be taken back.
+                if not force and not (stands and switch is None):
+                    if running == 0:
+                        raise StoreUnavailable(await _nobody(url, namespace))
+                    if switch is not None and not stands and name != EVERYTHING:
+                        _check(name, await functions_known(url, namespace, name), namespace)
+                await session.switch(namespace, name, switch)
                 if not as_json:
-                    typer.echo(
-                        f"{_said(name, switch)}: {told} processes were told; every other one reads it within seconds"
-                    )
+                    typer.echo(f"{_said(name, switch)}: {_told(running, namespace)}")
             switches = await session.switches(namespace)
         if as_json:
-            answer({title: _as_json(switch) for title, switch in sorted(switches.items())})
+            shown = {title: _as_json(switch) for title, switch in sorted(switches.items())}
+            answer(shown if name is None else {"processes": running, "switches": shown})
         elif name is None:
             _show(switches, namespace)
         return 0
 
     run(work, url=url, as_json=as_json)
+
+
+async def _processes(url: str | None, namespace: str) -> int | None:
+    """How many processes of the namespace are connected; None where the server does not let this client ask."""
+    try:
+        async with console_at(url) as console:
+            return (await console.processes()).get(namespace, 0)
+    except StoreRefused:
+        return None
+
+
+async def _nobody(url: str | None, namespace: str) -> str:
+    async with console_at(url) as console:
+        running = await console.processes()
+    there = ", ".join(f"{name} ({count})" for name, count in sorted(running.items())) or "none"
+    return (
+        f"no process of namespace {namespace!r} is connected, so nothing was switched; those with "
+        f"processes: {there}. Name one with --namespace or $STAMPEDE_GUARD_NAMESPACE. A process connects at its first "
+        "cached call; with --force the switch is set for processes to come"
+    )
+
+
+def _told(running: int | None, namespace: str) -> str:
+    if running is None:
+        return (
+            "this user may not count processes (PUBSUB CHANNELS), so look at `stampede-guard mode` once more"
+        )
+    return f"{running} processes of namespace {namespace!r} were told; one that missed it reads it within seconds"
 
 
 def _switch(name: str, to: To | None, sample: float | None, lasting: str | None) -> Switch | None:

@@ -6,10 +6,11 @@ import re
 
 from stampede_guard.errors import Misuse
 from stampede_guard.keys.explained import bare, explain_name
+from stampede_guard.tags import tag_key
 
 __all__ = ["complete", "is_tag"]
 
-_WITHOUT_NAMESPACE = re.compile(r"[=#]|[^:]+:[0-9a-f]{12}:")
+_WITHOUT_NAMESPACE = re.compile(r"[=#]|http\d*:|[^:]+:[0-9a-f]{12}:")
 
 
 def complete(name: str, namespace: str) -> str:
@@ -17,7 +18,11 @@ def complete(name: str, namespace: str) -> str:
     name = bare(name)
     if not name.startswith(f"{namespace}:") and _WITHOUT_NAMESPACE.match(name):
         name = f"{namespace}:{name}"
-    return explain_name(name, namespace=namespace).name
+    told = explain_name(name, namespace=namespace)
+    if told.kind == "tag" and told.complete and told.parts[0].text:
+        # As it was typed, perhaps: with characters that names escape, and accents of another form.
+        return f"{told.namespace}:{tag_key(told.parts[0].text)}"
+    return told.name
 
 
 def is_tag(name: str, namespace: str) -> bool:

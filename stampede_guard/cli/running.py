@@ -23,7 +23,17 @@ if TYPE_CHECKING:
     from stampede_guard.stores.console import Console
     from stampede_guard.stores.protocol import Session
 
-__all__ = ["FAILED", "WRONG", "answer", "console_at", "run", "screen", "session_at"]
+__all__ = [
+    "FAILED",
+    "WRONG",
+    "answer",
+    "console_at",
+    "run",
+    "screen",
+    "session_at",
+    "unreached",
+    "warn_of",
+]
 
 FAILED = 1
 WRONG = 2
@@ -66,6 +76,23 @@ def _plain(value: Any) -> Any:
             if field.name != "body"
         }
     return str(value)
+
+
+def unreached(console: Console, *, url: str | None) -> list[dict[str, str]]:
+    """The masters that gave no answer, as JSON has them."""
+    return [
+        {"server": address, "error": without_secrets(str(error), url)}
+        for address, error in sorted(console.unreached.items())
+    ]
+
+
+def warn_of(missing: list[dict[str, str]]) -> None:
+    """On standard error: what was listed is a part."""
+    for one in missing:
+        typer.echo(
+            f"stampede-guard: {one['server']} did not answer, so what it has is missing here: {one['error']}",
+            err=True,
+        )
 
 
 def screen() -> Screen:
@@ -111,3 +138,5 @@ class _Nobody:
     def gap(self) -> None: ...
 
     def breaker_changed(self, *, away: bool, part: str = "", why: str = "") -> None: ...
+
+    def not_kept(self, name: str, error: StoreError) -> None: ...

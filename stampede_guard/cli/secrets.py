@@ -8,8 +8,13 @@ from urllib.parse import quote, unquote
 __all__ = ["shown", "without_secrets"]
 
 _CREDENTIALS = re.compile(r"(?P<scheme>[a-z+]+://)(?P<user>[^:@/?#]*):(?P<password>.*)@")
+_IN_TEXT = re.compile(r"(?P<scheme>[a-z+]+://)(?P<user>[^:@/?#\s]*):(?P<password>[^\s'\"]*)@")
+"""A URL within a sentence ends where a blank does."""
+_PLACEHOLDERS = frozenset({"password", "PASSWORD", "***", "..."})
+"""What stands for a password in an example, and is none."""
 _OPTION = re.compile(r"(?P<name>(?:sentinel_|ssl_)?password)=(?P<value>[^&#]*)")
 HIDDEN = "***"
+SHORT = 6
 
 
 def shown(url: str) -> str:
@@ -19,9 +24,22 @@ def shown(url: str) -> str:
 
 def without_secrets(text: str, url: str | None) -> str:
     """A text, for example an error of somebody's library, without the passwords of this URL and of any other in it."""
-    for secret in sorted(_secrets(url or ""), key=len, reverse=True):
-        text = text.replace(secret, HIDDEN)
-    return shown(text)
+    given = url or ""
+    if given:
+        text = text.replace(given, shown(given))
+    for secret in sorted(_secrets(given) - _PLACEHOLDERS, key=len, reverse=True):
+        # A short one may be a part of any word.
+        text = (
+            re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", HIDDEN, text)
+            if len(secret) < SHORT
+            else text.replace(secret, HIDDEN)
+        )
+    return _OPTION.sub(rf"\g<name>={HIDDEN}", _IN_TEXT.sub(_masked, text))
+
+
+def _masked(found: re.Match[str]) -> str:
+    password = found["password"] if found["password"] in _PLACEHOLDERS else HIDDEN
+    return f"{found['scheme']}{found['user']}:{password}@"
 
 
 def _secrets(url: str) -> set[str]:

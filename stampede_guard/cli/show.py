@@ -52,7 +52,10 @@ def show(
 
 
 def _as_json(view: EntryView, value: bool) -> dict[str, Any]:
-    told = {"state": view.state, **{name: getattr(view, name) for name in view.__dataclass_fields__}}
+    told = {
+        "state": view.state,
+        **{name: getattr(view, name) for name in view.__dataclass_fields__ if name != "seen"},
+    }
     if value and view.value is not None:
         told["body"] = body_text(view.value.body, complete=len(view.value.body) >= view.value.size)
     return told

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import time
+from collections.abc import Callable
 from typing import Any
 
 from stampede_guard import events
@@ -20,6 +22,8 @@ _LEVELS: dict[type, int] = {
     events.LeaseLost: logging.WARNING,
     events.BreakerOpened: logging.ERROR,
     events.BreakerClosed: logging.WARNING,
+    events.Refused: logging.ERROR,
+    events.Recovered: logging.WARNING,
     events.LeaseWon: logging.INFO,
     events.LeaseReleased: logging.INFO,
     events.LeaseSkipped: logging.INFO,
@@ -29,6 +33,17 @@ _LEVELS: dict[type, int] = {
 }
 _NEVER = ("entry",)
 """Holds values of parameters."""
+_SUMMARIZED = (
+    events.Computed,
+    events.Collapsed,
+    events.Fallback,
+    events.TimedOut,
+    events.TakenOver,
+    events.LeaseLost,
+)
+"""Of these there may be one per call."""
+SUMMARY_SECONDS = 10.0
+MOST_SUMMARIES = 1000
 
 
 class LogHook:
@@ -38,11 +53,23 @@ class LogHook:
     `logging`. Computations are of level DEBUG (a failed one WARNING), herds INFO, faults WARNING, the breaker's opening
     ERROR; hits, stale hits, misses, waits, soft time-outs and invalidations are not logged. A caller that waited
     `wait_timeout` in vain is a line of its own. The line that a guard without hooks writes for a herd is left out.
+
+    Of what a function may do at every call, one kind of event of one function is a line at most every `every` seconds
+    (10 by default, 0 = each). The next line says in `suppressed` how many were left out since the last.
     """
 
     logs_herds = True
 
-    def __init__(self, logger: Any = None) -> None:
+    def __init__(
+        self,
+        logger: Any = None,
+        *,
+        every: float = SUMMARY_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._every = every
+        self._clock = clock
+        self._summaries: dict[tuple[Any, ...], _Summary] = {}
         self._logger: Any = logging.getLogger("stampede_guard.events") if logger is None else logger
         self._structured = hasattr(self._logger, "bind")
 
@@ -53,17 +80,48 @@ class LogHook:
             return
         if isinstance(event, events.Computed) and event.error:
             level = logging.WARNING
+        if not self._structured and not self._logger.isEnabledFor(level):
+            return
+        suppressed = self._suppressed(event, level) if self._every > 0 else 0
+        if suppressed is None:
+            return
         name = f"stampede_guard.{_snake(type(event).__name__)}"
-        fields = {
+        fields: dict[str, Any] = {
             field.name: getattr(event, field.name)
             for field in dataclasses.fields(event)
             if field.name not in _NEVER
         }
+        if suppressed:
+            fields["suppressed"] = suppressed
         if self._structured:
             self._logger.log(level, name, **fields)
-        elif self._logger.isEnabledFor(level):
+        else:
             text = " ".join(f"{key}={value}" for key, value in fields.items() if value != "")
             self._logger.log(level, "%s %s", name, text, extra=fields)
+
+    def _suppressed(self, event: Event, level: int) -> int | None:
+        """How many like this were left out since the last line; None for one that is left out itself."""
+        if not isinstance(event, _SUMMARIZED):
+            return 0
+        like = (type(event), event.function, level, getattr(event, "what", ""))
+        now, summary = self._clock(), self._summaries.get(like)
+        if summary is None:
+            if len(self._summaries) >= MOST_SUMMARIES:
+                self._summaries.clear()
+            summary = self._summaries[like] = _Summary(now - self._every)
+        if now - summary.since < self._every:
+            summary.left_out += 1
+            return None
+        left_out, summary.since, summary.left_out = summary.left_out, now, 0
+        return left_out
+
+
+@dataclasses.dataclass(slots=True)
+class _Summary:
+    """Of the events of one kind and function: when the last line was written, and how many were left out since."""
+
+    since: float
+    left_out: int = 0
 
 
 def _snake(name: str) -> str:

@@ -16,6 +16,8 @@
 | `stampede_guard_shadow_total` | function, found | what calls in mode `shadow` would have been served |
 | `stampede_guard_held_leases_total` | function, outcome | leases: `won`, `released`, `lost`, `skipped` |
 | `stampede_guard_breaker_changes_total` | state | `open`, `closed` |
+| `stampede_guard_store_refusals_total` | kind, state | `refused`, `recovered`; kinds: those of event `Refused` |
+| `stampede_guard_not_stored_total` | function, kind | values that were computed and not kept |
 """
 
 from __future__ import annotations
@@ -72,6 +74,12 @@ class PrometheusHook:
         self._jobs = counter("job_slots_total", "Slots that this worker claimed.", "function", "outcome")
         self._job_seconds = histogram("job_seconds", "From a slot's claim to its outcome.", "function")
         self._breaker = counter("breaker_changes_total", "Times the store went away or came back.", "state")
+        self._refusals = counter(
+            "store_refusals_total", "Times the store began or ceased to refuse.", "kind", "state"
+        )
+        self._not_stored = counter(
+            "not_stored_total", "Values that the store did not keep.", "function", "kind"
+        )
 
     def __call__(self, event: Event, /) -> None:
         match event:
@@ -109,6 +117,12 @@ class PrometheusHook:
                 self._breaker.labels("open").inc()
             case events.BreakerClosed():
                 self._breaker.labels("closed").inc()
+            case events.Refused():
+                self._refusals.labels(event.kind, "refused").inc()
+            case events.Recovered():
+                self._refusals.labels(event.kind, "recovered").inc()
+            case events.NotStored():
+                self._not_stored.labels(self._label(event.function), event.kind).inc()
             case events.LeaseWon() | events.LeaseReleased() | events.HoldLost() | events.LeaseSkipped():
                 self._leases.labels(self._label(event.function), _LEASES[type(event)]).inc()
             case events.JobStarted():

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stampede_guard.testing.asgi import Response
+    from stampede_guard.testing.cleancontext import assert_same_in_clean_context
     from stampede_guard.testing.clock import FakeClock
     from stampede_guard.testing.crowd import Herd
     from stampede_guard.testing.faulty import FaultyStore
@@ -22,12 +23,22 @@ _HOMES = {
     "FaultyStore": "faulty",
     "Herd": "crowd",
     "Response": "asgi",
+    "assert_same_in_clean_context": "cleancontext",
     "assert_single_flight": "singleflight",
     "herd": "herds",
     "on_store": "substitute",
 }
 
-__all__ = ["FakeClock", "FaultyStore", "Herd", "Response", "assert_single_flight", "herd", "on_store"]
+__all__ = [
+    "FakeClock",
+    "FaultyStore",
+    "Herd",
+    "Response",
+    "assert_same_in_clean_context",
+    "assert_single_flight",
+    "herd",
+    "on_store",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from stampede_guard.decorator import Face
 from stampede_guard.errors import Misuse
+from stampede_guard.forks import renew_in_children
 
 __all__ = ["counted", "face_of", "name_of"]
 
 Count = Callable[[], int]
 
 _lock = threading.Lock()
+renew_in_children(sys.modules[__name__], "_lock")
 _watched: dict[Face[Any, Any], _Watched] = {}
 
 

@@ -98,7 +98,7 @@ class FaultyStore:
 
     # --- what sessions are built on ----------------------------------------------------------------
 
-    def open_session(self, listener: Listener) -> FaultySession:
+    def open_session(self, listener: Listener, *, namespace: str = "") -> FaultySession:
         session = FaultySession(self, listener)
         self._sessions.add(session)
         return session
@@ -115,7 +115,7 @@ class FaultyStore:
         answer = await carry_out()
         if late:
             await self.wait(self.deadline)
-            raise StoreUnavailable(f"no answer from the faulty store within {self.deadline:g} s")
+            raise StoreUnavailable(f"no answer from the faulty store within {self.deadline:g} s", late=True)
         if self._lost > 0:
             self._lost -= 1
             raise StoreUnavailable("the faulty store lost its answer")

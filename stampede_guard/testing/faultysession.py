@@ -103,8 +103,14 @@ class FaultySession:
     async def invalidate(self, name: str, **asked: Any) -> int:
         return await self._ask(lambda: self._inner.invalidate(name, **asked))
 
+    async def fence(self, name: str) -> tuple[str, int] | None:
+        return await self._ask(lambda: self._inner.fence(name))
+
     async def release(self, name: str, **asked: Any) -> bool:
         return await self._ask(lambda: self._inner.release(name, **asked))
+
+    async def admits(self, name: str, grant: Granted) -> bool:
+        return await self._ask(lambda: self._inner.admits(name, grant))
 
     async def fallback(self, name: str, **asked: Any) -> Found | Granted | Denied:
         return await self._ask(lambda: self._inner.fallback(name, **asked), writes=True)
@@ -232,6 +238,9 @@ class _WhileReached:
 
     def breaker_changed(self, *, away: bool, part: str = "", why: str = "") -> None:
         self._listener.breaker_changed(away=away, part=part, why=why)
+
+    def not_kept(self, name: str, error: StoreRefused) -> None:
+        self._listener.not_kept(name, error)
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:

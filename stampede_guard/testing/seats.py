@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import threading
 import unittest.mock
 import weakref
@@ -18,6 +19,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from stampede_guard.computation import CURRENT
+from stampede_guard.forks import renew_in_children
 from stampede_guard.guard import StampedeGuard
 from stampede_guard.plan import Plan
 from stampede_guard.portal import portal, portal_loop
@@ -30,6 +32,7 @@ _seat_of: weakref.WeakKeyDictionary[Runtime, Seat] = weakref.WeakKeyDictionary()
 
 _opening = threading.RLock()
 """While a guard is made to open another part, nobody else may look at the parts that it has."""
+renew_in_children(sys.modules[__name__], "_opening", threading.RLock)
 
 
 class Seat:
@@ -117,6 +120,7 @@ class _Routing:
     def __init__(self) -> None:
         self._herds = 0
         self._lock = threading.Lock()
+        renew_in_children(self, "_lock")
         self._patch = unittest.mock.patch.multiple(StampedeGuard, on=_on, runtime=_runtime)
 
     def __enter__(self) -> None:

@@ -1,0 +1,35 @@
+"""Locks that a forked child can take: one that a thread of the parent held is never released in the child."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["renew_in_children"]
+
+_renewed: dict[tuple[int, str], tuple[weakref.ref[Any], str, Callable[[], Any]]] = {}
+"""By the owner's identity and the attribute's name: an owner need not be hashable."""
+
+
+def renew_in_children(owner: Any, attribute: str, make: Callable[[], Any] = threading.Lock) -> None:
+    """In every forked child `owner.attribute` is what `make()` returns, for as long as the owner lives.
+
+    `owner` is an object or a module. Threads that hold the lock are not in the child; what they were about to do there
+    is left half done, so only use it for steps that leave nothing behind.
+    """
+    place = (id(owner), attribute)
+    _renewed[place] = (weakref.ref(owner, lambda _: _renewed.pop(place, None)), attribute, make)
+
+
+def _after_fork() -> None:
+    for owner, attribute, make in list(_renewed.values()):
+        found = owner()
+        if found is not None:
+            setattr(found, attribute, make())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,285 @@
+"""What a guard knows of its store, for all its event loops: whether it serves, since when, and why not.
+
+One outage is one line in the log of a process, however many event loops, guards and tenants notice it; and one event
+for each guard. Its end is told when nobody of them misses the store any more. A refusal is told when it begins and when
+it ends, by its text: one that passes by itself (a full disk) does not hide one that does not (a password).
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from stampede_guard.errors import StoreRefused, WrongTopology
+from stampede_guard.events import BreakerClosed, BreakerOpened, NotStored, Recovered, Refused
+from stampede_guard.forks import renew_in_children
+from stampede_guard.locks import PassableLock
+
+if TYPE_CHECKING:
+    from stampede_guard.errors import RefusalKind
+    from stampede_guard.events import Event
+    from stampede_guard.hooks import Hooks
+
+__all__ = ["Health", "StoreHealth"]
+
+log = logging.getLogger("stampede_guard")
+
+Status = Literal["ok", "away", "refused", "full"]
+
+_TOPOLOGY = "topology"
+"""What a wrong topology refuses: everything, until the store has been away and may be another one."""
+MOST_LINES, LINES_SECONDS = 5, 60.0
+"""So many lines about refusals that begin in so many seconds: a server that is nearly full changes its mind often."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreHealth:
+    """`ok`: it serves, or nothing has been asked of it yet. `away`: no answer. `refused`: it does not let this client
+    (a password, a permission, a certificate). `full`: it answers reads and takes no writes for now (memory, disk,
+    replicas).
+
+    `since`: seconds since 1970; None while nothing is known. `why` has no keys and no passwords in it. `parts`: the
+    servers of a cluster that are away; empty when it is the whole store.
+    """
+
+    status: Status
+    since: float | None = None
+    why: str = ""
+    parts: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "ok"
+
+
+@dataclass(slots=True)
+class _Episode:
+    """A refusal that goes on. `steps`: what was refused, and has not been done since."""
+
+    since: float
+    why: str
+    kind: RefusalKind
+    steps: set[str] = field(default_factory=set)
+    logged: bool = False
+
+
+class _Away:
+    """Who misses which servers. `reporters` are runtimes; one whose event loop runs no more misses nothing."""
+
+    def __init__(self) -> None:
+        self._missed: dict[str, weakref.WeakSet[Any]] = {}
+
+    def note(self, reporter: Any, part: str, *, away: bool) -> bool:
+        """Whether that changed what the whole of them knows."""
+        missed = part in self._missed
+        if away:
+            self._missed.setdefault(part, weakref.WeakSet()).add(reporter)
+            return not missed
+        if not missed:
+            return False
+        self._missed[part].discard(reporter)
+        if any(_runs(other) for other in self._missed[part]):
+            return False
+        del self._missed[part]
+        return True
+
+    def answered(self, reporter: Any) -> list[str]:
+        """The servers that nobody misses who still runs. Whoever did went without a word, and now the store answers."""
+        found = [
+            part
+            for part, reporters in self._missed.items()
+            if reporter not in reporters and not any(_runs(other) for other in reporters)
+        ]
+        for part in found:
+            del self._missed[part]
+        return found
+
+    def forget(self, reporter: Any) -> None:
+        for reporters in self._missed.values():
+            reporters.discard(reporter)
+
+
+def _runs(reporter: Any) -> bool:
+    return bool(reporter.loop.is_running())
+
+
+_away_at: dict[str, _Away] = {}
+"""By what the store is: two guards on one server notice one outage."""
+_lock = PassableLock()
+renew_in_children(sys.modules[__name__], "_lock", PassableLock)
+renew_in_children(sys.modules[__name__], "_away_at", dict)
+
+
+class Health:
+    """`place` says where the store is, without credentials; empty for one that only this guard has."""
+
+    def __init__(
+        self,
+        hooks: Hooks,
+        place: str = "",
+        *,
+        wall: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._hooks = hooks
+        self._wall = wall
+        self._clock = clock
+        self._place = place
+        self.leave_the_parents()
+
+    def leave_the_parents(self) -> None:
+        """After a fork, in the child: it has asked the store nothing yet."""
+        self.refusing = False
+        """Whether any refusal goes on: asked before the end of one is looked for."""
+        self._known: float | None = None
+        self._parts: dict[str, tuple[float, str]] = {}
+        self._away = _Away()
+        self._private = _Away()
+        self._refusals: dict[tuple[bool, str], _Episode] = {}
+        self._lines: deque[float] = deque(maxlen=MOST_LINES)
+
+    # --- away -----------------------------------------------------------------------------------
+
+    def breaker(self, reporter: Any, *, away: bool, part: str = "", why: str = "", wrong: str = "") -> None:
+        """What one event loop has found out. `part`: one of the store's servers. `wrong`: what has to be changed."""
+        with _lock:
+            ours = self._away.note(reporter, part, away=away)
+            first = self._everywhere.note(reporter, part, away=away)
+            if ours:
+                self._mark(part, away=away, why=why)
+        if first:
+            _write(part, away=away, why=why)
+        if ours:
+            self._tell(BreakerOpened(part) if away else BreakerClosed(part))
+        if wrong:
+            self.refused(StoreRefused(wrong, kind="configuration"), f"connect {part}")
+        elif ours and not away and self.refusing:
+            self.admitted(f"connect {part}")
+            self.admitted(_TOPOLOGY)
+
+    def answered(self, reporter: Any) -> None:
+        """The store has answered. Whoever missed it may have gone without saying that it is back."""
+        with _lock:
+            back = self._everywhere.answered(reporter)
+            ours = self._away.answered(reporter)
+            for part in ours:
+                self._mark(part, away=False)
+            if self._known is None:
+                self._known = self._wall()
+        for part in back:
+            _write(part, away=False)
+        for part in ours:
+            self._tell(BreakerClosed(part))
+
+    def forget(self, reporter: Any) -> None:
+        """It ends, and misses nothing any more."""
+        with _lock:
+            self._away.forget(reporter)
+            self._everywhere.forget(reporter)
+
+    @property
+    def _everywhere(self) -> _Away:
+        return _away_at.setdefault(self._place, _Away()) if self._place else self._private
+
+    def _mark(self, part: str, *, away: bool, why: str = "") -> None:
+        self._known = self._wall()
+        if away:
+            self._parts[part] = (self._known, why)
+        else:
+            self._parts.pop(part, None)
+
+    # --- refusals -------------------------------------------------------------------------------
+
+    def refused(self, error: StoreRefused, step: str) -> None:
+        """The store answered no to `step` (a script's name)."""
+        if isinstance(error, WrongTopology):
+            # The few entries that live on this very node work. That is no sign that the others do.
+            step = _TOPOLOGY
+        place = (error.may_pass, str(error))
+        with _lock:
+            episode = self._refusals.get(place)
+            begins = episode is None
+            if episode is None:
+                episode = self._refusals[place] = _Episode(self._wall(), str(error), error.kind)
+                self.refusing = True
+            episode.steps.add(step)
+            write = not episode.logged and self._may_write()
+            episode.logged = episode.logged or write
+        if write and error.may_pass:
+            log.warning(
+                "the store takes no writes for now, so values are not stored and invalidations wait: %s",
+                error,
+            )
+        elif write:
+            log.error("the store refuses this guard, so every process computes for itself: %s", error)
+        if begins:
+            self._tell(Refused(error.kind, str(error), error.may_pass))
+
+    def admitted(self, step: str) -> None:
+        """The store has done `step`: refusals of it are over. Ask `refusing` first."""
+        ended: list[tuple[bool, _Episode]] = []
+        with _lock:
+            self._known = self._wall()
+            for place, episode in list(self._refusals.items()):
+                episode.steps.discard(step)
+                if not episode.steps:
+                    del self._refusals[place]
+                    ended.append((place[0], episode))
+            self.refusing = bool(self._refusals)
+        for may_pass, episode in ended:
+            if episode.logged and may_pass:
+                log.warning("the store takes writes again; it had said: %s", episode.why)
+            elif episode.logged:
+                log.warning("the store lets this guard in again; it had said: %s", episode.why)
+            self._tell(Recovered(episode.kind, episode.why, may_pass))
+
+    def not_stored(self, function: str, name: str, error: StoreRefused) -> None:
+        """A value was computed, served and told to the waiters; the store did not keep it."""
+        self.refused(error, "keep")
+        self._tell(NotStored(function, name, error.kind))
+
+    def _may_write(self) -> bool:
+        now = self._clock()
+        if len(self._lines) == MOST_LINES and now - self._lines[0] < LINES_SECONDS:
+            return False
+        self._lines.append(now)
+        return True
+
+    def _tell(self, event: Event) -> None:
+        if self._hooks:
+            self._hooks.tell(event)
+
+    # --- what is known --------------------------------------------------------------------------
+
+    def look(self) -> StoreHealth:
+        """What is known now; asks nothing."""
+        with _lock:
+            wrong = [known for known in self._refusals.values() if known.kind == "configuration"]
+            if wrong:
+                return StoreHealth("refused", wrong[0].since, wrong[0].why)
+            if self._parts:
+                since, why = min(self._parts.values())
+                return StoreHealth("away", since, why, tuple(sorted(filter(None, self._parts))))
+            for may_pass in (False, True):
+                episodes = [episode for place, episode in self._refusals.items() if place[0] is may_pass]
+                if episodes:
+                    first = min(episodes, key=lambda episode: episode.since)
+                    return StoreHealth("full" if may_pass else "refused", first.since, first.why)
+            return StoreHealth("ok", self._known)
+
+
+def _write(part: str, *, away: bool, why: str = "") -> None:
+    what = f"the store's server {part}" if part else "the store"
+    if away:
+        known = f" ({why})" if why else ""
+        log.warning(
+            "%s is away%s: one flight per key in each process, nothing is stored meanwhile", what, known
+        )
+    else:
+        log.warning("%s is back", what)

@@ -1,0 +1,47 @@
+"""Asking the store how it is: what a readiness probe does."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from stampede_guard.errors import StoreError, StoreMisconfigured, StoreRefused
+from stampede_guard.health import StoreHealth
+
+if TYPE_CHECKING:
+    from stampede_guard.runtime import Runtime
+
+__all__ = ["check_health"]
+
+
+async def check_health(runtime: Runtime, name: str) -> StoreHealth:
+    """Read an entry that need not exist, and say what is known then. Sends nothing while the breaker is open."""
+    if runtime.session.away_for(name):
+        return runtime.health.look()
+    try:
+        await runtime.session.read(name)
+    except StoreRefused as error:
+        runtime.note_refusal(error)
+    except StoreError as error:
+        known = runtime.health.look()
+        if known.ok:
+            # One failure opens no breaker. Whoever asked is told of it all the same.
+            wrong = isinstance(error, StoreMisconfigured)
+            return StoreHealth("refused" if wrong else "away", time.time(), _why(error))
+        return known
+    else:
+        runtime.read_answered()
+        runtime.health.answered(runtime)
+    return runtime.health.look()
+
+
+def _why(error: StoreError) -> str:
+    """What a credential provider raises may hold a secret, so of that only its class is told."""
+    cause = error.__cause__
+    if (
+        cause is None
+        or isinstance(cause, OSError | StoreError)
+        or type(cause).__module__.startswith("redis.")
+    ):
+        return str(error)
+    return f"{type(cause).__name__} while connecting"

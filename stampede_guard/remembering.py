@@ -1,0 +1,218 @@
+"""What one event loop's part of a guard remembers of the store, and how it is made to forget.
+
+Three memories: last values (for the time the store is away), copies (L1), and the old values of flights. The rule for
+all of them: what was read, asked for or computed before an invalidation began is not remembered after it, in no event
+loop of this process, whether the invalidation is done or pending. What the store has dropped or replaced, as far as
+this process has heard, is not remembered either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from stampede_guard.core.entry import Reading
+from stampede_guard.errors import StoreRefused
+from stampede_guard.flights import Flights, bypassed_name
+
+if TYPE_CHECKING:
+    from stampede_guard.lastvalues import LastValues, Proof
+    from stampede_guard.near import Near
+    from stampede_guard.pending import PendingInvalidations
+    from stampede_guard.policy import Policy
+    from stampede_guard.stores.protocol import Session
+    from stampede_guard.tagged import LocalTags
+    from stampede_guard.unsettled import Unsettled
+
+__all__ = ["Remembering"]
+
+
+class Remembering:
+    """The part of a `Runtime` that remembers values. `orders`: what other threads want forgotten here."""
+
+    away: bool
+    away_for: Callable[..., bool]
+    abandon: Callable[[], None]
+    closing: bool
+    flights: Flights
+    last: LastValues
+    loop: asyncio.AbstractEventLoop
+    near: Near
+    now: Callable[[], float]
+    orders: collections.deque[Callable[[Remembering], None]]
+    remembered: Reading | None
+    session: Session
+    tags: LocalTags
+    unsettled: Unsettled
+    _pending: PendingInvalidations
+
+    # --- values --------------------------------------------------------------------------------
+
+    def remember(self, name: str, reading: Reading, *, proof: Proof | None = None) -> None:
+        self.remembered = reading
+        if self.orders:
+            self.obey()
+        if name in self.unsettled.names and reading.token:
+            # Asked for before the invalidation, answered after it. Nothing in the store is news until it is applied.
+            return
+        self.last.keep(name, reading, now=self.now(), proof=proof)
+
+    def learn(self, name: str, reading: Reading) -> None:
+        """A flight has stored or found this value: nothing older is served by any event loop of this process."""
+        self.remember(name, reading)
+        if reading.token:
+            self.outdate_older(name, reading.token)
+
+    def outdate_older(self, name: str, token: int) -> None:
+        self.near.changed(name, token)
+        for other in self.unsettled.others(self):
+            other.order(lambda other: other.changed(name, token))
+            # After the order: what is kept there after this, is kept by who obeys that next.
+            other.near.expire(name, below=token)
+
+    def order(self, *orders: Callable[[Remembering], None]) -> None:
+        """Have something forgotten here. From any thread."""
+        self.orders.extend(orders)
+        with contextlib.suppress(RuntimeError):  # the loop has been closed
+            self.loop.call_soon_threadsafe(self.obey)
+
+    def obey(self) -> None:
+        """Before a caller is served or joins, and not only in the loop's next turn.
+
+        1. A coroutine calls `guard.sync.invalidate` and blocks its own event loop meanwhile. 2. In the same turn of the
+        loop it calls the cached function.
+        """
+        while self.orders:
+            self.orders.popleft()(self)
+
+    def missing(self, name: str) -> None:
+        """A caller's read was answered: there is nothing. What was seen there before must not come back.
+
+        1. This process knows a value. 2. Another one invalidates it, and is told that it is done. 3. The store answers
+        reads and takes no writes for now, so no lease is to be had.
+        """
+        self.last.missing(name)
+
+    def changed(self, name: str, fence: int) -> None:
+        self.near.changed(name, fence)
+        self.last.outdate(name, fence=fence)
+
+    # --- invalidation --------------------------------------------------------------------------
+
+    async def invalidate(self, name: str, policy: Policy) -> int | None:
+        """The new fence. None: the store is away, or takes no writes for now; it will be done when it can be.
+
+        Raises `StoreRefused` when the store answers that this client may not (a permission, a password): then it is
+        not done and will not be, and who changed the data should hear of it.
+        """
+        self.unsettled.begin(name)
+        try:
+            self._tell_others(name, lambda other: other.forget_local(name))
+            self.forget_local(name)
+            fence = await self._pending.now(name, policy)
+        finally:
+            self.unsettled.end(name)
+        # Told, because messages may come later than this is done, or never: a read of before may be answered yet.
+        self._tell_others(name, lambda other: other.forget_values(name, fence=fence or 0))
+        self.forget_values(name, fence=fence or 0)
+        return fence
+
+    async def invalidate_tag(self, tag: str) -> bool:
+        """As `invalidate`, for all entries with this tag, whose number makes no difference."""
+        self.unsettled.begin(tag)
+        try:
+            self._tell_others(tag, lambda other: other.forget_tag(tag))
+            self.forget_tag(tag)
+            done = await self._pending.now(tag, None) is not None
+        finally:
+            self.unsettled.end(tag)
+        if done:
+            self._tell_others(tag, lambda other: other.forget_tag(tag, settled=True))
+            self.forget_tag(tag, settled=True)
+        return done
+
+    def forget_tag(self, tag: str, *, settled: bool = False) -> None:
+        self.tags.mark(tag)
+        self.near.changed(tag, 1)
+        if settled:
+            self.tags.settle(tag)
+        for flight in self.flights.values():
+            if tag in flight.tags:
+                flight.invalidated()
+
+    def _invalidation_applied(self, name: str, fence: int) -> None:
+        self._tell_others(name, lambda other: other.forget_applied(name, fence))
+        self.forget_applied(name, fence)
+
+    def forget_applied(self, name: str, fence: int) -> None:
+        """The store has carried out what was pending. `name` may be a tag's."""
+        self.forget_values(name, fence=fence)
+        self.tags.settle(name)
+
+    async def outdate(self, name: str, policy: Policy, *, late: bool = False) -> None:
+        """A refreshed value could not be stored: what it was to replace must not outlive it.
+
+        `late`: the caller has waited for the store in vain already.
+        """
+        if late or self.away_for(name):
+            # Without forgetting the new value, which this event loop keeps for the time being.
+            self._let_wait(name, policy)
+            return
+        try:
+            await self.invalidate(name, policy)
+        except StoreRefused:
+            # Its caller has asked for a value and has one.
+            self._let_wait(name, policy)
+
+    def _let_wait(self, name: str, policy: Policy) -> None:
+        self._pending.add(name, policy)
+        self.near.drop(name)
+        self._tell_others(name, lambda other: other.forget_local(name))
+
+    def forget_local(self, name: str) -> None:
+        """An invalidation begins: the values go, and what is being computed is for those who came before."""
+        self.forget_values(name)
+        for flight in [*self.flights.of(name), *self.flights.of(bypassed_name(name))]:
+            flight.invalidated()
+
+    def forget_values(self, name: str, *, fence: int = 0) -> None:
+        """With a `fence`, those with a smaller token that arrive later, too."""
+        self.last.drop(name, fence=fence)
+        if fence:
+            self.near.changed(name, fence)
+        else:
+            self.near.drop(name)
+
+    def _tell_others(self, name: str, order: Callable[[Remembering], None]) -> None:
+        """The parts of other event loops of this process. `name` may be a tag's."""
+        for other in self.unsettled.others(self):
+            other.near.expire_tag(name)
+            other.order(order)
+            # After the order: what is kept there after this, is kept by who obeys that next.
+            other.near.expire(name)
+
+    def _hears(self, name: str) -> bool:
+        """Nothing in the store is news of an entry whose invalidation waits."""
+        return name not in self.unsettled.names and self.session.hears_changes(name)
+
+    def note_whether_away(self) -> None:
+        """From any thread."""
+        with self.unsettled.lock:
+            self.away = self.session.away or bool(self.unsettled.pending)
+
+    def hand_over(self) -> None:
+        """What is pending goes to another event loop of this guard, if there is one."""
+        self.unsettled.leave(self)
+        heirs = [other for other in self.unsettled.others(self) if not other.closing]
+        # One that stands still may never go on.
+        heirs.sort(key=lambda other: not other.loop.is_running())
+        self._pending.hand_over([(heir._pending, heir.loop) for heir in heirs])
+
+    def take_over(self) -> None:
+        """Parts whose event loops were closed without closing the guard: what waits there would wait for ever."""
+        for other in self.unsettled.take_ended():
+            other.abandon()
+            other.hand_over()
