@@ -1,0 +1,1 @@
+"""Traps: what an ordinary or a hostile application does, and what must not come of it."""

@@ -1,0 +1,178 @@
+"""What a key, an event and an error say of an argument: never a secret, and never how to mix up two users."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextvars import ContextVar
+from typing import Any
+
+import pytest
+from fastapi.security import HTTPAuthorizationCredentials
+from starlette.requests import HTTPConnection, Request
+
+from stampede_guard import Policy, StampedeGuard
+from stampede_guard.errors import KeyPartError, Misuse
+from stampede_guard.keys import KeyBuilder
+from stampede_guard.keys.sensitive import is_sensitive
+from stampede_guard.stores.memory import MemoryStore
+
+
+async def anything(value: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["token", "access_token", "accessToken", "key", "api_key", "apiKey", "APIKey", "password", "passwd", "secret",
+     "auth",
+     "client_secret", "authorization", "email", "user_email", "e_mail", "phone", "phone_number", "ssn", "session",
+     "session_id", "cookie", "username", "first_name", "user", "iban", "jwt", "X_Auth_Token", "credentials", "ip"],
+)  # fmt: skip
+def test_a_parameter_with_such_a_name_is_hashed(name: str) -> None:
+    assert is_sensitive(name)
+    namespace: dict[str, Any] = {}
+    exec(f"async def load({name}, other=1): ...", namespace)
+    namespace["load"].__module__ = "app"
+    build = KeyBuilder(namespace["load"])
+    for value in ("x", 7, ("x",), "x" * 99):
+        key = build.build((value,), {})
+        assert f"{name}=~" in key
+        assert "'x" not in key
+        assert key == build.build((value,), {}) != build.build(("y",), {})
+    assert "'x'" not in str(build.describe(("x",), {}))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["project", "keyboard", "monkey", "tokenizer", "author", "passing", "emailing_list", "phoneme", "user_id",
+     "user_count",
+     "page", "region", "secretary", "sessions_per_day_limit", "category", "cookiecutter"],
+)  # fmt: skip
+def test_whole_words_count_only(name: str) -> None:
+    assert is_sensitive(name) == name.startswith("sessions_")
+
+
+def test_named_secrets_and_names_inside_of_records_are_hashed_as_well() -> None:
+    @dataclasses.dataclass
+    class Login:
+        email: str
+
+    async def load(code: str, login: Any = None) -> None: ...
+
+    build = KeyBuilder(load, secret=("code",)).build
+    assert "hunter2" not in build(("hunter2",), {})
+    for value in (Login("a@b.c"), {"email": "a@b.c"}, {"api_key": "a@b.c"}, [{"token": "a@b.c"}]):
+        assert "a@b.c" not in build(("x", value), {})
+        assert build(("x", value), {}) != build(("x", str(value)), {})
+    with pytest.raises(KeyPartError, match="secret names 'cod'"):
+        KeyBuilder(load, secret=("cod",))
+
+
+def test_with_key_and_in_context_variables_too() -> None:
+    session: ContextVar[str] = ContextVar("user_session", default="hunter2")
+
+    async def load(token: str, page: int) -> None: ...
+
+    async def endpoint(request: Request) -> None: ...
+
+    assert "hunter2" not in KeyBuilder(load, key=lambda token, page: (token, page)).build(("hunter2", 1), {})
+    assert "hunter2" not in KeyBuilder(anything, context=(session,)).build((1,), {})
+    scope = {"type": "http", "path": "/a", "query_string": b"", "method": "GET",
+             "headers": [(b"host", b"shop"), (b"authorization", b"hunter2")]}  # fmt: skip
+    by_header = KeyBuilder(endpoint, key=lambda request: request.headers["authorization"])
+    assert "hunter2" not in by_header.build((Request(scope),), {})
+
+
+class CurrentUser:
+    pass
+
+
+class UserSession:
+    pass
+
+
+class Opaque:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("user", Opaque()), ("who", CurrentUser()), ("session", Opaque()), ("token", Opaque()), ("login", UserSession()),
+     ("current_user", {"me": Opaque()}), ("credentials", HTTPAuthorizationCredentials), ("tenant", Opaque())],
+)  # fmt: skip
+def test_nobody_is_told_to_leave_out_who_is_asking(name: str, value: Any) -> None:
+    namespace: dict[str, Any] = {}
+    exec(f"async def load({name}): ...", namespace)
+    namespace["load"].__module__ = "app"
+    with pytest.raises(KeyPartError) as caught:
+        KeyBuilder(namespace["load"]).build((value,), {})
+    assert "unkeyed" not in str(caught.value)
+    assert "key=lambda" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [Request, HTTPConnection])
+def test_a_request_is_never_left_out_nor_reduced_to_its_path(kind: type) -> None:
+    async def alone(request: Any) -> None: ...
+
+    async def beside(page: int, request: Any) -> None: ...
+
+    for function in (alone, beside):
+        function.__annotations__["request"] = kind
+        with pytest.raises(KeyPartError) as caught:
+            KeyBuilder(function)
+        text = str(caught.value)
+        assert "unkeyed" not in text
+        assert "url.path" not in text
+        assert '"authorization"' in text
+
+
+def test_the_safe_cure_comes_first() -> None:
+    with pytest.raises(KeyPartError) as caught:
+        KeyBuilder(anything).build((Opaque(),), {})
+    text = str(caught.value)
+    assert 0 < text.index("resources=") < text.index("key=lambda") < text.index("unkeyed=")
+
+
+VALUES = ["ann@example.org", "Ann Lee", "4711", "+41791234567", "eyJhbGciOi.x", "0f9a8b7c",
+          "d290f1ee-6c54-4b01-90e6-d701748f0851",
+          "user7319", "ANN", "a%40b", "10.0.0.1", "sk_live_4eC39HqLyjWD", "2024-06-01", "\u00e9lodie"]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize("form", ["{}:report", "{}", "{}:{}"])
+async def test_no_event_and_no_error_has_a_value_of_a_key(value: str, form: str) -> None:
+    told: list[Any] = []
+    guard = StampedeGuard(MemoryStore(), namespace="t", policy=Policy(), hooks=(told.append,))
+    key = form.format(value, value)
+
+    async def compute() -> int:
+        return 1
+
+    await guard.get_or_compute(key, compute)
+    await guard.get_or_compute(key, compute)
+    async with guard.single(f"{key}2") as entry:
+        await entry.set(1)
+    for mistake in (5, lambda: 5):
+        with pytest.raises(Misuse) as caught:
+            await guard.get_or_compute(f"{key}3", mistake)  # type: ignore[arg-type]
+        assert value not in str(caught.value)
+    assert {event.function for event in told if hasattr(event, "function")} == {"t:get_or_compute"}
+    await guard.get_or_compute(f"{key}4", compute, name="report")
+    assert told[-1].function == "t:report"
+    await guard.aclose()
+
+
+async def test_a_program_has_few_kinds_of_keys_and_values_are_many() -> None:
+    told: list[Any] = []
+    guard = StampedeGuard(MemoryStore(), namespace="t", hooks=(told.append,))
+
+    async def compute() -> int:
+        return 1
+
+    letters = "abcdefghij"
+    for one in letters:
+        for other in letters:
+            await guard.get_or_compute(f"{one}{other}:report", compute)
+    assert len({event.function for event in told if hasattr(event, "function")}) <= 65
+    with pytest.raises(Misuse, match="name="):
+        await guard.get_or_compute("k", compute, name="")
+    await guard.aclose()

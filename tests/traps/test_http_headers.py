@@ -1,0 +1,108 @@
+"""Fields of megabytes are read in a time that grows like their length.
+
+Measured is the growth of the processor time of this thread over eight times the length: a square would be 64 times.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stampede_guard.http import requester
+from stampede_guard.http.spec import directives, reuse
+from tests.http.spec.test_hostile import READERS
+
+SHORT, LONG = 32 * 1024, 256 * 1024
+MOST = 30
+"""Times. Eight are expected."""
+UNITS = [
+    b"x=1,",
+    b"no-cache=a,",
+    b'private="a",',
+    b"x,",
+    b'"',
+    b"a ",
+    b'a", ',
+    b"a=(b c),",
+    b"a;b=1,",
+    b"\\",
+    b", ",
+]
+UNITS += [
+    b"max-age=1,",
+    b"stale-if-error=60, ",
+    b'W/"a", ',
+    b"gzip;q=0.5,",
+    b"a;q=0.1;",
+    b"9",
+    b" ",
+    b"=",
+    b"=(",
+]
+
+ALL: dict[str, Callable[[bytes], Any]] = READERS | {
+    "effective": lambda text: directives.effective(((b"cache-control", text),), (b"cdn-cache-control",)),
+    "targeted": lambda text: directives.effective(((b"cdn-cache-control", text),), (b"cdn-cache-control",)),
+    "a client's": lambda text: reuse.request_directives(((b"cache-control", text),)),
+    "forwarded": lambda text: requester.forwarded_part(
+        {b"forwarded"}, ((b"forwarded", text),), scheme="http", host="a"
+    ),
+    "who asks": lambda text: requester.requester({}, ((b"x-any", text),)),
+}
+
+
+def seconds(read: Callable[[bytes], Any], text: bytes) -> float:
+    """The least of two."""
+    found = []
+    for _ in range(2):
+        began = time.thread_time()
+        read(text)
+        found.append(time.thread_time() - began)
+    return min(found)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_time_to_read_a_field_grows_like_its_length(name: str) -> None:
+    read = ALL[name]
+    for unit in UNITS:
+        short, long = (seconds(read, unit * (size // len(unit))) for size in (SHORT, LONG))
+        # Too short to be measured is short enough.
+        assert long < 0.05 or long <= MOST * max(short, 0.0005), (unit, short, long)
+
+
+@pytest.mark.parametrize("name", ["effective", "targeted", "a client's", "vary", "if-none-match"])
+@pytest.mark.parametrize("unit", [b"x=1,", b'no-cache="a",'])
+def test_it_does_up_to_four_megabytes(name: str, unit: bytes) -> None:
+    short, long = (seconds(ALL[name], unit * (size // len(unit))) for size in (512 * 1024, 4 * 1024 * 1024))
+    assert long <= MOST * max(short, 0.001)
+
+
+def test_many_lines_are_one_list_and_read_once() -> None:
+    def of_lines(count: int) -> float:
+        fields = tuple((b"cache-control", b"x=1, no-cache=a") for _ in range(count))
+        return seconds(lambda _: directives.cache_control(fields), b"")
+
+    assert of_lines(80_000) <= MOST * max(of_lines(10_000), 0.0005)
+
+
+def test_unknown_directives_are_dropped() -> None:
+    text = b"x=1," * 100_000 + b'max-age=60, no-cache="a", no-cache="b"'
+    found = directives.cache_control(((b"cache-control", text),))
+    assert dict(found.values) == {b"max-age": b"60", b"no-cache": b"a,b"}
+
+
+def test_each_test_that_the_page_names_is_there() -> None:
+    here = Path(__file__).parent
+    page = (here.parents[1] / "docs" / "security.md").read_text("utf-8")
+    rows = [line for line in page.partition("## Threat model")[2].splitlines() if line.startswith("| ")][1:]
+    assert len(rows) >= 19
+    for row in rows:
+        named = re.findall(r"`([a-z_0-9]+)\.(test_[a-z_0-9]+)`", row.rsplit("|", 2)[1])
+        assert named, row
+        for module, name in named:
+            assert f"def {name}(" in (here / f"{module}.py").read_text("utf-8"), (module, name)
