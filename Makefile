@@ -11,6 +11,8 @@ PEERS_ARGS ?=
 HTTP_VENV ?= .venv-http
 HTTP_ARGS ?=
 SCALE_ARGS ?= --output results
+SOAK_ARGS ?=
+LEASES_ARGS ?= --json results/leases.json
 AUDIT_VENV ?= .venv-bench-audit
 AUDIT_ARGS ?=
 APSCHEDULER4_VENV ?= .venv-apscheduler4
@@ -31,7 +33,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Reports and caches of the tools stay in the checkout, also where HOME is missing or read-only.
 export MPLCONFIGDIR = $(CURDIR)/.cache/matplotlib
 
-.PHONY: help demo test test-redis test-pgbouncer test-apscheduler4 apscheduler4 check bench bench-peers bench-http bench-scale search interpreters floor venv clean lint format types public-types imports coverage audit bench-audit
+.PHONY: help demo test test-redis test-pgbouncer test-apscheduler4 apscheduler4 check bench bench-peers bench-http bench-scale bench-leases search soak interpreters floor venv clean lint format types public-types imports coverage audit bench-audit
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -72,11 +74,17 @@ bench-http: $(HTTP_READY) ## the HTTP cache beside others, and nginx where it is
 bench-scale: $(READY) ## how costs grow to 16 processes and 100,000 keys, and a fleet of 10,000 simulated (SCALE_ARGS=--quick)
 	$(BIN)/python -m bench.scale $(SCALE_ARGS)
 
+bench-leases: $(READY) ## crowds of waiters, long histories, bursts of claims, idle fleets, on both stores (LEASES_ARGS=--quick)
+	$(BIN)/python -m bench.leases $(LEASES_ARGS)
+
 bench-audit: $(READY) $(AUDIT_READY) ## files per second of the audit beside ruff and bandit, on all that is installed here
 	$(BIN)/python -m bench.audit $(AUDIT_ARGS)
 
 search: $(READY) ## the larger worlds of the exhaustive search (half an hour, a few GB)
 	STAMPEDE_SEARCH=deep $(BIN)/python -m pytest tests/core/test_search.py tests/core/test_tags.py -s
+
+soak: $(READY) ## processes, faults and a judge, for as long as you like (SOAK_ARGS="--seconds 600 --store valkey --seed 7")
+	$(BIN)/python -m tests.soak $(SOAK_ARGS)
 
 interpreters: $(READY) ## core and store tests on every Python 3.11 to 3.14 found here
 	$(BIN)/python scripts/interpreters.py

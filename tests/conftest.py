@@ -61,6 +61,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    addressed = [item.nodeid for item in items if " at 0x" in item.nodeid]
+    if addressed:
+        # The workers of pytest-xdist would not agree on what there is to run.
+        raise pytest.UsageError(f"the id of a test holds an address, give it another: {addressed[0]}")
     if _MACHINE in config.stash:
         # Before anybody is in the middle of something long, which they would have to wait for.
         items.sort(key=lambda item: item.get_closest_marker("alone") is None)

@@ -381,9 +381,9 @@ async def test_an_immutable_value_is_shared_by_passengers_without_asking(guard: 
     gate = Gate()
 
     @guard.locked_cache(ttl=300)
-    async def total(user: int) -> Frozen:
+    async def total(user: int) -> tuple[int, str]:
         await gate.hold()
-        return Frozen(user, "x" * 50)
+        return user, "x" * 50
 
     callers = [asyncio.create_task(total(1)) for _ in range(3)]
     await joined(guard, total.key(1), 3)
@@ -399,7 +399,7 @@ async def test_pickle_is_used_only_when_asked_for_by_name(guard: StampedeGuard) 
 
     with pytest.raises(UnsupportedValue, match="pickle=True"):
         await guard.locked_cache(ttl=300)(odd)()
-    picky = guard.locked_cache(ttl=300, pickle=True)(odd)
+    picky = guard.locked_cache(ttl=300, pickle=True, name="picky")(odd)
     assert str(await picky()) == str(await picky()) == "a thing without a declared form"
 
 

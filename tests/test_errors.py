@@ -81,13 +81,15 @@ async def together(here: StampedeGuard, there: StampedeGuard, failing: Failing, 
     return await soon(asyncio.gather(*callers, return_exceptions=True))
 
 
-async def test_passengers_get_the_exception_itself_and_other_processes_hear_of_it(guards: Guards) -> None:
+async def test_passengers_get_copies_of_the_exception_and_other_processes_hear_of_it(guards: Guards) -> None:
     # Looks are an hour apart: only a wake-up can tell the others in time.
     patient = {"poll_interval": 3600.0, "lease_ttl": 3600.0, "takeover_gap": 1800.0}
     here, there = guards.guard(**patient), guards.guard(**patient)
     failing = Failing(LookupError("no such project"))
     outcomes = await together(here, there, failing, guards.name("k"))
-    assert outcomes[0] is outcomes[1] is failing.error
+    assert len({id(outcome) for outcome in [*outcomes, failing.error]}) == 5
+    assert type(outcomes[0]) is type(outcomes[1]) is LookupError
+    assert outcomes[0].args == outcomes[1].args == failing.error.args
     assert [str(outcome) for outcome in outcomes[2:]] == ["LookupError: no such project"] * 2
     assert {type(outcome) for outcome in outcomes[2:]} == {ComputeFailed}
     assert failing.gate.entered == 1
@@ -291,7 +293,7 @@ async def test_a_caller_cancelled_in_the_moment_of_failure_leaves_no_forgotten_e
     caplog.clear()  # of what other tests left behind
     caller = asyncio.create_task(guard.get_or_compute("k", failing))
     await failing.gate.arrival()
-    (passenger,) = guard.runtime().flights[guards.name("k")].passengers._aboard
+    (passenger,) = guard.runtime().flights[guards.name("k")].passengers._aboard.values()
     passenger.future.add_done_callback(lambda _: caller.cancel())
     failing.gate.open()
     await asyncio.gather(caller, return_exceptions=True)

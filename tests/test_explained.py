@@ -81,3 +81,12 @@ def test_a_namespace_with_colons_is_found_when_it_is_named(namespace: str) -> No
 def test_what_is_no_name_of_an_entry_is_refused(name: str) -> None:
     with pytest.raises(Misuse):
         explain_name(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["shop:http2:https://x.org/a:b?c=d#e", "{shop:http2:https://x.org/a:b?c=d#e}:v"]
+)
+def test_an_entry_of_the_http_cache_is_its_url(name: str) -> None:
+    explained = explain_name(name, namespace="shop")
+    assert (explained.namespace, explained.kind, explained.title) == ("shop", "url", "http")
+    assert explained.parts[0].text == "https://x.org/a:b?c=d#e"

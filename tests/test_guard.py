@@ -19,6 +19,7 @@ from stampede_guard import ComputeFailed, Overloaded, Policy, PolicyError, Stamp
 from stampede_guard.codec import codec_for
 from stampede_guard.errors import Misuse, UnsupportedValue, UrlError
 from stampede_guard.flight import Flight
+from stampede_guard.plans import MOST_PLANS
 from stampede_guard.stores.memory import MemoryStore
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, joined, ours
@@ -577,9 +578,9 @@ async def test_nothing_is_kept_per_key_after_flights_have_landed(guards: Guards)
 
 async def test_plans_of_computed_names_do_not_pile_up() -> None:
     guard, count = StampedeGuard(MemoryStore()), Counted()
-    for number in range(1000):
+    for number in range(MOST_PLANS + 200):
         await guard.get_or_compute(f"{number}:k", count)
-    assert len(guard._plans) <= 256
+    assert len(guard._plans) == MOST_PLANS
 
 
 async def test_a_value_is_freed_when_nobody_holds_it() -> None:
@@ -743,9 +744,9 @@ async def test_an_invalidation_without_a_type_drops_the_entries_of_all_types_use
         assert await guard.get_or_compute("report:7", count) == 9
         await guard.get_or_compute("report:8", count, type=int)
         assert count.runs == 9, "other keys keep theirs"
-        for number in range(300):
+        for number in range(MOST_PLANS + 50):
             await guard.get_or_compute(f"type{number}:7", count, type=int)
-        assert len(guard._plans._shapes) <= 256
+        assert len(guard._plans) == MOST_PLANS
 
 
 def test_two_threads_that_give_up_an_old_plan_at_once_are_no_error() -> None:
@@ -759,7 +760,7 @@ def test_two_threads_that_give_up_an_old_plan_at_once_are_no_error() -> None:
                 both_there.wait(timeout=0.5)
             return iter([oldest])
 
-    for number in range(256):
+    for number in range(MOST_PLANS):
         guard._plans.plan(f"kind{number}:1", Any, False, {})
     guard._plans._plans = Meeting(guard._plans._plans)
     errors: list[BaseException] = []
@@ -776,4 +777,4 @@ def test_two_threads_that_give_up_an_old_plan_at_once_are_no_error() -> None:
     for thread in threads:
         thread.join()
     assert errors == []
-    assert len(guard._plans) == 256
+    assert len(guard._plans) == MOST_PLANS

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import uuid
 from contextvars import ContextVar, copy_context
-from types import SimpleNamespace
 from typing import Annotated, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -354,7 +353,8 @@ def test_an_annotation_that_cannot_be_a_part_is_an_error_at_decoration(kind: Any
     with pytest.raises(KeyPartError, match="'db'") as caught:
         KeyBuilder(endpoint)
     assert caught.value.parameter == "db"
-    assert 'unkeyed=("db",)' in str(caught.value)
+    # What says who is asking is never proposed to be left out.
+    assert ('unkeyed=("db",)' in str(caught.value)) == (kind not in (Request, HTTPConnection))
     KeyBuilder(endpoint, unkeyed=("db",))
     KeyBuilder(endpoint, resources=("db",))
     KeyBuilder(endpoint, key=lambda project, db: str(project))
@@ -443,7 +443,7 @@ def test_a_name_from_outside_is_escaped() -> None:
     assert not set("{} \n") & set(key)
 
 
-@pytest.mark.parametrize("nameless", [lambda: None, functools.partial(quality, 1)])
+@pytest.mark.parametrize("nameless", [lambda: None, functools.partial(lambda one: None, 1)])
 def test_a_function_without_a_name_of_its_own_must_be_given_one(nameless: Any) -> None:
     with pytest.raises(KeyPartError, match="name="):
         KeyBuilder(nameless)
@@ -529,10 +529,17 @@ def test_the_key_that_an_error_proposes_works_when_it_is_copied() -> None:
 
     with pytest.raises(KeyPartError) as refused:
         KeyBuilder(endpoint)
-    proposed = "lambda request, project: (request.url.path, project)"
-    assert f"key={proposed}" in str(refused.value)
-    request = SimpleNamespace(url=SimpleNamespace(path="/quality"))
-    key = KeyBuilder(endpoint, key=eval(proposed))
-    assert key.build((), {"request": request, "project": 1}) != key.build(
-        (), {"request": request, "project": 2}
+    proposed = (
+        'lambda request, project: (request.url, request.headers.get("authorization"), request.headers.get("cookie"), '
+        "project)"
     )
+    assert f"key={proposed}" in str(refused.value)
+    key = KeyBuilder(endpoint, key=eval(proposed))
+
+    def of(url: str, user: str, project: int) -> str:
+        headers = [(b"host", b"shop"), (b"authorization", user.encode())]
+        scope = {"type": "http", "path": url, "query_string": b"q=1", "headers": headers, "method": "GET"}
+        return key.build((), {"request": Request(scope), "project": project})
+
+    assert of("/a", "ann", 1) == of("/a", "ann", 1)
+    assert len({of("/a", "ann", 1), of("/b", "ann", 1), of("/a", "bob", 1), of("/a", "ann", 2)}) == 4

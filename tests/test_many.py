@@ -305,7 +305,7 @@ async def test_a_batch_runs_in_a_clean_context_with_the_named_variables(guards: 
     found = await soon(asyncio.gather(*map(asyncio.create_task, callers)))
     assert found == [{1: "acme", 2: "acme"}, {2: "umbrella", 3: "umbrella"}, {3: "acme"}]
     assert sorted(calls) == [("acme", [1, 2, 3]), ("umbrella", [2, 3])]
-    clean = guard.cached_many(ttl=300)(products)
+    clean = guard.cached_many(ttl=300, name="clean")(products)
     assert await asyncio.create_task(acting_as("acme", clean, [1])) == {1: "nobody"}
 
 

@@ -189,7 +189,6 @@ def waiting(session: Moody, names: list[str]) -> tuple[PendingInvalidations, lis
     pending = PendingInvalidations(
         session,  # type: ignore[arg-type]
         applied=lambda name, fence: applied.append(name),
-        changed=lambda: None,
     )
     for name in names:
         pending.add(name, LONG)

@@ -220,7 +220,7 @@ async def test_others_are_served_the_stale_value_while_one_refreshes_it_in_its_r
     first, gate, requests = Gate(), Gate(), Requests()
     first.open()
     here, there = guards.guard(), guards.guard()
-    await requests.request("one", lambda db: quality(here, first, stale_ttl=600)(7, db))
+    await requests.request("one", lambda db: quality(guards.guard(), first, stale_ttl=600)(7, db))
     cached, elsewhere = quality(here, gate, stale_ttl=600), quality(there, gate, stale_ttl=600)
     await guards.age(cached.key(7, None), 61)
 

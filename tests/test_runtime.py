@@ -139,7 +139,7 @@ class Scripted:
     def away_for(self, name: str) -> bool:
         return self.away
 
-    def open_session(self, listener: Any) -> Any:
+    def open_session(self, listener: Any, *, namespace: str = "") -> Any:
         self.listener = listener
         return self
 

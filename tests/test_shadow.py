@@ -14,6 +14,7 @@ import pytest
 from stampede_guard import StampedeGuard, UnsupportedValue
 from stampede_guard.errors import StoreUnavailable
 from stampede_guard.events import Compared, Event
+from stampede_guard.kept import kept_name
 from stampede_guard.shadow import MOST_LOOKS, ShadowCounts
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards
@@ -114,7 +115,7 @@ async def test_a_value_is_stored_for_the_time_that_it_chooses(guards: Guards) ->
     guard, source = guards.guard(mode="shadow"), Source("value")
     await ask(guard, source, 2, ttl=lambda value: 7.0)
     await settled(guard, lambda counts: counts.stored == 1)
-    reading = await guard.runtime().session.read(guards.name("report:7"))
+    reading = await guard.runtime().session.read(kept_name(guards.name("report:7")))
     assert reading is not None and reading.total_ms == 7000
 
 
@@ -143,7 +144,7 @@ async def test_a_stale_value_is_counted_as_stale_and_replaced(guards: Guards) ->
     guard, source = guards.guard(mode="shadow"), Source("old", "old", "old", "new", "new", "new")
     fields = {"ttl": 50.0, "stale_ttl": 50.0}
     await ask(guard, source, 2, **fields)
-    await guards.age(guards.name("report:7"), 60)
+    await guards.age(kept_name(guards.name("report:7")), 60)
     await ask(guard, source, 1, **fields)
     assert (await settled(guard, lambda counts: True)).stale_same == 1
     await ask(guard, source, 2, **fields)
@@ -151,11 +152,15 @@ async def test_a_stale_value_is_counted_as_stale_and_replaced(guards: Guards) ->
     assert (counts.stale_different, counts.same) == (1, 1)
 
 
-async def test_what_shadow_stores_is_served_by_processes_that_are_on(guards: Guards) -> None:
+async def test_what_shadow_keeps_is_served_by_nobody_and_compared_with_what_mode_on_stores(
+    guards: Guards,
+) -> None:
     here, there, source = guards.guard(mode="shadow"), guards.guard(), Source("value")
     await ask(here, source, 2)
     await settled(here, lambda counts: counts.stored == 1)
-    assert await there.get_or_compute("report:7", Source("other")) == "value"
+    assert await there.get_or_compute("report:7", Source("other")) == "other"
+    await ask(here, source, 1)
+    assert (await settled(here, lambda counts: True)).different == 1
 
 
 async def test_nobody_waits_for_a_shadow(guards: Guards) -> None:
@@ -232,7 +237,7 @@ async def test_a_value_whose_tag_has_changed_is_found_by_no_look_and_replaced(
     guards: Guards, way: str
 ) -> None:
     guard, number = guards.guard(mode="shadow", ttl=300.0), 1
-    options: Any = {"name": "shop.one", "tags": ("project:7",)}
+    options: Any = {"tags": ("project:7",)}
 
     async def compute() -> int:
         return number
@@ -278,7 +283,7 @@ async def test_a_value_whose_tag_has_changed_is_found_by_no_look_and_replaced(
     guard.mode = "on"
     number = 3
     if way == "key":
-        assert await guard.get_or_compute("report:7", compute, tags=("project:7",)) == 2
+        assert await guard.get_or_compute("report:7", compute, tags=("project:7",)) == 3
 
 
 async def test_an_error_is_the_callers_own_and_not_compared(guards: Guards) -> None:

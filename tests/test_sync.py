@@ -125,7 +125,7 @@ def test_threads_that_call_a_plain_function_at_once_share_one_computation(
 def test_a_plain_function_and_a_coroutine_function_of_two_event_loops_share_one_lease(
     valkey_url: str, namespace: str, pool: ThreadPoolExecutor
 ) -> None:
-    guard = StampedeGuard.from_url(valkey_url, namespace=namespace)
+    guard, other = (StampedeGuard.from_url(valkey_url, namespace=namespace) for _ in range(2))
     door, computed = Door(), []
 
     @guard.locked_cache(ttl=300, name="one")
@@ -134,17 +134,17 @@ def test_a_plain_function_and_a_coroutine_function_of_two_event_loops_share_one_
         computed.append("plain")
         return 1
 
-    @guard.locked_cache(ttl=300, name="one")
+    @other.locked_cache(ttl=300, name="one")
     async def coroutine() -> int:
         computed.append("coroutine")
         return 2
 
     async def main() -> list[int]:
-        async with guard:
+        async with guard, other:
             first = asyncio.create_task(asyncio.to_thread(plain))
             await asyncio.to_thread(door.arrival)
             second = asyncio.create_task(coroutine())
-            await until(lambda: any(flight.joined for flight in guard.runtime().flights.values()))
+            await until(lambda: any(flight.joined for flight in other.runtime().flights.values()))
             door.open()
             return await soon(asyncio.gather(first, second))
 
@@ -247,7 +247,7 @@ def test_a_named_variable_of_the_callers_thread_is_seen_and_all_others_are_not(g
 
     clean, named = (
         guard.locked_cache(ttl=300)(greeting),
-        guard.locked_cache(ttl=300, context=(tenant,))(greeting),
+        guard.locked_cache(ttl=300, context=(tenant,), name="named")(greeting),
     )
     token = tenant.set("acme")
     try:
@@ -578,7 +578,7 @@ from stampede_guard import StampedeGuard, configure, locked_cache
 
 configure(StampedeGuard.from_url({url!r}, namespace={namespace!r}))
 
-@locked_cache(ttl=0.05, stale_ttl=60)
+@locked_cache(ttl=0.05, stale_ttl=60, name="script.quality")
 def quality(project: int) -> int:
     return time.monotonic_ns()
 
@@ -606,7 +606,7 @@ from stampede_guard import StampedeGuard
 guard = StampedeGuard.from_url({url!r}, namespace={namespace!r})
 calls = []
 
-@guard.locked_cache(ttl=0.05, stale_ttl=60)
+@guard.locked_cache(ttl=0.05, stale_ttl=60, name="script.quality")
 def quality(project: int) -> int:
     calls.append(1)
     if len(calls) == 2:

@@ -11,7 +11,6 @@ from redis.asyncio.cluster import RedisCluster
 
 from stampede_guard import UNCHANGED, StampedeGuard, previous
 from stampede_guard.errors import Misuse, WaitTimeout
-from stampede_guard.serving import bypassed_name
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, joined
 from tests.support.source import KEY, TAGS, Source
@@ -351,7 +350,7 @@ async def test_without_the_store_a_call_after_the_invalidation_of_this_process_i
     await gate.arrival()
     await source.write(guard)
     late = asyncio.create_task(bypassed())
-    await joined(guard, bypassed_name(guards.name(KEY)), 2)
+    await until(lambda: any(flight.joined == 2 for flight in guard.runtime().flights.values()))
     source.gate = None
     gate.open()
     assert await soon(early) == 1

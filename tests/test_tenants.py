@@ -129,10 +129,10 @@ tenant: ContextVar[str] = ContextVar("tenant")
 
 def test_a_child_process_does_not_wait_for_a_tenants_lock_that_the_parent_held() -> None:
     tenant = StampedeGuard(MemoryStore(), namespace="shop").within("acme")
-    with tenant._plans._lock:
+    with tenant._plans._shared.lock:
         child = os.fork()
         if child == 0:
-            os._exit(0 if tenant._plans._lock.acquire(timeout=5) else 1)
+            os._exit(0 if tenant._plans._shared.lock._lock.acquire(timeout=5) else 1)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
 

@@ -51,6 +51,8 @@ class _Deaf:
 
     def breaker_changed(self, *, away: bool, part: str = "", why: str = "") -> None: ...
 
+    def not_kept(self, name: str, error: object) -> None: ...
+
 
 @dataclass(slots=True)
 class _Meter:

@@ -119,7 +119,7 @@ async def test_a_store_that_is_away_is_the_finding(operator: Operator) -> None:
 
 
 async def test_a_forgotten_switch_is_remarked(operator: Operator) -> None:
-    await operator.call("mode", "*", "bypass")
+    await operator.call("mode", "*", "bypass", "--force")
     told = await operator.call("doctor", "--json")
     assert finding(told, "modes")["level"] == "warn"
     await operator.call("mode", "*", "default")

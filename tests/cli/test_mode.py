@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from bench.herd.valkey import ValkeyServer
 from tests.cli.conftest import Operator, Shop
 from tests.support.gate import until
+from tests.support.guards import Guards
 
 
 async def test_a_switch_reaches_a_running_process(operator: Operator, shop: Shop) -> None:
@@ -26,7 +28,7 @@ async def test_a_switch_reaches_a_running_process(operator: Operator, shop: Shop
 
 
 def test_the_kill_switch_as_a_process_of_its_own(operator: Operator) -> None:
-    assert operator.run("mode", "*", "bypass", "--for", "30m").code == 0
+    assert operator.run("mode", "*", "bypass", "--for", "30m", "--force").code == 0
     told = operator.run("mode", "--json").json
     assert told["*"]["mode"] == "bypass"
     assert 1700 < told["*"]["left"] <= 1800
@@ -35,7 +37,7 @@ def test_the_kill_switch_as_a_process_of_its_own(operator: Operator) -> None:
 
 
 async def test_a_gradual_start_is_switched_with_a_sample(operator: Operator) -> None:
-    await operator.call("mode", "shop.quality", "on", "--sample", "0.1")
+    await operator.call("mode", "shop.quality", "on", "--sample", "0.1", "--force")
     assert (await operator.call("mode", "--json")).json == {
         "shop.quality": {"mode": "on", "sample": 0.1, "left": None}
     }
@@ -103,7 +105,9 @@ async def test_long_and_local_names_and_those_of_keys_are_known(operator: Operat
         assert (await operator.call("mode", name, "default")).code == 0
 
 
-async def test_where_there_are_no_entries_it_is_a_warning(operator: Operator) -> None:
-    told = await operator.call("mode", "shop.quality", "bypass")
+async def test_where_there_are_no_entries_it_is_a_warning(operator: Operator, server: ValkeyServer) -> None:
+    async with Guards(server.url, operator.namespace) as guards:
+        await guards.guard().runtime().session.switches(operator.namespace)  # connected, and nothing stored
+        told = await operator.call("mode", "shop.quality", "bypass")
     assert told.code == 0 and "there are no entries" in told.err
     await operator.call("mode", "shop.quality", "default")

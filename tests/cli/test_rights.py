@@ -20,7 +20,7 @@ def server() -> Iterator[ValkeyServer]:
 COMMANDS = (
     ["keys"],
     ["show", "=k:1"],
-    ["mode", "shop:k", "bypass"],
+    ["mode", "shop:k", "bypass", "--force"],
     ["mode"],
     ["mode", "shop:k", "default"],
     ["invalidate", "--match", "*", "--yes"],

@@ -39,7 +39,7 @@ def test_an_endpoint_that_takes_a_request_is_told_how_to_give_a_key() -> None:
     text = str(caught.value)
     assert "'request'" in text
     assert "starlette Request" in text
-    assert "key=lambda request: request.url.path" in text
+    assert "key=lambda request: request.headers" in text, "the path alone does not tell two users apart"
     assert caught.value.parameter == "request"
 
 
