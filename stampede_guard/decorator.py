@@ -225,8 +225,12 @@ class Face(Generic[P, R]):
         """The computation of a call, with the arguments that its key was made of: see `stampede_guard.calls`."""
         if self._keys.may_change(args, kwargs):
             return Call(self._plan, self._keys, self._start, args, kwargs, key)
-        self._keys.fitted.note(args, kwargs)
-        return self._start(args, kwargs)
+
+        def compute() -> Awaitable[Any]:
+            self._keys.fitted.note(args, kwargs)
+            return self._start(args, kwargs)()
+
+        return compute
 
     def _entries(self, args: Any, kwargs: Any) -> list[str]:
         """Keys of a call and of calls with equal arguments. Raises `KeyPartError` for what is not as declared."""
@@ -251,7 +255,9 @@ class Face(Generic[P, R]):
         """What is served; if what the call was made of has changed meanwhile, the call is made once more."""
         with contextlib.suppress(ArgumentsChanged):
             return await served
+        return await self._again(run, args, kwargs)
 
+    async def _again(self, run: Run, args: Any, kwargs: Any) -> Any:
         def ask() -> tuple[Run, Awaitable[Any]]:
             guard = self._guarded()
             run = self._tagged_run(guard, args, kwargs, key := self._keys.build(args, kwargs))
@@ -292,7 +298,11 @@ class Face(Generic[P, R]):
                     return result
             if runtime is None or plan.near or runtime.away or runtime.refused or name in runtime.flights:
                 run = self._tagged_run(guard, args, kwargs, key)
-                return cast("R", await self._or_again(guard.call(plan, key, run), run, args, kwargs))
+                try:
+                    result = await guard.call(plan, key, run)
+                except ArgumentsChanged:
+                    result = await self._again(run, args, kwargs)
+                return result
             try:
                 reading = await runtime.read(name)
             except StoreError as error:

@@ -319,7 +319,8 @@ class StampedeGuard(Parted):
         return "bypass" if mode != "off" and self._is_bypassed() else mode
 
     def _is_bypassed(self) -> bool:
-        return any(guard._covers(self) for guard in _BYPASSED.get())
+        guards = _BYPASSED.get()
+        return bool(guards) and any(guard._covers(self) for guard in guards)
 
     def _covers(self, other: StampedeGuard) -> bool:
         """Whether the other guard is this one, or within it. By name: a tenant's may be another object each time."""

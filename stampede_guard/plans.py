@@ -182,7 +182,7 @@ def escape_key(key: Any) -> str:
     return "=" + escape(key)
 
 
-def computation_of(key: str, compute: Any) -> Run:
+def computation_of(key: object, compute: Any) -> Run:
     """What `get_or_compute` was given, to be called when there is no value. Raises `Misuse`, now or then."""
     # What looks like a value of a parameter stays out of a text that may be logged.
     shown = repr(key) if isinstance(key, str) and name_of_kind(key) == key else "key"

@@ -128,12 +128,16 @@ class Runtime(Remembering):
 
         And so for its tags: without them nobody knows what its value is worth.
         """
-        return self.away and any(
-            part in self.unsettled.pending or self.session.away_for(part) for part in (name, *tags)
-        )
+        if not self.away:
+            return False
+        if not tags:
+            return name in self.unsettled.pending or self.session.away_for(name)
+        return any(part in self.unsettled.pending or self.session.away_for(part) for part in (name, *tags))
 
     def only_waits(self, name: str, tags: tuple[str, ...] = ()) -> bool:
         """Whether its server answers, and an invalidation of it waits all the same: see `readonly`."""
+        if not self.unsettled.pending:
+            return False
         parts = (name, *tags)
         waits = any(part in self.unsettled.pending for part in parts)
         if waits:

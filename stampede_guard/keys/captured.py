@@ -38,9 +38,11 @@ IMMUTABLE: frozenset[type] = frozenset(
 
 def all_immutable(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether nobody can change these: then there is nothing to copy, nor to look at again."""
-    return all(type(value) in IMMUTABLE for value in args) and (
-        not kwargs or all(type(value) in IMMUTABLE for value in kwargs.values())
-    )
+    # A loop, because each call without a hit pays for this, and a generator costs as much as three more arguments.
+    for value in args:
+        if type(value) not in IMMUTABLE:
+            return False
+    return not kwargs or all(type(value) in IMMUTABLE for value in kwargs.values())
 
 
 class Copying:
