@@ -140,7 +140,9 @@ async def test_statement_timeout_ends_the_query_of_a_process_that_was_killed(
         process.kill()
         await process.wait()
     await become(observer, "/* limited */", 0)
-    assert await active(observer, "/* orphan */") == 1, "without a time-out the server knows nothing of the kill"
+    assert await active(observer, "/* orphan */") == 1, (
+        "without a time-out the server knows nothing of the kill"
+    )
     await observer.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%orphan%' AND pid <> pg_backend_pid()"
     )
