@@ -281,7 +281,7 @@ class Face(Generic[P, R]):
 
     def wrapper(self) -> Any:
         """What takes the function's place, with its other methods."""
-        build, key_of = self._keys.build, self._keys.key_of
+        key_of = self._keys.key_of
 
         @functools.wraps(self._function)
         async def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -325,6 +325,12 @@ class Face(Generic[P, R]):
             result = await self._or_again(after_read(runtime, plan, name, run, reading), run, args, kwargs)
             return result
 
+        self._give_methods(call)
+        return call
+
+    def _give_methods(self, face: Any) -> None:
+        build = self._keys.build
+
         async def invalidate(*args: P.args, **kwargs: P.kwargs) -> Invalidation:
             return await self._invalidate(self._entries(args, kwargs))
 
@@ -337,12 +343,10 @@ class Face(Generic[P, R]):
         def explain(*args: P.args, **kwargs: P.kwargs) -> Mapping[str, str]:
             return self._keys.describe(args, kwargs)
 
-        face: Any = call
         face.invalidate, face.refresh, face.key, face.explain = invalidate, refresh, key, explain
         face.set_mode = self._set_mode
         if self._options.resources:
             face.__signature__ = self._visible_signature()
-        return call
 
     async def _invalidate(self, keys: list[str]) -> Invalidation:
         guard, policy = self._guarded(), self._plan.policy
