@@ -26,7 +26,7 @@ class Documentation:
     instead: str
     unless: str
     sure: str
-    # Which fixes there are, or "There is no automatic fix: " and why.
+    # Which fixes there are, or "No automatic fix: " and why.
     fix: str
 
 

@@ -75,6 +75,6 @@ def test_the_rules_say_which_fixes_they_have() -> None:
         assert bool(rule.fixes) == (rule.fix is not None), rule.code
         text = rule.documentation.fix
         if not rule.fixes:
-            assert re.fullmatch(r"There is no automatic fix: [\w`].{20,}\.", text), rule.code
+            assert re.fullmatch(r"No automatic fix: [\w`].{20,}\.", text), rule.code
         assert ("Safe" in text) == ("safe" in rule.fixes), rule.code
         assert ("Unsafe" in text) == ("unsafe" in rule.fixes), rule.code

@@ -36,17 +36,17 @@ RULE = Rule(
     fixes=("safe", "unsafe"),
     documentation=Documentation(
         what="An endpoint is cached with fastapi-cache's decorator.",
-        why="It gets, calls and sets. Nothing joins the callers of one process, nothing joins "
-        "the workers: a burst at an "
-        "expiry reaches the database whole.",
+        why="The decorator gets, calls and sets. Neither the callers of one process nor the workers wait "
+        "for each other. At an expiry, the whole burst reaches the database.",
         example='@app.get("/quality")\n@cache(expire=300)\nasync def quality(project: int) -> Quality: ...',
         instead='@app.get("/quality")\n@locked_cache(ttl=300)\nasync def quality(project: int) -> Quality: ...',
         unless="The endpoint costs about as little as a round trip to the cache.",
         sure="High: the import says which decorator it is.",
-        fix="Safe: `@cache(expire=60)` becomes `@locked_cache(ttl=60)` where every parameter is declared as one of "
-        "Python's own types, the result is declared and the route is for GET (the headers that fastapi-cache adds go; "
-        "StampedeMiddleware sends such). Unsafe with a key builder, coder or namespace, without a lifetime, with a "
-        "session or Request among the parameters (they become `unkeyed`), and where types are left open. None for "
-        "responses, for other methods than GET, and above the route (see SG109).",
+        fix="Safe: `@cache(expire=60)` becomes `@locked_cache(ttl=60)`. Every parameter must be declared "
+        "as one of Python's own types, the result must be declared, and the route must be for GET. "
+        "The headers that fastapi-cache adds are lost; StampedeMiddleware sends such headers. Unsafe "
+        "with a key builder, coder or namespace, without a lifetime, with undeclared types, or with a "
+        "session or Request among the parameters (they become `unkeyed`). None for responses, for "
+        "methods other than GET, and above the route (see SG109).",
     ),
 )

@@ -45,16 +45,16 @@ RULE = Rule(
     fixes=("safe", "unsafe"),
     documentation=Documentation(
         what="A coroutine function is cached with aiocache's `cached` or `multi_cached`.",
-        why="Both get, await the function and set. Every coroutine that misses meanwhile awaits "
-        "the function as well.",
+        why="Both get, await the function and set. Every coroutine that misses during the computation "
+        "awaits the function as well.",
         example="@cached(ttl=60)\nasync def rates(): ...",
         instead="@locked_cache(ttl=60)\nasync def rates() -> Rates: ...",
-        unless="The function is cheap. aiocache's own `cached_stampede` with a lease above 0 "
-        "helps within its limits: its "
-        "lease is not renewed.",
+        unless="The function is cheap. aiocache's own `cached_stampede` with a lease above 0 helps, but it "
+        "does not renew its lease.",
         sure="High: the import says which decorator it is.",
-        fix="Safe: `@cached(ttl=60)` becomes `@locked_cache(ttl=60)` where parameters and result are declared as "
-        "Python's own types; where None may be returned it stays unstored, as with aiocache. Unsafe with a key, key "
-        "builder, namespace or a store of its own, and without a lifetime. None for methods and `multi_cached`.",
+        fix="Safe: `@cached(ttl=60)` becomes `@locked_cache(ttl=60)` if parameters and result are "
+        "declared as Python's own types. If None may be returned, None is not stored, as with "
+        "aiocache. Unsafe with a key, key builder, namespace or a store of its own, and without a "
+        "lifetime. None for methods and `multi_cached`.",
     ),
 )

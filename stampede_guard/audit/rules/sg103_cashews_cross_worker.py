@@ -50,9 +50,8 @@ def _judge(decoration: Decoration) -> tuple[Confidence, Scope, str]:
 RULE = Rule(
     code="SG103",
     name="cashews-cross-worker",
-    summary="cashews' `cache(ttl)` coalesces in one process only (`lock=True` is fine); `hit` "
-    "and `protected=False` "
-    "protect nothing",
+    summary="cashews' `cache(ttl)` coalesces in one process only (`lock=True` is fine); `hit` and "
+    "`protected=False` do not coalesce at all",
     confidence="low",
     scope="fleet",
     hints=((b"cashews",),),
@@ -61,17 +60,15 @@ RULE = Rule(
     fixes=("safe", "unsafe"),
     documentation=Documentation(
         what="A function is cached with cashews and without `lock=True`.",
-        why="Eight workers are eight computations per expiry: cashews joins callers of one "
-        "process only. `hit` and "
-        "`protected=False` do not even do that.",
+        why="cashews joins the callers of one process only, so eight workers compute eight times per "
+        "expiry. `hit` and `protected=False` do not even join those.",
         example='@cache(ttl="10m")\nasync def rates(): ...',
         instead='@cache(ttl="10m", lock=True)   # or @locked_cache(ttl=600)',
-        unless="One process serves everything.",
-        sure="Low, and so shown only on request (`--min-confidence low`, or `--select SG103`), "
-        "where only the workers are "
-        "apart; medium for `hit`, high for `protected=False`.",
-        fix='Safe: `@cache(ttl="5m")` becomes `@locked_cache(ttl=300)` where parameters and result are declared as '
-        "Python's own types. Unsafe with a key template, condition, prefix or tags. None for `early`, `soft`, `hit` "
-        "and `failover`, which are strategies of their own.",
+        unless="The program has one process.",
+        sure="Low if only the workers compute beside each other. Such findings are shown on request "
+        "(`--min-confidence low`, or `--select SG103`). Medium for `hit`, high for `protected=False`.",
+        fix='Safe: `@cache(ttl="5m")` becomes `@locked_cache(ttl=300)` if parameters and result are '
+        "declared as Python's own types. Unsafe with a key template, condition, prefix or tags. None "
+        "for `early`, `soft`, `hit` and `failover`, which are different strategies.",
     ),
 )

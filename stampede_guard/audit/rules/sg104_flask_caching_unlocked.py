@@ -72,12 +72,12 @@ RULE = Rule(
     check=check,
     documentation=Documentation(
         what="A view or function is cached with Flask-Caching.",
-        why="It gets, calls and sets: threads and workers that miss together compute together.",
+        why="Flask-Caching gets, calls and sets. Threads and workers that miss at the same time all compute.",
         example='@app.route("/report")\n@cache.cached(timeout=300)\ndef report(): ...',
         instead='@app.route("/report")\n@locked_cache(ttl=300)\ndef report(): ...',
         unless="The view is cheap, or one thread of one process serves it.",
-        sure="High where the cache is made in the same file, medium where it is imported from the project.",
-        fix="There is no automatic fix: a view's key is its path, and what it returns is a response or a text "
-        "of a template, whose type nothing declares.",
+        sure="High if the cache is created in the same file, medium if it is imported from the project.",
+        fix="No automatic fix: a view's key is its path. The view returns a response or rendered "
+        "text, whose type is not declared.",
     ),
 )

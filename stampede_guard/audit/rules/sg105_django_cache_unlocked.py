@@ -101,14 +101,14 @@ RULE = Rule(
     check=check,
     documentation=Documentation(
         what="A view is cached by `cache_page`, or a value by `cache.get_or_set(key, compute)`.",
-        why="`get_or_set` settles which value is stored, not who computes it: all that miss "
-        "together compute. A default "
-        "that is called on the spot is computed even on a hit.",
+        why="`get_or_set` decides which value is stored, not which caller computes it: all callers that "
+        "miss at the same time compute. If the default is written as a call, it is computed even on a "
+        "hit.",
         example='stats = cache.get_or_set("stats", compute_stats, 300)',
         instead='stats = await guard.get_or_compute("stats", compute_stats, ttl=300)',
         unless="The default is a constant (not reported), or cheap.",
         sure="High: Django's cache has no lock in any back end.",
-        fix="There is no automatic fix: `cache_page` caches responses, and what `get_or_set` computes stands "
-        "where its key was built.",
+        fix="No automatic fix: `cache_page` caches responses, and the computation of "
+        "`get_or_set` stays where its key is built.",
     ),
 )

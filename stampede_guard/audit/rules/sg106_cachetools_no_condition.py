@@ -47,16 +47,15 @@ RULE = Rule(
     hints=((b"cachetools",),),
     check=check,
     documentation=Documentation(
-        what="`cachetools.cached` or `cachedmethod` without `condition=`.",
-        why="With `lock=` the dict is safe but the function runs outside the lock, once per "
-        "thread that misses; without it "
-        "the dict itself can be corrupted by two threads.",
+        what="`cachetools.cached` or `cachedmethod` is used without `condition=`.",
+        why="With `lock=` the dict is safe, but the function runs outside the lock, once per thread that "
+        "misses. Without `lock=`, two threads can corrupt the dict itself.",
         example="@cached(TTLCache(1024, 60), lock=Lock())\ndef public_key(kid): ...",
         instead="@cached(TTLCache(1024, 60), condition=Condition())\ndef public_key(kid): ...",
-        unless="One thread calls it. `lru_cache` of the standard library is not reported: it is "
-        "for pure functions.",
+        unless="One thread calls it. `lru_cache` of the standard library is not reported: it is for pure "
+        "functions.",
         sure="High: the import says which decorator it is.",
-        fix="There is no automatic fix: `condition=` came with a later version of cachetools, and which one is "
-        "installed is not in the file.",
+        fix="No automatic fix: `condition=` needs a recent version of cachetools, and the file "
+        "does not show which one is installed.",
     ),
 )

@@ -39,14 +39,14 @@ RULE = Rule(
     fix=memo_on_coroutine,
     fixes=("unsafe",),
     documentation=Documentation(
-        what="A memo made for plain functions decorates an `async def`.",
-        why="It stores what the call returns: a coroutine, which can be awaited once. The second caller gets "
-        "`RuntimeError: cannot reuse already awaited coroutine`.",
+        what="A cache for plain functions decorates an `async def`.",
+        why="It stores what the call returns: a coroutine, which can be awaited once. The second caller "
+        "gets `RuntimeError: cannot reuse already awaited coroutine`.",
         example="@lru_cache\nasync def settings(): ...",
         instead="@locked_cache(ttl=300)\nasync def settings() -> Settings: ...",
-        unless="The function is called once per key, in which case the memo is not needed.",
+        unless="The function is called once per key. Then the cache is not needed.",
         sure="High.",
-        fix="Unsafe: `@lru_cache` becomes `@locked_cache(ttl=300)`, and the 300 seconds are a guess (that of a "
-        "TTLCache is taken over). None for cached properties and methods.",
+        fix="Unsafe: `@lru_cache` becomes `@locked_cache(ttl=300)`. The 300 seconds are a guess; the "
+        "lifetime of a TTLCache is kept. None for cached properties and methods.",
     ),
 )

@@ -62,9 +62,8 @@ def _library(decoration: Decoration) -> str | None:
 RULE = Rule(
     code="SG108",
     name="other-unlocked-decorator",
-    summary="py_cachify `cached`, diskcache `memoize` (and `memoize_stampede` on cold keys), "
-    "walrus, ring, joblib, "
-    "python-redis-cache and others",
+    summary="py_cachify `cached`, diskcache `memoize` (and `memoize_stampede` on cold keys), walrus, "
+    "ring, joblib, python-redis-cache and others",
     confidence="high",
     scope="process",
     hints=(
@@ -92,14 +91,13 @@ RULE = Rule(
     check=check,
     documentation=Documentation(
         what="A function is cached by a library's decorator that gets, calls and sets.",
-        why="None of these decorators joins concurrent misses. diskcache's `memoize_stampede` "
-        "recomputes early, but a cold "
-        "key is computed by everybody.",
+        why="None of these decorators joins concurrent misses. diskcache's `memoize_stampede` recomputes "
+        "early, but every caller computes a cold key.",
         example="@cache.memoize(expire=60)\ndef search(query): ...",
         instead="@locked_cache(ttl=60)\ndef search(query: str) -> list[str]: ...",
-        unless="One caller exists at a time, as in scripts and notebooks.",
+        unless="There is one caller at a time, as in scripts and notebooks.",
         sure="High: by import, or by the constructor of the object in the same file.",
-        fix="There is no automatic fix: each library has keys, stores and lifetimes of its own, and other code "
-        "that clears them.",
+        fix="No automatic fix: each library has its own keys, stores and lifetimes, and other "
+        "code may clear them.",
     ),
 )

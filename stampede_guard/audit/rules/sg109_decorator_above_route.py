@@ -58,14 +58,14 @@ RULE = Rule(
     fixes=("safe", "unsafe"),
     documentation=Documentation(
         what="A cache decorator is written above `@app.get(...)`.",
-        why="Decorators apply from the bottom up: the route registers the bare function, and "
-        "what the cache wraps is never "
-        "called by a request.",
+        why="Decorators apply from the bottom up. The route registers the bare function, and requests "
+        "never call the cached wrapper.",
         example='@cache(expire=60)\n@app.get("/rates")\nasync def rates(): ...',
         instead='@app.get("/rates")\n@locked_cache(ttl=60)\nasync def rates() -> Rates: ...',
         unless="The decorator only marks the function for a middleware.",
         sure="High for FastAPI, Starlette and Flask routes.",
-        fix="The decorator moves below the route's. Safe for `locked_cache` on a route for GET: every parameter is in "
-        "its key. Unsafe for other caches, which begin to work, perhaps for callers that they cannot tell apart.",
+        fix="The decorator moves below the route's. Safe for `locked_cache` on a route for GET: every "
+        "parameter is in its key. Unsafe for other caches: they start to work, and their keys may not "
+        "distinguish all callers.",
     ),
 )

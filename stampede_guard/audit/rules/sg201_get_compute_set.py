@@ -32,7 +32,8 @@ def check(module: Module) -> Iterator[Hit]:
 RULE = Rule(
     code="SG201",
     name="get-compute-set",
-    summary="get, miss, compute, set by hand on one key with no lock around or re-check inside",
+    summary="get, miss, compute, set by hand on one key, without a lock around it or a second check "
+    "inside the lock",
     confidence="high",
     scope="process",
     hints=HINTS,
@@ -41,24 +42,21 @@ RULE = Rule(
     fix=by_decorator,
     fixes=("unsafe",),
     documentation=Documentation(
-        what="A function reads a key, tests for a miss, computes, and stores under the same key, "
-        "and nothing makes "
-        "a second caller wait for the first one's result.",
-        why="When the entry expires under load, every request that arrives during the "
-        "computation misses as well and "
-        "computes as well: the database gets the whole burst at once.",
+        what="A function reads a key, tests for a miss, computes, and stores under the same key. A second "
+        "caller does not wait for the first one's result.",
+        why="When the entry expires under load, every request that arrives during the computation also "
+        "misses and also computes. The database gets the whole burst at once.",
         example='data = await redis.get(f"report:{id}")\nif data is None:\n    data = await load(id)\n'
         '    await redis.set(f"report:{id}", data, ex=300)',
         instead='data = await guard.get_or_compute(f"report:{id}", lambda: load(id), ttl=300)',
-        unless="The computation is cheaper than a round trip to the cache, or one caller exists "
-        "at any time (a job that "
-        "is scheduled once).",
-        sure="High where the object is known to be a cache; medium where only the key or a TTL "
-        "speaks for it. Counters, "
-        "flags, read-modify-write and values that were passed in are left out.",
-        fix="Unsafe: a function that consists of get, test, computation, set and return, under a key made of constants "
-        "and of its parameters, keeps the computation and gets `@locked_cache`; parameters that are not in the key "
-        "become `unkeyed`. Other code that reads or deletes those keys must be found. None where the same file deletes "
-        "or expires keys by that client, and none for everything else.",
+        unless="The computation is cheaper than a round trip to the cache, or there is one caller at a time "
+        "(a job that is scheduled once).",
+        sure="High if the object is known to be a cache; medium if only the key or a TTL suggests it. "
+        "Counters, flags, read-modify-write and values that were passed in are left out.",
+        fix="Unsafe: the function keeps its computation and gets `@locked_cache`; parameters that are not "
+        "in the key become `unkeyed`. The function must consist of get, test, computation, set and "
+        "return, and its key of constants and its parameters. You must find other code that reads or "
+        "deletes those keys. None if the same file deletes or expires keys with that client, and none "
+        "for all other functions.",
     ),
 )

@@ -30,26 +30,24 @@ def check(module: Module) -> Iterator[Hit]:
 RULE = Rule(
     code="SG202",
     name="helper-get-compute-set",
-    summary="the same through the project's own get/set helpers, one hop away",
+    summary="the same as SG201, but through the project's own get and set helpers",
     confidence="medium",
     scope="process",
     hints=HINTS,
     near=lambda text: text.traces.may_fill or text.traces.may_fill_by_hop,
     check=check,
     documentation=Documentation(
-        what="A function asks a helper of the project for the cached value, computes on a miss, "
-        "and hands the result "
-        "to another helper that stores it.",
-        why="It is SG201 in two hops: the helpers hide the cache, not the herd.",
+        what="A function calls a helper of the project for the cached value, computes on a miss, and "
+        "passes the result to another helper that stores it.",
+        why="It is SG201 through two helpers. The helpers hide the cache, but the herd stays.",
         example="user = await get_cached_user(id)\nif user is None:\n    user = await load_user(id)\n"
         "    await cache_user(id, user)",
         instead="@locked_cache(ttl=300)\nasync def user(id: int) -> User:\n    return await load_user(id)",
-        unless="The helpers themselves let one caller through (a lock taken in the getter): "
-        "rename them so that it shows, "
-        "or silence the line.",
-        sure="Medium: the helpers are judged by their names and, where they are in the same "
-        "file, by what they do.",
-        fix="There is no automatic fix: the helpers are in other files, or have other callers: which of them "
-        "are to go is for people to say.",
+        unless="The helpers themselves let one caller through (a lock taken in the getter). Rename them to "
+        "show it, or suppress the finding on that line.",
+        sure="Medium: the helpers are judged by their names and, if they are in the same file, by their "
+        "code.",
+        fix="No automatic fix: the helpers are in other files, or have other callers. You must "
+        "decide which of them to remove.",
     ),
 )

@@ -30,7 +30,8 @@ def check(module: Module) -> Iterator[Hit]:
 RULE = Rule(
     code="SG203",
     name="unlocked-cache-decorator",
-    summary="the project's own decorator does it: the definition is reported once, with its number of uses",
+    summary="a decorator of the project gets, computes and sets without a lock: the definition is "
+    "reported once, with its number of uses",
     confidence="high",
     scope="process",
     hints=HINTS,
@@ -40,16 +41,17 @@ RULE = Rule(
     fixes=("unsafe",),
     documentation=Documentation(
         what="A decorator of the project wraps functions in get, compute, set, without a lock.",
-        why="One definition, many endpoints: all of them stampede, and curing the definition cures them all.",
+        why="All endpoints that use it stampede. A fix of the one definition fixes them all.",
         example="def cached(ttl):\n    def decorate(function):\n        async def wrapper(*args):\n"
         "            hit = await redis.get(key(args))\n            if hit is not None:\n         "
         "       return loads(hit)\n"
         "            value = await function(*args)\n            await redis.setex(key(args), ttl, dumps(value))\n"
         "            return value\n        return wrapper\n    return decorate",
         instead="from stampede_guard import locked_cache   # @locked_cache(ttl=300) in its place",
-        unless="What it decorates is cheap everywhere.",
-        sure="High where the object is known to be a cache, else medium.",
-        fix="Unsafe: the inner wrapper goes and the decorator returns `locked_cache(ttl=...)(function)`, which cures "
-        "all its uses at once. Their keys become others, and every parameter must be able to stand in one.",
+        unless="All functions that it decorates are cheap.",
+        sure="High if the object is known to be a cache, else medium.",
+        fix="Unsafe: the inner wrapper is removed, and the decorator returns "
+        "`locked_cache(ttl=...)(function)`. This fixes all its uses at once. Their keys change, and "
+        "every parameter must be a valid key part.",
     ),
 )

@@ -38,16 +38,15 @@ RULE = Rule(
     ),
     check=check,
     documentation=Documentation(
-        what="A coroutine looks into a dict, awaits the computation, and stores into the dict.",
-        why="At the await other coroutines run, miss as well, and compute as well. A dict in a "
-        "process needs one line of "
-        "single flight.",
+        what="A coroutine reads a dict, awaits the computation, and stores into the dict.",
+        why="At the await, other coroutines run, also miss, and also compute. A dict in a process needs "
+        "one line of single flight.",
         example="if key not in cache:\n    cache[key] = await load(key)\nreturn cache[key]",
         instead="task = flights.get(key) or flights.setdefault(key, "
         "create_task(load(key)))\nreturn await shield(task)",
-        unless="Two computations now and then do no harm: it is information more than a warning.",
-        sure="Medium: the dict is one by its name.",
-        fix="There is no automatic fix: who fails, and who is cancelled while others wait, has to be thought "
-        "about for each dict (`@locked_cache` does).",
+        unless="An occasional second computation does no harm: the rule is information more than a warning.",
+        sure="Medium: only the name shows that the dict is a cache.",
+        fix="No automatic fix: for each dict you must decide which callers fail, and what "
+        "happens if a caller is cancelled while others wait (`@locked_cache` does this).",
     ),
 )

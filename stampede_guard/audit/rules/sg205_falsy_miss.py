@@ -84,7 +84,7 @@ def _stores_text(value: ast.expr | None, flow: Flow, at: ast.AST) -> bool:
 RULE = Rule(
     code="SG205",
     name="falsy-miss",
-    summary='`if cached:` takes 0, "" or an empty list for a miss: recomputed for ever',
+    summary='`if cached:` treats 0, "" or an empty list as a miss: such values are computed at every call',
     confidence="medium",
     scope="process",
     hints=HINTS,
@@ -93,17 +93,17 @@ RULE = Rule(
     fix=asks_for_none,
     fixes=("safe", "unsafe"),
     documentation=Documentation(
-        what="The miss test is the value's truth instead of `is None`.",
-        why="A count of 0, an empty result list, an empty text: true answers, cached, and never "
-        "believed. They are computed at "
-        "every call, often at the price of the slowest query.",
+        what="The miss test checks the value's truth instead of `is None`.",
+        why="A count of 0, an empty result list and an empty text are correct answers. They are cached, "
+        "but the test treats them as a miss. So they are computed at every call, often with the "
+        "slowest query.",
         example="count = cache.get(key)\nif not count:\n    count = orders.count()\n    "
         "cache.set(key, count, 300)",
         instead="if count is None: ...",
         unless="A falsy value never occurs.",
-        sure="Medium: what is stored as serialised text is never falsy and is not reported.",
-        fix="`if count:` becomes `if count is not None:`. Safe where the client is known and answers None for a miss. "
-        "Unsafe where only its name speaks for that, or an empty answer is stored on a failure. None where the get "
-        "names another default.",
+        sure="Medium: a value stored as serialised text is never falsy and is not reported.",
+        fix="`if count:` becomes `if count is not None:`. Safe if the client is known and returns None "
+        "for a miss. Unsafe if only its name suggests that, or if an empty answer is stored on a "
+        "failure. None if the get names another default.",
     ),
 )

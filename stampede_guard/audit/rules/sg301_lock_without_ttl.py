@@ -107,7 +107,8 @@ def _is_lock(module: Module, call: ast.Call, function: Function | None) -> bool:
 RULE = Rule(
     code="SG301",
     name="lock-without-ttl",
-    summary="`SET NX` used as a lock and never expiring (positional TTLs count; secrets and markers are no locks)",
+    summary="`SET NX` used as a lock without an expiry (positional TTLs count; secrets and markers are "
+    "not locks)",
     confidence="high",
     scope="fleet",
     hints=(
@@ -123,15 +124,16 @@ RULE = Rule(
     fixes=("unsafe",),
     documentation=Documentation(
         what="A key set with NX (or memcached's `add`) serves as a lock and has no expiry.",
-        why="The process that holds it is killed, deployed over or out of memory: the key stays, "
-        "and with it the work undone.",
+        why="If the process that holds it is killed, replaced by a deploy or out of memory, the key "
+        "stays. Then the work is never done.",
         example='if await redis.set("lock:report", 1, nx=True): ...',
         instead='if await redis.set("lock:report", token, nx=True, px=5000): ...   # renew it; or guard.single()',
-        unless="SETNX with EXPIRE after it is reported too, at medium, for a crash may lie between, "
-        "except where TTL is looked at again or both are one transaction. "
-        "The key is a marker that must stay for ever (a secret, a once-only flag): those are not "
-        "reported where their name says so.",
-        sure="High where the key or the function is called a lock.",
-        fix="Unsafe: `set(..., nx=True)` gets `ex=60`, and `setnx` becomes such a set. The 60 seconds are a guess.",
+        unless="The key is a marker that must stay for ever (a secret, a once-only flag). Keys whose name "
+        "shows this are not reported. SETNX followed by EXPIRE is reported at medium, because the "
+        "process may crash between them. It is not reported if TTL is checked again or both are one "
+        "transaction.",
+        sure="High if the key or the function is called a lock.",
+        fix="Unsafe: `set(..., nx=True)` gets `ex=60`, and `setnx` becomes such a `set`. The 60 seconds "
+        "are a guess.",
     ),
 )

@@ -123,18 +123,18 @@ RULE = Rule(
     fix=by_its_owner,
     fixes=("unsafe",),
     documentation=Documentation(
-        what="A lock's key is deleted without a look at who owns it.",
-        why="A computation longer than the lock's TTL loses it; another process takes it; the "
-        "first one then deletes the "
-        "other's lock, and a third enters.",
+        what="A lock's key is deleted without a check of its owner.",
+        why="A computation runs longer than the lock's TTL and loses the lock. Another process takes it. "
+        "The first process then deletes the second one's lock, and a third process enters.",
         example="if await redis.set(lock, 1, nx=True, ex=30):\n    try: ...\n    finally:\n      "
         "  await redis.delete(lock)",
         instead="Store a random token, and delete with a script that compares it (or hold a lease: guard.single).",
-        unless="An operator frees the lock by hand: functions called force, clear, reset and the "
-        "like are not reported.",
-        sure="High where the same function or class takes the lock, or is called release.",
-        fix="Unsafe: where one function takes a lock of a Redis client by `set(lock, 1, nx=True, ...)` and deletes it "
-        "afterwards, the constant becomes a random token and the deletion a script that compares it (EVAL). None where "
-        "the value is no constant, where taking and freeing are two functions, or anything else is done to the key.",
+        unless="An operator frees the lock by hand: functions called force, clear, reset and the like are "
+        "not reported.",
+        sure="High if the same function or class takes the lock, or is called release.",
+        fix="Unsafe: the constant becomes a random token, and the deletion becomes a script that compares "
+        "it (EVAL). One function must take a lock of a Redis client with `set(lock, 1, nx=True, ...)` "
+        "and delete it afterwards. None if the value is not a constant, if two functions take and "
+        "free the lock, or if the function uses the key in another way.",
     ),
 )

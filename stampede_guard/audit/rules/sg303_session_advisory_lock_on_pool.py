@@ -80,24 +80,23 @@ def _kept_on_one_connection(module: Module, call: ast.Call, function: Function) 
 RULE = Rule(
     code="SG303",
     name="session-advisory-lock-on-pool",
-    summary="`pg_advisory_lock` on a pooled or proxied connection (transaction locks are fine): the pool's reset "
-    "releases it silently",
+    summary="`pg_advisory_lock` on a pooled or proxied connection (transaction locks are fine): the "
+    "pool's reset releases it silently",
     confidence="high",
     scope="fleet",
     hints=((b"advisory_lock", b"ADVISORY_LOCK"),),
     check=check,
     documentation=Documentation(
-        what="`pg_advisory_lock` or `pg_try_advisory_lock` is run on a session or a pooled connection.",
-        why="The lock lives as long as the server's session. After a commit the pool may hand "
-        "the next statement another "
-        "connection, its reset may unlock, and a proxy in transaction mode mixes sessions of several clients.",
+        what="`pg_advisory_lock` or `pg_try_advisory_lock` runs on a session or a pooled connection.",
+        why="The lock lives as long as the server's session. After a commit, the pool may give the next "
+        "statement another connection. The pool's reset may release the lock. A proxy in transaction "
+        "mode mixes the sessions of several clients.",
         example='await session.execute(text("SELECT pg_try_advisory_lock(42)"))',
         instead='await session.execute(text("SELECT pg_try_advisory_xact_lock(42)"))   # ends with the transaction',
-        unless="One function locks and unlocks on one connection it holds, or the connection is "
-        "outside any pool: neither is "
-        "reported.",
-        sure="High on sessions; the statement's text decides.",
-        fix="There is no automatic fix: a transaction's lock ends with its transaction, and where that ends is "
-        "not in the statement.",
+        unless="One function locks and unlocks on one connection that it holds, or the connection is outside "
+        "any pool. Neither is reported.",
+        sure="High on sessions; the text of the statement decides.",
+        fix="No automatic fix: a transaction's lock ends with its transaction, and the statement "
+        "does not show where that ends.",
     ),
 )

@@ -163,15 +163,17 @@ RULE = Rule(
     fix=weakly_held,
     fixes=("safe", "unsafe"),
     documentation=Documentation(
-        what="A lock per key is kept in a dict, and no key is ever taken out.",
-        why="One lock per user, URL or report is one entry per user, URL or report for the life of the process.",
+        what="A dict keeps one lock per key, and no key is ever removed.",
+        why="One lock per user, URL or report is one entry per user, URL or report for the life of the "
+        "process.",
         example="lock = locks.setdefault(key, asyncio.Lock())",
-        instead="locks = weakref.WeakValueDictionary()   # the lock lives as long as somebody holds it",
+        instead="locks = weakref.WeakValueDictionary()   # the lock lives as long as a caller holds it",
         unless="The keys are few and fixed: constants and loops at start-up are not reported.",
         sure="High: the whole file is searched for a removal.",
-        fix="Safe: an empty dict, or a defaultdict, of asyncio's locks becomes a `weakref.WeakValueDictionary()` where "
-        "every lock is taken by `async with`, as it is looked up or by a local name. Unsafe where the dict's name is "
-        "public: another module may look into it. None for locks of threads, which need one step more, and where a "
-        "lock is returned, acquired by hand or stored by `locks[key] = ...`: nobody might hold it.",
+        fix="Safe: an empty dict, or a defaultdict, of asyncio's locks becomes a "
+        "`weakref.WeakValueDictionary()`. Every lock must be taken with `async with`, directly from "
+        "the dict or through a local name. Unsafe if the dict's name is public: another module may "
+        "read it. None for locks of threads, which need one more step. None if a lock is returned, "
+        "acquired by hand or stored by `locks[key] = ...`: no reference might keep it alive.",
     ),
 )

@@ -71,7 +71,7 @@ def _is_flag(call: ast.expr) -> bool:
 RULE = Rule(
     code="SG305",
     name="non-atomic-lock",
-    summary="a get-then-set flag used as a lock",
+    summary="a flag that is read and then set, used as a lock",
     confidence="medium",
     scope="fleet",
     hints=(*HINTS, (b"lock", b"Lock", b"LOCK", b"running", b"mutex", b"busy", b"in_progress", b"processing")),
@@ -80,15 +80,16 @@ RULE = Rule(
     fix=in_one_step,
     fixes=("unsafe",),
     documentation=Documentation(
-        what="A flag is read, and when it is missing, set: a lock in two steps.",
-        why="Two callers read before either writes; both go on.",
+        what="A function reads a flag and sets it if it is missing: a lock in two steps.",
+        why="Two callers read before either writes; both continue.",
         example='if not cache.get("sync:running"):\n    cache.set("sync:running", 1, 300)\n    sync()',
         instead='if cache.add("sync:running", token, 300):   # one step: SET NX EX\n    sync()',
-        unless="It only spares work that may well be done twice.",
-        sure="Medium: the key's name has to say lock, running, busy or the like.",
-        fix="Unsafe: of a Redis client, `if redis.get(key): return` and the set with a TTL right after it become "
-        "`if not redis.set(key, 1, ex=60, nx=True): return`, and likewise where the set is the first thing under "
-        "`if not redis.get(key):`. A value that is false counted as free, and does not any more. None for a set "
-        "without a TTL, and where anything stands between.",
+        unless="It only saves work that may be done twice without harm.",
+        sure="Medium: the key's name must contain lock, running, busy or the like.",
+        fix="Unsafe: for a Redis client, `if redis.get(key): return` and the set with a TTL right after "
+        "it become `if not redis.set(key, 1, ex=60, nx=True): return`. The same applies if the set is "
+        "the first statement under `if not redis.get(key):`. A falsy value counted as free before, "
+        "and does not after the fix. None for a set without a TTL, or with other statements in "
+        "between.",
     ),
 )

@@ -93,21 +93,22 @@ def _starts_by_name(call: ast.Call, own: set[str]) -> bool:
 RULE = Rule(
     code="SG401",
     name="scheduler-per-worker",
-    summary="APScheduler and friends started in lifespan or start-up without an election",
+    summary="APScheduler and similar schedulers started in a lifespan or start-up hook without an election",
     confidence="high",
     scope="fleet",
     hints=((b"cheduler", b"_cron"), (b"start", b"init_app")),
     check=check,
     documentation=Documentation(
-        what="A scheduler is started where every worker passes: in a lifespan, a start-up hook, "
-        "or a module of the app.",
-        why="Eight workers are eight schedulers. A nightly mail goes out eight times.",
+        what="A scheduler is started in code that every worker runs: in a lifespan, a start-up hook, or a "
+        "module of the app.",
+        why="Eight workers start eight schedulers. A nightly mail goes out eight times.",
         example="@asynccontextmanager\nasync def lifespan(app):\n    scheduler.start()\n    yield",
         instead="from stampede_guard.leases.jobs.apscheduler3 import SlotExecutor\n\n"
         'scheduler = AsyncIOScheduler(executors={"default": SlotExecutor(jobs)})   # each firing in one worker\n'
         "# or @jobs.cron(...) in its place, an election before it, or a process of its own: docs/jobs.md",
         unless="The program has one process: bots, commands and `__main__` blocks are not reported.",
         sure="High in a lifespan or start-up hook; medium in a helper whose caller is in another file.",
-        fix="There is no automatic fix: which worker is to run what, and which store tells it, is not in the file.",
+        fix="No automatic fix: the file does not show which worker must run what, and which "
+        "store decides it.",
     ),
 )

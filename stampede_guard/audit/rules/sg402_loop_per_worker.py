@@ -113,7 +113,7 @@ def _always(test: ast.expr) -> bool:
 RULE = Rule(
     code="SG402",
     name="loop-per-worker",
-    summary="`repeat_every`, or an endless task created at start-up, likewise",
+    summary="`repeat_every`, or an endless task created at start-up, without an election",
     confidence="medium",
     scope="fleet",
     hints=(
@@ -123,16 +123,14 @@ RULE = Rule(
     check=check,
     documentation=Documentation(
         what="`repeat_every` decorates a function, or a lifespan starts a task that loops with a sleep.",
-        why="Every worker runs its own: the work is done, and paid for, once per worker and period.",
+        why="Every worker runs its own loop: the work is done, and costs, once per worker and period.",
         example='@app.on_event("startup")\n@repeat_every(seconds=60)\nasync def refresh_prices(): ...',
         instead="@jobs.every(60)   # stampede_guard.leases.Jobs: each run in one worker\n"
         "async def refresh_prices(): ...\n\n"
         "# or elect one worker (leases.election), or give the loop a process of its own",
-        unless="It is meant for each worker: consumers, heartbeats, metrics and the like are "
-        "left out by name and by what "
-        "they wait for.",
+        unless="Each worker needs its own loop. Consumers, heartbeats, metrics and the like are left out, by "
+        "their names and by what they wait for.",
         sure="High for repeat_every, medium for tasks.",
-        fix="There is no automatic fix: which loops are meant for each worker is for people to say, and `Jobs` "
-        "needs a store.",
+        fix="No automatic fix: you must decide which loops each worker needs, and `Jobs` needs a store.",
     ),
 )

@@ -56,7 +56,7 @@ def _is_command(call: ast.Call) -> bool:
 RULE = Rule(
     code="SG403",
     name="redis-keys",
-    summary="`KEYS` where SCAN belongs",
+    summary="`KEYS` instead of SCAN",
     confidence="high",
     scope="fleet",
     hints=(
@@ -68,12 +68,15 @@ RULE = Rule(
     fixes=("unsafe",),
     documentation=Documentation(
         what="`keys(pattern)` is called on a Redis client.",
-        why="It is O(N) in all keys of the server and runs alone: with a million keys everybody waits for it.",
+        why="KEYS is O(N) in all keys of the server, and the server runs nothing else during that time. "
+        "With a million keys, all clients wait for it.",
         example='for key in await redis.keys("user:*"): ...',
         instead='async for key in redis.scan_iter("user:*", count=500): ...',
-        unless="The server is yours alone and small, as in a test.",
-        sure="High: `.keys` with a pattern on something that is a client by name, origin or pattern.",
-        fix="Unsafe: `keys(pattern)` becomes `scan_iter(pattern)`, gathered in a list where it is not looped over. "
-        "SCAN sees keys that come and go meanwhile, and may name one twice.",
+        unless="The server is small and used by this program only, as in a test.",
+        sure="High: `.keys` with a pattern, on an object that is a client by its name, its origin or the "
+        "pattern.",
+        fix="Unsafe: `keys(pattern)` becomes `scan_iter(pattern)`, collected in a list if it is not used "
+        "in a loop. SCAN sees keys that appear and disappear during the scan, and may return a key "
+        "twice.",
     ),
 )

@@ -75,16 +75,16 @@ RULE = Rule(
     fixes=("unsafe",),
     documentation=Documentation(
         what="A coroutine calls redis-py's synchronous client, requests, urlopen or time.sleep.",
-        why="The loop stands still for the round trip: all requests of the worker wait, and a "
-        "miss that takes long looks like "
-        "an outage.",
+        why="The event loop stands still for the round trip, and all requests of the worker wait. A slow "
+        "miss looks like an outage.",
         example="async def rates():\n    return redis_client.get('rates')   # redis.Redis",
         instead="async def rates():\n    return await redis_client.get('rates')   # redis.asyncio.Redis",
-        unless="It runs at start-up, before there are requests.",
+        unless="It runs at start-up, before requests arrive.",
         sure="High: the client's constructor or import is in the file.",
-        fix="Unsafe: `time.sleep(1)` becomes `await asyncio.sleep(1)`; a command of redis-py or valkey-py, or a call "
-        "of requests, goes to a thread (`await asyncio.to_thread(client.get, key)`), and others run meanwhile. None "
-        "for other clients, which threads may not share, for `urlopen` and streams, whose body is read afterwards, and "
-        "inside of a lambda or a generator expression.",
+        fix="Unsafe: `time.sleep(1)` becomes `await asyncio.sleep(1)`. A command of redis-py or "
+        "valkey-py, or a call of requests, moves to a thread (`await asyncio.to_thread(client.get, "
+        "key)`), and other coroutines run during the call. None for other clients, because threads "
+        "may not share them. None for `urlopen` and streams, whose body is read later, and none "
+        "inside a lambda or a generator expression.",
     ),
 )

@@ -38,8 +38,8 @@ def check(module: Module) -> Iterator[Hit]:
 RULE = Rule(
     code="SG405",
     name="effect-per-worker",
-    summary="a side effect that belongs to one (message sent, cache warmed, migration run) in "
-    "lifespan or start-up",
+    summary="a side effect that one worker should do (message sent, cache warmed, migration run) in a "
+    "lifespan or start-up hook",
     confidence="medium",
     scope="fleet",
     hints=(
@@ -49,15 +49,14 @@ RULE = Rule(
     check=check,
     documentation=Documentation(
         what="A lifespan or start-up hook sends a message, warms a cache, or migrates a database.",
-        why="A deploy starts all workers at once: the message goes out N times, the warm-up is a "
-        "herd of its own, and two "
-        "migrations meet.",
+        why="A deploy starts all workers at once. The message goes out N times, the warm-up is a herd of "
+        "its own, and two migrations run at the same time.",
         example="@asynccontextmanager\nasync def lifespan(app):\n    await warm_cache()\n    yield",
         instead='@leases.run_exclusive("warm-up", at_least_for=60)   # one worker; the others skip it\n'
         "async def warm_cache(): ...\n\n"
         "# or do it in a step of the deploy",
         unless="The effect is idempotent and cheap.",
-        sure="Medium: by the names of the calls.",
-        fix="There is no automatic fix: it may belong into a lease or into a step of the deploy.",
+        sure="Medium: the names of the calls decide.",
+        fix="No automatic fix: the effect may belong under a lease or in a step of the deploy.",
     ),
 )

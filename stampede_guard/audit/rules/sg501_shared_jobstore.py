@@ -46,15 +46,14 @@ RULE = Rule(
     check=check,
     documentation=Documentation(
         what="A scheduler of a web application keeps its jobs in a database or in Redis.",
-        why="APScheduler 3 documents that a job store must not be shared: the store does not "
-        "lock, so every worker's "
-        "scheduler finds the job due and runs it.",
+        why="APScheduler 3 documents that schedulers must not share a job store. The store does not lock, "
+        "so every worker's scheduler finds the job due and runs it.",
         example='AsyncIOScheduler(jobstores={"default": RedisJobStore(...)})',
         instead="One scheduler process; or elect the worker that starts it, or give each firing to one worker "
         "(see SG401).",
         unless="Exactly one process uses the store.",
-        sure="Medium: how many processes there are is not in the file.",
-        fix="There is no automatic fix: whether one process schedules, or one worker is elected, is a question "
-        "of deployment.",
+        sure="Medium: the file does not show how many processes there are.",
+        fix="No automatic fix: your deployment decides whether one process schedules or one "
+        "worker is elected.",
     ),
 )
