@@ -322,7 +322,10 @@ class Face(Generic[P, R]):
                     except Undecodable:
                         pass
             run = self._run(args, kwargs, key)
-            result = await self._or_again(after_read(runtime, plan, name, run, reading), run, args, kwargs)
+            try:
+                result = await after_read(runtime, plan, name, run, reading)
+            except ArgumentsChanged:
+                result = await self._again(run, args, kwargs)
             return result
 
         self._give_methods(call)

@@ -5,7 +5,7 @@ Times ending in `_us` are microseconds on the store's own clock; no other machin
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 __all__ = [
@@ -158,12 +158,16 @@ def in_time(expires_us: int, total_ms: int, now_us: int) -> bool:
 
 def prune(entry: Entry, now_us: int) -> Entry:
     """The entry without the parts whose time is over, as the store's own expiry leaves it."""
-    value, failure, record, lease = entry.value, entry.failure, entry.record, entry.lease
-    return replace(
-        entry,
-        value=value if value is not None and value.expires_us > now_us else None,
-        failure=failure if failure is not None and failure.expires_us > now_us else None,
-        record=record if record is not None and record.expires_us > now_us else None,
-        lease=lease if lease is not None and lease.expires_us > now_us else None,
-        slots=tuple(slot for slot in entry.slots if slot.expires_us > now_us),
-    )
+    value, failure, record, lease, slots = entry.value, entry.failure, entry.record, entry.lease, entry.slots
+    over = False
+    if value is not None and value.expires_us <= now_us:
+        value, over = None, True
+    if failure is not None and failure.expires_us <= now_us:
+        failure, over = None, True
+    if record is not None and record.expires_us <= now_us:
+        record, over = None, True
+    if lease is not None and lease.expires_us <= now_us:
+        lease, over = None, True
+    if slots and any(slot.expires_us <= now_us for slot in slots):
+        slots, over = tuple(slot for slot in slots if slot.expires_us > now_us), True
+    return Entry(value, failure, record, lease, entry.waiters, slots) if over else entry
