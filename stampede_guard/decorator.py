@@ -367,12 +367,10 @@ class Face(Generic[P, R]):
     def _visible_signature(self) -> inspect.Signature:
         """Without the resources: neither FastAPI nor a caller is to give them."""
         signature = inspect.signature(self._function)
-        shown = [
-            parameter
-            for name, parameter in signature.parameters.items()
-            if name not in self._options.resources
-        ]
-        return signature.replace(parameters=shown)
+        hidden = self._options.resources
+        return signature.replace(
+            parameters=[p for p in signature.parameters.values() if p.name not in hidden]
+        )
 
 
 def _refuse_one_callers_answer(function: Callable[..., Any], options: Options) -> None:
