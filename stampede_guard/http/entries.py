@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from typing import NamedTuple
-from urllib.parse import quote, unquote_plus, urlsplit
+from urllib.parse import quote, unquote, unquote_plus, urlsplit
 
 from stampede_guard.http.routes import CacheRoute, Scope
 from stampede_guard.http.spec.fields import lines
@@ -27,12 +27,14 @@ _PORTS = {"http": ":80", "https": ":443"}
 
 
 class Target(NamedTuple):
-    """What a request is about. `path` and `query` are the bytes of the request, as text in Latin-1."""
+    """What a request is about. `path` and `query` are the bytes of the request, as text in Latin-1. `rewritten` is the
+    path that the application is told, where that is another one."""
 
     scheme: str
     host: str
     path: str
     query: str
+    rewritten: str = ""
 
     @property
     def url(self) -> str:
@@ -52,14 +54,17 @@ def target_of(scope: Scope, fields: Fields) -> Target | None:
     else:
         server = scope.get("server") or ("", None)
         host = f"{server[0]}:{server[1]}"
-    path = (scope.get("raw_path") or b"").partition(b"?")[0] or _quoted(str(scope.get("path", "/")))
+    told = str(scope.get("path", "/"))
+    path = (scope.get("raw_path") or b"").partition(b"?")[0] or _quoted(told)
     if path[:1] != b"/":
         return None
     query = scope.get("query_string") or b""
     host = host.removesuffix(_PORTS.get(scheme, "\0"))
-    if len(path) + len(query) > _LONGEST:
+    if len(host) + len(path) + len(query) > _LONGEST:
         return None
-    return Target(scheme, host, path.decode("latin-1"), query.decode("latin-1"))
+    came = path.decode("latin-1")
+    rewritten = "" if came == told or unquote(came) == told else told
+    return Target(scheme, host, came, query.decode("latin-1"), rewritten)
 
 
 def _quoted(path: str) -> bytes:

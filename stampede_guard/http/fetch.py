@@ -266,7 +266,13 @@ class Fetch:
         names = {b"age", *(name for name, _ in draft.fields)}
         fields = tuple(pair for pair in without_hops(exchange.fields) if pair[0] in names)
         for reader in readers:
-            if reader.request.plain and not reader.live.done() and draft.is_for(reader.request.fields):
+            asked = reader.request
+            if (
+                asked.plain
+                and not reader.live.done()
+                and draft.is_for(asked.fields)
+                and asked.may_have(draft)
+            ):
                 exchange.shared = reader.collapsed = True
                 reader.shared_fields = fields
                 reader.live.set_result(exchange)
@@ -344,10 +350,8 @@ class Fetch:
             self._personal = not self.requester.ordinary
             self.is_evidence = self._personal
             self.refusal = draft if self._personal else None
-            fields = without(new.fields, (b"age",))
-            return msgspec.structs.replace(
-                old, fields=fields, age=0.0, lifetime=0.0, unstorable=True, again=False
-            )
+            told = {"fields": without(new.fields, (b"age",)), "age": 0.0, "lifetime": 0.0}
+            return msgspec.structs.replace(old, **told, unstorable=True, again=False)
         return msgspec.structs.replace(draft, body=old.body, part=old.part)
 
     async def _completed(
@@ -384,9 +388,12 @@ class Fetch:
                     exchange.go_live()
                     self.live.set_result(exchange)
                 return self.value
-            self.outdated = verdict == "outdated"
+            # What is one client's own says nothing of what others are served.
+            of_one = self._judge(head, requested_at, nonce="") in _OF_ONE_CLIENT
+            self.outdated = verdict == "outdated" and not of_one
         return self._refuse(exchange, "method", personal=True)
 
 
+_OF_ONE_CLIENT = ("authorization", "credentials", "private", "set-cookie", "no-store", "status")
 _UNWIND_SECONDS = 1.0
 """How long a cancelled application may take to end before its request does."""

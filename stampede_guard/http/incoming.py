@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from stampede_guard.http.exchange import Message, Receive
@@ -36,7 +37,8 @@ class Incoming:
             # Routers write into the scope: a mounted one would look for the rest of a path that is gone already.
             self.scope.clear()
             self.scope.update(self._before)
-        told = iter(tuple(self._read) or (_NO_BODY,))
+        # Copies: a middleware may write into a message, and the next call is to find it as it was.
+        told: Iterator[Message] = iter([dict(message) for message in self._read or (_NO_BODY,)])
         owed = not self._read
 
         async def receive() -> Message:

@@ -13,7 +13,7 @@ from stampede_guard.http.request import CacheRequest
 from stampede_guard.http.requester import is_safe_listed
 from stampede_guard.http.settings import Settings
 from stampede_guard.http.spec.directives import MOST_SECONDS, Directives, effective
-from stampede_guard.http.spec.fields import OF_ONE_REQUESTER, first, has, without
+from stampede_guard.http.spec.fields import first, has, is_of_one_requester, lines, token, without
 from stampede_guard.http.spec.freshness import Lifetime, corrected_initial_age, lifetime
 from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.ranges import content_range
@@ -140,7 +140,7 @@ def _without_what_is_personal(
     if settings.set_cookie == "store":
         return response
     listed = directives.names(b"no-cache") | directives.names(b"private")
-    personal = {name for name, _ in response.fields if name in OF_ONE_REQUESTER} - listed
+    personal = {name for name, _ in response.fields if is_of_one_requester(name)} - listed
     if not personal:
         return response
     if settings.set_cookie == "refuse":
@@ -152,9 +152,8 @@ def _stricter(
     request: CacheRequest, response: Response, settings: Settings, directives: Directives, life: Lifetime
 ) -> Refusal | None:
     """Where this cache stores less than RFC 9111 allows: what nobody declared to be for all is not shared."""
-    for fields in (response.fields, request.fields):
-        if any(_CONTROL.search(value) for _, value in fields):
-            return "malformed"
+    if _is_malformed(response) or any(_CONTROL.search(value) for _, value in request.fields):
+        return "malformed"
     known = names_somebody(request, settings)
     if known and not _is_for_all(request, directives):
         return "credentials"
@@ -165,6 +164,16 @@ def _stricter(
         if not listed and not (safe and response.status in _GENERAL):
             return "status"
     return None if safe or _is_declared(directives, life) else "nothing to go by"
+
+
+def _is_malformed(response: Response) -> bool:
+    """Whether a server further down may read another response in it, or another length."""
+    lengths = set(lines(response.fields, b"content-length"))
+    return (
+        len(lengths) > 1
+        or not all(length.isdigit() for length in lengths)
+        or any(not token(name) or _CONTROL.search(value) for name, value in response.fields)
+    )
 
 
 def _is_declared(directives: Directives, life: Lifetime) -> bool:

@@ -10,7 +10,14 @@ import msgspec
 from stampede_guard.http.choosing import Choice
 from stampede_guard.http.entries import Target, target_of
 from stampede_guard.http.exchange import as_fields
-from stampede_guard.http.requester import SAFE, Requester, forwarded_part, overrides_method, requester
+from stampede_guard.http.requester import (
+    SAFE,
+    Requester,
+    forwarded_part,
+    is_safe_listed,
+    overrides_method,
+    requester,
+)
 from stampede_guard.http.routes import CacheRoute, Scope
 from stampede_guard.http.spec.directives import Directives
 from stampede_guard.http.spec.fields import lines, without
@@ -18,6 +25,7 @@ from stampede_guard.http.spec.message import Fields, Request
 from stampede_guard.http.spec.ranges import Wanted, requested_range
 from stampede_guard.http.spec.reuse import request_directives
 from stampede_guard.http.spec.validation import CONDITIONS
+from stampede_guard.http.stored import StoredResponse
 
 __all__ = ["CacheRequest"]
 
@@ -91,7 +99,8 @@ class CacheRequest(msgspec.Struct, frozen=True):
             wanted,
             asked,
             has_body,
-            "" if ordinary else forwarded_part(names, fields, scheme=target.scheme, host=target.host),
+            target.rewritten
+            + ("" if ordinary else forwarded_part(names, fields, scheme=target.scheme, host=target.host)),
             not ordinary and overrides_method(names),
             asking,
         )
@@ -122,6 +131,10 @@ class CacheRequest(msgspec.Struct, frozen=True):
             if isinstance(scope.get(shared), dict):
                 scope[shared] = dict(scope[shared])
         return scope
+
+    def may_have(self, stored: StoredResponse) -> bool:
+        """False where nobody said that it is for all, and this request has something by which it may be told apart."""
+        return not stored.guessed or is_safe_listed(self.fields)
 
     @property
     def only_for_itself(self) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from stampede_guard.http.routes import Scope
-from stampede_guard.http.spec.fields import has, members
+from stampede_guard.http.spec.fields import members
 from stampede_guard.http.spec.message import Fields
 
 __all__ = [
@@ -95,54 +95,29 @@ _TELLING = frozenset(
 """Of ordinary requests, what an application may still answer differently."""
 
 IDENTITY_BYTES = 16
+_LONGEST_NAME = 64
+"""Bytes of a field's name for which it is remembered what it means."""
 
 ALWAYS = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
 """Credentials whatever `credential_headers` says."""
 _SPEAKING = frozenset(
-    {
-        b"apikey",
-        b"assertion",
-        b"auth",
-        b"authentication",
-        b"authorization",
-        b"bearer",
-        b"cert",
-        b"certificate",
-        b"credential",
-        b"credentials",
-        b"csrf",
-        b"csrftoken",
-        b"dpop",
-        b"jwt",
-        b"login",
-        b"license",
-        b"oidc",
-        b"otp",
-        b"passwd",
-        b"password",
-        b"pin",
-        b"secret",
-        b"session",
-        b"sessionid",
-        b"sid",
-        b"signature",
-        b"sso",
-        b"ticket",
-        b"token",
-        b"totp",
-        b"webauth",
-        b"wsse",
-        b"xsrf",
-    }
+    b"""
+    apikey appcheck assertion auth authentication authorization bearer cert certificate clientcert cookie cookie2
+    credential credentials csrf csrftoken dpop hmac jwt key krb5 login license mtls nonce ntlm oauth oauth2 oidc otp
+    passcode passphrase passwd password pin pwd saml secret session sessionid sid sign signature spnego sso ticket token
+    totp webauth wsse xsrf
+    """.split()
 )
 """A field that has one of these between its dashes is a credential: X-Auth-Token, X-SSL-Client-Cert, X-CSRF-Token,
-X-Amzn-Oidc-Data, Cf-Access-Jwt-Assertion and the like of any proxy."""
+X-Amzn-Oidc-Data, Ocp-Apim-Subscription-Key, Cf-Access-Jwt-Assertion and the like of any proxy."""
+_KEYS_OF_REQUESTS = frozenset({b"idempotency-key", b"x-idempotency-key", b"x-cache-key"})
+"""Keys that open nothing."""
 _NAMING = frozenset(
     b"""
     account actor business company customer email employee franchise group groups identity impersonate impersonation
     impersonated member merchant org organisation organization owner partner patient permission permissions person
-    principal profile realm role roles scope scopes seller sub subject subscriber team tenant uid user userid username
-    vendor workspace
+    principal profile realm role roles scope scopes seller sub subject subscriber team tenant uid user userid userinfo
+    username vendor workspace
     """.split()
 )
 """One with one of these says for whom it is: X-User-Id, X-Tenant. A route's own `key` may tell those apart."""
@@ -160,8 +135,6 @@ _NAMING_PAIRS = (
     b"visitor-id",
 )
 _SPEAKING_PAIRS = (
-    b"api-key",
-    b"access-key",
     b"client-dn",
     b"client-verify",
     b"init-data",
@@ -172,8 +145,10 @@ _SPEAKING_PAIRS = (
     b"remote-user",
     b"ssl-client",
 )
+_ENDINGS = (b"token", b"apikey", b"accesskey", b"jwt", b"sessid", b"sessionid", b"cert")
 _BEGINNINGS = (
     b"x-auth",
+    b"remote-",
     b"x-remote-",
     b"x-ssl-",
     b"ssl-client-",
@@ -191,23 +166,30 @@ _BEGINNINGS = (
 )
 
 
-@functools.lru_cache(maxsize=4096)
+def _remembered(rule: Callable[[bytes], bool]) -> Callable[[bytes], bool]:
+    """What a rule says of names of a usual length. A client can make up long ones, and fill the memory with them."""
+    known = functools.lru_cache(maxsize=4096)(rule)
+    return lambda name: known(name) if len(name) <= _LONGEST_NAME else rule(name)
+
+
+@_remembered
 def is_credential(name: bytes) -> bool:
     """Whether a field of this name proves who asks, by the usual names of such fields. `name` is in lower case."""
-    if name in _ORDINARY:
+    name = name.replace(b"_", b"-")
+    if name in _ORDINARY or name in _KEYS_OF_REQUESTS:
         return False
     if name in ALWAYS or name.startswith(_BEGINNINGS) or any(pair in name for pair in _SPEAKING_PAIRS):
         return True
-    parts = name.replace(b"_", b"-").split(b"-")
-    return not _SPEAKING.isdisjoint(parts) or parts[-1].endswith((b"token", b"apikey", b"jwt"))
+    parts = name.split(b"-")
+    return not _SPEAKING.isdisjoint(parts) or parts[-1].endswith(_ENDINGS)
 
 
-@functools.lru_cache(maxsize=4096)
+@_remembered
 def names_a_user(name: bytes) -> bool:
     """Whether a field of this name says for whom the request is, without a proof."""
+    name = name.replace(b"_", b"-")
     if name in _ORDINARY or b"user-agent" in name:
         return False
-    name = name.replace(b"_", b"-")
     return any(pair in name for pair in _NAMING_PAIRS) or not _NAMING.isdisjoint(name.split(b"-"))
 
 
@@ -240,30 +222,25 @@ _OVERRIDES = frozenset(
     {b"x-http-method", b"x-http-method-override", b"x-method-override", b"x-original-method"}
 )
 _PLACES = frozenset(
-    {
-        b"forwarded",
-        b"front-end-https",
-        b"x-forwarded-host",
-        b"x-forwarded-path",
-        b"x-forwarded-port",
-        b"x-forwarded-prefix",
-        b"x-forwarded-proto",
-        b"x-forwarded-protocol",
-        b"x-forwarded-scheme",
-        b"x-forwarded-server",
-        b"x-forwarded-ssl",
-        b"x-forwarded-uri",
-        b"x-host",
-        b"x-http-host-override",
-        b"x-original-host",
-        b"x-original-uri",
-        b"x-original-url",
-        b"x-rewrite-url",
-        b"x-script-name",
-        b"x-url-scheme",
-    }
+    b"""
+    base-url cf-visitor cloudfront-forwarded-proto destination forwarded front-end-https http-url proxy-host proxy-url
+    request-uri x-appservice-proto x-arr-ssl x-base-url x-envoy-original-path x-gateway-host x-host
+    x-http-destinationurl x-http-host-override x-http-path x-proxy-host x-proxy-url x-real-host x-request-uri
+    x-rewrite-url x-scheme x-script-name x-server-name x-ssl x-url-scheme
+    """.split()
 )
 """Fields by which an application may take the request for one of another URL, or write another into its answer."""
+_PLACES_BEGIN = (b"x-forwarded-", b"x-original-", b"x-rewrite-", b"x-override-")
+_OF_CLIENTS = frozenset({b"x-forwarded-for", b"x-forwarded-client-ip", b"x-original-forwarded-for"})
+"""Addresses of clients, which are different in each request."""
+
+
+@_remembered
+def _is_place(name: bytes) -> bool:
+    name = name.replace(b"_", b"-")
+    if name in _PLACES:
+        return True
+    return name.startswith(_PLACES_BEGIN) and name not in _OF_CLIENTS and not is_credential(name)
 
 
 def overrides_method(names: Iterable[bytes]) -> bool:
@@ -276,19 +253,26 @@ def forwarded_part(names: frozenset[bytes] | set[bytes], fields: Fields, *, sche
 
     Whoever makes these fields up has entries of his own, and poisons nobody else's.
     """
-    if _PLACES.isdisjoint(names):
+    places = {name for name in names - SAFE if _is_place(name)}
+    if not places:
         return ""
-    own = {b"x-forwarded-host": host, b"x-forwarded-proto": scheme, b"x-forwarded-scheme": scheme}
+    own = {
+        b"x-forwarded-host": host,
+        b"x-forwarded-proto": scheme,
+        b"x-forwarded-scheme": scheme,
+        b"x-scheme": scheme,
+    }
     told = []
     for name, value in fields:
         if name == b"forwarded":
-            told += [(name, pair) for pair in _host_and_proto(fields)] if has(fields, name) else []
-        elif name in _PLACES and value.strip().lower().decode("latin-1") != own.get(name):
+            told += [(name, pair) for pair in _host_and_proto(value)]
+        elif name in places and value.strip().lower().decode("latin-1") != own.get(name):
             told.append((name, value.strip()))
     return repr(sorted(set(told))) if told else ""
 
 
-def _host_and_proto(fields: Fields) -> list[bytes]:
+def _host_and_proto(line: bytes) -> list[bytes]:
     """RFC 7239: not the addresses of clients, which are different in each request."""
-    pairs = [pair.strip().lower() for part in members(fields, b"forwarded") for pair in part.split(b";")]
+    parts = members(((b"forwarded", line),), b"forwarded")
+    pairs = [pair.strip().lower() for part in parts for pair in part.split(b";")]
     return [pair for pair in pairs if pair.startswith((b"host", b"proto"))]

@@ -21,7 +21,6 @@ from stampede_guard.http.exchange import BrokenOff, Exchange, Message, Send
 from stampede_guard.http.fetch import SERVER_ERRORS, Fetch, OriginFailed
 from stampede_guard.http.incoming import Incoming
 from stampede_guard.http.request import CacheRequest
-from stampede_guard.http.requester import is_safe_listed
 from stampede_guard.http.spec.fields import without_hops
 from stampede_guard.http.spec.reuse import Verdict, may_serve_on_error, request_directives, verdict
 from stampede_guard.http.spec.status import CacheStatus, Forwarded
@@ -57,8 +56,7 @@ class Visit:
                 found = Found(cache.key_of(request))
             else:
                 found = (cache.joined(request) if not number else None) or await cache.look_up(request)
-            if found.stored is not None and found.stored.guessed and not is_safe_listed(request.fields):
-                # Nobody said that it is for all, and this request has something by which it may be told apart.
+            if found.stored is not None and not request.may_have(found.stored):
                 why, detail = "bypass", "nothing to go by"
                 break
             if await self._from_store(found):
@@ -222,7 +220,7 @@ class Visit:
     async def _collapsed(self, found: Found, value: StoredResponse, why: Forwarded) -> bool:
         """What another request's call has brought."""
         request = self._request
-        if not value.is_for(request.fields) or not covers(value, request):
+        if not (value.is_for(request.fields) and covers(value, request) and request.may_have(value)):
             return False
         age = value.age + self._cache.resident(found.key, value)
         fresh = verdict(value.situation(age), request.asking) == "fresh"

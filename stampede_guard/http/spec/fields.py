@@ -9,10 +9,10 @@ from stampede_guard.http.spec.message import Fields
 
 __all__ = [
     "HOP_BY_HOP",
-    "OF_ONE_REQUESTER",
     "combined",
     "first",
     "has",
+    "is_of_one_requester",
     "lines",
     "members",
     "token",
@@ -36,26 +36,12 @@ HOP_BY_HOP = frozenset(
 )
 """RFC 9111, 3.1: not stored, whoever lists them."""
 
-OF_ONE_REQUESTER = frozenset(
-    {
-        b"set-cookie",
-        b"set-cookie2",
-        b"authentication-info",
-        b"authorization",
-        b"clear-site-data",
-        b"csrf-token",
-        b"x-csrf-token",
-        b"x-csrftoken",
-        b"x-xsrf-token",
-        b"x-access-token",
-        b"x-auth-token",
-        b"x-refresh-token",
-        b"x-session-id",
-        b"x-session-token",
-        b"x-subject-token",
-    }
+_OF_ONE_REQUESTER = frozenset(
+    {b"authentication-info", b"authorization", b"clear-site-data", b"set-authorization", b"set-login"}
 )
-"""Response fields that hand something to one client: a session, a token, a proof of who answered it."""
+_HANDING = frozenset(b"cookie cookie2 csrf csrftoken xsrf jwt nonce otp session sessionid sid bearer".split())
+_OF_PAGES = (b"continuation", b"cursor", b"next", b"page")
+"""A token that names a place in a list is for everybody who reads the list."""
 
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _SPACE = b" \t"
@@ -108,6 +94,17 @@ def _split(line: bytes) -> list[bytes]:
                 position = _QUOTED.match(line, mark.start()).end()  # type: ignore[union-attr]
         found.append(line[start:])
     return [member for part in found if (member := part.strip(_SPACE))]
+
+
+def is_of_one_requester(name: bytes) -> bool:
+    """Whether a response field of this name hands something to one client: a session, a token, a proof of who answered
+    it. `name` is in lower case."""
+    if name in _OF_ONE_REQUESTER:
+        return True
+    parts = name.replace(b"_", b"-").split(b"-")
+    if not _HANDING.isdisjoint(parts):
+        return True
+    return parts[-1].endswith(b"token") and not any(word in name for word in _OF_PAGES)
 
 
 def token(text: bytes) -> bool:

@@ -25,17 +25,19 @@ UNDERSTOOD = frozenset(
 )
 """Final status codes whose requirements are carried out here (RFC 9111, 5.2.2.3, with RFC 9110, 15)."""
 
-NEVER_STORED = frozenset({304, 412, 416, 417, 428, 429, 431, 511})
-"""What another request would have been answered otherwise: without this one's condition, range or expectation; and
-what RFC 6585 forbids to store."""
+NEVER_STORED = frozenset({226, 304, 412, 416, 417, 428, 429, 431, 511})
+"""What another request would have been answered otherwise: without this one's condition, range, expectation or
+instance manipulation (RFC 3229); and what RFC 6585 forbids to store."""
 
 _ABOUT_THE_RESOURCE = frozenset({404, 410, 414})
 """Client errors that any request for the URL would have been answered with."""
+_ABOUT_THE_CLIENT = frozenset({505, 506, 510})
+"""Server errors that follow from the version, the preferences or the extensions of one request."""
 
 
 def is_about_one_request(status: int) -> bool:
     """Whether another request for the same URL may have been answered otherwise: the fault is said to be this one's."""
-    return 400 <= status <= 499 and status not in _ABOUT_THE_RESOURCE
+    return (400 <= status <= 499 and status not in _ABOUT_THE_RESOURCE) or status in _ABOUT_THE_CLIENT
 
 
 Refusal = Literal[

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stampede_guard.http.spec.fields import OF_ONE_REQUESTER, lines, without_hops
+from stampede_guard.http.spec.fields import is_of_one_requester, lines, without_hops
 from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.validation import same_representation
 
@@ -10,15 +10,17 @@ __all__ = ["freshened", "head_verdict", "updated_fields"]
 
 _KEPT = frozenset({b"content-encoding", b"content-type", b"content-range", b"content-length"})
 """RFC 9111, 3.2: about the stored content itself, which has not come again."""
-_NEVER_MERGED = OF_ONE_REQUESTER | {b"location", b"refresh", b"trailer", b"transfer-encoding"}
-"""A 304 is for one client, and what is merged from it is for all. What it says to its client alone stays with it, and
-so does what would send others elsewhere or change how a body is read."""
+_NEVER_MERGED = frozenset({b"location", b"refresh", b"trailer", b"transfer-encoding"})
+"""A 304 is for one client, and what is merged from it is for all. What it says to its client alone stays with it
+(`is_of_one_requester`), and so does what would send others elsewhere or change how a body is read."""
 
 
 def updated_fields(stored: Fields, answer: Fields) -> Fields:
     """The stored fields with those of the answer in their place; what the answer does not name stays."""
     fresh = tuple(
-        pair for pair in without_hops(answer) if pair[0] not in _KEPT and pair[0] not in _NEVER_MERGED
+        pair
+        for pair in without_hops(answer)
+        if pair[0] not in _KEPT and pair[0] not in _NEVER_MERGED and not is_of_one_requester(pair[0])
     )
     named = {name for name, _ in fresh}
     return tuple(pair for pair in stored if pair[0] not in named) + fresh
