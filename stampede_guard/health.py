@@ -42,7 +42,7 @@ MOST_LINES, LINES_SECONDS = 5, 60.0
 class StoreHealth:
     """`ok`: it serves, or nothing has been asked of it yet. `away`: no answer. `refused`: it does not let this client
     (a password, a permission, a certificate). `full`: it answers reads and takes no writes for now (memory, disk,
-    replicas).
+    replicas, or it is one).
 
     `since`: seconds since 1970; None while nothing is known. `why` has no keys and no passwords in it. `parts`: the
     servers of a cluster that are away; empty when it is the whole store.

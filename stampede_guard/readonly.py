@@ -1,4 +1,4 @@
-"""A store that answers reads and takes no writes: too few replicas, a full disk, no memory.
+"""A store that answers reads and takes no writes: too few replicas, a full disk, no memory, a replica.
 
 The same is true of an entry whose invalidation waits in this process while its server answers: what the store has is
 older, so it is not read; and others may have invalidated it since, with success.

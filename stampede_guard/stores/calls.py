@@ -1,5 +1,7 @@
 """Script calls as the lane sends them: by their digest, and once more with their text where the server forgot it.
 
+Once more, too, where a replica refuses to write: the next connection may lead to the master.
+
 `redirect(call, error)` is asked about every other error answer: whether it has sent the call once more, to where a
 cluster says that its keys are.
 """
@@ -17,7 +19,7 @@ from redis.exceptions import NoScriptError, ResponseError
 from stampede_guard.core.entry import Reading
 from stampede_guard.errors import StoreError
 from stampede_guard.stores.lane import Call
-from stampede_guard.stores.replies import store_error
+from stampede_guard.stores.replies import may_be_elsewhere, store_error
 from stampede_guard.stores.wire import entry_keys, malformed, parse_value, value_key
 
 __all__ = ["CommandCall", "ReadCall", "Redirect", "Script", "ScriptCall", "probe_call"]
@@ -71,7 +73,7 @@ def _nowhere(call: Call, error: ResponseError) -> bool:
 class ScriptCall:
     """One script, one answer. `future` gets the raw reply, or a StoreError."""
 
-    __slots__ = ("_args", "_keys", "_redirect", "_resend", "_script", "_whole", "future", "sent_at")
+    __slots__ = ("_again", "_args", "_keys", "_redirect", "_resend", "_script", "_whole", "future", "sent_at")
 
     def __init__(
         self,
@@ -87,7 +89,7 @@ class ScriptCall:
         self._args = args
         self._resend = resend
         self._redirect = redirect
-        self._whole = False
+        self._again = self._whole = False
         self.future = future
         self.sent_at = 0.0
 
@@ -99,8 +101,14 @@ class ScriptCall:
             self._whole = True
             self._resend(self)
         elif isinstance(reply, ResponseError):
-            if not self._redirect(self, reply):
+            if self._redirect(self, reply):
+                return
+            if self._again or not may_be_elsewhere(reply):
                 self.fail(store_error(reply))
+            else:
+                # The lane looks for the master that there may be now. Nothing was written.
+                self._again = True
+                self._resend(self)
         elif not self.future.done():
             self.future.set_result(reply)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import math
 import os
 from collections import deque
 from collections.abc import Callable
@@ -24,10 +25,13 @@ from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
 from stampede_guard.stores.patience import more_time, patiently
 from stampede_guard.stores.pipe import Pipe, take_over
 from stampede_guard.stores.progress import LARGE, LONGEST
-from stampede_guard.stores.replies import is_not_serving, store_error
+from stampede_guard.stores.replies import is_not_serving, may_be_elsewhere, store_error
 from stampede_guard.stores.wire import malformed
 
 __all__ = ["Call", "Lane", "abort_of", "disconnect", "let_go_after_fork", "stop"]
+
+LEAVE_SECONDS = 0.25
+"""At least, between two times that a connection is left because it leads to a replica."""
 
 
 class Call(Protocol):
@@ -51,8 +55,9 @@ class Lane:
     A lost connection is a failure only if nothing had been answered on it: servers and middle boxes close idle
     connections, and a reset hits all connections of a session at once. Whether the store is there, the next one tells.
 
-    `not_serving` says which error answers are as bad as none; the connection is given up with them. `on_connected` is
-    called for each new connection.
+    `not_serving` says which error answers are as bad as none; the connection is given up with them. One that leads to a
+    replica is left in order: what is under way there is still answered, what comes next waits for a new connection.
+    `on_connected` is called for each of these.
     """
 
     def __init__(
@@ -75,7 +80,8 @@ class Lane:
         self._connection: AbstractConnection | None = None
         self._pipe: Pipe | None = None
         self._abort: Callable[[], None] = lambda: None
-        self._answered = False
+        self._answered = self._leaves = False
+        self._left_at = -math.inf
         self._wake: asyncio.Future[None] | None = None
         self._writer: asyncio.Task[None] | None = None
         self._reader: asyncio.Task[None] | None = None
@@ -108,7 +114,7 @@ class Lane:
         pipe = self._pipe
         if pipe is not None and pipe.closing and self._connection is not None:
             self._lost(self._connection, ConnectionResetError("the connection was closed"))
-        if not self._outgoing:
+        if not self._outgoing or self._leaves:
             return
         if self._pipe is None:
             self._call_writer()
@@ -160,6 +166,9 @@ class Lane:
                 self._flush()
                 if self._pipe is not None:
                     await self._called()
+                continue
+            if self._leaves:
+                await self._called()
                 continue
             data = self._packed()
             try:
@@ -236,8 +245,11 @@ class Lane:
         if not self._pending:
             self._let_go(store_error(ConnectionResetError("it sent an answer that nobody asked for")))
             return
-        self._answered = True
-        serving = not (isinstance(reply, ResponseError) and self._not_serving(reply))
+        self._answered = serving = True
+        if isinstance(reply, ResponseError):
+            serving = not self._not_serving(reply)
+            if may_be_elsewhere(reply) and self._loop.time() >= self._left_at + LEAVE_SECONDS:
+                self._leaves, self._left_at = True, self._loop.time()
         self._on_change(None if serving else store_error(reply))
         call = self._pending.popleft()
         try:
@@ -246,8 +258,10 @@ class Lane:
             # Whatever an answer is, its call ends: nothing else would ever tell those who wait for it.
             call.fail(malformed("the store"))
         if not serving:
-            # After a failover the name leads to another server; on this connection it would stay the old one.
             self._let_go(store_error(reply))
+        elif self._leaves and not self._pending:
+            # After a failover the name leads to another server; on this connection it would stay the old one.
+            self.leave()
 
     def _check(self, due: float, spared: Call | None = None) -> None:
         """The deadline of the oldest unanswered command."""
@@ -283,6 +297,7 @@ class Lane:
     def _let_go(self, error: StoreError) -> None:
         """Give up the connection with everything on it."""
         connection, self._connection = self._connection, None
+        self._leaves = False
         if self._pipe is not None:
             self._pipe.progress.stop()
             self._pipe = None

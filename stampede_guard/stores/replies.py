@@ -45,6 +45,7 @@ __all__ = [
     "Meaning",
     "code_of",
     "is_not_serving",
+    "may_be_elsewhere",
     "meaning_of",
     "reason",
     "store_error",
@@ -73,7 +74,6 @@ MEANINGS: dict[str, Meaning] = {
     "LOADING": _GONE,
     "BUSY": _GONE,
     "MASTERDOWN": _GONE,
-    "READONLY": _GONE,
     "NOMASTERLINK": _GONE,
     # A command that the server ended because it became a replica, or because an operator said so.
     "UNBLOCKED": _GONE,
@@ -82,7 +82,8 @@ MEANINGS: dict[str, Meaning] = {
     "NOGOODSLAVE": _GONE,
     "NOQUORUM": _GONE,
     "INPROG": _GONE,
-    # The server's own state: no memory, no disk, no replicas.
+    # The server's own state: no memory, no disk, no replicas; or it is one. See `may_be_elsewhere`.
+    "READONLY": _FOR_NOW,
     "OOM": _FOR_NOW,
     "MISCONF": _FOR_NOW,
     "NOREPLICAS": _FOR_NOW,
@@ -189,6 +190,15 @@ def is_not_serving(error: BaseException) -> bool:
     return meaning_of(error) is Meaning.NOT_REACHABLE and code_of(error) not in _ABOUT_A_SLOT
 
 
+def may_be_elsewhere(error: BaseException) -> bool:
+    """Whether a replica answered. If it was the master, its address or the sentinels may lead elsewhere by now.
+
+    It is not away. It answers reads, and a process that counted it as away would serve what others have invalidated.
+    """
+    embedded = _EMBEDDED.search(str(error))
+    return code_of(error) == "READONLY" or (embedded is not None and embedded[1] == "READONLY")
+
+
 def store_error(error: BaseException) -> StoreError:
     """What the caller gets. A refusal (wrong password, missing permission) is told apart from an absence."""
     if isinstance(error, StoreError):
@@ -257,7 +267,13 @@ _KINDS: dict[str, RefusalKind] = {
     "NOPERM": "permission",
     "DENIED": "permission",
 }
-_KINDS |= {"OOM": "full", "MISCONF": "writes", "NOREPLICAS": "writes", "IOERR": "writes"}
+_KINDS |= {
+    "OOM": "full",
+    "MISCONF": "writes",
+    "NOREPLICAS": "writes",
+    "IOERR": "writes",
+    "READONLY": "writes",
+}
 
 
 def _kind_of(error: Exception) -> RefusalKind:

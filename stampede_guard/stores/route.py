@@ -8,7 +8,14 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
-from redis.exceptions import AskError, ClusterDownError, MovedError, ResponseError, TryAgainError
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    MovedError,
+    ReadOnlyError,
+    ResponseError,
+    TryAgainError,
+)
 
 from stampede_guard.stores.lane import Call
 from stampede_guard.stores.slots import Address, slot_of
@@ -68,6 +75,9 @@ class Route:
             case ClusterDownError():
                 self._session.unsettled()
                 asyncio.get_running_loop().call_later(PAUSE * (tries + 1), self.send, call)
+            case ReadOnlyError():
+                self._session.unsettled()
+                return False
             case _:
                 return False
         self._left -= 1

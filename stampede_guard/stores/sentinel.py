@@ -1,7 +1,7 @@
 """One master that sentinels watch: whoever they name is asked, and after a failover somebody else.
 
 Every new connection asks the sentinels first. A connection does not outlive a failover: sentinels make a demoted master
-drop its clients, and one that answers READONLY is given up by the lane.
+drop its clients, and one that answers READONLY is left by the lane.
 """
 
 from __future__ import annotations

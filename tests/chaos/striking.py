@@ -172,7 +172,7 @@ FAULTS: dict[Fault, bool | None] = {
     nobody_there: True,
     black_hole: True,
     slow: True,
-    read_only_replica: True,
+    read_only_replica: False,
     too_many_clients: True,
     loading: True,
     flapping: None,

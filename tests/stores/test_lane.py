@@ -17,7 +17,7 @@ from redis._parsers.base import BaseParser
 from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
 from stampede_guard.stores.patience import more_time, patiently
 from stampede_guard.stores.pipe import Pipe
-from stampede_guard.stores.replies import is_not_serving, store_error
+from stampede_guard.stores.replies import is_not_serving, may_be_elsewhere, store_error
 from tests.support.listener import PATIENCE
 
 
@@ -31,7 +31,7 @@ class TestErrorsToldApart:
             (exceptions.ResponseError("WRONGTYPE Operation against a key"), StoreRefused),
             (exceptions.OutOfMemoryError("command not allowed"), StoreRefused),
             (exceptions.BusyLoadingError(), StoreUnavailable),
-            (exceptions.ReadOnlyError(), StoreUnavailable),
+            (exceptions.ReadOnlyError(), StoreRefused),
             (exceptions.MasterDownError("down"), StoreUnavailable),
             (exceptions.ClusterDownError("down"), StoreUnavailable),
             (exceptions.TryAgainError(), StoreUnavailable),
@@ -53,7 +53,8 @@ class TestErrorsToldApart:
         for code, kind in BaseParser.EXCEPTION_CLASSES.items():
             error = BaseParser.parse_error(f"{code} 1 127.0.0.1:1")
             assert isinstance(store_error(error), StoreError), kind
-        assert is_not_serving(BaseParser.parse_error("READONLY You can't write against a read only replica."))
+        replica = BaseParser.parse_error("READONLY You can't write against a read only replica.")
+        assert may_be_elsewhere(replica) and not is_not_serving(replica)
         assert is_not_serving(BaseParser.parse_error("BUSY Redis is busy running a script."))
         assert not is_not_serving(BaseParser.parse_error("BUSYGROUP Consumer Group name already exists"))
 

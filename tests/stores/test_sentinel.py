@@ -11,7 +11,7 @@ import pytest
 from bench.herd.cluster import ValkeySentinel
 from bench.herd.valkey import ValkeyServer, free_port
 from stampede_guard.core.scripts import Granted
-from stampede_guard.errors import StoreRefused, StoreUnavailable
+from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
 from stampede_guard.policy import Policy
 from stampede_guard.stores.addresses import sentinel_from_url
 from stampede_guard.stores.redis import RedisSession
@@ -120,7 +120,7 @@ async def test_a_master_that_was_demoted_is_left_for_the_new_one(open_on: Open, 
                 try:
                     answer = await session.invalidate(name, policy=POLICY)
                     break
-                except StoreUnavailable:
+                except StoreError:
                     await asyncio.sleep(0.05)
         assert answer > granted.token
         assert sentinel.master() is not before

@@ -44,7 +44,7 @@ REPLIES = [
     ("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", GONE),
     ("BUSY Valkey is busy running a script.", GONE),
     ("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", GONE),
-    ("READONLY You can't write against a read only replica. script: on @user_script:1.", GONE),
+    ("READONLY You can't write against a read only replica. script: on @user_script:1.", FOR_NOW),
     ("NOMASTERLINK Can't SYNC while not connected with my master", GONE),
     ("UNBLOCKED force unblock from blocking operation", GONE),
     ("IDONTKNOW I have not enough information", GONE),
