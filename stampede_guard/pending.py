@@ -120,8 +120,6 @@ class PendingInvalidations:
 
     def add(self, name: str, policy: Policy | None) -> None:
         """Of an entry, or of a tag, which has no policy. Keep it, and apply it as soon as its server is there."""
-        if self.closing:
-            log.error("an invalidation could not be applied: its guard was closed meanwhile")
         if self._waiting.pop(name, None) is None:
             self._names.wait(name)
         self._waiting[name] = _Waiting(policy)
@@ -196,16 +194,11 @@ class PendingInvalidations:
             return True  # given up meanwhile, for there were too many
         try:
             fence = await self._send(name, waiting.policy)
-        except StoreError as error:
+        except Exception as error:  # also of a store of somebody's own: it is tried again
             self._tell(error)
             if self._waiting.get(name) is waiting:
                 # Behind those that may be luckier: in a cluster, one server's trouble is not that of the others.
                 self._waiting[name] = self._waiting.pop(name)
-            return False
-        except Exception:  # of a store of somebody's own: it is tried again
-            if not self._told:
-                self._told = True
-                log.exception("an invalidation cannot be applied, and waits")
             return False
         self._applied(name, fence)
         # Another one may have been asked for while this one was on its way, and after a later write.
@@ -213,8 +206,13 @@ class PendingInvalidations:
             self._give_up(name)
         return True
 
-    def _tell(self, error: StoreError) -> None:
+    def _tell(self, error: Exception) -> None:
+        if self._told:
+            return
+        if not isinstance(error, StoreError):
+            self._told = True
+            log.error("an invalidation cannot be applied, and waits", exc_info=error)
         # One that passes by itself is told by `Health`, and its end too.
-        if isinstance(error, StoreRefused) and not error.may_pass and not self._told:
+        elif isinstance(error, StoreRefused) and not error.may_pass:
             self._told = True
             log.error("the store refuses an invalidation, which waits until it is let in: %s", error)

@@ -47,6 +47,7 @@ class Remembering:
     session: Session
     tags: LocalTags
     unsettled: Unsettled
+    _has_handed_over = False
     _pending: PendingInvalidations
 
     # --- values --------------------------------------------------------------------------------
@@ -113,6 +114,7 @@ class Remembering:
             self._tell_others(name, lambda other: other.forget_local(name))
             self.forget_local(name)
             fence = await self._pending.now(name, policy)
+            self._hand_on()
         finally:
             self.unsettled.end(name)
         # Told, because messages may come later than this is done, or never: a read of before may be answered yet.
@@ -127,6 +129,7 @@ class Remembering:
             self._tell_others(tag, lambda other: other.forget_tag(tag))
             self.forget_tag(tag)
             done = await self._pending.now(tag, None) is not None
+            self._hand_on()
         finally:
             self.unsettled.end(tag)
         if done:
@@ -171,6 +174,7 @@ class Remembering:
         self._pending.add(name, policy)
         self.near.drop(name)
         self._tell_others(name, lambda other: other.forget_local(name))
+        self._hand_on()
 
     def forget_local(self, name: str) -> None:
         """An invalidation begins: the values go, and what is being computed is for those who came before."""
@@ -203,8 +207,14 @@ class Remembering:
         with self.unsettled.lock:
             self.away = self.session.away or bool(self.unsettled.pending)
 
+    def _hand_on(self) -> None:
+        """1. The store is asked. 2. The guard closes, and hands over. 3. No answer comes, so one more is pending."""
+        if self._has_handed_over:
+            self.hand_over()
+
     def hand_over(self) -> None:
         """What is pending goes to another event loop of this guard, if there is one."""
+        self._has_handed_over = True
         self.unsettled.leave(self)
         heirs = [other for other in self.unsettled.others(self) if not other.closing]
         # One that stands still may never go on.

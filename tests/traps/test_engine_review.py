@@ -11,6 +11,7 @@ import pytest
 
 from stampede_guard import Policy, StampedeGuard
 from stampede_guard.errors import StoreRefused, StoreUnavailable
+from stampede_guard.pending import AT_ONCE
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.testing.faulty import FaultyStore
 from tests.support.gate import Gate, soon, until
@@ -178,6 +179,43 @@ async def test_who_closes_before_it_has_inherited_hands_on_what_waits() -> None:
         loop.close()
 
 
+@pytest.mark.parametrize("what", ["entry", "tag"])
+@pytest.mark.parametrize("with_heir", [False, True], ids=["alone", "with another event loop"])
+async def test_what_turns_out_pending_after_the_guard_was_closed_does_not_wait_for_ever(
+    what: str, with_heir: bool
+) -> None:
+    store, source, heir = FaultyStore(), [1], Loop()
+    guard = guard_on(store)
+
+    async def compute() -> int:
+        return source[0]
+
+    ask = lambda of: of.get_or_compute("k", compute, tags=["t"])  # noqa: E731
+    async with guard_on(store) as other:
+        assert await ask(guard) == 1
+        if with_heir:
+            assert heir.call(lambda: ask(guard)) == 1
+        session, gate = guard.runtime().session, Gate()
+
+        async def lost(*_: object, **__: object) -> object:
+            await gate.hold()
+            raise StoreUnavailable("no answer")
+
+        session.invalidate = session.drop_tag = lost  # type: ignore[method-assign,assignment]
+        source[0] = 2
+        told = asyncio.ensure_future(guard.invalidate("k") if what == "entry" else guard.invalidate_tag("t"))
+        await gate.arrival()
+        await guard.aclose()
+        gate.open()
+        assert await soon(told) == "pending"
+        await until(lambda: not guard._unsettled.names)
+        if with_heir:
+            assert await soon(ask(other)) == 2, "another event loop of the guard has applied it"
+            heir.call(guard.aclose)
+        await guard.aclose()
+    heir.close()
+
+
 async def test_a_batch_with_leases_needs_no_turn_of_those_that_compute_without_the_store() -> None:
     store = FaultyStore()
     async with guard_on(store, max_local_computations=1) as guard:
@@ -221,6 +259,26 @@ async def test_an_invalidation_that_a_store_answers_with_a_fault_of_its_own_is_t
         answers.append(ValueError("a fault"))  # type: ignore[arg-type]
         assert await guard.invalidate("k", type=int) == "pending"
         await until(lambda: not guard.runtime().away)
+
+
+async def test_many_that_a_store_answers_with_a_fault_of_its_own_hold_up_no_other() -> None:
+    store = FaultyStore()
+    async with guard_on(store) as guard:
+        session = guard.runtime().session
+        invalidate = session.invalidate
+
+        async def faulty(name: str, **kwargs: Any) -> Any:
+            if "good" in name:
+                return await invalidate(name, **kwargs)
+            raise ValueError("a fault")
+
+        store.fail()
+        keys = [f"bad{number}" for number in range(AT_ONCE)] + ["good"]
+        for key in keys:
+            assert await guard.invalidate(key, type=int) == "pending"
+        session.invalidate = faulty  # type: ignore[method-assign,assignment]
+        store.recover()
+        await until(lambda: not any("good" in name for name in guard._unsettled.pending))
 
 
 async def test_two_values_that_a_store_does_not_keep_at_once_do_not_hide_each_other() -> None:
