@@ -14,7 +14,7 @@ from stampede_guard.annotations import alternatives, live_kind, resolve, root_pa
 from stampede_guard.cached import CacheDecorator, CachedFunction, CachedPlainFunction, Invalidation
 from stampede_guard.callables import bound_values, is_coroutine_function
 from stampede_guard.calls import ArgumentsChanged, Call, served_again
-from stampede_guard.codec import Codec, codec_for, return_annotation
+from stampede_guard.codec import Codec, function_codec, return_annotation
 from stampede_guard.defaults import default_guard, register_bare
 from stampede_guard.definition import Definition
 from stampede_guard.early import refuse_where_it_cannot_be
@@ -168,7 +168,8 @@ class Face(Generic[P, R]):
         )
 
     def _make_codec(self, annotation: Any) -> Codec:
-        return codec_for(annotation, pickle=self._options.pickle)
+        told = self._options
+        return function_codec(self._function, annotation, told.name, told.version, pickle=told.pickle)
 
     def _make_plan(self, base: Policy) -> Plan:
         return Plan(

@@ -15,7 +15,7 @@ from stampede_guard.batch import ABSENT, Batches, Gathering, ManyCodec, checked
 from stampede_guard.cached import Invalidation, ManyDecorator
 from stampede_guard.callables import is_coroutine_function
 from stampede_guard.calls import MOST_ATTEMPTS, ArgumentsChanged
-from stampede_guard.codec import Codec, codec_for
+from stampede_guard.codec import Codec
 from stampede_guard.decorator import Face
 from stampede_guard.ending import contained, outcome_of
 from stampede_guard.errors import Misuse, PolicyError, StoreError
@@ -115,7 +115,7 @@ class ManyFace(Face[..., Any]):
         return Given(super()._told(), ids=self._ids, absent_ttl=self._absent_ttl, max_ids=self._max_ids)
 
     def _make_codec(self, annotation: Any) -> Codec:
-        return ManyCodec(codec_for(value_of(annotation, self._function), pickle=self._options.pickle))
+        return ManyCodec(super()._make_codec(value_of(annotation, self._function)))
 
     def _make_plan(self, base: Policy) -> Plan:
         plan = super()._make_plan(base)

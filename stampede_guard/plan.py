@@ -80,9 +80,14 @@ class Plan:
     share: bool = field(init=False)
     """Whether this plan's callers have said that they may all have the same object. Those of another plan have not."""
     _copies: Copies | None = field(init=False, default=None)
+    _pickles: bool = field(init=False)
 
     def __post_init__(self) -> None:
         self.decode = self.codec.decode
+        codec: Any = self.codec
+        while hasattr(codec, "inner"):
+            codec = codec.inner
+        self._pickles = isinstance(codec, PickleCodec)
         self.near = self.policy.l1_ttl > 0
         self.share = self.policy.share
         self.policy_for = lambda value: self.choice.policy_for(value, self.policy, self.title)
@@ -91,8 +96,7 @@ class Plan:
 
     def copies(self, body: bytes, *, shared: bool = False) -> Copies:
         """For everybody who gets the value of these bytes now. `shared`: all get the same object."""
-        codec = getattr(self.codec, "inner", self.codec)
-        return Copies(self.decode, body, trees=not isinstance(codec, PickleCodec), shared=shared)
+        return Copies(self.decode, body, trees=not self._pickles, shared=shared)
 
     def another(self, body: bytes) -> Any:
         """A value for one more caller of the same reading. Raises `Undecodable`."""
@@ -112,8 +116,7 @@ class Plan:
         value = self.decode(body)
         if self.is_immutable(value):
             return value, None
-        codec = getattr(self.codec, "inner", self.codec)
-        copy = None if isinstance(codec, PickleCodec) else copier(value)
+        copy = None if self._pickles else copier(value)
         return (body, self.decode) if copy is None else (value, copy)
 
     def capture(self) -> Variables:

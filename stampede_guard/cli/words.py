@@ -50,6 +50,9 @@ def body_text(body: bytes, *, complete: bool) -> str:
 
 
 def _decoded(body: bytes) -> str | None:
+    from stampede_guard.codec.stamped import opened_stamp
+
+    body = opened_stamp(body)
     try:
         return json.dumps(json.loads(body), ensure_ascii=False, indent=2)
     except ValueError:

@@ -16,10 +16,13 @@ from stampede_guard.annotations import resolve
 from stampede_guard.codec.builtin import BuiltinCodec
 from stampede_guard.codec.immutable import is_immutable
 from stampede_guard.codec.shapes import Shape, shape_of
+from stampede_guard.codec.stamped import Stamped, stamp_of
 from stampede_guard.codec.typed import MsgspecCodec, PickleCodec, PydanticCodec
 from stampede_guard.errors import UnsupportedValue
+from stampede_guard.keys.codeversion import AUTO
+from stampede_guard.keys.naming import full_name
 
-__all__ = ["Codec", "codec_for", "is_immutable", "return_annotation"]
+__all__ = ["Codec", "codec_for", "function_codec", "is_immutable", "return_annotation"]
 
 _FORMAT = "1"  # of the stored bytes; a new one gives all entries new keys
 
@@ -48,12 +51,31 @@ def return_annotation(function: Callable[..., Any]) -> Any:
     return resolve(function).get("return", Any)
 
 
-def codec_for(annotation: Any, *, pickle: bool = False) -> Codec:
+def function_codec(
+    function: Callable[..., Any], annotation: Any, name: str | None, version: str | int, *, pickle: bool
+) -> Codec:
+    """The codec of a decorated function, from its return annotation and options. Raises `UnsupportedValue`."""
+    if version == AUTO:
+        # Other code has other entries, so values need no stamp of it.
+        return codec_for(annotation, pickle=pickle)
+    return codec_for(annotation, pickle=pickle, function=function, title=name or full_name(function))
+
+
+def codec_for(
+    annotation: Any, *, pickle: bool = False, function: Callable[..., Any] | None = None, title: str = ""
+) -> Codec:
     """The codec for a return annotation (`Any` for none). Raises `UnsupportedValue` for a type that cannot be stored.
 
-    `pickle=True` stores anything that pickles, for types that nothing else can hold.
+    `pickle=True` stores anything that pickles, for types that nothing else can hold. `function`, with its `title`:
+    values carry a stamp of its code where the annotation leaves their shape open; see `codec.stamped`.
     """
     shape = shape_of(annotation, lenient=pickle)
+    codec = _codec_of(shape, annotation, pickle=pickle)
+    stamp = stamp_of(function) if function is not None and shape.open else b""
+    return Stamped(codec, stamp, title) if stamp else codec
+
+
+def _codec_of(shape: Shape, annotation: Any, *, pickle: bool) -> Codec:
     fingerprint = _fingerprint(shape, "pickle" if pickle else "")
     if pickle:
         return PickleCodec(fingerprint)

@@ -22,7 +22,7 @@ from stampede_guard.errors import Undecodable, UnsupportedValue
 
 __all__ = ["EXACT_TYPES", "BuiltinCodec", "dumps", "lift", "loads", "refusal"]
 
-# The numbers are part of the stored format: never give one a new meaning.
+# The numbers are part of the stored format: never give one a new meaning. 13 is that of stamps: see `codec.stamped`.
 (
     _WIDE_INT,
     _WILD_STR,

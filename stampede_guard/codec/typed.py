@@ -22,6 +22,8 @@ _Attempt = Callable[[Any], bytes]
 
 
 def _from_text(kind: Any, value: Any) -> Any:
+    if kind is object:
+        return value
     if issubclass(kind, TEXTUAL) and isinstance(value, kind | str):
         return kind(value)
     raise NotImplementedError(kind)
