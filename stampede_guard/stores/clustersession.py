@@ -27,6 +27,7 @@ from stampede_guard.core.scripts import Message
 from stampede_guard.errors import StoreError, StoreMisconfigured, StoreRefused, StoreUnavailable
 from stampede_guard.stores.calls import CommandCall, ReadCall, Script, ScriptCall
 from stampede_guard.stores.inboxname import inbox_name
+from stampede_guard.stores.introducing import client_name
 from stampede_guard.stores.lane import Call, stop
 from stampede_guard.stores.node import Node
 from stampede_guard.stores.protocol import Listener
@@ -48,6 +49,7 @@ class ClusterSession(ScriptedSession):
     def __init__(self, store: ClusterStore, listener: Listener, *, namespace: str = "") -> None:
         super().__init__(deadline=store.deadline, listener=listener)
         self._store = store
+        self._client_name = client_name(namespace)
         self._inbox_name = inbox_name(namespace)
         self._map: SlotMap | None = None
         self._nodes: dict[Address, Node] = {}
@@ -165,6 +167,7 @@ class ClusterSession(ScriptedSession):
         if node is None:
             node = self._nodes[address] = Node(
                 functools.partial(self._store.connect, address),
+                client_name=self._client_name,
                 deadline=self._deadline,
                 inbox=self._inbox_name,
                 on_message=functools.partial(self._heard, address),

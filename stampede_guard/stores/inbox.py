@@ -18,6 +18,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import NoPermissionError, RedisError
 
 from stampede_guard.core.scripts import Message
+from stampede_guard.stores.introducing import connect_as
 from stampede_guard.stores.lane import abort_of, disconnect, let_go_after_fork, stop
 from stampede_guard.stores.patience import more_time, patiently
 from stampede_guard.stores.wire import parse_message
@@ -40,6 +41,7 @@ class Inbox:
         name: str,
         connect: Callable[[], AbstractConnection],
         *,
+        client_name: str,
         deadline: float,
         on_message: Callable[[str, Message], None],
         on_gap: Callable[[], None],
@@ -47,6 +49,7 @@ class Inbox:
     ) -> None:
         self._name = name
         self._make_connection = connect
+        self._client_name = client_name
         self._deadline = deadline
         self._on_message = on_message
         self._on_gap = on_gap
@@ -156,7 +159,7 @@ class Inbox:
 
     async def _subscribe(self, connection: AbstractConnection) -> None:
         async with patiently(self._deadline):
-            await connection.connect()  # type: ignore[no-untyped-call]
+            await connect_as(self._client_name, connection)
             # Bytes, so that the client's own encoding has no say in the name.
             await connection.send_command("SUBSCRIBE", self._name.encode(), check_health=False)
             reply = await connection.read_response(disable_decoding=True)

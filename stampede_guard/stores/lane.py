@@ -22,6 +22,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError, ResponseError
 
 from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
+from stampede_guard.stores.introducing import connect_as
 from stampede_guard.stores.patience import more_time, patiently
 from stampede_guard.stores.pipe import Pipe, take_over
 from stampede_guard.stores.progress import LARGE, LONGEST
@@ -64,12 +65,14 @@ class Lane:
         self,
         connect: Callable[[], AbstractConnection],
         *,
+        client_name: str,
         deadline: float,
         on_change: Callable[[StoreError | None], None],
         not_serving: Callable[[BaseException], bool] | None = None,
         on_connected: Callable[[], None] = lambda: None,
     ) -> None:
         self._make_connection = connect
+        self._client_name = client_name
         self._on_connected = on_connected
         self._deadline = deadline
         self._on_change = on_change
@@ -203,7 +206,7 @@ class Lane:
         try:
             async with patiently(self._deadline):
                 connection = self._make_connection()
-                await connection.connect()  # type: ignore[no-untyped-call]
+                await connect_as(self._client_name, connection)
         except BaseException as error:
             # Also when this task is cancelled, and for what a credential provider raises.
             if connection is not None:

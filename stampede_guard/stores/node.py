@@ -36,6 +36,7 @@ class Node:
         self,
         connect: Callable[[], AbstractConnection],
         *,
+        client_name: str,
         deadline: float,
         inbox: str,
         on_message: Callable[[str, Message], None],
@@ -59,14 +60,27 @@ class Node:
         self._inbox_name = inbox.encode()
         self.lane = Lane(
             connect,
+            client_name=client_name,
             deadline=deadline,
             on_change=self._changed,
             not_serving=not_serving,
             on_connected=self._connected,
         )
-        self.renewals = Lane(connect, deadline=deadline, on_change=self._changed, not_serving=not_serving)
+        self.renewals = Lane(
+            connect,
+            client_name=client_name,
+            deadline=deadline,
+            on_change=self._changed,
+            not_serving=not_serving,
+        )
         self.inbox = Inbox(
-            inbox, connect, deadline=deadline, on_message=on_message, on_gap=self._gap, on_change=on_change
+            inbox,
+            connect,
+            client_name=client_name,
+            deadline=deadline,
+            on_message=on_message,
+            on_gap=self._gap,
+            on_change=on_change,
         )
 
     async def ask(self, *parts: bytes) -> Any:

@@ -20,6 +20,7 @@ from stampede_guard.errors import StoreError, WrongTopology
 from stampede_guard.stores.calls import READS_PER_CALL as _MOST_READS
 from stampede_guard.stores.calls import ReadCall, Script, ScriptCall
 from stampede_guard.stores.inboxname import inbox_name
+from stampede_guard.stores.introducing import client_name
 from stampede_guard.stores.lane import Call, stop
 from stampede_guard.stores.node import Node
 from stampede_guard.stores.protocol import Listener
@@ -82,6 +83,7 @@ class RedisSession(ScriptedSession):
         self._reads: ReadCall | None = None
         self._node = node = Node(
             store.connect,
+            client_name=client_name(namespace),
             deadline=store.deadline,
             inbox=inbox_name(namespace),
             on_message=listener.heard,
