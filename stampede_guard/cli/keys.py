@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stampede_guard.cli.names import is_tag
+from stampede_guard.cli.names import is_tag, state_of
 from stampede_guard.cli.options import Json, Namespace, Url
 from stampede_guard.cli.running import FAILED, answer, console_at, run, screen, unreached, warn_of
 from stampede_guard.cli.words import bytes_text, seconds_text
@@ -83,7 +83,7 @@ async def _views(console: Console, names: list[str]) -> list[EntryView]:
 
 
 def _as_json(view: EntryView, namespace: str) -> dict[str, Any]:
-    state = "tag" if is_tag(view.name, namespace) else view.state
+    state = "tag" if is_tag(view.name, namespace) else state_of(view)
     fields = [name for name in view.__dataclass_fields__ if name != "seen"]
     return {"state": state, **{name: getattr(view, name) for name in fields}}
 
@@ -145,18 +145,18 @@ def _cells(view: EntryView, *, tag: bool) -> list[str]:
         gone = ", owner gone" if lease.alive is False else ""
         held = f"{seconds_text(lease.since)}, {seconds_text(lease.left)} left{gone}"
     size = bytes_text(value.size) if value is not None else ""
-    return [view.state, left, str(token), size, held, str(view.waiters or "")]
+    return [state_of(view), left, str(token), size, held, str(view.waiters or "")]
 
 
 def _summary(found: list[EntryView], namespace: str) -> str:
     views = [view for view in found if not is_tag(view.name, namespace)]
     tags = f"; {len(found) - len(views)} tags" if len(views) < len(found) else ""
     counts = {
-        state: sum(view.state == state for view in views)
-        for state in ("fresh", "stale", "failed", "computing", "unknown")
+        state: sum(state_of(view) == state for view in views)
+        for state in ("fresh", "stale", "failed", "uncacheable", "computing", "unknown")
     }
     told = [f"{count} {state}" for state, count in counts.items() if count]
-    total = sum(view.value.size for view in views if view.value is not None)
+    total = sum(view.value.size for view in views if view.value and state_of(view) != "uncacheable")
     return (
         f"{len(views)} entries: {', '.join(told) or 'none with a value'}; {bytes_text(total)} of values{tags}"
     )

@@ -140,8 +140,8 @@ def _check(name: str, known: Known, namespace: str) -> None:
     whose = f"no entry in namespace {namespace!r} is of a function named {name!r}"
     if known.complete and known.titles:
         raise Misuse(
-            f"{whose}; the nearest are: {', '.join(known.nearest(name))}. One that has stored nothing yet is switched "
-            "with --force"
+            f"{whose}; the nearest are: {', '.join(known.nearest(name))}. A function is known here by its entries: one "
+            "that has stored nothing yet, or whose entries have all expired, is switched with --force"
         )
     why = "there are no entries" if known.complete else "not all entries could be looked at"
     typer.echo(f"stampede-guard: {whose} ({why}): look at the name once more", err=True)

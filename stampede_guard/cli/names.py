@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from stampede_guard.errors import Misuse
 from stampede_guard.keys.explained import bare, explain_name
 from stampede_guard.tags import tag_key
 
-__all__ = ["complete", "is_tag"]
+if TYPE_CHECKING:
+    from stampede_guard.core.view import EntryView, State
+
+__all__ = ["complete", "is_tag", "state_of"]
 
 _WITHOUT_NAMESPACE = re.compile(r"[=#]|http\d*:|[^:]+:[0-9a-f]{12}:")
 
@@ -31,3 +35,11 @@ def is_tag(name: str, namespace: str) -> bool:
         return explain_name(name, namespace=namespace).kind == "tag"
     except Misuse:
         return False
+
+
+def state_of(view: EntryView) -> State:
+    """As the view says; but the HTTP cache stores its notes of responses that may not be stored as values."""
+    from stampede_guard.http.stored import is_note
+
+    noted = view.value is not None and is_note(view.value.body, view.value.size)
+    return "uncacheable" if noted else view.state

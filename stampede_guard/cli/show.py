@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stampede_guard.cli.names import state_of
 from stampede_guard.cli.options import Json, Namespace, Url
 from stampede_guard.cli.running import FAILED, answer, console_at, run
 from stampede_guard.cli.words import body_text, bytes_text, seconds_text
@@ -53,7 +54,7 @@ def show(
 
 def _as_json(view: EntryView, value: bool) -> dict[str, Any]:
     told = {
-        "state": view.state,
+        "state": state_of(view),
         **{name: getattr(view, name) for name in view.__dataclass_fields__ if name != "seen"},
     }
     if value and view.value is not None:
@@ -84,6 +85,8 @@ def _value(view: EntryView, with_body: bool) -> list[str]:
     value = view.value
     if value is None:
         return ["value     none"]
+    if state_of(view) == "uncacheable":
+        return [f"value     none; a note that it is not to be stored, for {seconds_text(value.left)}"]
     lifetime = f"ttl {value.ttl:g} s" + (f" + {value.stale_ttl:g} s stale" if value.stale_ttl else "")
     lines = [
         f"value     {'fresh' if value.fresh else 'stale'}, gone in {seconds_text(value.left)} ({lifetime}), "
@@ -97,6 +100,9 @@ def _value(view: EntryView, with_body: bool) -> list[str]:
 def _failure(view: EntryView) -> list[str]:
     if view.failure is None:
         return []
+    if view.failure.passes:
+        left = seconds_text(view.failure.left)
+        return [f"note      not to be stored; its callers compute beside each other for {left}"]
     from stampede_guard.errors import ComputeFailed
     from stampede_guard.failures import decode_failure
 

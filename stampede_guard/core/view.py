@@ -7,7 +7,7 @@ from typing import Literal
 
 __all__ = ["EntryView", "FailureView", "LeaseView", "RecordView", "SlotView", "State", "ValueView"]
 
-State = Literal["fresh", "stale", "failed", "computing", "empty", "unknown"]
+State = Literal["fresh", "stale", "failed", "uncacheable", "computing", "empty", "unknown"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,12 @@ class ValueView:
 
 @dataclass(frozen=True, slots=True)
 class FailureView:
+    """`passes`: nothing failed; the last value was not to be stored, so callers compute beside each other."""
+
     token: int
     left: float
     body: bytes = field(default=b"", repr=False)
+    passes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ class EntryView:
         if self.value is not None:
             return "fresh" if self.value.fresh else "stale"
         if self.failure is not None:
-            return "failed"
+            return "uncacheable" if self.failure.passes else "failed"
         return "computing" if self.lease is not None else "empty"
 
     @property

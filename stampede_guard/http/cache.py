@@ -97,6 +97,10 @@ class Cache:
             return self.plan.policy.replace(ttl=seconds, stale_ttl=0.0)
         return lifetimes(value, self.plan.policy)
 
+    def is_away(self, key: str) -> bool:
+        """Whether nothing is stored under this key for now."""
+        return self.guard.runtime().away_for(self.guard.prefix + key)
+
     # --- reading -------------------------------------------------------------------------------
 
     def joined(self, request: CacheRequest) -> Found | None:

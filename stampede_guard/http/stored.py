@@ -18,7 +18,7 @@ from stampede_guard.http.spec.ranges import ContentRange
 from stampede_guard.http.spec.reuse import Situation
 from stampede_guard.http.spec.vary import nominated
 
-__all__ = ["AGAIN", "ONCE", "REFUSED", "HttpCodec", "Refused", "StoredResponse", "is_once"]
+__all__ = ["AGAIN", "ONCE", "REFUSED", "HttpCodec", "Refused", "StoredResponse", "is_note", "is_once"]
 
 _MAGIC = b"H1"
 
@@ -106,6 +106,11 @@ ONCE = Refused(b"O1")
 
 def is_once(value: object) -> bool:
     return isinstance(value, Refused) and value.mark == ONCE.mark
+
+
+def is_note(begin: bytes, size: int) -> bool:
+    """Whether a value of so many bytes that begin so is `AGAIN` or `ONCE`, and no response. No codec begins so."""
+    return begin[:2] in (AGAIN.mark, ONCE.mark) and size % IDENTITY_BYTES == 2
 
 
 _encode = msgspec.msgpack.Encoder().encode

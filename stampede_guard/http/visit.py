@@ -46,9 +46,11 @@ class Visit:
         self._incoming = incoming
         self._send = send
         self._let_through = False
+        self._bypassed = False
 
     async def answer(self, *, bypassed: bool) -> None:
         cache, request = self._cache, self._request
+        self._bypassed = bypassed
         why: Forwarded = "uri-miss"
         detail: str | None = None
         for number in range(ROUNDS):
@@ -80,6 +82,8 @@ class Visit:
         await direct(self._app, request, self._incoming.begin(), self._send, status, cache)
 
     def _why(self, found: Found) -> Forwarded:
+        if self._bypassed:
+            return "bypass"
         if found.replaces:
             return "stale"
         if found.stored is None:
@@ -133,6 +137,10 @@ class Visit:
     ) -> CacheStatus:
         left = math.floor(stored.lifetime - age)
         return CacheStatus(hit=True, ttl=left, key=self._exposed(found), detail=detail)
+
+    def _stores(self, found: Found) -> bool:
+        """Whether what its flight brings reaches the store."""
+        return not self._bypassed and not self._cache.is_away(found.key)
 
     def _exposed(self, found: Found) -> str | None:
         return found.key if self._cache.settings.expose_key else None
@@ -211,7 +219,7 @@ class Visit:
         status = CacheStatus(
             forwarded=why,
             forwarded_status=fetch.status,
-            stored=not own.unstorable,
+            stored=not own.unstorable and self._stores(found),
             key=self._exposed(found),
         )
         await self._serve(own, own.age, status)
@@ -295,7 +303,7 @@ class Visit:
         status = CacheStatus(
             forwarded=why,
             forwarded_status=exchange.status,
-            stored=not exchange.live,
+            stored=not exchange.live and self._stores(found),
             collapsed=fetch.collapsed,
             key=self._exposed(found),
             detail=detail,

@@ -61,10 +61,13 @@ def _value(size: int, head: bytes, remaining_ms: int) -> ValueView | None:
 
 def _failure(size: int, head: bytes, remaining_ms: int) -> FailureView | None:
     # Since it says how long it was given it begins with a letter: see `failure` in common.lua.
-    begin, end = (1, 1 + _TOKEN + _MS) if head[:1] == b"F" else (0, _TOKEN)
+    kind = head[:1]
+    begin, end = (1, 1 + _TOKEN + _MS) if kind == b"F" else (1, 1 + _TOKEN) if kind == b"P" else (0, _TOKEN)
     if len(head) < end or not head[begin:end].isdigit():
         return None
-    return FailureView(int(head[begin : begin + _TOKEN]), max(0, remaining_ms) / 1000, head[end:])
+    passes = kind == b"P"
+    body = b"" if passes else head[end:]
+    return FailureView(int(head[begin : begin + _TOKEN]), max(0, remaining_ms) / 1000, body, passes)
 
 
 def _record(found: list[bytes | None], left_ms: int) -> RecordView | None:

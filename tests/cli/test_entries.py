@@ -8,9 +8,12 @@ import pty
 import re
 import subprocess
 import sys
+from typing import Any
 
+import httpx
 import pytest
 
+from stampede_guard.http.middleware import StampedeMiddleware
 from tests.cli.conftest import ROOT, Operator, Shop
 
 
@@ -115,6 +118,37 @@ async def test_show_names_the_type_of_a_failure_and_not_what_it_says(operator: O
     told = await operator.call("show", "=report:broken")
     assert "failure   LookupError; nobody tries again for" in told.out
     assert "private" not in told.out + (await operator.call("show", "=report:broken", "--json")).out
+
+
+async def test_a_note_that_a_value_is_not_to_be_stored_is_no_fresh_entry(
+    operator: Operator, shop: Shop
+) -> None:
+    async def personal() -> int:
+        return 7
+
+    await shop.guard.get_or_compute("own:1", personal, should_cache=lambda value: False, pass_ttl=60)
+    told = (await operator.call("keys", "=own*", "--json")).json
+    assert [entry["state"] for entry in told["entries"]] == ["uncacheable"]
+    shown = await operator.call("keys", "=own*")
+    assert "uncacheable" in shown.out and "1 entries: 1 uncacheable; 0 B of values" in shown.out
+    assert "not to be stored" in (await operator.call("show", "=own:1")).out
+    assert (await operator.call("show", "=own:1", "--json")).json["state"] == "uncacheable"
+
+
+async def test_neither_is_a_note_of_the_http_cache(operator: Operator, shop: Shop) -> None:
+    async def private(scope: Any, receive: Any, send: Any) -> None:
+        headers = [(b"cache-control", b"no-store")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"yours"})
+
+    web = StampedeMiddleware(private, guard=shop.guard)
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app=web), base_url="http://shop") as client:
+        assert (await client.get("/account")).text == "yours"
+    (entry,) = (await operator.call("keys", "http*", "--json")).json["entries"]
+    assert entry["state"] == "uncacheable"
+    shown = await operator.call("keys", "http*")
+    assert "1 entries: 1 uncacheable; 0 B of values" in shown.out
+    assert "value     none" in (await operator.call("show", entry["name"])).out
 
 
 async def test_show_takes_a_name_in_each_of_its_forms(operator: Operator, shop: Shop) -> None:
