@@ -124,6 +124,9 @@ class StoreRefused(StoreError):
     (no disk, no replicas), or `other`.
     """
 
+    connecting = False
+    """Whether it was a connection that was refused, so that any answer to a command shows that this is over."""
+
     def __init__(self, message: str, *, may_pass: bool = False, kind: RefusalKind = "other") -> None:
         super().__init__(message)
         self.may_pass = may_pass

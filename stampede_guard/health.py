@@ -34,6 +34,12 @@ Status = Literal["ok", "away", "refused", "full"]
 
 _TOPOLOGY = "topology"
 """What a wrong topology refuses: everything, until the store has been away and may be another one."""
+_DOOR = "door"
+"""What a refused connection refuses: everything, until anything is answered.
+
+1. A read fails with its connection. 2. The flight's acquire is refused: the password is another one. 3. The password is
+right again. 4. Every call is a hit, so nothing is acquired: the answer to a read must end it.
+"""
 MOST_LINES, LINES_SECONDS = 5, 60.0
 """So many lines about refusals that begin in so many seconds: a server that is nearly full changes its mind often."""
 
@@ -201,6 +207,8 @@ class Health:
         if isinstance(error, WrongTopology):
             # The few entries that live on this very node work. That is no sign that the others do.
             step = _TOPOLOGY
+        elif error.connecting or error.kind == "credentials":
+            step = _DOOR
         place = (error.may_pass, str(error))
         with _lock:
             episode = self._refusals.get(place)
@@ -227,7 +235,7 @@ class Health:
         with _lock:
             self._known = self._wall()
             for place, episode in list(self._refusals.items()):
-                episode.steps.discard(step)
+                episode.steps -= {step, _DOOR}
                 if not episode.steps:
                     del self._refusals[place]
                     ended.append((place[0], episode))

@@ -244,6 +244,8 @@ class Runtime(Remembering):
         self.take_over()
         found = await self.session.switches(self._namespace)
         self.health.answered(self)
+        if self.health.refusing:
+            self.health.admitted("switches")
         return found
 
     def gap(self) -> None:

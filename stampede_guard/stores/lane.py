@@ -213,7 +213,10 @@ class Lane:
                 await disconnect(connection)
             if isinstance(error, StoreError) or not isinstance(error, Exception):
                 raise
-            raise store_error(error) from error
+            failure = store_error(error)
+            if isinstance(failure, StoreRefused):
+                failure.connecting = True
+            raise failure from error
         self._connection = connection
         self._abort = abort_of(connection)
         self._answered = False
