@@ -8,14 +8,13 @@ whole time. Whoever asks for a free lease out of turn has those before it called
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from stampede_guard.leases.words import Ask, Owner
 
 __all__ = [
-    "CALLED", "MOST_WAITING", "Place", "Queue", "ahead", "called", "joined", "live", "newly_called", "promoted",
-    "without",
+    "CALLED", "MOST_WAITING", "Place", "Queue", "ahead", "called", "joined", "live", "named", "newly_called",
+    "promoted", "without",
 ]  # fmt: skip
 
 MOST_WAITING = 1_000
@@ -96,11 +95,14 @@ def promoted(queue: Queue, to: str) -> Queue:
     """With those first whose owner is called `to`: its process, pod, host or label. Otherwise in the order they had."""
     if not to:
         return queue
-    return (*_named(queue, to, True), *_named(queue, to, False))
+    first = named(queue, to)
+    return (*first, *(place for place in queue if place not in first))
 
 
-def _named(queue: Queue, to: str, wanted: bool) -> Iterable[Place]:
-    for place in queue:
-        owner = place.owner
-        if (to in (owner.process, owner.pod, owner.host, owner.label)) == wanted:
-            yield place
+def named(queue: Queue, to: str) -> Queue:
+    """Those whose owner is called so."""
+    return tuple(
+        place
+        for place in queue
+        if to in (place.owner.process, place.owner.pod, place.owner.host, place.owner.label)
+    )

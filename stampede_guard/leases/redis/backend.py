@@ -17,16 +17,23 @@ through all of that, as long as clocks do: fence with them what must not be writ
 
 from __future__ import annotations
 
-import json
+import itertools
 import logging
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any, Literal
 
-from stampede_guard.errors import Misuse, StoreRefused
+from stampede_guard.errors import Misuse, StoreRefused, StoreUnavailable
 from stampede_guard.leases.core import grants
-from stampede_guard.leases.core.grants import Row
-from stampede_guard.leases.core.queue import MOST_WAITING, Place, Queue
+from stampede_guard.leases.core.queue import Place, Queue, named
+from stampede_guard.leases.redis.reading import (
+    audit_of,
+    owner_of,
+    place_of,
+    plain,
+    row_of,
+    text_of,
+    us,
+)
 from stampede_guard.leases.redis.scripts import DEADLINE, Scripts, lease_script
 from stampede_guard.leases.runs.redis.backend import RedisRuns
 from stampede_guard.leases.words import (
@@ -38,11 +45,11 @@ from stampede_guard.leases.words import (
     Held,
     LeaseView,
     NotForced,
-    Owner,
     Refused,
     Renewed,
     Withheld,
 )
+from stampede_guard.stores.calls import Script
 from stampede_guard.stores.protocol import Store
 from stampede_guard.stores.wire import name_bytes
 from stampede_guard.urls import store_for, store_from_url
@@ -54,6 +61,11 @@ log = logging.getLogger("stampede_guard")
 KEPT_AUDITS = 1000
 _YOUNG = "the server was started or promoted a short while ago, and may have forgotten leases"
 _NAMES_AT_ONCE = 20
+_MOVED_AT_ONCE = 40
+PLACES_AT_ONCE = 250
+"""Places that one script reads; of a queue of a thousand four of them do."""
+_MOST_STEPS = 1_000
+"""Each removes at least 25 lapsed places of one name."""
 _PLACES_IN_A_LIST = 20
 """Of those who wait for one name, in a list of many: one name has all that wait for it."""
 
@@ -63,6 +75,7 @@ _RELEASE = lease_script("release")
 _CHECK = lease_script("check")
 _FORCE = lease_script("force")
 _VIEWS = lease_script("views")
+_PREFER = lease_script("prefer")
 _NAMES = lease_script("names")
 _AUDITS = lease_script("audits")
 _MEMORY = lease_script("memory")
@@ -127,17 +140,17 @@ class RedisBackend:
     async def acquire(self, ask: Ask, *, timeout: float) -> Answer:
         if not self._checked:
             await self._check_memory(timeout)
-        reply = await self.scripts.run(
+        reply = await self._decided(
             _ASK,
             name_bytes(ask.name),
             ask.holder.encode(),
-            _text(ask.owner),
-            _us(ask.lease_ttl),
-            _us(ask.place),
-            _us(max(ask.lease_ttl, self._longest)),
+            text_of(ask.owner),
+            us(ask.lease_ttl),
+            us(ask.place),
+            us(max(ask.lease_ttl, self._longest)),
             self._trusts,
             self._answered,
-            _us(ask.turn),
+            us(ask.turn),
             self._vouch(ask.name) if ask.handed_over else b"",
             self.scripts.channel,
             timeout=timeout,
@@ -147,7 +160,7 @@ class RedisBackend:
             case [b"granted", bytes(token)]:
                 return Granted(int(token))
             case [b"held", bytes(owner), bytes(token), bytes(remaining), int(ahead), int(resting)]:
-                return Held(_owner(owner), int(token), int(remaining) / 1e6, ahead, resting=bool(resting))
+                return Held(owner_of(owner), int(token), int(remaining) / 1e6, ahead, resting=bool(resting))
             case [b"withheld", bytes(remaining)]:
                 return Withheld(_YOUNG, max(0.0, int(remaining) / 1e6))
         raise _unknown()
@@ -156,11 +169,11 @@ class RedisBackend:
         self, name: str, *, holder: str, token: int, lease_ttl: float, timeout: float
     ) -> Renewed | Refused:
         witness = self._vouch(name) if name in self._vouched else b""
-        args = (name_bytes(name), holder.encode(), b"%d" % token, _us(lease_ttl), witness)
+        args = (name_bytes(name), holder.encode(), b"%d" % token, us(lease_ttl), witness)
         reply = await self.scripts.run(_RENEW, *args, timeout=timeout, renewal=True)
         match reply:
             case [b"renewed", bytes(asked_to_leave)]:
-                return Renewed(_str(asked_to_leave))
+                return Renewed(plain(asked_to_leave))
             case [b"gone"]:
                 self._vouched.discard(name)
                 return Refused("gone")
@@ -173,8 +186,19 @@ class RedisBackend:
         self, name: str, *, holder: str, token: int, at_least_for: float, to: str = "", timeout: float
     ) -> bool:
         self._vouched.discard(name)
-        args = (holder.encode(), b"%d" % token, _us(at_least_for), name_bytes(to), self.scripts.channel)
-        return bool(await self.scripts.run(_RELEASE, name_bytes(name), *args, timeout=timeout))
+        if to:
+            await self._prefer(name, to, timeout)
+        args = (holder.encode(), b"%d" % token, us(at_least_for), self.scripts.channel)
+        return bool(await self._decided(_RELEASE, name_bytes(name), *args, timeout=timeout))
+
+    async def _prefer(self, name: str, to: str, timeout: float) -> None:
+        """Those who wait and are called so come before the others, in steps, for they may be a thousand. Before the
+        release, which calls the first of all who wait."""
+        holders = [place.holder.encode() for place in named(await self._queue(name, timeout), to)]
+        while holders:
+            # The last of them first: each step puts its own before all who are there.
+            some, holders = holders[-_MOVED_AT_ONCE:], holders[:-_MOVED_AT_ONCE]
+            await self.scripts.run(_PREFER, name_bytes(name), *some, timeout=timeout)
 
     async def leave(self, name: str, *, holder: str, timeout: float) -> None:
         self._vouched.discard(name)
@@ -207,36 +231,63 @@ class RedisBackend:
                 return NotForced(int(current))
         raise _unknown()
 
+    async def _decided(self, script: Script, *args: bytes, timeout: float) -> Any:
+        """Until no lapsed place is in the way: a step removes some, and others come in between."""
+        for _ in range(_MOST_STEPS):
+            reply = await self.scripts.run(script, *args, timeout=timeout)
+            if reply not in ([b"again"], -1):
+                return reply
+        raise StoreUnavailable("places in the queue lapse faster than they are removed")
+
     # --- looking ----------------------------------------------------------------------------------
 
     async def show(self, name: str, *, timeout: float) -> LeaseView | None:
-        views = await self._views([name], places=MOST_WAITING, timeout=timeout)
+        queue = await self._queue(name, timeout)
+        now, rows = await self._read([name], 0, 0, timeout)
+        views = [grants.view(title, row_of(row, queue), now) for title, row, _ in rows]
         return views[0] if views and views[0].token else None
+
+    async def _queue(self, name: str, timeout: float) -> Queue:
+        """All who wait for it, page by page."""
+        queue: dict[str, Place] = {}
+        for offset in itertools.count(step=PLACES_AT_ONCE):
+            _, rows = await self._read([name], PLACES_AT_ONCE, offset, timeout)
+            page = rows[0][2] if rows else ()
+            # Who has moved in between is on two pages.
+            queue |= {place.holder: place for place in page}
+            if len(page) < PLACES_AT_ONCE:
+                break
+        return tuple(queue.values())
 
     async def views(self, prefix: str, *, limit: int, timeout: float) -> list[LeaseView]:
         names, cursor = set[str](), b"0"
         while True:
             cursor, *some = await self.scripts.run(_NAMES, cursor, timeout=timeout)
-            names.update(name for name in map(_str, some) if name.startswith(prefix))
+            names.update(name for name in map(plain, some) if name.startswith(prefix))
             if cursor == b"0":
                 break
         wanted, found = sorted(names)[:limit], list[LeaseView]()
         for begin in range(0, len(wanted), _NAMES_AT_ONCE):
             some = wanted[begin : begin + _NAMES_AT_ONCE]
-            found += await self._views(some, places=_PLACES_IN_A_LIST, timeout=timeout)
+            now, rows = await self._read(some, _PLACES_IN_A_LIST, 0, timeout)
+            found += [grants.view(name, row_of(row, queue), now) for name, row, queue in rows]
         return found
 
-    async def _views(self, names: list[str], *, places: int, timeout: float) -> list[LeaseView]:
-        args = (b"%d" % places, *map(name_bytes, names))
+    async def _read(
+        self, names: list[str], places: int, offset: int, timeout: float
+    ) -> tuple[float, list[tuple[str, bytes, Queue]]]:
+        """The server's time, and of each name that is known its row and some of those who wait for it."""
+        args = (b"%d" % places, b"%d" % offset, *map(name_bytes, names))
         now, *found = await self.scripts.run(_VIEWS, *args, timeout=timeout)
-        views, at = [], iter(found)
-        for name, row, count in zip(at, at, at, strict=False):
-            queue = tuple(_place(next(at), next(at)) for _ in range(int(count)))
-            views.append(grants.view(_str(name), _row(row, queue), int(now) / 1e6))
-        return views
+        at = iter(found)
+        rows = [
+            (plain(name), row, tuple(place_of(next(at), next(at)) for _ in range(int(count))))
+            for name, row, count in zip(at, at, at, strict=False)
+        ]
+        return int(now) / 1e6, rows
 
     async def audits(self, prefix: str, *, limit: int, timeout: float) -> list[Audit]:
-        found = map(_audit, await self.scripts.run(_AUDITS, timeout=timeout))
+        found = map(audit_of, await self.scripts.run(_AUDITS, timeout=timeout))
         return [audit for audit in found if audit.name.startswith(prefix)][:limit]
 
     def on_freed(self, call: Callable[[str], None]) -> None:
@@ -272,7 +323,7 @@ class RedisBackend:
 
     async def _check_memory(self, timeout: float) -> None:
         """Once per back end: whether the server throws leases away when its memory is full."""
-        policy, limit = map(_str, await self.scripts.run(_MEMORY, timeout=timeout))
+        policy, limit = map(plain, await self.scripts.run(_MEMORY, timeout=timeout))
         if policy.startswith("allkeys-") and int(limit) > 0:
             problem = (
                 f"this server evicts any key when its memory is full (maxmemory-policy {policy}), and with a lease the "
@@ -287,72 +338,13 @@ class RedisBackend:
         """Whether a lease of so many seconds that this server does not know well would be granted now."""
         if self._trusts == b"1":
             return None
-        left = await self.scripts.run(_WITHHELD, _us(max(lease_ttl, self._longest)), timeout=timeout)
+        left = await self.scripts.run(_WITHHELD, us(max(lease_ttl, self._longest)), timeout=timeout)
         return Withheld(_YOUNG, int(left) / 1e6) if int(left) else None
 
     async def aclose(self) -> None:
         self._freed.clear()
         self._called.clear()
         await self.scripts.aclose()
-
-
-def _us(seconds: float) -> bytes:
-    return b"%d" % round(seconds * 1_000_000)
-
-
-def _str(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")
-
-
-def _text(owner: Owner) -> bytes:
-    return json.dumps(asdict(owner)).encode()
-
-
-def _owner(text: str | bytes) -> Owner:
-    found = json.loads(text)
-    return Owner(
-        process=str(found.get("process", "")),
-        pod=str(found.get("pod", "")),
-        host=str(found.get("host", "")),
-        pid=int(found.get("pid", 0)),
-        label=str(found.get("label", "")),
-    )
-
-
-def _place(holder: bytes, stored: bytes) -> Place:
-    _, till, seconds, turn, called, owner = stored.split(b" ", 5)
-    return Place(
-        holder.decode(), _owner(owner), int(till) / 1e6, int(seconds) / 1e6, int(turn) / 1e6, called == b"1"
-    )
-
-
-def _row(text: bytes, queue: Queue) -> Row:
-    found = json.loads(_str(text))
-    times: dict[str, Any] = {
-        field: int(found[field]) / 1e6
-        for field in ("lease_ttl", "granted_at", "renewed_at", "deadline", "rest", "rests_until")
-    }
-    return Row(
-        last=int(found["last"]),
-        holder=found["holder"],
-        token=int(found["token"]),
-        owner=_owner(found["owner"]),
-        asked_to_leave=found["asked_to_leave"],
-        queue=queue,
-        **times,
-    )
-
-
-def _audit(text: bytes) -> Audit:
-    found = json.loads(_str(text))
-    return Audit(
-        name=found["name"],
-        token=int(found["token"]),
-        by=found["by"],
-        at=int(found["at"]) / 1e6,
-        now=found["now"],
-        owner=_owner(found["owner"]),
-    )
 
 
 def _unknown() -> StoreRefused:

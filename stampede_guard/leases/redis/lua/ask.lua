@@ -6,6 +6,13 @@ local turn, witness, channel = tonumber(ARGV[9]), ARGV[10], ARGV[11]
 local row = row_of(name)
 lapse_places()
 take_over_places(name, row)
+local first, known = front(name)
+if not known then
+  if row.stale then
+    save(name, row)
+  end
+  return {'again'}
+end
 
 if row.holder == holder then
   if row.asked_to_leave ~= '' then
@@ -20,7 +27,6 @@ if row.holder ~= '' then
   doubt(row)
 end
 
-local first = waiting(name, 0, 1)[1]
 local free = row.holder == '' and row.rests_until == 0
 local ours = free and (first == nil or first == holder)
 local lasted = 0

@@ -12,7 +12,7 @@ local KEPT_US = 86400000000
 local GONE_FOR = 3000000
 local MOST_WAITING = 1000
 local CALLED = 3
-local AT_ONCE = 100
+local AT_ONCE = 25
 
 local function text(number)
   return string.format('%.0f', number)
@@ -73,6 +73,15 @@ local function waiting(name, offset, count)
   return found
 end
 
+-- The places of these holders, as they are stored; false where there is none.
+local function places_of(name, holders)
+  local ids = {}
+  for index, holder in ipairs(holders) do
+    ids[index] = id_of(name, holder)
+  end
+  return #ids > 0 and redis.call('HMGET', PLACES, unpack(ids)) or {}
+end
+
 local function count_of(name)
   return redis.call('ZLEXCOUNT', QUEUE, '[' .. name .. '\0', '(' .. name .. '\1')
 end
@@ -95,6 +104,23 @@ local function lapse_places()
     end
     redis.call('ZADD', SINCE, text(now), id)
   end
+end
+
+-- Who waits first, and whether that is known: places that have lapsed go from the front, some at a time. Otherwise nothing is
+-- to be decided, and whoever asks comes again at once.
+local function front(name)
+  for _ = 1, AT_ONCE do
+    local member = redis.call('ZRANGEBYLEX', QUEUE, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', 0, 1)[1]
+    local holder = member and string.sub(member, #name + 18)
+    local place = member and place_of(id_of(name, holder))
+    if not member or (place and now < place.till) then
+      return holder, true
+    end
+    if not drop_place(name, holder) then
+      redis.call('ZREM', QUEUE, member)
+    end
+  end
+  return nil, false
 end
 
 local function join(name, holder, owner, seconds, turn)
@@ -170,18 +196,18 @@ local function row_of(name)
   return row, was_holder
 end
 
--- The version before kept the queue in the row, and its processes may still be there: their places are taken over.
+-- The version before kept the queue in the row, and its processes may still be there: the first places are taken over. Who
+-- has one of the others comes again by itself, within seconds, and gets another.
 local function take_over_places(name, row)
-  if #row.queue == 0 then
-    return
-  end
-  for _, place in ipairs(row.queue) do
+  for index = 1, math.min(#row.queue, AT_ONCE) do
+    local place = row.queue[index]
     local left = tonumber(place['until']) - now
     if left > 0 then
       join(name, place.holder, place.owner, math.min(left, tonumber(place.seconds)), 0)
     end
   end
-  row.queue, row.stale = {}, true
+  row.stale = row.stale or #row.queue > 0
+  row.queue = {}
 end
 
 local function save(name, row)

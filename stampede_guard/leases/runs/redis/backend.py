@@ -50,8 +50,8 @@ _INDEXED: tuple[Outcome, ...] = ("completed", "failed", "missed", "skipped", "ab
 _LOOKED_AT = 100
 """Jobs in one script."""
 _MARKED = 5
-"""Vanished runs of one job that a look marks; more are left for the next one."""
-_SWEPT = 50
+"""Vanished runs of one job that a step for many jobs marks."""
+_SWEPT = 20
 """As many as `sweep.lua` marks at once."""
 
 
@@ -127,14 +127,25 @@ class RedisRuns:
             args += [*_schedule(look.registration), b"%d" % _MARKED, b"%d" % look.attempts, b"%d" % again]
         names = "\0".join(f"{look.registration.job}.job" for look in looks)
         reply = await self._scripts.run(_LOOK, *args, name=names, timeout=timeout)
-        return [
-            Seen(
-                _job(look.registration.job, view) if view else None,
-                tuple(sorted((_row(look.registration.job, row) for row in marked), key=lambda row: row.slot)),
-                tuple(_row(look.registration.job, row) for row in tried),
+        found: list[Seen] = []
+        for look, (view, marked, tried, more) in zip(looks, reply, strict=True):
+            job = look.registration.job
+            seen = Seen(
+                _job(job, view) if view else None,
+                tuple(sorted((_row(job, row) for row in marked), key=lambda row: row.slot)),
+                tuple(_row(job, row) for row in tried),
             )
-            for look, (view, marked, tried) in zip(looks, reply, strict=True)
-        ]
+            found.append(await self._rest(look, seen, again, timeout) if more else seen)
+        return found
+
+    async def _rest(self, look: Look, seen: Seen, again: int, timeout: float) -> Seen:
+        """What one step for many jobs did not get to."""
+        job = look.registration.job
+        vanished = sorted((*seen.vanished, *await self.sweep(job, timeout=timeout)), key=lambda run: run.slot)
+        tried = seen.again
+        if look.attempts > 1:
+            tried = tuple(await self.retriable(job, attempts=look.attempts, limit=again, timeout=timeout))
+        return Seen(await self.view(job, timeout=timeout), tuple(vanished), tried)
 
     async def take_over(self, registration: Registration, *, timeout: float) -> bool:
         args = _schedule(registration)

@@ -27,7 +27,14 @@ else
       end
     end
   end
-  table.sort(slots, function(one, other) return tonumber(one) > tonumber(other) end)
+  -- As numbers, which are compared without calling back.
+  for index, slot in ipairs(slots) do
+    slots[index] = -tonumber(slot)
+  end
+  table.sort(slots)
+  for index = 1, math.min(limit, #slots) do
+    slots[index] = text(-slots[index])
+  end
 end
 local found = {'0'}
 for index, slot in ipairs(slots) do

@@ -1,8 +1,21 @@
 -- What a worker does for its jobs now and then, for several in one step: it says that it is there, and marks the runs that
 -- have vanished. KEYS: those of `common.lua` for each job. ARGV, for each job: see `put_schedule`, how many runs to mark at
 -- most, attempts (below 2: none is to be tried again), how many of those at most.
--- For each job: its view, the runs marked, the runs to be tried again.
+-- For each job: its view, the runs marked, the runs to be tried again, 1 = there is more than this step may look at.
 local found, keys, args = {}, 10, 8
+-- Runs that this step may mark, read and name, of all jobs together: each job is work by itself.
+local marks, reads, names = 5, 10, 200
+
+-- The job's row as it is saved; the table is of no use after this.
+local function saved(job)
+  for _, field in ipairs(JOB_NUMBERS) do
+    job[field] = text(job[field])
+  end
+  local stored = cjson.encode(job)
+  redis.call('SET', JOB, stored)
+  return stored
+end
+
 for number = 0, #KEYS / keys - 1 do
   local first = number * keys
   JOB, RUNS, SLOTS, RUNNING, AGAIN = KEYS[first + 1], KEYS[first + 2], KEYS[first + 3], KEYS[first + 4], KEYS[first + 5]
@@ -14,32 +27,56 @@ for number = 0, #KEYS / keys - 1 do
   for index = 1, args do
     GIVEN[index] = ARGV[number * args + index]
   end
-  local job, marked, again = load_job(), {}, {}
+  local stored = redis.call('GET', JOB)
+  local job, view, marked, again, more = parsed(stored, JOB_NUMBERS), {}, {}, {}, 0
   if job then
     if tonumber(GIVEN[4]) > job.version then
       put_anew(job)
     end
     seen(job)
-    for _, slot in ipairs(redis.call('ZRANGEBYSCORE', RUNNING, '-inf', text(now), 'LIMIT', 0, tonumber(GIVEN[6]))) do
-      local run = load_run(tonumber(slot))
+    view[1], view[2] = stored, text(now)
+    -- By when they lapse: those that have come first.
+    local running = redis.call('ZRANGE', RUNNING, 0, math.min(199, names), 'WITHSCORES')
+    local most = math.min(tonumber(GIVEN[6]), marks)
+    for index = 1, #running, 2 do
+      local slot, run = running[index], nil
+      if tonumber(running[index + 1]) <= now then
+        if #marked < most then
+          run = load_run(tonumber(slot))
+        else
+          more = 1
+        end
+      end
       if run and lapse(job, run) then
         save_run(run)
         marked[#marked + 1] = redis.call('HGET', RUNS, slot)
+      elseif names > 0 then
+        view[#view + 1], names = slot, names - 1
+      else
+        more = 1
       end
     end
+    marks = marks - #marked
     if #marked > 0 or job.fingerprint == GIVEN[2] then
-      save_job(job)
+      view[1] = saved(job)
     end
-    local attempts = tonumber(GIVEN[7])
-    for _, slot in ipairs(attempts > 1 and redis.call('ZRANGE', AGAIN, 0, tonumber(GIVEN[8]) - 1) or {}) do
-      local stored = redis.call('HGET', RUNS, slot)
-      if stored and tonumber(cjson.decode(stored).attempt) < attempts then
-        again[#again + 1] = stored
+    local attempts, wanted = tonumber(GIVEN[7]), tonumber(GIVEN[8])
+    if attempts > 1 then
+      -- One more than are read shows whether there is more.
+      local window = math.min(wanted, reads)
+      local slots = redis.call('ZRANGE', AGAIN, 0, window)
+      for index = 1, math.min(window, #slots) do
+        local run = redis.call('HGET', RUNS, slots[index])
+        reads = reads - 1
+        if run and tonumber(cjson.decode(run).attempt) < attempts then
+          again[#again + 1] = run
+        end
+      end
+      if #slots > window and #again < wanted then
+        more = 1
       end
     end
-    found[#found + 1] = {view_of_job(), marked, again}
-  else
-    found[#found + 1] = {{}, {}, {}}
   end
+  found[#found + 1] = {view, marked, again, more}
 end
 return found

@@ -3,7 +3,7 @@ local job, marked = load_job(), {}
 if not job then
   return marked
 end
-for _, slot in ipairs(redis.call('ZRANGEBYSCORE', RUNNING, '-inf', text(now), 'LIMIT', 0, 50)) do
+for _, slot in ipairs(redis.call('ZRANGEBYSCORE', RUNNING, '-inf', text(now), 'LIMIT', 0, 20)) do
   local run = load_run(tonumber(slot))
   if run and lapse(job, run) then
     save_run(run)
