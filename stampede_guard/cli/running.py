@@ -96,7 +96,9 @@ def warn_of(missing: list[dict[str, str]]) -> None:
 
 
 def screen() -> Screen:
-    return Screen(width=None if sys.stdout.isatty() else NARROW, highlight=False, soft_wrap=False)
+    # What is printed are names and errors of others: [brackets] in them are no styles, and :colons: no pictures.
+    width = None if sys.stdout.isatty() else NARROW
+    return Screen(width=width, highlight=False, soft_wrap=False, markup=False, emoji=False)
 
 
 def console_at(url: str | None) -> AbstractAsyncContextManager[Console]:

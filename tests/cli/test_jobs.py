@@ -212,3 +212,23 @@ def test_an_interrupted_run_is_ended_and_not_only_its_waiting(tmp_path: Path) ->
     assert out == "ended\n"
     assert started.returncode != 0
     assert "abandoned after" in err
+
+
+@pytest.mark.parametrize("name", ["[/b]x", "[red]alert[/red]", ":smile:", "100%", "{x}"])
+async def test_names_are_shown_as_they_are(operator: Operator, server: ValkeyServer, name: str) -> None:
+    async with RedisLeases.from_url(server.url, namespace=operator.namespace, restart="trust") as leases:
+        jobs = Jobs(leases)
+
+        @jobs.every(300, name=name)
+        async def odd() -> None:
+            raise ValueError(name)
+
+        await jobs.run_now(name)
+    for command in (
+        ("jobs", "list"),
+        ("jobs", "history", name),
+        ("leases", "list"),
+        ("leases", "show", name),
+    ):
+        told = await operator.call(*command)
+        assert told.code == 0 and name in told.out, told

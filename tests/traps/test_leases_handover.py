@@ -10,7 +10,9 @@ import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
+import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from bench.herd.valkey import ValkeyServer
@@ -274,6 +276,33 @@ async def test_a_holder_whose_connection_breaks_says_so_at_once_and_keeps_its_le
     finally:
         await one.aclose()
         await other.aclose()
+
+
+async def test_a_sign_of_life_in_another_database_says_nothing_of_the_holder(
+    postgres_url: str, namespace: str
+) -> None:
+    """`listen=` leads past a pooler, to whatever database that URL names. Advisory locks are each database's own."""
+    outside = await asyncpg.connect(postgres_url)
+    other_database = f"other_{namespace.replace('-', '_')}"
+    await outside.execute(f'CREATE DATABASE "{other_database}"')
+    listening = urlsplit(postgres_url)._replace(path=f"/{other_database}").geturl()
+    one = PostgresLeases.from_url(postgres_url, namespace=namespace, listen=listening)
+    other = PostgresLeases.from_url(postgres_url, namespace=namespace)
+    try:
+        await one.create_schema()
+        backend: Any = one.part().backend
+        await until(lambda: bool(backend.ear.witness))
+        name = f"{namespace}:kept"
+        granted = await backend.acquire(replace(ask(name, "a"), handed_over=True), timeout=LONG)
+        assert isinstance(granted, Granted)
+        asking: Any = other.part().backend
+        answer = await asking.acquire(ask(name, "b"), timeout=LONG)
+        assert isinstance(answer, Held) and answer.remaining > GONE_FOR
+    finally:
+        await one.aclose()
+        await other.aclose()
+        await outside.execute(f'DROP DATABASE "{other_database}" WITH (FORCE)')
+        await outside.close()
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any, get_args
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -77,7 +77,8 @@ class JobsApp:
             return 403, {"error": "not allowed"}
         root = scope.get("root_path", "")
         path = scope["path"].removeprefix(root) if scope["path"].startswith(root) else scope["path"]
-        name = unquote(path).strip("/")
+        # A server has decoded it: done twice, `%41` in a name would be another name.
+        name = path.strip("/")
         try:
             if name in ("", "health"):
                 return await self._overview(only_health=name == "health")

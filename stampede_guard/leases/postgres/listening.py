@@ -124,7 +124,8 @@ class Ear:
             # Another number for each connection: the server may not have noticed yet that the last one ended.
             key = secrets.randbits(62)
             life = await connection.fetchval(  # noqa: SG303 the connection is of this process alone, and its end is to free the lock
-                "SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint FROM pg_advisory_lock($1)",
+                """SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint || '-' || oid
+                FROM pg_advisory_lock($1), pg_database WHERE datname = current_database()""",
                 key,
             )
         self.hearing = True

@@ -111,11 +111,13 @@ CREATE INDEX IF NOT EXISTS lease_places_order ON stampede_guard.lease_places (na
 CREATE INDEX IF NOT EXISTS lease_places_until ON stampede_guard.lease_places (name, until);
 
 -- Whether the process that `witness` stands for is gone; NULL = this server cannot tell. A witness is a session's
--- advisory lock (the second number) in one life of this server (the first).
+-- advisory lock (after the point) in one life of this server and one database (before it), for locks are a database's own.
 CREATE OR REPLACE FUNCTION stampede_guard.leases_gone(witness text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     IF witness = ''
-        OR split_part(witness, '.', 1) <> (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint::text
+        OR split_part(witness, '.', 1) <> (
+            SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint || '-' || oid
+            FROM pg_database WHERE datname = current_database())
     THEN
         RETURN NULL;
     END IF;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -247,3 +248,17 @@ async def test_it_may_be_served_by_itself(jobs: Jobs) -> None:
     assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
     with pytest.raises(Misuse, match="speaks HTTP, not websocket"):
         await app({"type": "websocket"}, receive, send)
+
+
+@pytest.mark.parametrize("name", ["50%41", "a%2Fb", "regions/eu", "ü 😀", "[/b]", "what?#", "a:b+c"])
+async def test_a_job_is_found_by_whatever_name_it_has(name: str) -> None:
+    async with MemoryLeases(namespace="shop") as leases:
+        jobs = Jobs(leases)
+        jobs.every(300, name=name)(_nothing)
+        await jobs.run_now(name)
+        async with mounted(jobs, allow=lambda _: True) as client:
+            answer = await client.get(f"/ops/jobs/{quote(name, safe='')}")
+            assert (answer.status_code, answer.json()["name"]) == (200, name)
+
+
+async def _nothing() -> None: ...
