@@ -27,7 +27,8 @@ trace is the current one), `Started` in that of the computation, the others in n
 | `JobStarted`, then `JobEnded` | slot of a job that this worker claimed; only `JobEnded` where it did not run |
 
 Two fields are in every event about an entry. `function` is what it is called in logs and metrics: a function's name;
-the `name=` of a `get_or_compute`, or the word before the first colon of its key if that looks like no value. `entry` is
+the `name=` of a `get_or_compute` or `single`, or just `get_or_compute`; the name of an election, a job or an exclusive
+function, or just `hold`. No part of a key and no name made at run time is ever in it. `entry` is
 the complete name, which has values of parameters in it: it is for operators, and never a label of a metric or a line
 of a log.
 """

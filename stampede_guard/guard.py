@@ -164,11 +164,11 @@ class StampedeGuard(Parted):
         `fields` are Policy fields (`ttl=300`); `ttl` may be a function of the value, and so is `should_cache`. `type`
         says what the value is, as a return annotation would, and its shape is part of the key; without it builtins come
         back exactly as they went in. Give `request_bound=True` when `compute` uses things that end with the caller's
-        request, such as its database session. `tags`: the same in all calls of one key. `name` is what events, logs and
-        metrics call it, the same for all calls of one kind. Without it a key is called by the word before its first
-        colon: so give a name where keys begin with a value (an address is left out, but a value may look like a word).
+        request, such as its database session. `tags`: the same in all calls of one key. `name` is what events, logs,
+        metrics and switches call it, the same for all calls of one kind; without it that is `get_or_compute`. A part of
+        the key it never is: keys hold addresses and names of users.
         """
-        run = computation_of(key, compute)
+        run = computation_of(compute)
         names, fields = tag_names(self.prefix, sorted(checked_tags(tags))), fields | given(ttl, should_cache)
         plan = self._plans.plan(key, type, request_bound, fields, tagged=bool(names), name=name)
         value: T = await self.call(plan, entry_key(key, type, plan), tagged(run, names))

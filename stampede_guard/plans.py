@@ -10,7 +10,7 @@ from stampede_guard.codec import Codec, codec_for
 from stampede_guard.core.switch import LONGEST_TITLE
 from stampede_guard.early import refuse_where_it_cannot_be
 from stampede_guard.errors import Misuse
-from stampede_guard.keys.kinds import UNNAMED, kind_of, name_of_kind
+from stampede_guard.keys.kinds import UNNAMED, kind_of
 from stampede_guard.keys.naming import DOCTOR
 from stampede_guard.keys.parts import escape
 from stampede_guard.keytypes import KeyTypes
@@ -28,8 +28,6 @@ V = TypeVar("V")
 MOST_PLANS = 4096
 """Of a guard and its tenants."""
 LONGEST_KEY = 512
-MOST_NAMES = 64
-"""Kinds of keys that a guard and its tenants call by their own names."""
 
 
 class _Shared:
@@ -40,7 +38,6 @@ class _Shared:
         self.plans: dict[tuple[Any, ...], Plan] = {}
         self.common: dict[tuple[Any, ...], tuple[Codec, Policy]] = {}
         self.types = KeyTypes()
-        self.names: set[str] = set()
         self.lock = PassableLock()
 
 
@@ -67,7 +64,7 @@ class Plans:
         tagged: bool = False,
         name: str | None = None,
     ) -> Plan:
-        """`name` is what logs and metrics call it. Without one it is the key's kind, if that can only be a word.
+        """`name` is what events, logs and metrics call it; without one it is `get_or_compute`.
 
         Raises `Misuse` or `PolicyError`.
         """
@@ -85,48 +82,39 @@ class Plans:
         fields, choice = split(fields)
         if choice is not NO_CHOICE:
             # A lambda written into the call is another one each time, and not worth remembering.
-            plan = replace(self._known(kind, name, type, request_bound, fields, tagged), choice=choice)
+            plan = replace(self._known(name, type, request_bound, fields, tagged), choice=choice)
         else:
-            plan = self._known(kind, name, type, request_bound, fields, tagged)
+            plan = self._known(name, type, request_bound, fields, tagged)
         if type is not Any:
             self._types.used(kind, plan.codec.fingerprint)
         return plan
 
     def _known(
         self,
-        kind: str,
         name: str | None,
         type: Any,
         request_bound: bool,
         fields: dict[str, Any],
         tagged: bool,
     ) -> Plan:
-        known = (self._namespace, kind, name, type, request_bound, tagged, *sorted(fields.items()))
+        known = (self._namespace, name, type, request_bound, tagged, *sorted(fields.items()))
         try:
             plan = self._plans.get(known)
         except TypeError:  # an annotation, or a field's wrong value, that cannot be hashed
-            return self._new(
-                self._title(kind, name), type, request_bound, fields, tagged, self._made(type, fields)
-            )
+            return self._new(self._title(name), type, request_bound, fields, tagged, self._made(type, fields))
         if plan is None:
-            common = self._shared.common.get(known[3:])
+            common = self._shared.common.get(known[2:])
             if common is None:
                 common = self._made(type, fields)
                 with self._shared.lock:
-                    _keep(self._shared.common, known[3:], common)
-            plan = self._new(self._title(kind, name), type, request_bound, fields, tagged, common)
+                    _keep(self._shared.common, known[2:], common)
+            plan = self._new(self._title(name), type, request_bound, fields, tagged, common)
             with self._shared.lock:
                 _keep(self._plans, known, plan)
         return plan
 
-    def _title(self, kind: str, name: str | None) -> str:
-        if name is None:
-            name, names = name_of_kind(kind), self._shared.names
-            if name not in names and len(names) >= MOST_NAMES:
-                # So many kinds are written by no program: they are values.
-                name = UNNAMED
-            names.add(name)
-        return f"{self._namespace}:{name}"
+    def _title(self, name: str | None) -> str:
+        return f"{self._namespace}:{UNNAMED if name is None else name}"
 
     def _made(self, type: Any, fields: dict[str, Any]) -> tuple[Codec, Policy]:
         return codec_for(type), self._policy.replace(**fields)
@@ -182,13 +170,12 @@ def escape_key(key: Any) -> str:
     return "=" + escape(key)
 
 
-def computation_of(key: object, compute: Any) -> Run:
+def computation_of(compute: Any) -> Run:
     """What `get_or_compute` was given, to be called when there is no value. Raises `Misuse`, now or then."""
-    # What looks like a value of a parameter stays out of a text that may be logged.
-    shown = repr(key) if isinstance(key, str) and name_of_kind(key) == key else "key"
+    # Without the key, which may hold a value of somebody's: this text may be logged.
     if not callable(compute):
         raise Misuse(
-            f"get_or_compute({shown}, compute) calls compute() when there is no value: give it the async function "
+            f"get_or_compute(key, compute) calls compute() when there is no value: give it the async function "
             f"itself, without parentheses, not a {type(compute).__name__}"
         )
 
@@ -196,7 +183,7 @@ def computation_of(key: object, compute: Any) -> Run:
         given = compute()
         if not inspect.isawaitable(given):
             raise Misuse(
-                f"get_or_compute({shown}, compute) awaits what compute() returns, and a {type(given).__name__} cannot "
+                f"get_or_compute(key, compute) awaits what compute() returns, and a {type(given).__name__} cannot "
                 "be awaited: write `async def`, or `lambda: asyncio.to_thread(function)` for a plain function; a plain "
                 "function can also be decorated, with @guard.locked_cache"
             )

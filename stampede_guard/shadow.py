@@ -22,6 +22,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stampede_guard.calls import unchanged
+from stampede_guard.codec.likeness import same
 from stampede_guard.core.entry import Reading, freshness
 from stampede_guard.core.scripts import Granted, Passing
 from stampede_guard.core.tags import Versions, is_current, sealed
@@ -369,16 +370,16 @@ def _compared(plan: Plan, reading: Reading | None, body: bytes) -> Comparison:
     if reading is None:
         return "missing"
     try:
-        same = reading.body == body or bool(plan.decode(reading.body) == plan.decode(body))
+        equal = reading.body == body or same(plan.decode(reading.body), plan.decode(body))
     except Undecodable:
         return "missing"
     except (
         BaseException
-    ):  # what == of somebody's class raises; here it must end neither the look nor the loop
-        same = False
+    ):  # what a property of somebody's class raises; it must end neither the look nor the loop
+        equal = False
     if _state(reading) == "fresh":
-        return "same" if same else "different"
-    return "stale_same" if same else "stale_different"
+        return "same" if equal else "different"
+    return "stale_same" if equal else "stale_different"
 
 
 def _lasting(policy: Policy) -> Policy:

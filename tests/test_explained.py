@@ -56,7 +56,11 @@ def test_a_name_that_was_cut_is_said_to_be_incomplete() -> None:
 
 def test_the_key_of_get_or_compute_is_shown_with_its_type() -> None:
     explained = explain_name("shop:=report:a%20b#0a1b2c3d4e5f")
-    assert (explained.kind, explained.title, explained.digest) == ("key", "shop:report", "0a1b2c3d4e5f")
+    assert (explained.kind, explained.title, explained.digest) == (
+        "key",
+        "shop:get_or_compute",
+        "0a1b2c3d4e5f",
+    )
     assert explained.parts[0].text == "report:a b"
 
 

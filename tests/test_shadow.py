@@ -73,7 +73,7 @@ async def test_the_first_call_finds_nothing_the_second_is_stored_and_the_third_i
 ) -> None:
     guard, source = guards.guard(mode="shadow"), Source("same")
     await ask(guard, source, 1)
-    assert guard.shadow_report() == {f"{guards.namespace}:report": ShadowCounts(missing=1)}
+    assert guard.shadow_report() == {f"{guards.namespace}:get_or_compute": ShadowCounts(missing=1)}
     await ask(guard, source, 1)
     assert await settled(guard, lambda counts: counts.stored == 1) == ShadowCounts(missing=2, stored=1)
     await ask(guard, source, 3)
@@ -89,7 +89,7 @@ async def test_a_value_that_differs_is_counted_and_told_once_without_saying_whos
     assert (await settled(guard, lambda counts: True)).different == 4
     told = [record.getMessage() for record in caplog.records if "shadow" in record.getMessage()]
     assert len(told) == 1
-    assert "fresh value" in told[0] and f"{guards.namespace}:report:" in told[0]
+    assert "fresh value" in told[0] and f"{guards.namespace}:get_or_compute:" in told[0]
     assert "secret" not in told[0] and "report:7" not in told[0]
 
 
@@ -100,7 +100,7 @@ async def test_every_look_is_an_event(guards: Guards) -> None:
     await ask(guard, Source("a", "a", "a", "b"), 4)
     entry = guards.name("report:7")
     assert [event for event in told if isinstance(event, Compared)] == [
-        Compared(f"{guards.namespace}:report", entry, found)
+        Compared(f"{guards.namespace}:get_or_compute", entry, found)
         for found in ("missing", "missing", "same", "different")
     ]
 

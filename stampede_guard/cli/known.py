@@ -10,6 +10,7 @@ from urllib.parse import unquote
 from stampede_guard.cli.running import console_at
 from stampede_guard.errors import Misuse, StoreError
 from stampede_guard.keys.explained import explain_name
+from stampede_guard.keys.kinds import UNNAMED
 
 __all__ = ["Known", "functions_known"]
 
@@ -45,7 +46,9 @@ async def functions_known(url: str | None, namespace: str, name: str) -> Known:
                 looked += 1
                 if title is not None:
                     known.titles.add(title)
-                    known.found = known.found or title == _as_in_keys(name)
+                    known.found = (
+                        known.found or title == _as_in_keys(name) or _may_be_of(name, title, namespace)
+                    )
                 if known.found or looked == MOST_ENTRIES:
                     return known
             known.complete = not console.unreached
@@ -60,6 +63,11 @@ def _title(entry: str, namespace: str) -> str | None:
     except Misuse:
         return None
     return None if explained.kind == "tag" else explained.title
+
+
+def _may_be_of(name: str, title: str, namespace: str) -> bool:
+    """Entries of `get_or_compute(..., name="report")` do not tell that name, and `shop:report` is switched by it."""
+    return title == f"{namespace}:{UNNAMED}" and name.startswith(f"{namespace}:")
 
 
 def _as_in_keys(name: str) -> str:

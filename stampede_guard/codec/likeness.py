@@ -12,13 +12,15 @@ import marshal
 import types
 import zoneinfo
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from typing import Any, NamedTuple, cast
 
 from stampede_guard.annotations import field_names
 from stampede_guard.codec.attributes import NO_FIELDS, attributes_of, is_standard, own_slots, per_class
 
-__all__ = ["alike", "difference"]
+__all__ = ["alike", "difference", "same"]
 
+_ORDER_COUNTS: ContextVar[bool] = ContextVar("stampede_guard_order_counts", default=True)
 _SEQUENCES = (list, tuple)
 _SETS = (set, frozenset)
 _LEAVES = frozenset({types.NoneType, bool, int, float, str, bytes})
@@ -48,6 +50,15 @@ def difference(original: Any, back: Any, where: str = "the result") -> str | Non
     if names is not None and not issubclass(kind, _SEQUENCES + _SETS + _SCALARS):
         return _record(original, back, names, where)
     return _content(kind, original, back, where) or _attributes(original, back, NO_FIELDS, where)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two results of one function hold the same. Two dictionaries may do so in another order."""
+    token = _ORDER_COUNTS.set(False)
+    try:
+        return difference(one, other) is None
+    finally:
+        _ORDER_COUNTS.reset(token)
 
 
 def alike(value: Any, back: Any) -> bool:
@@ -187,6 +198,12 @@ def _mapping(original: Mapping[Any, Any], back: Mapping[Any, Any], where: str) -
         return f"{where}: of {len(keys)} keys {len(other_keys)} come back"
     values, other_values = [*original.values()], [*back.values()]
     if not _same_leaves(keys, other_keys):
+        if (
+            not _ORDER_COUNTS.get()
+            and {*map(_form, keys)} == {*map(_form, other_keys)}
+            and None not in map(_form, keys)
+        ):
+            return _values_by_key(original, back, where)
         for key, other_key in zip(keys, other_keys, strict=True):
             if not _same_leaf(key, other_key) and difference(key, other_key):
                 return f"{where}: a key of type {type(key).__name__} comes back changed or in another place"
@@ -194,6 +211,13 @@ def _mapping(original: Mapping[Any, Any], back: Mapping[Any, Any], where: str) -
         return None
     for item, other in zip(values, other_values, strict=True):
         if not _same_leaf(item, other) and (found := difference(item, other, f"{where}[...]")):
+            return found
+    return None
+
+
+def _values_by_key(original: Mapping[Any, Any], back: Mapping[Any, Any], where: str) -> str | None:
+    for key, item in original.items():
+        if found := difference(item, back[key], f"{where}[...]"):
             return found
     return None
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from stampede_guard.errors import Misuse
-from stampede_guard.keys.kinds import kind_of, name_of_kind
+from stampede_guard.keys.kinds import UNNAMED
 
 __all__ = ["KEPT_FOR_COMPARISON", "LONGEST_NAME", "Explanation", "Part", "bare", "explain_name"]
 
@@ -63,7 +63,7 @@ def explain_name(name: str, *, namespace: str | None = None) -> Explanation:
         found = _SHAPE.fullmatch(rest[1:])
         assert found is not None
         key = unquote(found["key"])
-        title = f"{space}:{name_of_kind(kind_of(key))}"
+        title = f"{space}:{UNNAMED}"
         return Explanation(name, space, "key", title, found["shape"] or "", (Part("key", key),))
     if rest.startswith("#"):
         hashed = _HASHED.fullmatch(rest)

@@ -16,13 +16,21 @@ __all__ = ["Acquisition"]
 
 
 class Acquisition:
-    """One attempt, under a holder's name of its own. `handed_over`: see `Ask`."""
+    """One attempt, under a holder's name of its own. `handed_over`: see `Ask`. `title`: what events call it."""
 
     def __init__(
-        self, part: Part, name: str, owner: Owner, timing: Timing, *, handed_over: bool = False
+        self,
+        part: Part,
+        name: str,
+        owner: Owner,
+        timing: Timing,
+        *,
+        title: str,
+        handed_over: bool = False,
     ) -> None:
         self.part = part
         self.handed_over = handed_over
+        self.title = title
         self.name = name
         self.owner = owner
         self.timing = timing

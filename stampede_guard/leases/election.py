@@ -208,7 +208,9 @@ class Election:
 
     async def _stand_once(self, part: Part) -> None:
         asked_at = part.world.now()
-        self._attempt = Acquisition(part, self.name, part.owner, self._timing)
+        self._attempt = Acquisition(
+            part, self.name, part.owner, self._timing, title=telling.title_of(self.name, part.prefix)
+        )
         try:
             state = await self._attempt.granted(wait=FOR_EVER)
         except Exception as error:

@@ -31,6 +31,7 @@ from stampede_guard.leases.hold import Hold
 from stampede_guard.leases.lease import Lease, PlainLease
 from stampede_guard.leases.nested import refuse_own
 from stampede_guard.leases.owner import called
+from stampede_guard.leases.telling import title_of
 from stampede_guard.portal import portal
 
 if TYPE_CHECKING:
@@ -173,7 +174,10 @@ class RunExclusive:
         return await stack.enter_async_context(self._hold(wait=self._wait))
 
     def _hold(self, *, wait: float) -> Hold:
-        return Hold(self._house, self._name, self._timing, wait=wait, at_least_for=self._at_least_for)
+        title = title_of(self._name, self._house.prefix)
+        return Hold(
+            self._house, self._name, self._timing, wait=wait, at_least_for=self._at_least_for, title=title
+        )
 
     async def _ask_to_leave(self, token: int) -> None:
         part = self._house.part()

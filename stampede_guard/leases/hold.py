@@ -27,15 +27,22 @@ __all__ = ["Hold", "acquired", "given_back"]
 
 
 async def acquired(
-    part: Part, name: str, owner: Owner, timing: Timing, *, wait: float, handed_over: bool = False
+    part: Part,
+    name: str,
+    owner: Owner,
+    timing: Timing,
+    *,
+    wait: float,
+    handed_over: bool = False,
+    title: str = telling.HOLD,
 ) -> Keeper:
     """Raises `LeaseTaken` or `StoreError`, which is told."""
     asked_at = part.world.now()
-    attempt = Acquisition(part, name, owner, timing, handed_over=handed_over)
+    attempt = Acquisition(part, name, owner, timing, handed_over=handed_over, title=title)
     try:
         state = await attempt.granted(wait=wait)
     except (LeaseTaken, StoreError) as error:
-        telling.skipped(part, name, error, part.world.now() - asked_at)
+        telling.skipped(part, name, title, error, part.world.now() - asked_at)
         raise
     keeper = Keeper(attempt, state)
     telling.won(keeper, part.world.now() - asked_at)
@@ -66,8 +73,10 @@ class Hold:
         wait: float,
         at_least_for: float,
         handed_over: bool = False,
+        title: str = telling.HOLD,
     ) -> None:
         self._handed_over = handed_over
+        self._title = title
         self._house = house
         self._name = name
         self._timing = timing
@@ -128,6 +137,7 @@ class Hold:
                 self._timing,
                 wait=self._wait,
                 handed_over=self._handed_over,
+                title=self._title,
             )
         except BaseException:
             self._used = False

@@ -25,6 +25,7 @@ class Keeper:
 
     def __init__(self, won: Acquisition, state: Holding | Stopping) -> None:
         self.name = won.name
+        self.title = won.title
         self.holder = won.holder
         self.owner = won.owner
         self.timing = won.timing

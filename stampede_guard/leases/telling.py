@@ -1,4 +1,9 @@
-"""Who got what, who gave it back, lost it or skipped: one line in the log each, and one event for the hooks."""
+"""Who got what, who gave it back, lost it or skipped: one line in the log each, and one event for the hooks.
+
+The line has the name of the lease: operators wrote it, or look for it. The event's `function` is for metrics. It is the
+name of an election, a job or an exclusive function, which the program declares. It is `hold` for `leases.hold(name)`,
+because a name made for one block may have a user's address in it.
+"""
 
 from __future__ import annotations
 
@@ -9,41 +14,42 @@ from stampede_guard.leases.keeper import Keeper
 from stampede_guard.leases.owner import called
 from stampede_guard.leases.part import Part, log
 
-__all__ = ["ended", "skipped", "won"]
+__all__ = ["HOLD", "ended", "skipped", "title_of", "won"]
+
+HOLD = "hold"
+"""What events call leases whose names are made at run time."""
+
+
+def title_of(name: str, prefix: str) -> str:
+    """Of what a program declares: the name without what may stand behind a colon."""
+    return name.removeprefix(prefix).partition(":")[0]
 
 
 def won(keeper: Keeper, seconds: float) -> None:
     log.info("lease %s: %s holds it (token %d)", keeper.name, called(keeper.owner), keeper.token)
     if keeper.part.hooks:
-        function = _function(keeper.part, keeper.name)
-        keeper.part.hooks.tell(events.LeaseWon(function, keeper.name, keeper.token, seconds))
+        keeper.part.hooks.tell(events.LeaseWon(keeper.title, keeper.name, keeper.token, seconds))
 
 
 def ended(keeper: Keeper, outcome: Released | Lost, seconds: float) -> None:
-    function = _function(keeper.part, keeper.name)
     event: events.Event
     if isinstance(outcome, Lost):
         log.error(
             "lease %s: %s has lost it after %.1f s (token %d): %s",
             keeper.name, called(keeper.owner), seconds, keeper.token, outcome.why,
         )  # fmt: skip
-        event = events.HoldLost(function, keeper.name, keeper.token, seconds, outcome.why)
+        event = events.HoldLost(keeper.title, keeper.name, keeper.token, seconds, outcome.why)
     else:
         log.info(
             "lease %s: %s %s after %.1f s (token %d)%s",
             keeper.name, called(keeper.owner), "uses it no more" if keeper.left_behind else "gave it back",
             seconds, keeper.token, f": {outcome.why}" if outcome.why else "",
         )  # fmt: skip
-        event = events.LeaseReleased(function, keeper.name, keeper.token, seconds, outcome.why)
+        event = events.LeaseReleased(keeper.title, keeper.name, keeper.token, seconds, outcome.why)
     keeper.part.hooks.tell(event)
 
 
-def skipped(part: Part, name: str, error: Exception, seconds: float) -> None:
+def skipped(part: Part, name: str, title: str, error: Exception, seconds: float) -> None:
     holder = error.holder if isinstance(error, LeaseTaken) else ""
     log.info("lease %s: %s skips: %s", name, called(part.owner), error)
-    part.hooks.tell(events.LeaseSkipped(_function(part, name), name, holder, seconds))
-
-
-def _function(part: Part, name: str) -> str:
-    """What may be a label of a metric: the name without what parameters may have put behind a colon."""
-    return name.removeprefix(part.prefix).partition(":")[0]
+    part.hooks.tell(events.LeaseSkipped(title, name, holder, seconds))

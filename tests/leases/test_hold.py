@@ -417,7 +417,7 @@ def test_the_hooks_and_the_log_are_told_who_held_who_lost_and_who_skipped(
         virtually(main)
     kinds = [events.LeaseWon, events.LeaseSkipped, events.LeaseReleased, events.LeaseWon, events.HoldLost]
     assert [type(event) for event in told] == kinds
-    assert {(event.function, event.entry) for event in told} == {("n", "t:n:7")}  # type: ignore[union-attr]
+    assert {(event.function, event.entry) for event in told} == {("hold", "t:n:7")}  # type: ignore[union-attr]
     assert [line.partition(":")[2].partition("token")[0] for line in caplog.messages] == [
         "n:7: a (process-a) holds it (",
         "n:7: a (process-a) skips: the lease 't:n:7' is held by a (process-a) (",

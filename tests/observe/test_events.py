@@ -63,10 +63,10 @@ async def test_a_computation_and_a_hit_tell_their_story(guards: Guards) -> None:
     assert (computed.error, waited.outcome) == ("", "computed")
     assert 0 <= computed.seconds <= waited.seconds
     assert computed.entry == guards.name(KEY)
-    assert computed.function == f"{guards.namespace}:report"
+    assert computed.function == f"{guards.namespace}:get_or_compute"
     told.forget()
     await guard.get_or_compute(KEY, value, ttl=60)
-    assert told.events == [Hit(f"{guards.namespace}:report", guards.name(KEY))]
+    assert told.events == [Hit(f"{guards.namespace}:get_or_compute", guards.name(KEY))]
 
 
 async def test_hits_of_decorated_functions_are_told_too(guards: Guards) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
@@ -248,3 +249,57 @@ async def test_a_function_about_the_value_ends_neither_the_call_nor_its_look(
         assert await page() == "value"
         await no_looks(guard)
     assert guard.shadow_report()["shop.page"].unsupported == 3
+
+
+@dataclasses.dataclass
+class Pet:
+    """Equal by its id, as entities often are."""
+
+    id: int
+    name: str
+    tags: dict[str, int] = dataclasses.field(default_factory=dict)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Pet) and self.id == other.id
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class Strange(Pet):
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("never ask me")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+CAT, DOG = Pet(1, "cat"), Pet(1, "dog")
+COMPARED = [
+    (Pet, [CAT, DOG], "different"),
+    (list[Pet], [[CAT], [DOG]], "different"),
+    (dict[str, Pet], [{"a": CAT}, {"a": DOG}], "different"),
+    (Strange, [Strange(1, "cat"), Strange(1, "cat")], "same"),
+    (Any, [1, True], "different"),
+    (Any, [{"a": 1, "b": [1.0]}, {"b": [1.0], "a": 1}], "same"),
+    (Any, [{"a": 1, "b": [1.0]}, {"b": [2.0], "a": 1}], "different"),
+    (Pet, [Pet(1, "cat", {"a": 1, "b": 2}), Pet(1, "cat", {"b": 2, "a": 1})], "same"),
+    (Any, [{"a", "b"}, {"b", "a"}], "same"),
+    (Any, [float("nan"), float("nan")], "same"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "values", "found"), COMPARED)
+async def test_values_are_compared_by_what_they_hold(
+    guards: Guards, kind: Any, values: list[Any], found: str
+) -> None:
+    guard = guards.guard(mode="shadow")
+
+    computed = iter([values[0], values[0], values[1]])
+
+    async def compute() -> Any:
+        return next(computed)
+
+    for _ in range(3):
+        await guard.get_or_compute("pet:1", compute, type=kind)
+        await no_looks(guard)
+    (counts,) = guard.shadow_report().values()
+    assert (counts.stored, getattr(counts, found)) == (1, 1)

@@ -22,6 +22,7 @@ from stampede_guard.leases.owner import called
 from stampede_guard.leases.part import Part
 from stampede_guard.leases.runs.backend import RunBackend
 from stampede_guard.leases.runs.words import Claimed, Ending, Outcome
+from stampede_guard.leases.telling import title_of
 
 __all__ = ["STOPPED", "Execution"]
 
@@ -175,7 +176,13 @@ class Execution:
     def _hold(self, *, wait: float, name: str = "") -> Hold:
         # A run that was killed hands over as soon as the back end sees it; see `core.grants`.
         return Hold(
-            self._house, name or self._full, self._timing, wait=wait, at_least_for=0.0, handed_over=True
+            self._house,
+            name or self._full,
+            self._timing,
+            wait=wait,
+            at_least_for=0.0,
+            handed_over=True,
+            title=title_of(self._full, self._part.prefix),
         )
 
     @property
