@@ -457,7 +457,7 @@ async def test_a_store_that_all_workers_see_is_nothing_to_warn_of(
     assert caplog.records == []
 
 
-async def test_an_entry_is_named_in_logs_by_what_stands_before_the_first_colon(guards: Guards) -> None:
+async def test_an_entry_is_named_in_logs_by_its_name_and_by_no_part_of_its_key(guards: Guards) -> None:
     guard = guards.guard(max_flights=1)
     gate = Gate()
 
@@ -467,9 +467,9 @@ async def test_an_entry_is_named_in_logs_by_what_stands_before_the_first_colon(g
 
     caller = asyncio.create_task(guard.get_or_compute("k", compute))
     await gate.arrival()
-    for key, name in (("report:7", "report"), ("user:8", "user"), ("alice@example.com", "get_or_compute")):
+    for key, given, name in (("report:7", "report", "report"), ("alice:7", None, "get_or_compute")):
         with pytest.raises(Overloaded) as caught:
-            await guard.get_or_compute(key, compute)
+            await guard.get_or_compute(key, compute, name=given)
         assert str(caught.value).startswith(f"{guards.namespace}:{name}: ")
     gate.open()
     await soon(caller)
