@@ -126,7 +126,7 @@ def function(guard: StampedeGuard, inner: Callable[[], Awaitable[int]]) -> Calla
 
 
 def key(guard: StampedeGuard, inner: Callable[[], Awaitable[int]]) -> Callable[[], Awaitable[Any]]:
-    return lambda: guard.get_or_compute("outer:1", inner)
+    return lambda: guard.get_or_compute("outer:1", inner, name="outer")
 
 
 class Nested:
