@@ -18,12 +18,45 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]{0,30}:(?:\\?/){2})([^\s\"'<>`]+)")
 _QUERY = re.compile(r"\?[^\s\"'<>`?]*=[^\s\"'<>`]*")
 _ENCODED_QUERY = re.compile(r"%3f[^\s\"'<>`]*", re.IGNORECASE)
 _BARE_USER = re.compile(r"(?<!:)//[^\s/\"'<>`@]{1,300}@")
-_SCHEME = re.compile(r"\b(bearer|basic)\s+(?=[^\s\"',]*[\d=])[^\s\"',]{6,}", re.IGNORECASE)
-_ASSIGNED = re.compile(
-    r"\b([\w\-]{0,40}(?:token|secret|passwo?r?d|api[_\-]?key|signature|credential|authorization)[\w\-]{0,40})"
-    r"=[^\s\"'&,;]+",
+_SCHEMED = re.compile(
+    r"\b(bearer\s+(?!(?:token|auth|scheme|realm|credential|format|method)\w*\b)|(?:basic|token)\s+(?=[^\s\"',]*[\d=]))"
+    r"[^\s\"',]{6,}",
     re.IGNORECASE,
 )
+# What a count, a kind or a name of a token is called is no token.
+_NAME = (
+    r"[\w\-]{0,40}(?:token|secret|passwo?r?d|passphrase|pwd|api[_\-]?key|access[_\-]?key|private[_\-]?key|signature"
+    r"|credential|authorization|cookie|session[_\-]?id|jwt)(?:s(?![A-Za-z]))?"
+    r"(?:[_\-](?!type|count|limit|length|name|expir|ttl|uri|url)[\w\-]{1,40}|(?![\w\-]))"
+)
+_QUOTED = r"b?\\{0,2}[\"'](?:[^\"'\\]|\\(?![\"']))*\\{0,2}[\"']"
+_ASSIGNED = re.compile(
+    rf"(?<![\w\-])({_NAME}|sig|sid|otp|pin)((?:=|%3D)\s?)({_QUOTED}|[^\s\"'&,;]+)", re.IGNORECASE
+)
+# {"token": "..."}, ('token', '...'), "token" = "...", also with escaped quotation marks.
+_FIELD = re.compile(rf"([\"']{_NAME}\\{{0,2}}[\"']\s?[:,=]\s?)({_QUOTED})", re.IGNORECASE)
+# A header's value is all of the line. Behind other names a word is hidden where it can be no word of a sentence.
+_HEADER = re.compile(
+    r"(?<![\w\-])((?:proxy-)?authorization|(?:set-)?cookie|x-[\w\-]{0,40}(?:token|key|secret))(\s?:\s?)[^\r\n\"']+",
+    re.IGNORECASE,
+)
+_WRITTEN = re.compile(
+    rf"(?<![\w\-])({_NAME})(\s?(?::|->|is|was)?\s)"
+    rf"({_QUOTED}|(?=[^\s\"',]*\d)(?=[^\s\"',]*[A-Za-z])[^\s\"',]{{8,}}|[^\s\"',]{{24,}})",
+    re.IGNORECASE,
+)
+_ALONE = re.compile(
+    r"(?<![\w\-])((?:[\w\-]{0,40}[_\-])?(?:passwo?r?d|passphrase|pwd|pin|otp|api[_\-]?key|access[_\-]?key|private[_\-]?key))"
+    r"(\s?:\s?)[^\s\"',;(){}\[\]]+(?=\s*(?:\Z|[\r\n\"',;)}\]]))",
+    re.IGNORECASE,
+)
+"""One word behind a colon, up to the end of the clause."""
+_KNOWN = re.compile(
+    r"\beyJ[\w\-]{8,}\.[\w\-]+\.?[\w\-]*|\b(?:sk|pk|rk)[_\-][\w\-]{16,}|\bgh[opsru]_\w{20,}|\bgithub_pat_\w{20,}"
+    r"|\bglpat-[\w\-]{16,}|\bxox[a-z]-[\w\-]{10,}|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[\w\-]{30,}"
+)
+"""Tokens known by their form: JSON Web Tokens (RFC 7519), and those of Stripe, GitHub, Slack, AWS and Google."""
+_SECRET_FIELD = re.compile(_NAME + r"\Z", re.IGNORECASE)
 _OPAQUE = re.compile(r"(?=[^/]*\d)(?=[^/]*[A-Za-z])[A-Za-z0-9_\-:.~%]{20,}\Z|bot\d+:.*", re.DOTALL)
 """A segment of a path that is long and has letters and digits is rather a key than a name."""
 
@@ -39,8 +72,13 @@ def mask(text: str) -> str:
     text = _QUERY.sub("?" + MASK, text)
     text = _BARE_USER.sub(f"//{MASK}@", text)
     text = _ENCODED_QUERY.sub("%3F" + MASK, text)
-    text = _SCHEME.sub(rf"\1 {MASK}", text)
-    return _ASSIGNED.sub(rf"\1={MASK}", text)
+    text = _KNOWN.sub(MASK, text)
+    text = _HEADER.sub(rf"\1\2{MASK}", text)
+    text = _FIELD.sub(rf"\1'{MASK}'", text)
+    text = _ASSIGNED.sub(rf"\1\2{MASK}", text)
+    text = _SCHEMED.sub(lambda found: f"{found[1].rstrip()} {MASK}", text)
+    text = _ALONE.sub(rf"\1\2{MASK}", text)
+    return _WRITTEN.sub(rf"\1\2{MASK}", text)
 
 
 def mask_all(content: Any) -> Any:
@@ -49,12 +87,16 @@ def mask_all(content: Any) -> Any:
         return mask(content)
     if isinstance(content, dict):
         return {
-            mask_all(name) if isinstance(name, str) else name: mask_all(item)
+            mask_all(name) if isinstance(name, str) else name: MASK if _hides(name, item) else mask_all(item)
             for name, item in content.items()
         }
     if isinstance(content, list | tuple):
         return [mask_all(item) for item in content]
     return content
+
+
+def _hides(name: object, item: object) -> bool:
+    return isinstance(name, str) and isinstance(item, str) and _SECRET_FIELD.match(f"{name}") is not None
 
 
 def _masked_url(found: re.Match[str]) -> str:

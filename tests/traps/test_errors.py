@@ -789,6 +789,22 @@ TEXTS = [
     f"wss://example.com/socket?token={SECRET} was closed",
     f"Authorization was: Bearer {SECRET}",
     f"api_key={SECRET} is not known",
+    f'{{"token": "{SECRET}", "x": 1}}',
+    f"{{'access_token': '{SECRET}'}}",
+    f'{{"client_secret" : "{SECRET}"}}',
+    f'"{{\\"token\\": \\"{SECRET}\\"}}"',
+    f"[(b'authorization', b'Bearer {SECRET}')]",
+    f"('api_key', '{SECRET}')",
+    f"token: {SECRET}",
+    f"token {SECRET} is not valid",
+    f"password: {SECRET}",
+    f"password='{SECRET}' user='app'",
+    f"x-api-key: {SECRET}",
+    f"Authorization: {SECRET}",
+    f"Authorization: Token {SECRET}",
+    f"Cookie: session={SECRET}; theme=dark",
+    f"refresh_token%3D{SECRET}",
+    f"sent Bearer {SECRET}",
     "x" * 600 + f" https://example.com/?token={SECRET}",
     f"https://example.com/?token={SECRET}" + "x" * 100_000,
     f"\nhttps://example.com/?token={SECRET}\nhttps://example.com/?token={SECRET}",
@@ -834,6 +850,14 @@ def test_no_url_with_a_token_travels_in_an_error(text: str, monkeypatch: pytest.
 def test_what_is_no_secret_stays() -> None:
     for text in (
         "no such project: 7",
+        "the token expired",
+        "token_count=5",
+        "max_tokens: 4096",
+        "Unexpected token: EOF",
+        "password: field required",
+        "no such column: users.password",
+        "bearer token expected",
+        "authorization required",
         "see https://example.com/projects/7/quality and http://localhost:8000",
         "expected one of: a, b? no",
         "ratio 3/4 of a/b, 50% off, x=1",
@@ -843,6 +867,29 @@ def test_what_is_no_secret_stays() -> None:
         assert mask(text) == text
     told = decode_failure(encode_failure(fastapi.HTTPException(307, headers={"Location": "/login"})) or b"")
     assert isinstance(told, fastapi.HTTPException) and told.headers == {"Location": "/login"}
+
+
+KNOWN = [
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl", "sk_live_4eC39HqLyjWDarjtT1zdp7dc", "AKIAIOSFODNN7EXAMPLE",
+    "ghp_abcdefghijklmnopqrstuvwxyz0123456789", "xoxb-1234567890-abcdefghij", "sk-proj-abc123abc123abc123abc123",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("token", KNOWN)
+def test_a_token_that_is_known_by_its_form_travels_nowhere(token: str) -> None:
+    assert token not in mask(f"the service said: {token} is not allowed")
+
+
+def test_fields_with_secrets_travel_without_them() -> None:
+    detail = {
+        "error": "no such token",
+        "token": SECRET,
+        "tries": [{"password": SECRET, "n": 1}],
+        "loc": ["token"],
+    }
+    told = decode_failure(encode_failure(fastapi.HTTPException(404, detail)) or b"")
+    assert isinstance(told, fastapi.HTTPException)
+    assert told.detail == {**detail, "token": "***", "tries": [{"password": "***", "n": 1}]}
 
 
 async def test_no_token_is_in_redis_after_a_failure(valkey_url: str, namespace: str) -> None:
