@@ -151,6 +151,8 @@ class KeyBuilder:
             "plain": is_plain,
             "quote": "'",
             "part": self._part,
+            "watched": self._watched_part,
+            "as_declared": {name: self.fitted.as_declared(name) for name in keyed},
             "whole": self._whole,
             "head": self._head,
         }
@@ -159,14 +161,24 @@ class KeyBuilder:
     def _in_place(self, name: str, mine: str) -> str:
         """The expression that writes one parameter."""
         label = escape(name)
+        as_declared = self.fitted.as_declared(name)
         part = f"{mine}part('{label}=', {name})"
+        if as_declared is not None:
+            watched = f"{mine}watched('{label}=', '{name}', {name})"
+            part = f"({part} if {mine}type({name}) in {mine}as_declared['{name}'] else {watched})"
         if f"{label}=" in self._hashed:
             return f"{label}={{{part}}}"
-        return (
-            f"{label}={{{name} if {mine}type({name}) is {mine}int and {-_WIDE} < {name} < {_WIDE} "
-            f"else {mine}quote + {name} + {mine}quote if {mine}type({name}) is {mine}str and {mine}plain({name}) "
-            f"else {part}}}"
-        )
+        if as_declared is None or str in as_declared:
+            quoted = f"{mine}quote + {name} + {mine}quote"
+            part = f"{quoted} if {mine}type({name}) is {mine}str and {mine}plain({name}) else {part}"
+        if as_declared is None or int in as_declared:
+            part = f"{name} if {mine}type({name}) is {mine}int and {-_WIDE} < {name} < {_WIDE} else {part}"
+        return f"{label}={{{part}}}"
+
+    def _watched_part(self, label: str, name: str, value: Any) -> str:
+        """Of a parameter whose values other calls may give otherwise: an invalidation will have to mean them all."""
+        self.fitted.note_value(name, value)
+        return self._part(label, value)
 
     def _replaced_key(self, *args: Any, **kwargs: Any) -> str:
         (label,) = self._labels

@@ -7,11 +7,13 @@ computed for it. Whoever invalidates means both. So the arguments are first read
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import decimal
 import enum
 import inspect
 import itertools
+import math
 import pathlib
 import types
 import typing
@@ -24,12 +26,18 @@ from stampede_guard.errors import KeyPartError
 from stampede_guard.keys.captured import IMMUTABLE, Copying
 from stampede_guard.keys.fitting import Fitter, Misfit, fitter_of
 from stampede_guard.keys.numbers import to_places
+from stampede_guard.keys.parts import Unkeyable, text_of
 
-__all__ = ["Arguments", "Fitted"]
+__all__ = ["MOST_VARIANTS", "Arguments", "Fitted"]
 
-_MOST_VARIANTS = 64
-_MOST_KINDS = 8
-_MOST_ZONES = 24
+MOST_VARIANTS = 1024
+"""Entries that one invalidation addresses. Of more it would say "done" without having reached all."""
+_MOST_KINDS = 16
+_MOST_ZONES = 512
+_MOST_PAIRS = 1024
+"""Of a declared value and another way to give it, that calls were computed with."""
+_WRITTEN_IN_MANY_WAYS = frozenset({datetime.datetime, decimal.Decimal})
+"""The same moment has a key for each zone, and the same number has one for each count of places."""
 _COLLECTIONS = (list, tuple, set, frozenset, dict)
 _WITHOUT_MOMENTS = (
     int, float, complex, str, bytes, types.NoneType, uuid.UUID, decimal.Decimal, enum.Enum, datetime.time,
@@ -46,7 +54,9 @@ class Fitted:
     __slots__ = (
         "_annotations",
         "_defaults",
+        "_exactly",
         "_fitters",
+        "_forgotten",
         "_given",
         "_name",
         "_places",
@@ -74,6 +84,8 @@ class Fitted:
         self._given: dict[str, set[type]] = {}
         self._zones: dict[str, dict[str, datetime.tzinfo]] = {}
         self._places: dict[str, set[int]] = {}
+        self._exactly: dict[str, dict[str, dict[str, Any]]] = {}
+        self._forgotten: set[str] = set()
         self._fitters: dict[str, Fitter] = {}
         self._with_moments = {
             each for each in keyed if each not in ("self", "cls") and _may_hold_moments(hints.get(each, Any))
@@ -101,34 +113,70 @@ class Fitted:
         if fitter is not None:
             self._fitters[name] = fitter
 
+    def as_declared(self, name: str) -> frozenset[type] | None:
+        """A call tells `note_value` of all arguments that are of none of these classes; None: of no argument.
+
+        A process that finds an entry in the store computes nothing, and may be the one that invalidates it.
+        """
+        fitter = self._fitters.get(name)
+        if fitter is None:
+            return IMMUTABLE - _WRITTEN_IN_MANY_WAYS if name in self._with_moments else None
+        return fitter.exact - _WRITTEN_IN_MANY_WAYS if fitter.exact else None
+
+    def note_value(self, name: str, value: Any) -> None:
+        """A key was made of it. Quick, because hits pay for it."""
+        kind = type(value)
+        fitter = self._fitters.get(name)
+        if fitter is not None and kind not in fitter.exact:
+            self._remember(name, self._given.setdefault(name, set()), kind)
+        if isinstance(value, datetime.datetime):
+            if value.tzinfo is not None and name in self._with_moments:
+                self._note_zone(name, value.tzinfo)
+        elif isinstance(value, decimal.Decimal) and value.is_finite():
+            exponent = int(value.as_tuple().exponent)
+            self._remember(name, self._places.setdefault(name, set()), exponent)
+
+    def _remember(self, name: str, known: set[Any], one: Any) -> None:
+        if one not in known:
+            if len(known) < _MOST_KINDS:
+                known.add(one)
+            else:
+                self._forgotten.add(name)
+
+    def _note_zone(self, name: str, zone: datetime.tzinfo) -> None:
+        zones = self._zones.setdefault(name, {})
+        if str(zone) not in zones:
+            if len(zones) < _MOST_ZONES:
+                zones[str(zone)] = zone
+            else:
+                self._forgotten.add(name)
+
     def note(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """A call was computed with these: of what kinds are those that are not as declared?"""
+        """A call was computed with these: how were those given that are not as declared?"""
         if not self._fitters and not self._with_moments:
             return
         given = [*zip(self.names(args), args, strict=True)]
         given += [(self.named(key), value) for key, value in kwargs.items()]
         for name, value in given:
+            self.note_value(name, value)
             if name in self._with_moments:
                 for zone in _zones_in(value):
                     self._note_zone(name, zone)
-            if isinstance(value, decimal.Decimal) and value.is_finite():
-                places = self._places.setdefault(name, set())
-                if len(places) < _MOST_KINDS:
-                    places.add(int(value.as_tuple().exponent))
-            fitter = self._fitters.get(name)
-            if fitter is None:
-                continue
-            if type(value) not in fitter.exact:
-                kinds = self._given.setdefault(name, set())
-                if len(kinds) < _MOST_KINDS:
-                    kinds.add(type(value))
+            if name in self._fitters:
+                self._note_pair(name, value)
 
-    def _note_zone(self, name: str, zone: datetime.tzinfo) -> None:
-        zones = self._zones.setdefault(name, {})
-        zones.pop(str(zone), None)
-        zones[str(zone)] = zone
-        if len(zones) > _MOST_ZONES:
-            del zones[next(iter(zones))]
+    def _note_pair(self, name: str, value: Any) -> None:
+        """This very value for the declared one: text in capitals, a list with texts of numbers, a dict for a model."""
+        with contextlib.suppress(Exception):  # what is no declared value, or has no text
+            fitted = self._fit(name, value)
+            if fitted is value:
+                return
+            pairs = self._exactly.setdefault(name, {})
+            ways = pairs.setdefault(text_of(fitted), {})
+            if len(ways) < _MOST_KINDS:
+                ways[text_of(value)] = _Moments().of(value)
+            if len(pairs) > _MOST_PAIRS:
+                del pairs[next(iter(pairs))]
 
     def declared(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
         """All of them as they are declared. Raises `KeyPartError` for what cannot be read as that."""
@@ -142,11 +190,27 @@ class Fitted:
             return [(args, kwargs)]
         choices = [self._choices(name, value) for name, value in zip(self.names(args), args, strict=True)]
         choices += [self._choices(self.named(key), value) for key, value in kwargs.items()]
+        self._refuse_too_many([*self.names(args), *map(self.named, kwargs)], choices)
         given = len(args)
         return [
             (combination[:given], dict(zip(kwargs, combination[given:], strict=True)))
-            for combination in itertools.islice(itertools.product(*choices), _MOST_VARIANTS)
+            for combination in itertools.product(*choices)
         ]
+
+    def _refuse_too_many(self, names: list[str], choices: list[list[Any]]) -> None:
+        """Raises `KeyPartError` where there may be more entries than can be addressed."""
+        forgotten = self._forgotten.intersection(names)
+        if not forgotten and math.prod(map(len, choices)) <= MOST_VARIANTS:
+            return
+        name = (
+            next(iter(forgotten), None)
+            or max(zip(names, choices, strict=True), key=lambda pair: len(pair[1]))[0]
+        )
+        raise KeyPartError(
+            f"{name!r} of {self._name}() has been given in so many ways (types, time zones, decimal places) that not "
+            "all entries of equal arguments can be addressed. Convert it before each call, for example to UTC",
+            parameter=name,
+        )
 
     def _choices(self, name: str, value: Any) -> list[Any]:
         fitted = self._fit(name, value)
@@ -154,15 +218,27 @@ class Fitted:
         found = [fitted] if fitted is value else [fitted, value]
         if fitter is not None:
             found += fitter.loosely(fitted)
-        for kind in self._given.get(name, ()):
+            if fitted is not value:
+                found += fitter.loosely(value)
+            found += self._exact_ways(name, fitted)
+        for kind in tuple(self._given.get(name, ())):
             found += _as_given(kind, fitted)
         if name in self._places and type(fitted) in (int, decimal.Decimal):
             written = [to_places(decimal.Decimal(fitted), exponent) for exponent in self._places[name]]
             found += [each for each in written if each is not None]
         if name in self._with_moments and _zones_in(fitted):
-            zones = (datetime.UTC, *self._zones.get(name, {}).values())
-            found += [_in_zone(fitted, zone) for zone in zones]
-        return found
+            zones = (datetime.UTC, *tuple(self._zones.get(name, {}).values()))
+            found += [_in_zone(each, zone) for each in tuple(found) if _zones_in(each) for zone in zones]
+        return _each_once(found)
+
+    def _exact_ways(self, name: str, fitted: Any) -> list[Any]:
+        pairs = self._exactly.get(name)
+        if not pairs:
+            return []
+        try:
+            return list(pairs.get(text_of(fitted), {}).values())
+        except Unkeyable:
+            return []
 
     def _fit(self, name: str, value: Any) -> Any:
         fitter = self._fitters.get(name)
@@ -194,10 +270,23 @@ def _as_given(kind: type, value: Any) -> list[Any]:
         if isinstance(plain, float) and plain.is_integer():
             texts.append(str(int(plain)))
         if isinstance(plain, uuid.UUID):
-            texts.append(plain.hex)
+            texts += [plain.hex, str(plain).upper()]
         elif isinstance(plain, datetime.datetime | datetime.date | datetime.time):
             texts.append(plain.isoformat())
         return texts
+    if issubclass(kind, datetime.datetime) and isinstance(value, datetime.datetime):
+        # Of Pendulum or pandas.
+        with contextlib.suppress(Exception):
+            parts = (
+                value.year,
+                value.month,
+                value.day,
+                value.hour,
+                value.minute,
+                value.second,
+                value.microsecond,
+            )
+            return [kind(*parts, tzinfo=value.tzinfo, fold=value.fold)]
     if isinstance(value, enum.Enum):
         value = value.value
         if type(value) is kind:
@@ -237,6 +326,19 @@ def _zones_in(value: Any) -> list[datetime.tzinfo]:
 
 def _in_zone(value: Any, zone: datetime.tzinfo) -> Any:
     return _Moments(zone).of(value)
+
+
+def _each_once(found: list[Any]) -> list[Any]:
+    """The first is the declared value, and stays the first."""
+    if len(found) == 1:
+        return found
+    kept: dict[Any, Any] = {}
+    for each in found:
+        try:
+            kept.setdefault(text_of(each), each)
+        except (Unkeyable, RecursionError):  # the key says so with the parameter's name
+            kept.setdefault(id(each), each)
+    return list(kept.values())
 
 
 def _may_hold_moments(annotation: Any) -> bool:

@@ -290,7 +290,13 @@ def _union(members: tuple[Any, ...]) -> Fitter | None:
         return read[0]
 
     def loosely(value: Any) -> tuple[Any, ...]:
-        return tuple(other for fitter in known for other in fitter.loosely(value))
+        """What each member makes of it, too: a dict may be read as either of two models."""
+        found: list[Any] = []
+        for fitter in known:
+            found += fitter.loosely(value)
+            with contextlib.suppress(Misfit):
+                found.append(fitter.fit(value))
+        return tuple(found)
 
     # Exact only if no other member would have to look into the value.
     return Fitter(fit, frozenset().union(*(fitter.exact for fitter in known)), loosely)

@@ -537,6 +537,10 @@ SAME: list[tuple[Any, Any, Any]] = [
     (dict[str, datetime.datetime], {"a": NOON.astimezone(PARIS)}, {"a": NOON}),
     (tuple[datetime.datetime, int], (NOON.astimezone(PARIS), 1), (NOON, 1)), (Any, NOON.astimezone(PARIS), NOON),
     (list[dict[str, datetime.datetime]], [{"a": NOON.astimezone(PARIS)}], [{"a": NOON}]),
+    (uuid.UUID, str(uuid.UUID(int=171)).upper(), uuid.UUID(int=171)), (list[int], ["1"], [1]),
+    (uuid.UUID, f"{{{SOME}}}", SOME), (Filters, {"page": "7"}, Filters(page=7)),
+    (datetime.datetime, pendulum.instance(NOON.astimezone(PARIS)), NOON),
+    (Filters | Window, Window(7), {"first": 7}), (Window | Filters, Filters(page=7), {"page": "7"}),
 ]  # fmt: skip
 
 
@@ -580,6 +584,56 @@ async def test_an_invalidation_addresses_the_entry_of_the_call(
     told = await (cached.refresh(given) if how == "refresh" else cached.invalidate(value=given))
     assert told == (2 if how == "refresh" else "done")
     assert await cached(called) >= 2
+
+
+# How a call may be given what is declared otherwise, where each way of writing it has a key of its own.
+GIVEN: list[tuple[Any, Any, Any]] = [
+    (int, "7", 7), (int | None, "7", 7), (uuid.UUID, str(SOME), SOME), (Colour, "red", Colour.RED),
+    (datetime.datetime, NOON.astimezone(PARIS), NOON), (Any, NOON.astimezone(PARIS), NOON),
+    (datetime.datetime | None, NOON.astimezone(PARIS), NOON), (float, 1, 1.0),
+    (decimal.Decimal, decimal.Decimal("1.00"), decimal.Decimal("1.0")), (datetime.date, "2024-06-01", NOON.date()),
+    (datetime.datetime, pendulum.instance(NOON.astimezone(PARIS)), NOON), (int, numpy.int64(7), 7),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("annotation", "called", "given"), GIVEN, ids=[str(n) for n in range(len(GIVEN))])
+@pytest.mark.parametrize("token", [False, True])
+async def test_a_process_that_has_only_read_an_entry_invalidates_it_as_well(
+    memory: Guards, annotation: Any, called: Any, given: Any, token: bool
+) -> None:
+    calls = []
+
+    async def load(value: Any) -> int:
+        calls.append(value)
+        return len(calls)
+
+    async def load_of(token: Any) -> int:
+        calls.append(token)
+        return len(calls)
+
+    function: Any = load_of if token else load
+    function.__annotations__["token" if token else "value"] = annotation
+    computes, reads = [memory.guard().locked_cache(ttl=300, name="load")(function) for _ in range(2)]
+    assert await computes(called) == await reads(called) == 1
+    assert await reads.invalidate(given) == "done"
+    assert await reads(called) == 2
+
+
+async def test_what_would_reach_more_entries_than_it_can_is_refused(memory: Guards) -> None:
+    guard = memory.guard()
+
+    @guard.locked_cache(ttl=300)
+    async def load(since: datetime.datetime, until: datetime.datetime) -> int:
+        return 1
+
+    zones = [datetime.timezone(datetime.timedelta(minutes=minutes)) for minutes in range(40)]
+    for zone in zones[:20]:
+        await load(NOON.astimezone(zone), NOON.astimezone(zone))
+    assert await load.invalidate(NOON, NOON) == "done"
+    for zone in zones[20:]:
+        await load(NOON.astimezone(zone), NOON.astimezone(zone))
+    with pytest.raises(KeyPartError, match="UTC"):
+        await load.invalidate(NOON, NOON)
 
 
 @pytest.mark.parametrize("how", ["ids", "other process"])
