@@ -745,7 +745,7 @@ async def test_an_invalidation_without_a_type_drops_the_entries_of_all_types_use
         await guard.get_or_compute("report:8", count, type=int)
         assert count.runs == 9, "other keys keep theirs"
         for number in range(MOST_PLANS + 50):
-            await guard.get_or_compute(f"type{number}:7", count, type=int)
+            await guard.get_or_compute(f"type{number}:7", count, type=int, name=f"type{number}")
         assert len(guard._plans) == MOST_PLANS
 
 
