@@ -761,17 +761,17 @@ def test_two_threads_that_give_up_an_old_plan_at_once_are_no_error() -> None:
             return iter([oldest])
 
     for number in range(MOST_PLANS):
-        guard._plans.plan(f"kind{number}:1", Any, False, {})
+        guard._plans.plan("k", Any, False, {}, name=f"kind{number}")
     guard._plans._plans = Meeting(guard._plans._plans)
     errors: list[BaseException] = []
 
-    def make(key: str) -> None:
+    def make(name: str) -> None:
         try:
-            guard._plans.plan(key, Any, False, {})
+            guard._plans.plan("k", Any, False, {}, name=name)
         except BaseException as error:
             errors.append(error)
 
-    threads = [threading.Thread(target=make, args=(key,)) for key in ("one:1", "other:1")]
+    threads = [threading.Thread(target=make, args=(name,)) for name in ("one", "other")]
     for thread in threads:
         thread.start()
     for thread in threads:
