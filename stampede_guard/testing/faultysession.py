@@ -78,16 +78,21 @@ class FaultySession:
         try:
             readings = await self._ask(carry_out)
         except BaseException as error:
-            failure = error if isinstance(error, StoreError) else StoreUnavailable("the session was closed")
-            for _, future in reads:
-                if not future.done():
-                    future.set_exception(failure)
+            self._fail(
+                reads, error if isinstance(error, StoreError) else StoreUnavailable("the session was closed")
+            )
             if not isinstance(error, StoreError):
                 raise
             return
         for name, future in reads:
             if not future.done():
                 future.set_result(readings[name])
+
+    @staticmethod
+    def _fail(reads: list[tuple[str, asyncio.Future[Reading | None]]], error: StoreError) -> None:
+        for _, future in reads:
+            if not future.done():
+                future.set_exception(error)
 
     # What else is asked with them is passed on as it is: it is between the guard and the store.
 
@@ -211,6 +216,9 @@ class FaultySession:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
+        # Asked for in the very turn in which it was closed: whoever would have carried them out has gone.
+        reads, self._reads = self._reads, []
+        self._fail(reads, StoreUnavailable("the session was closed"))
         await self._inner.aclose()
 
     def abandon(self) -> None:

@@ -206,6 +206,15 @@ class TestSession:
         with pytest.raises(StoreUnavailable, match="closed"):
             await read
 
+    @pytest.mark.parametrize("turns", [0, 1, 2])
+    async def test_closing_ends_what_was_asked_for_a_moment_before(self, turns: int) -> None:
+        async with opened(FaultyStore()) as (session, _):
+            read = session.read(NAME)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        await until(read.done)
+        assert read.exception() is None or isinstance(read.exception(), StoreUnavailable)
+
     async def test_it_can_be_broken_from_another_thread(self) -> None:
         store = FaultyStore()
         async with opened(store) as (_, listener):
