@@ -55,7 +55,10 @@ class Faults:
         return kind
 
     def _kinds(self) -> list[tuple[str, Callable[[], Awaitable[Any]]]]:
+        # In a cluster a master is demoted by a failover only.
+        alone = [("demote the server", self._demote)] if len(self.servers) == 1 else []
         return [
+            *alone,
             ("freeze the server", self._freeze),
             ("crash the server", self._crash),
             ("cut the connections", self._cut),
@@ -128,6 +131,13 @@ class Faults:
         await self._tell(("CONFIG", "SET", "min-replicas-to-write", "1"), server=server)
         await self._pause(0.5, 1.5)
         await self._tell(("CONFIG", "SET", "min-replicas-to-write", "0"), server=server)
+        return {}
+
+    async def _demote(self) -> dict[str, Any]:
+        server = self._server
+        await self._tell(("REPLICAOF", "127.0.0.1", "1"), server=server)
+        await self._pause(0.5, 1.5)
+        await self._tell(("REPLICAOF", "NO", "ONE"), server=server)
         return {}
 
     async def _out_of_memory(self) -> dict[str, Any]:
