@@ -113,7 +113,9 @@ def _told(running: int | None, namespace: str) -> str:
         return (
             "this user may not count processes (PUBSUB CHANNELS), so look at `stampede-guard mode` once more"
         )
-    return f"{running} processes of namespace {namespace!r} were told; one that missed it reads it within seconds"
+    who = "1 process" if running == 1 else f"{running} processes"
+    told = "was told; if it" if running == 1 else "were told; one that"
+    return f"{who} of namespace {namespace!r} {told} missed it reads it within seconds"
 
 
 def _switch(name: str, to: To | None, sample: float | None, lasting: str | None) -> Switch | None:

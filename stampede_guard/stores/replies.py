@@ -217,7 +217,9 @@ def store_error(error: BaseException) -> StoreError:
             f"the store refuses this client: {type(error).__name__}: {told(error)}", kind=kind
         )
     if isinstance(error, InvalidResponse):
-        return StoreUnavailable("the server's answer is not in Redis's protocol")
+        return StoreUnavailable(
+            "the server's answer is not in Redis's protocol: look at the port, and write rediss:// if it is one of TLS"
+        )
     if isinstance(error, ResponseError | BusyLoadingError):
         return _answered(error, meaning)
     if isinstance(error, TimeoutError):

@@ -70,3 +70,19 @@ async def test_a_missing_right_to_write_is_not_over_because_reads_are_answered(
             assert (await guard.check_health()).status == "refused"
         tell(own_valkey, "+set")
         await becomes(guard, "ok")
+
+
+async def test_a_port_of_tls_is_named_where_the_url_has_none(namespace: str) -> None:
+    """A server of TLS answers a plain command with an alert, in bytes of its own protocol."""
+
+    async def alert(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(b"\x15\x03\x03\x00\x02\x02\x46")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(alert, "127.0.0.1") as listening:
+        port = listening.sockets[0].getsockname()[1]
+        async with StampedeGuard.from_url(f"redis://127.0.0.1:{port}", namespace=namespace) as guard:
+            health = await guard.check_health()
+            assert health.status == "away" and "rediss://" in health.why
