@@ -13,6 +13,7 @@ import signal
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Generator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from bench.herd.postgres import PostgresServer
 from bench.herd.valkey import ValkeyServer
 from tests.support.alone import Machine
 from tests.support.sendable import sendable
+from tests.support.traced import measured, without_children
 
 # A busy machine is no fault of what is tested.
 hypothesis.settings.register_profile(
@@ -73,9 +75,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     machine, mark = item.config.stash.get(_MACHINE, None), item.get_closest_marker("alone")
-    if machine is None:
-        return (yield)
-    with machine.taken(alone=mark is not None):
+    with ExitStack() as around:
+        if machine is not None:
+            around.enter_context(machine.taken(alone=mark is not None))
+        around.enter_context(without_children(item.nodeid))
+        around.enter_context(measured())
         return (yield)
 
 

@@ -1,0 +1,69 @@
+"""The tracer of `make test` sees the beginning of each test, and stops before it makes a long one slow."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import traced
+
+PROGRAM = """
+import sys
+sys.path.insert(0, {root!r})
+import coverage
+from tests.support import traced
+traced.SECONDS = {seconds}
+
+tracer = coverage.Coverage(data_file=None, config_file=False, include=["*/traced_here.py"], branch=True)
+tracer.start()
+with traced.measured():
+    import traced_here
+    traced_here.again()
+    while {seconds} < 1_000.0 and sys.gettrace() is not None:
+        traced_here.again()
+    traced_here.late()
+assert sys.gettrace() is not None, "the next test has the tracer again"
+with traced.measured():
+    traced_here.next_test()
+tracer.stop()
+print(tracer.analysis2(traced_here.__file__)[3])
+"""
+LINES = """
+def again(): return 2
+
+def late():
+    return 3
+
+def next_test():
+    return 4
+"""
+
+
+@pytest.mark.parametrize(("seconds", "missed"), [(0.05, "[5]"), (10_000.0, "[]")])
+def test_the_tracer_stops_when_a_test_has_computed_for_a_while_and_the_next_one_has_it_again(
+    seconds: float, missed: str, tmp_path: Path
+) -> None:
+    (tmp_path / "traced_here.py").write_text(LINES)
+    root = str(Path(__file__).parent.parent)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(root=root, seconds=seconds)],
+        check=False, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == missed
+
+
+def test_programs_are_run_without_the_tracer_and_what_is_there_is_put_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COVERAGE_PROCESS_CONFIG", "given")
+    with traced.without_children("tests/bench/test_micro.py::test_it"):
+        assert "COVERAGE_PROCESS_CONFIG" not in os.environ
+    with traced.without_children("tests/chaos/test_herd.py::test_it"):
+        assert os.environ["COVERAGE_PROCESS_CONFIG"] == "given"
+    assert os.environ["COVERAGE_PROCESS_CONFIG"] == "given"
