@@ -19,13 +19,14 @@ from stampede_guard.http.entries import Target, base_name, target_of_url, varian
 from stampede_guard.http.exchange import App, Exchange, Receive
 from stampede_guard.http.fetch import Fetch
 from stampede_guard.http.judging import is_anybodys, lifetimes
-from stampede_guard.http.marks import Marks
+from stampede_guard.http.marks import ENOUGH, Marks
 from stampede_guard.http.request import CacheRequest
+from stampede_guard.http.requester import Requester
 from stampede_guard.http.routes import Scope
 from stampede_guard.http.settings import Settings
 from stampede_guard.http.spec.reuse import verdict
 from stampede_guard.http.spec.vary import nominated
-from stampede_guard.http.stored import HttpCodec, Refused, StoredResponse, is_once
+from stampede_guard.http.stored import TWICE, HttpCodec, Refused, StoredResponse, is_once
 from stampede_guard.http.usage import Usage, wins
 from stampede_guard.plan import Plan
 from stampede_guard.runtime import Runtime
@@ -47,7 +48,7 @@ class Found(NamedTuple):
     """What was read for a request. `key` is the entry's name without the guard's prefix. `stored` is None where there
     is nothing for this request; `reading` may then be of something else in its place. `varies`: there was a response
     for other requests. `crowded`: its place has one that is more in use. `replaces`: nothing was read, since a flight
-    is under way that replaces a stale one. `age` is what it was `at` that time."""
+    is under way that replaces a stale one. `age` is what it was `at` that time. `refused` need not wait for others."""
 
     key: str
     stored: StoredResponse | None = None
@@ -57,6 +58,7 @@ class Found(NamedTuple):
     replaces: bool = False
     crowded: bool = False
     at: float = 0.0
+    refused: frozenset[bytes] = frozenset()
 
 
 class Cache:
@@ -82,6 +84,8 @@ class Cache:
         self.marks = Marks(policy.pass_ttl, lambda: guard.runtime().now())
         # Renewals in the background that brought an answer for one client only.
         self.in_vain = Marks(policy.pass_ttl, lambda: guard.runtime().now())
+        # Answers that could be stored again, where the store still says that nobody like their requester waits.
+        self.lifted = Marks(policy.pass_ttl, lambda: guard.runtime().now())
         self.usage = Usage()
         self._app = app
         # Exchanges, and what goes on though the request that began it has ended.
@@ -166,7 +170,9 @@ class Cache:
             runtime.warn_undecodable(self.plan, error)
             return Found(key, reading=reading)
         if isinstance(stored, Refused):
-            return Found(key, reading=reading)
+            remembered = stored.mark == TWICE.mark and not self.lifted.passes(key)
+            refused = stored.identities if remembered else frozenset()
+            return Found(key, reading=reading, refused=refused)
         return Found(key, stored, reading, stored.age + _resident(reading, stored), at=runtime.now())
 
     async def _reading(self, runtime: Runtime, name: str) -> Reading | None:
@@ -204,6 +210,16 @@ class Cache:
         except Undecodable:
             return 0.0
 
+    def note_useless(self, key: str, value: StoredResponse, request: CacheRequest) -> bool:
+        """Nobody may use it without asking. So waiting for it was of no use, and will not be for those like its
+        requester; others may be answered otherwise. Returns whether this request is like it."""
+        if not value.made_by:
+            self.marks.note_all(key)
+            return True
+        maker = Requester.read(value.made_by)
+        self.marks.note(key, maker, count=ENOUGH)
+        return maker.identity == request.requester.identity
+
     def aged(self, found: Found) -> Found:
         """The same after a wait."""
         if found.stored is None:
@@ -233,6 +249,8 @@ class Cache:
         if runtime.failing.hold(name, found.reading.token):
             return
         if self.in_vain.passes(found.key) and not is_anybodys(request, self.settings):
+            return
+        if self.marks.passes(found.key, lambda: request.requester):
             return
         if len(runtime.flights) < self.plan.policy.max_flights:
             fetch = Fetch(self, request, found.key)

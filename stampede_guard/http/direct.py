@@ -32,7 +32,8 @@ async def direct(
             if status.detail == "uncacheable" and _is_storable(
                 cache, request, Response(message["status"], fields)
             ):
-                cache.marks.drop(cache.key_of(request))
+                cache.marks.drop(key := cache.key_of(request))
+                cache.lifted.note_all(key)
             message = {**message, "headers": marked(fields, status, cache.settings)}
         await send(message)
 

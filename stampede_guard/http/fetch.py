@@ -25,7 +25,7 @@ from stampede_guard.http.spec.reuse import may_serve_on_error
 from stampede_guard.http.spec.storing import is_about_one_request
 from stampede_guard.http.spec.updating import freshened, head_verdict
 from stampede_guard.http.spec.validation import same_representation
-from stampede_guard.http.stored import AGAIN, ONCE, REFUSED, Refused, StoredResponse, is_once
+from stampede_guard.http.stored import AGAIN, ONCE, REFUSED, TWICE, Refused, StoredResponse, is_once
 from stampede_guard.oldvalue import previous
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Fetch:
         self.gone = incoming is None
         self.collapsed = False
         self.begun = False
-        self.is_evidence = False
+        self.is_evidence = self.is_sure = False
         self.handed_over = False
         self.shared_fields: Fields = ()
         self.outdated = False
@@ -141,7 +141,7 @@ class Fetch:
                 return brought
             refusals.add(self)
             if refusals.are_for_all:
-                self._cache.marks.note(self._name, count=ENOUGH)
+                self._cache.marks.note_all(self._name)
                 return REFUSED
         other = refusals.next_to_ask(self._cache.waiting_for(self._name, but=self))
         if other is None:
@@ -167,9 +167,10 @@ class Fetch:
             return REFUSED
         if old is None or known is None:
             once = refusals.ordinary and not is_about_one_request(self.status)
-            return Refused(ONCE.mark if once else AGAIN.mark, frozenset(refusals.identities))
+            mark = (TWICE if refusals.are_sure else ONCE) if once else AGAIN
+            return Refused(mark.mark, frozenset(refusals.identities))
         if self._in_background and not (self.is_evidence and self.requester.ordinary):
-            self._cache.in_vain.note(self._name, count=ENOUGH)
+            self._cache.in_vain.note_all(self._name)
         return msgspec.structs.replace(old, age=old.age + known.age, again=True)
 
     async def _asked(self) -> StoredResponse | Refused:
@@ -241,16 +242,16 @@ class Fetch:
         self.value = with_body(draft, body, add_etag=self._cache.settings.add_etag)
         return self.value
 
-    def _judge(self, head: Response, requested_at: float, *, nonce: str) -> StoredResponse | str:
-        cache = self._cache
-        return judge(
-            self.request,
-            head,
-            cache.settings,
-            requested_at=requested_at,
-            received_at=cache.now(),
-            nonce=nonce,
+    def _judge(
+        self, head: Response, requested_at: float, *, nonce: str, dated: Fields | None = None
+    ) -> StoredResponse | str:
+        now, settings = self._cache.now(), self._cache.settings
+        draft = judge(
+            self.request, head, settings, requested_at=requested_at, received_at=now, dated=dated, nonce=nonce
         )
+        if isinstance(draft, StoredResponse) and not draft.may_be_shared(draft.age):
+            return msgspec.structs.replace(draft, made_by=self.requester.written())
+        return draft
 
     def _offer(self, exchange: Exchange, draft: StoredResponse, readers: list[Fetch]) -> None:
         """To read it as it comes: to this request; and, where its size is known, to those that came before it began.
@@ -284,13 +285,14 @@ class Fetch:
         self.refusal = why
         self._personal = True
         self.is_evidence = not (personal or self.request.method == "HEAD" or self._has_left(exchange))
-        if self.is_evidence and not self.requester.ordinary:
-            self._cache.marks.note_requester(self._name, self.requester.identity)
-        elif self.is_evidence and (of_all or not is_about_one_request(self.status)):
-            known = previous()
-            self._cache.marks.note(self._name, count=ENOUGH if of_all else 1)
-            twice = known is not None and is_once(known.value)
-            self._personal = not (twice or self._cache.marks.passes(self._name))
+        counts = of_all or not self.requester.ordinary or not is_about_one_request(self.status)
+        if self.is_evidence and counts:
+            self._cache.marks.note(self._name, self.requester, count=ENOUGH if of_all else 1)
+            known, own = previous(), self.requester.identity
+            before = known.value.identities if known is not None and is_once(known.value) else frozenset()
+            self.is_sure = of_all or own in before
+            another = self.requester.ordinary and bool(before) and own not in before
+            self._personal = not (another or self._cache.marks.passes(self._name))
         exchange.go_live()
         if not self.live.done():
             self.live.set_result(exchange)
@@ -334,24 +336,15 @@ class Fetch:
 
     def _updated(self, old: StoredResponse, head: Response, requested_at: float) -> StoredResponse:
         """RFC 9111, 4.3.4: with the fields of the answer; and as old as the answer."""
-        cache = self._cache
         new = freshened(old.response, head)
-        draft = judge(
-            self.request,
-            new,
-            cache.settings,
-            requested_at=requested_at,
-            received_at=cache.now(),
-            dated=head.fields,
-            nonce=old.nonce,
-        )
+        draft = self._judge(new, requested_at, nonce=old.nonce, dated=head.fields)
         if isinstance(draft, str):
             # Good for those who asked, and for nobody after them; or for the one who asked.
             self._personal = not self.requester.ordinary
             self.is_evidence = self._personal
             self.refusal = draft if self._personal else None
-            told = {"fields": without(new.fields, (b"age",)), "age": 0.0, "lifetime": 0.0}
-            return msgspec.structs.replace(old, **told, unstorable=True, again=False)
+            told = {"fields": without(new.fields, (b"age",)), "made_by": self.requester.written()}
+            return msgspec.structs.replace(old, **told, age=0.0, lifetime=0.0, unstorable=True, again=False)
         return msgspec.structs.replace(draft, body=old.body, part=old.part)
 
     async def _completed(

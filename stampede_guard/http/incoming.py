@@ -15,7 +15,7 @@ _NO_BODY: Message = {"type": "http.request", "body": b"", "more_body": False}
 
 
 def _is_empty(message: Message) -> bool:
-    return message["type"] == "http.request" and not message.get("body") and not message.get("more_body")
+    return message["type"] == "http.request" and not message.get("body")
 
 
 class Incoming:
@@ -46,9 +46,9 @@ class Incoming:
             for message in told:
                 return message
             message = await self._server()
-            if owed and _is_empty(message):
-                # The server's own word for what has been told already.
-                owed = False
+            while owed and _is_empty(message):
+                # The server's own words for what has been told already.
+                owed = bool(message.get("more_body"))
                 message = await self._server()
             owed = False
             if message["type"] == "http.request":

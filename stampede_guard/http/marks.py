@@ -1,8 +1,8 @@
 """Entries that could not be stored lately, as this process has seen: nobody waits for the next of their responses.
 
 A response may be refused because of who asked. So what one requester is refused, by which others can be told apart
-(a cookie, a field of its own), counts for requesters of that kind only; and twice the same requester counts once.
-Ordinary visitors, who have nothing of their own, are each another one.
+(a cookie, a field of its own), counts for requesters of that kind only. Twice the same requester counts for its like
+only: two different ordinary visitors have to be refused before nobody waits.
 """
 
 from __future__ import annotations
@@ -21,9 +21,14 @@ ENOUGH = 2
 
 
 class _Mark(NamedTuple):
+    """`refused` counts responses to ordinary visitors, and `ordinary` has those that were refused. `identities` are
+    those of the others."""
+
     refused: int = 0
     until: float = 0.0
+    ordinary: frozenset[bytes] = frozenset()
     identities: frozenset[bytes] = frozenset()
+    for_all: bool = False
 
 
 class Marks:
@@ -34,26 +39,31 @@ class Marks:
         self._clock = clock
         self._marks: OrderedDict[str, _Mark] = OrderedDict()
 
-    def note(self, name: str, *, count: int = 1) -> None:
-        """A response to an ordinary visitor was refused."""
-        known = self._known(name)
-        self._keep(name, known._replace(refused=known.refused + count))
+    def note(self, name: str, requester: Requester, *, count: int = 1) -> None:
+        """A response to this requester was refused, or was of no use to another. `count`: how much that says."""
+        known, identity = self._known(name), frozenset({requester.identity})
+        if requester.ordinary:
+            ordinary = known.ordinary if len(known.ordinary) >= ENOUGH else known.ordinary | identity
+            self._keep(name, known._replace(refused=known.refused + count, ordinary=ordinary))
+        elif len(known.identities) < ENOUGH or requester.identity in known.identities:
+            self._keep(name, known._replace(identities=known.identities | identity))
 
-    def note_requester(self, name: str, identity: bytes) -> None:
-        """One to a requester that can be told apart was refused."""
-        known = self._known(name)
-        if len(known.identities) < ENOUGH or identity in known.identities:
-            self._keep(name, known._replace(identities=known.identities | {identity}))
+    def note_all(self, name: str) -> None:
+        """Everybody's response would be refused."""
+        self._keep(name, self._known(name)._replace(for_all=True))
 
     def passes(self, name: str, requester: Callable[[], Requester] | None = None) -> bool:
-        """Whether a request need not wait: ordinary visitors were refused, or others like it."""
+        """Whether a request need not wait: two ordinary visitors were refused, or others like it."""
         if name not in self._marks:
             return False
         known = self._known(name)
-        if known.refused >= ENOUGH:
+        if known.for_all or len(known.ordinary) >= ENOUGH:
             return True
-        if not known.identities or requester is None or (own := requester()).ordinary:
+        if requester is None:
             return False
+        own = requester()
+        if own.ordinary:
+            return known.refused >= ENOUGH and own.identity in known.ordinary
         return own.identity in known.identities or len(known.identities) >= ENOUGH
 
     def drop(self, name: str) -> None:

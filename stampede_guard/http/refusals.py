@@ -30,6 +30,7 @@ class Refusals:
     def __init__(self) -> None:
         self.ordinary = 0
         self.identities: set[bytes] = set()
+        self.are_sure = False
         self._by_name = False
 
     def add(self, fetch: Fetch) -> None:
@@ -37,6 +38,7 @@ class Refusals:
             self._by_name = self._by_name or fetch.refusal in ABOUT_THE_CLIENT
             self.ordinary += fetch.requester.ordinary
             self.identities.add(fetch.requester.identity)
+            self.are_sure = self.are_sure or fetch.is_sure
 
     @property
     def are_for_all(self) -> bool:

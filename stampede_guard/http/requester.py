@@ -205,6 +205,13 @@ class Requester(NamedTuple):
     identity: bytes
     ordinary: bool
 
+    def written(self) -> bytes:
+        return self.identity + b"o" * self.ordinary
+
+    @classmethod
+    def read(cls, written: bytes) -> Requester:
+        return cls(written[:IDENTITY_BYTES], len(written) > IDENTITY_BYTES)
+
 
 def requester(scope: Scope, fields: Fields) -> Requester:
     own = sorted(pair for pair in fields if pair[0] not in _ORDINARY)

@@ -6,7 +6,7 @@ of it again. The encoding is our own and carries a version: bytes that are somet
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -18,7 +18,17 @@ from stampede_guard.http.spec.ranges import ContentRange
 from stampede_guard.http.spec.reuse import Situation
 from stampede_guard.http.spec.vary import nominated
 
-__all__ = ["AGAIN", "ONCE", "REFUSED", "HttpCodec", "Refused", "StoredResponse", "is_note", "is_once"]
+__all__ = [
+    "AGAIN",
+    "ONCE",
+    "REFUSED",
+    "TWICE",
+    "HttpCodec",
+    "Refused",
+    "StoredResponse",
+    "is_note",
+    "is_once",
+]
 
 _MAGIC = b"H1"
 
@@ -31,7 +41,8 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
     unknown) of a partial body, empty for a complete one, and `asked` the Range that it answered. `keep` is for how many
     seconds it may be of use when it is no longer fresh. One that is `unstorable` goes to those who wait for it, and no
     further. `guessed`: nobody said that it may be stored, so it is for requests without fields of their own. One that
-    is to be asked for `again` is what was stored before: who waits has not been answered.
+    is to be asked for `again` is what was stored before: who waits has not been answered. `made_by`: the requester of
+    one that nobody may use without asking.
     """
 
     status: int
@@ -50,6 +61,7 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
     unstorable: bool = False
     again: bool = False
     guessed: bool = False
+    made_by: bytes = b""
 
     @property
     def response(self) -> Response:
@@ -84,7 +96,8 @@ class Refused:
 
     `identities` are those who were refused: who is like one of them has waited in vain, and asks by itself. `AGAIN`: it
     may not be stored because of who asked, and one of the others may bring what can be. `ONCE`: who asked was an
-    ordinary visitor. When another one is refused, too, nobody waits any more.
+    ordinary visitor. When another one is refused, too, nobody waits any more. `TWICE`: the same visitor was refused
+    again, or once for good. Who is like it waits no more.
     """
 
     def __init__(self, mark: bytes, identities: frozenset[bytes] = frozenset()) -> None:
@@ -102,15 +115,16 @@ class Refused:
 REFUSED = Refused(b"")
 AGAIN = Refused(b"A1")
 ONCE = Refused(b"O1")
+TWICE = Refused(b"O2")
 
 
-def is_once(value: object) -> bool:
-    return isinstance(value, Refused) and value.mark == ONCE.mark
+def is_once(value: object) -> TypeGuard[Refused]:
+    return isinstance(value, Refused) and value.mark in (ONCE.mark, TWICE.mark)
 
 
 def is_note(begin: bytes, size: int) -> bool:
-    """Whether a value of so many bytes that begin so is `AGAIN` or `ONCE`, and no response. No codec begins so."""
-    return begin[:2] in (AGAIN.mark, ONCE.mark) and size % IDENTITY_BYTES == 2
+    """Whether a value of so many bytes that begin so is a refusal, and no response. No codec begins so."""
+    return begin[:2] in (AGAIN.mark, ONCE.mark, TWICE.mark) and size % IDENTITY_BYTES == 2
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -131,7 +145,7 @@ class HttpCodec:
     def decode(self, data: bytes) -> StoredResponse | Refused:
         if not data:
             return REFUSED
-        if data[:2] in (AGAIN.mark, ONCE.mark):
+        if data[:2] in (AGAIN.mark, ONCE.mark, TWICE.mark):
             told = bytes(data[2:])
             places = range(0, len(told), IDENTITY_BYTES)
             identities = frozenset(told[place : place + IDENTITY_BYTES] for place in places)

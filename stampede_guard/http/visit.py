@@ -69,7 +69,8 @@ class Visit:
             if found.crowded:
                 detail = "variants"
                 break
-            if cache.marks.passes(found.key, lambda: request.requester):
+            alike = found.refused and request.requester.identity in found.refused
+            if alike or cache.marks.passes(found.key, lambda: request.requester):
                 detail = "uncacheable"
                 break
             if await self._from_flight(found, why, bypassed=bypassed):
@@ -227,14 +228,14 @@ class Visit:
 
     async def _collapsed(self, found: Found, value: StoredResponse, why: Forwarded) -> bool:
         """What another request's call has brought."""
-        request = self._request
+        cache, request = self._cache, self._request
         if not (value.is_for(request.fields) and covers(value, request) and request.may_have(value)):
             return False
-        age = value.age + self._cache.resident(found.key, value)
-        fresh = verdict(value.situation(age), request.asking) == "fresh"
-        if not value.may_be_shared(age) or (why != "request" and not fresh):
-            # Nobody may use it again, so waiting for it was of no use, and will not be for the next ones.
-            self._cache.marks.note(found.key, count=2)
+        age = value.age + cache.resident(found.key, value)
+        if not value.may_be_shared(age):
+            self._let_through = cache.note_useless(found.key, value, request)
+            return False
+        if why != "request" and verdict(value.situation(age), request.asking) != "fresh":
             return False
         status = CacheStatus(forwarded=why, collapsed=True, key=self._exposed(found))
         await self._serve(value, age, status)

@@ -213,8 +213,8 @@ async def test_those_who_were_let_through_are_asked_for_by_nobody_else() -> None
     """1. The last answer was not to be stored, so nobody waits. 2. Some are known, and what they get is theirs."""
     app = App({"cache-control": "no-store"})
     async with Fleet(app) as fleet:
-        for _ in range(2):
-            await fleet.get()
+        for agent in ("one", "another"):
+            await fleet.get(user_agent=agent)
         app.headers = cached()
         app.go.clear()
         known = [asyncio.ensure_future(fleet.get(authorization=f"{number}")) for number in range(3)]

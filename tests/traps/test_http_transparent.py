@@ -276,3 +276,31 @@ async def test_the_body_of_an_http2_get_reaches_the_application_and_nothing_is_s
         calls = app.calls
         await fleet.middlewares[0](scope_of("GET", "/", []) | {"http_version": version}, receive, send)
         assert app.calls == calls + 1
+
+
+async def test_the_end_of_an_empty_body_is_told_once_in_however_many_messages_it_comes() -> None:
+    """httpx tells an empty body in two. A middleware of Starlette raises at a body after the end of one."""
+    read: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        while not read or read[-1] != "http.disconnect":
+            message = await receive()
+            read.append(message["type"] if message["type"] != "http.request" else str(message["more_body"]))
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"answer"})
+
+    messages = [
+        {"type": "http.request", "body": b"", "more_body": True},
+        {"type": "http.request", "body": b"", "more_body": False},
+        {"type": "http.disconnect"},
+    ]
+
+    async def receive() -> Any:
+        return messages.pop(0)
+
+    async def send(message: Any) -> None:
+        pass
+
+    async with Fleet(app) as fleet:
+        await fleet.middlewares[0](scope_of("GET", "/", []), receive, send)
+    assert read == ["False", "http.disconnect"]
