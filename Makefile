@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
-TEST_WORKERS ?= 3
+TEST_WORKERS ?= 4
 HERD_ARGS ?= --quick
 MICRO_ARGS ?=
 PEERS_VENV ?= .venv-peers
@@ -17,7 +17,7 @@ AUDIT_VENV ?= .venv-bench-audit
 AUDIT_ARGS ?=
 APSCHEDULER4_VENV ?= .venv-apscheduler4
 
-# The tests wait more than they compute, so three run at once; those that cannot say so (`@pytest.mark.alone`). With
+# The tests wait more than they compute, so four run at once; those that cannot say so (`@pytest.mark.alone`). With
 # arguments of one's own they run one by one, which -x, -s and --pdb want, and on a given server, which is one for all.
 ALL_AT_ONCE = --numprocesses=$(TEST_WORKERS) --dist=worksteal --max-worker-restart=0
 SPREAD = $(if $(PYTEST_ARGS)$(STAMPEDE_GUARD_TEST_URL),,$(ALL_AT_ONCE))
@@ -44,7 +44,7 @@ demo: $(READY) ## the production herd, reproduced and cured (HERD_ARGS=--full fo
 
 test: $(READY) ## every test, on a real Valkey from its wheel (PYTEST_ARGS="-k takeover" for some)
 	@rm -f .coverage .coverage.*
-	$(BIN)/python -m pytest --cov --cov-report= $(SPREAD) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --cov --cov-report= --durations=10 $(SPREAD) $(PYTEST_ARGS)
 
 test-redis: $(READY) ## the contract, the scripts and the rights on the redis-server found here (Debian's 7.0, say)
 	STAMPEDE_GUARD_SERVER=redis-server $(BIN)/python -m pytest tests/stores/test_contract.py \

@@ -25,6 +25,7 @@ from bench.herd.cluster import ValkeyCluster, ValkeySentinel
 from bench.herd.postgres import PostgresServer
 from bench.herd.valkey import ValkeyServer
 from tests.support.alone import Machine
+from tests.support.order import dealt
 from tests.support.sendable import sendable
 from tests.support.traced import measured, without_children
 
@@ -68,8 +69,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         # The workers of pytest-xdist would not agree on what there is to run.
         raise pytest.UsageError(f"the id of a test holds an address, give it another: {addressed[0]}")
     if _MACHINE in config.stash:
-        # Before anybody is in the middle of something long, which they would have to wait for.
-        items.sort(key=lambda item: item.get_closest_marker("alone") is None)
+        told: dict[str, Any] = getattr(config, "workerinput", {})
+        items[:] = dealt(items, told["workercount"])
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -6,10 +6,12 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.alone import Machine
+from tests.support.order import dealt
 from tests.support.sendable import sendable
 from tests.support.titles import titled
 
@@ -51,6 +53,32 @@ def test_who_is_alone_meets_nobody(tmp_path: Path) -> None:
 def test_a_test_that_is_alone_says_why(request: pytest.FixtureRequest) -> None:
     marks = {item.nodeid: item.get_closest_marker("alone") for item in request.session.items}
     assert [name for name, mark in marks.items() if mark and not mark.kwargs.get("reason")] == []
+
+
+def test_each_share_begins_with_what_is_alone_and_long_and_no_test_is_lost(
+    request: pytest.FixtureRequest,
+) -> None:
+    items = request.session.items
+    for workers in range(1, 7):
+        made = dealt(items, workers)
+        assert sorted(map(id, made)) == sorted(map(id, items))
+        assert made == dealt(items, workers)
+
+
+class Given:
+    def __init__(self, nodeid: str, *, alone: bool = False) -> None:
+        self.nodeid, self.alone = nodeid, alone
+
+    def get_closest_marker(self, name: str) -> object:
+        return True if self.alone else None
+
+
+def test_long_tests_are_dealt_out_one_to_each_worker() -> None:
+    short = [Given(f"tests/test_short.py::{number}") for number in range(8)]
+    long = [Given("tests/soak/test_soak.py::a"), Given("tests/test_flood.py::b")]
+    alone = [Given("tests/test_short.py::c", alone=True), Given("tests/test_short.py::d", alone=True)]
+    given: Any = [*short[:5], *long, *short[5:], *alone]
+    assert dealt(given, 2) == [alone[0], long[0], *short[:4], alone[1], long[1], *short[4:]]
 
 
 def test_what_a_test_logs_reaches_the_process_that_counts_also_if_it_is_half_a_character() -> None:
