@@ -7,6 +7,7 @@ a timer; and where no fault has happened, nobody depends on a timer.
 
 from __future__ import annotations
 
+import gc
 import sys
 from array import array
 from collections import deque
@@ -60,13 +61,17 @@ class Search:
         self._quiet = bytearray()
 
     def run(self) -> Result:
-        # A coverage tracer would double the time and learn nothing: every step has its own tests.
-        tracer = sys.gettrace()
+        # A coverage tracer would double the time and learn nothing: every step has its own tests. Nor is there garbage
+        # in circles, which would be looked for among millions of tuples.
+        tracer, collects = sys.gettrace(), gc.isenabled()
         sys.settrace(None)
+        gc.disable()
         try:
             return self._run()
         finally:
             sys.settrace(tracer)
+            if collects:
+                gc.enable()
 
     def _run(self) -> Result:
         start = self.model.start()

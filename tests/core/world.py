@@ -187,6 +187,24 @@ class World(NamedTuple):
         )
 
 
+def _with_quick_replace(kind: Any) -> None:
+    """Give a named tuple a `_replace` that touches only what changes. The search spends a quarter of its time in it."""
+    places = {name: place for place, name in enumerate(kind._fields)}
+    new = tuple.__new__
+
+    def _replace(self: Any, **changes: Any) -> Any:
+        parts = list(self)
+        for name, value in changes.items():
+            parts[places[name]] = value
+        return new(kind, parts)
+
+    kind._replace = _replace
+
+
+for _kind in (Flight, Fallback, Process, World):
+    _with_quick_replace(_kind)
+
+
 class Table:
     """Numbers for hashable objects, so that worlds hash fast."""
 
