@@ -10,19 +10,23 @@ import asyncio.coroutines
 import functools
 import inspect
 import sys
+import types
 from collections.abc import Callable
 from typing import Any, cast
 
 from stampede_guard.errors import Misuse
+from stampede_guard.keys.binding import Bound
+from stampede_guard.keys.captured import IMMUTABLE
 from stampede_guard.keys.naming import innermost
-from stampede_guard.keys.parts import Unkeyable, text_of
+from stampede_guard.keys.parts import Unkeyable, is_plain_object, text_of
 
-__all__ = ["as_function", "bound_values", "is_coroutine_function"]
+__all__ = ["as_function", "bound_objects", "bound_values", "is_coroutine_function"]
 
 _MARK: Any = getattr(asyncio.coroutines, "_is_coroutine", None)
 """How Cython, asgiref and mocks say so before Python 3.12."""
 
 _BOUND = "__stampede_guard_bound__"
+_OBJECTS = "__stampede_guard_objects__"
 
 
 def is_coroutine_function(function: Any) -> bool:
@@ -60,6 +64,7 @@ def as_function(given: Any) -> Callable[..., Any]:
     functools.update_wrapper(whole, named)  # which says where its annotations are, too
     whole.__signature__ = signature
     setattr(whole, _BOUND, bound_values(given))
+    setattr(whole, _OBJECTS, bound_objects(given))
     return cast("Callable[..., Any]", whole)
 
 
@@ -74,6 +79,37 @@ def bound_values(function: Any) -> str:
         except (Unkeyable, RecursionError):
             texts.append(type(value).__qualname__)
     return ",".join(texts) if function.args else texts[0]
+
+
+def bound_objects(function: Any) -> tuple[Bound, ...]:
+    """What a partial fills in by position, or a method or an object is called on, as far as each call's key can say it.
+
+    These may change between two calls. An object says what it is by its `__cache_key__`, as `self` does.
+    """
+    known: tuple[Bound, ...] | None = getattr(function, _OBJECTS, None)
+    if known is not None:
+        return known
+    values: tuple[Any, ...] = ()
+    inner: tuple[Bound, ...] = ()
+    if isinstance(function, functools.partial):
+        values, inner = function.args, bound_objects(function.func)
+    elif isinstance(function, types.MethodType):
+        values = (function.__self__,)
+    elif not inspect.isroutine(function) and not isinstance(function, type):
+        values = (function,)
+    found = [value for value in values if type(value) not in IMMUTABLE and _has_a_key(value)]
+    return (*inner, *(Bound(f"bound{len(inner) + number}", value) for number, value in enumerate(found)))
+
+
+def _has_a_key(value: Any) -> bool:
+    if isinstance(value, type):
+        return False
+    if hasattr(type(value), "__cache_key__"):
+        return True
+    try:
+        return not callable(value) and bool(text_of(value)) and not is_plain_object(type(value))
+    except (Unkeyable, RecursionError):
+        return False
 
 
 def _awaited(given: Any) -> Callable[..., Any]:

@@ -12,7 +12,7 @@ from typing import Any, Generic, Never, ParamSpec, TypeVar, cast
 
 from stampede_guard.annotations import alternatives, live_kind, resolve, root_package
 from stampede_guard.cached import CacheDecorator, CachedFunction, CachedPlainFunction, Invalidation
-from stampede_guard.callables import bound_values, is_coroutine_function
+from stampede_guard.callables import bound_objects, bound_values, is_coroutine_function
 from stampede_guard.calls import ArgumentsChanged, Call, served_again
 from stampede_guard.codec import Codec, function_codec, return_annotation
 from stampede_guard.defaults import default_guard, register_bare
@@ -135,7 +135,7 @@ class Face(Generic[P, R]):
             resources=options.resources,
             version=options.version,
             fingerprint=self._codec.fingerprint + bound_values(function),
-            context=options.context,
+            context=(*options.context, *(() if options.key is not None else bound_objects(function))),
             name=options.name,
             key=options.key,
             secret=options.secret,

@@ -8,9 +8,22 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-__all__ = ["arguments_of", "binder", "made", "parameters_of"]
+__all__ = ["Bound", "arguments_of", "binder", "made", "parameters_of"]
 
 _Parameter = inspect.Parameter
+
+
+class Bound:
+    """A value that a function brings along and no call gives; it is read as a context variable is."""
+
+    __slots__ = ("_value", "name")
+
+    def __init__(self, name: str, value: Any) -> None:
+        self.name = name
+        self._value = value
+
+    def get(self) -> Any:
+        return self._value
 
 
 def parameters_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:

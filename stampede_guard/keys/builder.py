@@ -12,7 +12,7 @@ from typing import Any
 from stampede_guard.annotations import alternatives, is_marker, is_yielded, live_kind, resolve, root_package
 from stampede_guard.errors import KeyPartError
 from stampede_guard.keys import advice
-from stampede_guard.keys.binding import binder, made, parameters_of
+from stampede_guard.keys.binding import Bound, binder, made, parameters_of
 from stampede_guard.keys.captured import IMMUTABLE, Copying, all_immutable
 from stampede_guard.keys.classes import LocalClasses, is_local, needs_definition, note_local
 from stampede_guard.keys.codeversion import AUTO, code_version
@@ -73,7 +73,7 @@ class KeyBuilder:
         resources: Iterable[str] = (),
         version: str | int = "",
         fingerprint: str = "",
-        context: Sequence[ContextVar[Any]] = (),
+        context: Sequence[ContextVar[Any] | Bound] = (),
         name: str | None = None,
         key: Callable[..., Any] | None = None,
         secret: Iterable[str] = (),
@@ -193,6 +193,7 @@ class KeyBuilder:
         self, copying: Copying, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments with copies of all that is part of the key, defaults that may change included."""
+        copying.live |= any(isinstance(variable, Bound) for _, variable in self._context)
         left_out, fitted = self._left_out, self.fitted
         own = [
             value if name in left_out else copying.of(value)

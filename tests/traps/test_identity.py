@@ -1414,6 +1414,80 @@ async def test_a_partial_has_what_it_fills_in_in_its_key() -> None:
     assert all(key.startswith(f"t:{__name__}.two:") for key in keys)
 
 
+class OfATenant:
+    def __init__(self) -> None:
+        self.tenant = "one"
+
+    def __cache_key__(self) -> str:
+        return self.tenant
+
+    async def __call__(self, id: int) -> str:
+        return self.tenant
+
+    async def read(self, id: int) -> str:
+        return self.tenant
+
+
+async def of_tenants(tenants: list[str], id: int) -> str:
+    return tenants[-1]
+
+
+def an_object() -> tuple[Any, Callable[[str], None]]:
+    made = OfATenant()
+    return made, lambda tenant: setattr(made, "tenant", tenant)
+
+
+def a_method() -> tuple[Any, Callable[[str], None]]:
+    made = OfATenant()
+    return made.read, lambda tenant: setattr(made, "tenant", tenant)
+
+
+def a_partial_of_a_method() -> tuple[Any, Callable[[str], None]]:
+    made = OfATenant()
+    return functools.partial(made.read), lambda tenant: setattr(made, "tenant", tenant)
+
+
+def a_partial_of_an_object() -> tuple[Any, Callable[[str], None]]:
+    made = OfATenant()
+    return functools.partial(made), lambda tenant: setattr(made, "tenant", tenant)
+
+
+def a_partial_of_a_list() -> tuple[Any, Callable[[str], None]]:
+    tenants = ["one"]
+    return functools.partial(of_tenants, tenants), tenants.append
+
+
+def a_partial_of_a_partial() -> tuple[Any, Callable[[str], None]]:
+    tenants = ["one"]
+    return functools.partial(functools.partial(of_tenants), tenants), tenants.append
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        an_object,
+        a_method,
+        a_partial_of_a_method,
+        a_partial_of_an_object,
+        a_partial_of_a_list,
+        a_partial_of_a_partial,
+    ],
+)
+async def test_what_a_function_brings_along_may_change_between_calls(
+    make: Callable[[], tuple[Any, Callable[[str], None]]], guard: StampedeGuard
+) -> None:
+    given, change = make()
+    cached: Any = guard.locked_cache(name="shop.read")(given)
+    assert await cached(1) == "one"
+    change("two")
+    assert await cached(1) == "two"
+    refresh = asyncio.create_task(cached.refresh(1))
+    await asyncio.sleep(0)
+    change("three")
+    await refresh
+    assert await cached(1) == "three"
+
+
 async def test_many_ids_take_partials_and_objects_too(guard: StampedeGuard) -> None:
     async def named(unit: str, ids: list[int]) -> dict[int, str]:
         return {id: f"{id} {unit}" for id in ids}
