@@ -217,7 +217,7 @@ class KeyBuilder:
         if type(value) is str and is_plain(value):
             return f"'{value}'"
         text = self._text(label, value)
-        if len(text) <= LONGEST_PART and type(value) is not str and holds_sensitive_names(text):
+        if len(text) <= LONGEST_PART and holds_sensitive_names(value if type(value) is str else text):
             return self._hash(label, value)
         return shorten(text)
 

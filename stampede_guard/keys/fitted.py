@@ -58,6 +58,7 @@ class Fitted:
         "_fitters",
         "_forgotten",
         "_given",
+        "_latest",
         "_name",
         "_places",
         "_positions",
@@ -86,6 +87,7 @@ class Fitted:
         self._places: dict[str, set[int]] = {}
         self._exactly: dict[str, dict[str, dict[str, Any]]] = {}
         self._forgotten: set[str] = set()
+        self._latest: dict[str, datetime.tzinfo] = {}
         self._fitters: dict[str, Fitter] = {}
         self._with_moments = {
             each for each in keyed if each not in ("self", "cls") and _may_hold_moments(hints.get(each, Any))
@@ -130,8 +132,10 @@ class Fitted:
         if fitter is not None and kind not in fitter.exact:
             self._remember(name, self._given.setdefault(name, set()), kind)
         if isinstance(value, datetime.datetime):
-            if value.tzinfo is not None and name in self._with_moments:
-                self._note_zone(name, value.tzinfo)
+            zone = value.tzinfo
+            if zone is not None and zone is not self._latest.get(name) and name in self._with_moments:
+                self._note_zone(name, zone)
+                self._latest[name] = zone
         elif isinstance(value, decimal.Decimal) and value.is_finite():
             exponent = int(value.as_tuple().exponent)
             self._remember(name, self._places.setdefault(name, set()), exponent)

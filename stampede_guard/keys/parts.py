@@ -44,8 +44,9 @@ __all__ = [
 LONGEST_PART = 48
 _WIDEST_INT = 10**24
 
-# Whether a string can stand in a key as it is. Long ones cannot: they would be shortened anyway.
-is_plain = re.compile(r"[A-Za-z0-9\-_.~@:/+=]{0,40}", re.ASCII).fullmatch
+# Whether a string can stand in a key as it is. Long ones cannot: they would be shortened anyway. One with an equals
+# sign inside is looked at first: what is in front of it may say that a secret follows.
+is_plain = re.compile(r"[A-Za-z0-9\-_.~@:/+]{0,40}={0,2}", re.ASCII).fullmatch
 
 
 def shorten(text: str) -> str:

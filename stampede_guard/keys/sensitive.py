@@ -39,8 +39,12 @@ _IDENTITIES = _SOMEBODY | frozenset(
     "username login email account permissions roles scopes request websocket viewer actor".split()
 )
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-# Labels of fields and texts that are keys of a dict, as they stand in the text of a part.
-_LABEL = re.compile(r"([A-Za-z_][\w%]*)=|'([^'=,()]{1,40})':")
+# Labels of fields, texts that are keys of a dict or the first of a pair, as they stand in the text of a part; and the
+# same in a text of the user's: a query, JSON.
+_LABEL = re.compile(
+    r"([A-Za-z_][\w%\-]*)=|'([^'=,()]{1,40})':|tuple\('([^'=,()]{1,40})',|\"([\w\-]{1,40})\"\s?:"
+)
+_CREDENTIAL = re.compile(r"(?:bearer|basic|token)\s", re.IGNORECASE).match
 
 
 @functools.lru_cache(maxsize=4096)
@@ -66,5 +70,10 @@ def names_a_user(name: str) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def holds_sensitive_names(text: str) -> bool:
-    """Whether a part's text has such names inside: fields of a record, keys of a dictionary."""
-    return any(is_sensitive(field or key) for field, key in _LABEL.findall(text))
+    """Whether a part's text has such names inside: fields of a record, keys of a dictionary, parameters of a URL."""
+    # Quick, because hits pay for it: most texts have none of the marks.
+    if " " in text and _CREDENTIAL(text) is not None:
+        return True
+    if not ("=" in text or "':" in text or '":' in text or "tuple('" in text or '" :' in text):
+        return False
+    return any(is_sensitive("".join(found)) for found in _LABEL.findall(text))

@@ -68,6 +68,20 @@ def test_named_secrets_and_names_inside_of_records_are_hashed_as_well() -> None:
         KeyBuilder(load, secret=("cod",))
 
 
+HOLDING_SECRETS = [
+    "https://a/?token={}", "http://a?api_key={}", "token={}", "Bearer {}", '{{"token": "{}"}}', "a=1&password={}",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", HOLDING_SECRETS)
+def test_a_text_that_says_that_it_holds_a_secret_is_hashed(text: str) -> None:
+    secret = "zz9zz"
+    for value in (text.format(secret), [("token", secret)], frozenset({("api_key", secret)})):
+        key = KeyBuilder(anything).build((value,), {})
+        assert secret not in key and "~" in key
+    assert "'page=7'" in KeyBuilder(anything).build(("page=7",), {})
+
+
 def test_with_key_and_in_context_variables_too() -> None:
     session: ContextVar[str] = ContextVar("user_session", default="hunter2")
 
