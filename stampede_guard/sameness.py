@@ -237,7 +237,13 @@ class Parts:
         if outer is None or name not in outer.co_cellvars:
             return False
         stores = [step for step in dis.get_instructions(outer) if step.argval == name and _stores(step)]
-        if any(_stores_within(code, name) for code in _inside(outer)) or len(stores) > 1:
+        if any(_stores_within(code, name) for code in _inside(outer)):
+            return False
+        running = [frame for frame in self._frames if frame.f_code is outer]
+        if len(running) == 1 and all(_is_over(store, running[0]) for store in stores):
+            # `settings = settings or default()` has been assigned for good.
+            return True
+        if len(stores) > 1:
             return False
         return not stores or (name not in _parameters(outer) and not _in_a_loop(outer, stores[0]))
 
@@ -283,6 +289,11 @@ def _stores(step: dis.Instruction) -> bool:
 def _parameters(code: types.CodeType) -> tuple[str, ...]:
     variadic = bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
     return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + variadic]
+
+
+def _is_over(store: dis.Instruction, frame: types.FrameType) -> bool:
+    """Whether this statement has run in the frame and will not run again."""
+    return store.offset < frame.f_lasti and not _in_a_loop(frame.f_code, store)
 
 
 def _in_a_loop(code: types.CodeType, store: dis.Instruction) -> bool:

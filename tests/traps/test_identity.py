@@ -1602,6 +1602,60 @@ async def test_a_plan_is_found_again_without_making_its_codec_anew(
     await guard.aclose()
 
 
+def with_a_limit(guard: StampedeGuard, limit: int | None = None, *, early: bool = True) -> Any:
+    limit = limit or 10
+    if limit > 99:
+        limit = 99
+
+    @guard.locked_cache(ttl=60)
+    async def read(id: int) -> int:
+        return id * (limit or 1)
+
+    if not early:
+        limit = 7
+    return read
+
+
+def with_a_limit_that_changes(guard: StampedeGuard, limits: tuple[int, ...]) -> Any:
+    made = None
+    for limit in limits:
+        if made is None:
+
+            @guard.locked_cache(ttl=60)
+            async def made(id: int) -> int:
+                return id * limit  # noqa: B023  # the loop goes on after the decoration: that is the case
+
+    return made
+
+
+def test_a_variable_that_was_assigned_for_good_is_compared_by_its_value(guard: StampedeGuard) -> None:
+    other = StampedeGuard(MemoryStore(), namespace="other")
+
+    def early(guard: StampedeGuard, limit: int | None = None) -> Any:
+        limit = limit or 10
+        if limit > 99:
+            limit = 99
+
+        @guard.locked_cache(ttl=60)
+        async def read(id: int) -> int:
+            return id * (limit or 1)
+
+        return read
+
+    for limit in (None, 10, None):
+        early(guard, limit)
+    with pytest.raises(KeyPartError):
+        early(guard, 11)
+    early(other, 500)
+    early(other, 600)
+    with_a_limit(guard)
+    with pytest.raises(KeyPartError):
+        with_a_limit(guard)
+    with_a_limit_that_changes(guard, (1, 2))
+    with pytest.raises(KeyPartError):
+        with_a_limit_that_changes(guard, (1, 3))
+
+
 def an_application(guard: StampedeGuard, *, inner_ttl: float = 60) -> FastAPI:
     """A factory whose endpoint sees another cached function."""
     app = FastAPI()
