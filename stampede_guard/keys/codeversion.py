@@ -48,7 +48,7 @@ def code_version(function: Callable[..., Any]) -> str:
     codes = 0
     for wrapped in _layers(function):
         code = getattr(wrapped, "__code__", None)
-        if not isinstance(code, CodeType):
+        if type(code) is not CodeType:  # a mock says that it is one
             continue
         codes += 1
         digest.update(_text(code).encode("utf-8", "surrogatepass"))
@@ -87,7 +87,7 @@ def _functions_closed_over(function: Any) -> list[CodeType]:
             code = getattr(cell.cell_contents, "__code__", None)
         except ValueError:  # not filled yet
             continue
-        if isinstance(code, CodeType):
+        if type(code) is CodeType:
             found.append(code)
     return found
 
@@ -96,7 +96,7 @@ def _text(value: Any, depth: int = 0) -> str:
     """Equal texts for equal code. What is neither code nor a constant is its type only: a repr may hold an address."""
     if depth > _DEPTH:
         return "..."
-    if isinstance(value, CodeType):
+    if type(value) is CodeType:
         return _code_text(value, depth)
     if type(value) in _PLAIN or isinstance(value, bool):
         return f"{type(value).__name__} {value!r}"
