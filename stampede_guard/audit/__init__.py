@@ -1,7 +1,7 @@
-"""The audit: finds caches that stampede, in code that need not be importable.
+"""The audit: it finds caches that stampede. It reads source text, so the code need not be importable.
 
-It knows nothing of the rest of the library and needs neither Redis nor the program it reads:
-`python -m stampede_guard.audit PATH`.
+It imports nothing of the rest of the library, and needs neither Redis nor the program that it reads: `python -m
+stampede_guard.audit PATH`.
 """
 
 from __future__ import annotations

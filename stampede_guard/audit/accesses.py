@@ -1,4 +1,4 @@
-"""Reads and writes of caches inside one function: which call, of what, under which key."""
+"""Reads and writes of caches inside one function: the call, its object and its key."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _FILLERS = (
 )
 
 
-# What a method of a cache does, by its name: the same tables for `traces`, which reads text.
+# What a cache method does, by its name. `traces` uses the same tables to search text.
 METHODS: dict[str, Literal["read", "write"]] = {
     **dict.fromkeys(_SETS | _MANY_SETS, "write"),
     **dict.fromkeys(_GETS | _EXISTS | _MANY_GETS, "read"),
@@ -74,7 +74,7 @@ class Access:
     receiver: str
     key: tuple[ast.expr, ...]
     value: ast.expr | None
-    # A helper of the project (`get_cached_user`), by name, and what it is about ("user").
+    # For a helper of the project (`get_cached_user`): its name without the verb and the cache word ("user").
     helper: str
     topic: frozenset[str]
     sure: bool
@@ -135,7 +135,7 @@ def _method(name: str) -> Literal["read", "exists", "read-many", "write", "write
 
 
 def _in_pipeline(receiver: ast.expr) -> bool:
-    """What a pipeline's `get` returns is the pipeline, so only its writes and its result could matter."""
+    """The `get` of a pipeline returns the pipeline. So only its writes and its result could matter."""
     return False if not isinstance(receiver, ast.Name) else receiver.id in ("request", "requests", "response")
 
 
@@ -208,13 +208,13 @@ def _verb(said: tuple[str, ...]) -> str:
 
 
 def _is_client(node: ast.expr) -> bool:
-    """`cache_get(redis, key)`: the store itself is handed over first."""
+    """`cache_get(redis, key)`: the first argument is the store itself."""
     said = words(last(path(node))) if isinstance(node, ast.Name | ast.Attribute) else ()
     return bool(said) and said[-1] in CACHE_WORDS
 
 
 def helper_role(said: tuple[str, ...]) -> Literal["read", "write"] | None:
-    """What a function does whose name has a cache word in it, or whose owner has."""
+    """Whether a helper reads or writes. Its name, or its owner's name, contains a cache word."""
     first = _verb(said)
     if first in READ_WORDS or said[-1] in ("get", "load", "read", "lookup") or first == "cached":
         return "read"
@@ -224,7 +224,7 @@ def helper_role(said: tuple[str, ...]) -> Literal["read", "write"] | None:
 
 
 def _helper_value(call: ast.Call, keys: tuple[ast.expr, ...]) -> ast.expr | None:
-    """All that is handed over may be the value: `set_cached(user_id, user, 300)`."""
+    """The helper may store all of its arguments: `set_cached(user_id, user, 300)`."""
     named = argument(call, 99, "value", "data", "result", "payload", "val", "response")
     if named is not None:
         return named

@@ -1,7 +1,7 @@
-"""What was there before: only what is new fails.
+"""A baseline records the known findings, so that only new findings fail.
 
-Paths in a baseline count from the folder of the configuration (None: the working directory), so that it is the same
-wherever the audit is called from.
+Paths in a baseline are relative to the folder of the configuration (None: the working directory). So a baseline is
+the same wherever the audit starts.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ def write(path: str, findings: list[Finding], folder: str | None = None) -> None
 
 
 def read(path: str) -> Counter[str]:
-    """Raises ValueError for what is no baseline, and where there is none."""
+    """Raises ValueError if the file is missing or contains something else."""
     if not Path(path).is_file():
-        raise ValueError(f"there is no baseline {path}: write one with --write-baseline")
+        raise ValueError(f"baseline {path} not found: write one with --write-baseline")
     try:
         stored = json.loads(Path(path).read_text("utf-8"))
         return Counter({str(name): int(count) for name, count in stored["findings"].items()})
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"{path} is no baseline of this audit: write one with --write-baseline") from error
+        raise ValueError(
+            f"{path} is not a baseline of this audit: write one with --write-baseline"
+        ) from error
 
 
 def new(findings: list[Finding], known: Counter[str], folder: str | None = None) -> list[Finding]:

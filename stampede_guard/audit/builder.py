@@ -1,4 +1,4 @@
-"""From source text to a `Module`: one walk over the statements, and one over each body somebody asks for."""
+"""From source text to a `Module`: one walk over the statements, and one over each body that a rule needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LOOPS = (ast.While, ast.For, ast.AsyncFor)
 _DEFS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _Place = tuple[ast.AST, Function | None, ast.ClassDef | None]
 
-# What no rule asks for by itself: most nodes of a tree.
+# Node types that no rule uses directly: most nodes of a tree.
 _LEAVES = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop, ast.Constant)
 _RECORDED = frozenset(
     (
@@ -21,7 +21,7 @@ _RECORDED = frozenset(
         *(ast.With, ast.AsyncWith, ast.Await, ast.Compare, ast.For, ast.AsyncFor, *_TESTS),
     )
 )
-# Statements with statements in them, by the fields those are in.
+# Statements that contain statements, with the fields that contain them.
 _BLOCKS: dict[type, tuple[str, ...]] = {
     **dict.fromkeys((ast.If, ast.For, ast.AsyncFor, ast.While), ("body", "orelse")),
     **dict.fromkeys((ast.With, ast.AsyncWith, ast.ClassDef, ast.ExceptHandler, ast.match_case), ("body",)),
@@ -32,7 +32,7 @@ _BLOCKS: dict[type, tuple[str, ...]] = {
 
 
 def build(path: str, source: str) -> Module:
-    """Raises SyntaxError, ValueError, RecursionError or MemoryError for what `ast` cannot read."""
+    """Raises SyntaxError, ValueError, RecursionError or MemoryError if `ast` cannot read the source."""
     tree = parse(source)
     reader = _Reader(tree)
     module = Module(path, source, tree, reader, reader.parents, reader.owners)
@@ -41,7 +41,7 @@ def build(path: str, source: str) -> Module:
 
 
 class _Survey:
-    """Statements only: functions, classes, imports, and what names and attributes are made of."""
+    """Reads statements only: functions, classes, imports, and the values that names and attributes get."""
 
     def __init__(self, module: Module) -> None:
         self.module = module
@@ -123,7 +123,7 @@ class _Survey:
 
 
 class _Reader:
-    """Walks bodies, each at most once. It knows no module: then nothing holds on to a tree that is done with."""
+    """Walks bodies, each at most once. It has no reference to a module, so it does not keep a finished tree alive."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.tree = tree
@@ -140,7 +140,7 @@ class _Reader:
         return body
 
     def calls_outside(self) -> list[ast.Call]:
-        """Calls that belong to no function: those of the module, of classes, and of what decorates either."""
+        """Calls outside all functions: those of the module, of classes, and of decorators of either."""
         return [node for node in self._within(self.tree, self.tree.body) if isinstance(node, ast.Call)]
 
     def _within(self, around: ast.AST, body: list[ast.stmt]) -> Iterator[ast.AST]:
@@ -166,13 +166,13 @@ def _outside(module: Module) -> Iterator[ast.AST]:
 
 
 def _head(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.AST]:
-    """Decorators, defaults and annotations belong to whoever defines the function."""
+    """Decorators, defaults and annotations run in the scope that defines the function."""
     head: list[ast.AST] = [*node.decorator_list, node.args]
     return [*head, node.returns] if node.returns is not None else head
 
 
 def _children(node: ast.AST) -> list[ast.AST]:
-    """The nodes below, the last first, without those that nothing is below and nobody looks for."""
+    """The child nodes, in reverse order, without leaves that no rule uses."""
     found: list[ast.AST] = []
     for name in node._fields:
         value = getattr(node, name, None)

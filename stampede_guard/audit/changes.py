@@ -1,4 +1,4 @@
-"""Which lines changed since a revision, as git tells."""
+"""Which lines changed since a revision, from git."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stampede_guard.audit.finding import Finding
 _HUNK = re.compile(r"^@@ -\S+ \+(\d+)(?:,(\d+))? @@")
 
 
-# Whatever the user's own configuration makes of a diff.
+# Options that override the user's own diff configuration.
 _PLAIN = ("--unified=0", "--no-color", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/")
 
 
@@ -26,7 +26,7 @@ def changed_lines(revision: str) -> dict[str, list[tuple[int, int]]]:
     path = ""
     for line in _git("diff", *_PLAIN, revision, "--", ":/*.py").split("\n"):
         if line.startswith("+++ "):
-            # git ends a name with blanks in it by a tab
+            # git ends a name that contains blanks with a tab
             path = os.path.realpath(os.path.join(top, line[6:].rstrip("\t"))) if line[4:6] == "b/" else ""
         elif path and (hunk := _HUNK.match(line)):
             first, count = int(hunk[1]), int(hunk[2] or 1)

@@ -1,7 +1,7 @@
 """The command line: `stampede-guard audit ...` and `stampede-guard explain CODE`.
 
-Both are plain functions of arguments, so that any command line can offer them: `main(arguments)` and
-`explain_main(arguments)` return the exit code (0 clean, 1 findings, 2 misuse or, with --strict, skipped files).
+Both are plain functions of their arguments, so any command line can call them. `main(arguments)` and
+`explain_main(arguments)` return the exit code: 0 clean, 1 findings, 2 misuse or, with --strict, skipped files.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CLEAN, FOUND, MISUSED = 0, 1, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """`audit`: the exit code; reports go to stdout, complaints to stderr."""
+    """`audit`: returns the exit code. Reports go to stdout, errors to stderr."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["explain"]:
         return explain_main(given[1:])
@@ -63,14 +63,14 @@ def explain_main(arguments: Sequence[str]) -> int:
         try:
             sys.stdout.write(explain(code))
         except KeyError:
-            sys.stderr.write(f"audit: {code!r} is no rule; without an argument all are listed\n")
+            sys.stderr.write(f"audit: {code!r} is not a rule; without an argument, all rules are listed\n")
             return MISUSED
     return CLEAN
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="stampede-guard audit", description="Finds every unlocked cache, and the traps beside them."
+        prog="stampede-guard audit", description="Finds every unlocked cache, and related faults."
     )
     add = parser.add_argument
     add("paths", nargs="*", default=["."], help="files and folders; - reads standard input")
@@ -86,16 +86,16 @@ def _parser() -> argparse.ArgumentParser:
     add("--ignore", action="append", default=[], metavar="CODES")
     add("--min-confidence", choices=CONFIDENCES, help="default: medium")
     add("--exclude", action="append", default=[], metavar="PATTERN")
-    add("--include-tests", action="store_true", help="judge tests too")
-    add("--baseline", metavar="FILE", help="report only what is not in it")
-    add("--write-baseline", metavar="FILE", help="remember the present findings")
+    add("--include-tests", action="store_true", help="audit tests too")
+    add("--baseline", metavar="FILE", help="report only findings that are not in this file")
+    add("--write-baseline", metavar="FILE", help="write the present findings to this file")
     add("--changed-since", metavar="REV", help="report only lines changed since a revision")
-    add("--add-noqa", action="store_true", help="write a suppression behind every finding")
-    add("--fix", action="store_true", help="rewrite what can be rewritten safely (needs the extra [audit])")
-    add("--unsafe-fixes", action="store_true", help="with --fix: rewrite also what must be looked at")
-    add("--diff", action="store_true", help="with --fix: show what it would do, and write nothing")
+    add("--add-noqa", action="store_true", help="write a suppression for every finding")
+    add("--fix", action="store_true", help="apply the safe fixes (needs the extra [audit])")
+    add("--unsafe-fixes", action="store_true", help="with --fix: also apply fixes that you must review")
+    add("--diff", action="store_true", help="with --fix: show the changes, and write nothing")
     add("--stdin-filename", metavar="PATH", default="stdin.py")
-    add("--exit-zero", action="store_true", help="exit 0 also with findings")
+    add("--exit-zero", action="store_true", help="exit 0 even with findings")
     add("--strict", action="store_true", help="exit 2 when files were skipped")
     add("--jobs", type=_positive, metavar="N", help="processes; default: one per CPU")
     add("--config", metavar="FILE", help="a pyproject.toml; default: the nearest above")
@@ -140,7 +140,9 @@ def _code(given: argparse.Namespace, outcome: Outcome) -> int:
 
 
 def _fix(given: argparse.Namespace, config: Config, options: Options) -> int:
-    """Rewrites and reports what is left; with --diff only shows, and says by its code whether there is anything."""
+    """Fixes files and reports the remaining findings. With --diff it only shows, and its exit code is 1 if there is
+    a diff.
+    """
     require_libcst()
     data = _stdin(given)
     outcome = _found(given, config, options, data)
@@ -164,7 +166,7 @@ def _stdin(given: argparse.Namespace) -> bytes | None:
 
 
 def _found(given: argparse.Namespace, config: Config, options: Options, data: bytes | None) -> Outcome:
-    """What is to be reported: judged, and held against everything that leaves findings out."""
+    """The findings to report, after all options that leave findings out."""
     outcome = _judge(given, config, options, data)
     outcome.findings = [finding for finding in outcome.findings if not config.ignores(finding)]
     if given.changed_since is not None:
@@ -181,7 +183,8 @@ def _config(given: argparse.Namespace) -> Config:
         return Config()
     if given.config is not None:
         return load_file(Path(given.config))
-    # Of what is judged, where the working directory is of another project, or of none, as an editor's is.
+    # The working directory may belong to another project, or to none, as an editor's does. So search from the
+    # audited paths.
     judged = [os.path.dirname(given.stdin_filename)] if given.paths == ["-"] else given.paths
     here, there = Path.cwd(), common_folder(judged)
     inside = any(Path(os.path.abspath(path)).is_relative_to(here) for path in judged)
@@ -228,6 +231,6 @@ def _write(given: argparse.Namespace, outcome: Outcome) -> None:
 
 
 def _say(report: str) -> None:
-    """A terminal that cannot show a character gets its number."""
+    """If the terminal cannot show a character, print its number instead."""
     encoding = sys.stdout.encoding or "utf-8"
     sys.stdout.write(report.encode(encoding, "backslashreplace").decode(encoding))

@@ -16,14 +16,14 @@ from stampede_guard.audit.suppressions import UNUSED
 
 
 class Misconfigured(ValueError):
-    """What was asked for cannot be meant."""
+    """An option or setting has no valid meaning."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
     """The table's fields, with dashes in the file. Command line options replace them.
 
-    `folder` is where the file is, which paths in it count from; None is the working directory.
+    `folder` is the folder of the file. Paths in the file are relative to it. None is the working directory.
     """
 
     select: tuple[str, ...] = ()
@@ -48,8 +48,9 @@ class Config:
 
 
 def load(starts: Iterable[Path]) -> Config:
-    """The nearest pyproject.toml with such a table, at or above the first of these folders that has one. Raises
-    Misconfigured."""
+    """Loads the nearest pyproject.toml with such a table, at or above the first of these folders that has one.
+    Raises Misconfigured.
+    """
     for start in starts:
         for folder in (start, *start.parents):
             path = folder / "pyproject.toml"
@@ -63,7 +64,7 @@ def load(starts: Iterable[Path]) -> Config:
 
 
 def load_file(path: Path) -> Config:
-    """That file. Raises Misconfigured, also where it has no such table."""
+    """Loads this file. Raises Misconfigured, also if the file has no such table."""
     if not path.is_file():
         raise Misconfigured(f"{path} is no file")
     found = _read(path)
@@ -82,12 +83,12 @@ def _read(path: Path) -> Config | None:
 
 
 def parse(table: dict[str, Any], where: str) -> Config:
-    """A table of the file `where`. Raises Misconfigured."""
+    """Reads the table of the file `where`. Raises Misconfigured."""
     known = {entry.name.replace("_", "-"): entry.name for entry in fields(Config) if entry.name != "folder"}
     unknown = sorted(set(table) - set(known))
     if unknown:
         raise Misconfigured(
-            f"{where}: {unknown[0]!r} is no setting of the audit; there are {', '.join(sorted(known))}"
+            f"{where}: {unknown[0]!r} is not a setting of the audit; the settings are {', '.join(sorted(known))}"
         )
     values: dict[str, Any] = {"folder": os.path.dirname(os.path.abspath(where))}
     for name, value in table.items():
@@ -98,25 +99,29 @@ def parse(table: dict[str, Any], where: str) -> Config:
 def _checked(name: str, value: Any, where: str) -> Any:
     if name in ("select", "ignore", "exclude"):
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise Misconfigured(f"{where}: {name} is a list of strings, not {value!r}")
+            raise Misconfigured(f"{where}: {name} must be a list of strings, not {value!r}")
         return tuple(value)
     if name == "per-file-ignores":
         if not isinstance(value, dict):
-            raise Misconfigured(f"{where}: {name} is a table of patterns and lists of codes, not {value!r}")
+            raise Misconfigured(
+                f"{where}: {name} must be a table of patterns and lists of codes, not {value!r}"
+            )
         return {pattern: _checked("ignore", codes, where) for pattern, codes in value.items()}
     if name == "min-confidence" and value not in CONFIDENCES:
-        raise Misconfigured(f"{where}: {name} is one of {', '.join(CONFIDENCES)}, not {value!r}")
+        raise Misconfigured(f"{where}: {name} must be one of {', '.join(CONFIDENCES)}, not {value!r}")
     if name == "include-tests" and not isinstance(value, bool):
-        raise Misconfigured(f"{where}: {name} is true or false, not {value!r}")
+        raise Misconfigured(f"{where}: {name} must be true or false, not {value!r}")
     if name == "baseline":
         if not isinstance(value, str):
-            raise Misconfigured(f"{where}: {name} is the name of a file, not {value!r}")
+            raise Misconfigured(f"{where}: {name} must be the name of a file, not {value!r}")
         return os.path.join(os.path.dirname(os.path.abspath(where)), value)
     return value
 
 
 def selected(select: Iterable[str], ignore: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
-    """The codes meant, and those of them named in full. Raises Misconfigured for what means none."""
+    """The selected codes, and those of them that were named in full. Raises Misconfigured if a text matches no
+    code.
+    """
     codes = {rule.code: rule.name for rule in all_rules()}
     wanted = list(select)
     chosen = {code for code in codes if not wanted or any(_means(text, code) for text in wanted)}
@@ -127,7 +132,7 @@ def selected(select: Iterable[str], ignore: Iterable[str]) -> tuple[frozenset[st
     }
     for text in (*wanted, *ignore):
         if text.upper() != UNUSED and not any(_means(text, code) for code in codes):
-            raise Misconfigured(f"{text!r} means no rule; `explain` lists them all")
+            raise Misconfigured(f"{text!r} matches no rule; `explain` lists all rules")
     return frozenset(c for c in chosen if not any(_means(text, c) for text in ignore)), frozenset(named)
 
 

@@ -1,4 +1,4 @@
-"""What a miss pays for, guessed from names: it ranks the report, it decides nothing."""
+"""The cost of a miss, guessed from names. It only ranks the report."""
 
 from __future__ import annotations
 

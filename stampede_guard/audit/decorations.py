@@ -13,14 +13,15 @@ from stampede_guard.audit.words import path
 
 @dataclass(frozen=True, eq=False)
 class Decoration:
-    """One decorator of one function. `name` is qualified where the import tells: "
-    ""fastapi_cache.decorator.cache"."""
+    """One decorator of one function. `name` is the qualified name if the import shows it:
+    "fastapi_cache.decorator.cache".
+    """
 
     function: Function
     node: ast.expr
     call: ast.Call | None
     name: str
-    # What the object before the last dot was made by: `@memory.cache` with `memory = joblib.Memory(...)`.
+    # The constructor of the object before the last dot: `@memory.cache` with `memory = joblib.Memory(...)`.
     owner: str
 
     @property

@@ -53,7 +53,7 @@ def _fill(module: Module, function: Function, store: ast.Subscript) -> ast.AST |
 
 
 def _is_made_here(function: Function, holder: str) -> bool:
-    """A dict of this call, or of an object that lives for one run, is no cache that callers share."""
+    """Callers do not share a dict of this call, or of an object that lives for one run."""
     if "." in holder:
         cls = owner_class(function)
         return cls is not None and _ONE_RUN.search(cls.name) is not None
@@ -77,7 +77,7 @@ def _looks(function: Function, holder: str, key: ast.expr) -> list[ast.expr]:
 def _awaits_value(
     module: Module, function: Function, look: ast.expr, store: ast.Subscript, value: ast.expr
 ) -> bool:
-    """Whether other coroutines may run between the look and the store, on the way of a miss."""
+    """Whether, on a miss, other coroutines may run between the look-up and the store."""
     if any(isinstance(node, ast.Await) for node in ast.walk(value)):
         return True
     return any(
@@ -87,7 +87,7 @@ def _awaits_value(
 
 
 def _aside(module: Module, function: Function, node: ast.AST, store: ast.Subscript) -> bool:
-    """In a branch that does not come to the store: `if hit: await send(hit); return`."""
+    """Whether the node is in a branch that does not reach the store: `if hit: await send(hit); return`."""
     for around in module.up(node):
         if around is function.node:
             return False

@@ -1,4 +1,4 @@
-"""Which files are judged: folders walked, git-ignored files and tests left out, loops noticed."""
+"""Which files are audited. Folders are walked; git-ignored files and tests are left out; loops are detected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stampede_guard.audit.finding import Skipped
 from stampede_guard.audit.gitignore import Ignores, above
 from stampede_guard.audit.paths import relative, seen_from
 
-# Never the project's own code, however deep; a folder named on the command line is walked all the same.
+# Folders that never contain the project's own code. A folder named on the command line is walked all the same.
 FOREIGN = frozenset(
     ".git .hg .svn .venv venv .env env .tox .nox .eggs .mypy_cache .ruff_cache .pytest_cache "
     "__pycache__ node_modules "
@@ -25,7 +25,7 @@ _TEST_FILE = re.compile(r"(?:test_.*|.*_tests?|tests?|conftest)\.py")
 
 @dataclass(frozen=True)
 class Patterns:
-    """Globs, and the folder that they count from; None is the working directory."""
+    """Globs, and the folder that they are relative to; None is the working directory."""
 
     globs: tuple[str, ...] = ()
     folder: str | None = None
@@ -34,7 +34,7 @@ class Patterns:
         return bool(self.globs) and self._has(seen_from(self.folder, path))
 
     def cover(self, path: str) -> bool:
-        """The same of a file that was not come to by walking: a folder above it may match."""
+        """Like `matches` for a file that was not found by walking: a folder above it may match."""
         parts = seen_from(self.folder, path).split("/") if self.globs else []
         return any(self._has("/".join(parts[:count])) for count in range(1, len(parts) + 1))
 
@@ -44,7 +44,7 @@ class Patterns:
 
 @dataclass
 class Discovery:
-    """What to look for, and what was come across on the way."""
+    """What to look for, and what the walk found."""
 
     exclude: tuple[Patterns, ...] = ()
     include_tests: bool = False
@@ -52,7 +52,7 @@ class Discovery:
     _seen: set[tuple[int, int]] = field(default_factory=set)
 
     def files(self, paths: list[str]) -> Iterator[str]:
-        """Raises FileNotFoundError for a path that is not there."""
+        """Raises FileNotFoundError for a missing path."""
         given: set[str] = set()
         for path in paths:
             if os.path.isdir(path):
@@ -78,7 +78,7 @@ class Discovery:
         identity = (info.st_dev, info.st_ino)
         if identity in inside:
             self.skipped.append(
-                Skipped(path=relative(folder), reason="a symbolic link that leads back to a folder around it")
+                Skipped(path=relative(folder), reason="a symbolic link that leads back to a folder above it")
             )
             return
         if identity in self._seen:

@@ -1,4 +1,4 @@
-"""Files in, findings out: prefilter, parse, rules, suppressions; several processes where it pays."""
+"""From files to findings: prefilter, parse, rules, suppressions. Uses several processes for many files."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from stampede_guard.audit.suppressions import NAME_OF_UNUSED, UNUSED, Suppressio
 from stampede_guard.audit.text import Text
 from stampede_guard.audit.workers import shared
 
-_CHUNK = 64  # files handed to a process at once
-_PARALLEL_FROM = 300  # files: below, starting processes costs more than it saves
-# A handful of files is always parsed, so that a broken one is never passed over in silence.
+_CHUNK = 64  # files per task of a process
+_PARALLEL_FROM = 300  # files: with fewer, starting processes costs more than it saves
+# So few files are always parsed, so that a file with a syntax error is always reported.
 _FEW = 100
 _NAMES_US = re.compile(rb"noqa\s*:[^\n]*SG\d", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What is judged, and how strictly. `codes` are full codes; None means every rule."""
+    """What is audited, and how strictly. `codes` are full codes; None means every rule."""
 
     codes: frozenset[str] | None = None
-    # Asked for by their full code: shown whatever their confidence.
+    # Codes selected in full: their findings are shown whatever their confidence.
     named: frozenset[str] = frozenset()
     least: Confidence = "medium"
     parse_all: bool = False
-    # Whether suppressions that silence nothing are findings (SG000).
+    # Whether useless suppressions are findings (SG000).
     unused: bool = True
 
     @property
@@ -53,7 +53,7 @@ def _rules(codes: frozenset[str] | None) -> tuple[Rule, ...]:
 
 @dataclass(kw_only=True)
 class Outcome:
-    """What a run found. `files` counts the files looked at, `parsed` those the prefilter let through."""
+    """The result of a run. `files` counts all files, `parsed` those that passed the prefilter."""
 
     findings: list[Finding] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
@@ -76,7 +76,7 @@ def audit(
     jobs: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Outcome:
-    """Judges files (see `discovery` for folders). `jobs` are processes; the default is one per CPU."""
+    """Audits files (see `discovery` for folders). `jobs` are processes; the default is one per CPU."""
     rest, options = iter(paths), options or Options()
     first = list(islice(rest, _PARALLEL_FROM))
     if len(first) <= _FEW:
@@ -84,7 +84,7 @@ def audit(
     jobs = jobs or os.cpu_count() or 1
     serial = jobs == 1 or len(first) < _PARALLEL_FROM
     chunks = _chunks(chain(first, rest))
-    all_rules()  # before a fork: each process would import them again
+    all_rules()  # before a fork: otherwise each process would import them again
     outcome = Outcome()
     judge = partial(_judge_files, options=options)
     for part in map(judge, chunks) if serial else shared(judge, chunks, jobs, lost=_lost):
@@ -102,13 +102,15 @@ def _chunks(files: Iterator[str]) -> Iterator[list[str]]:
 
 
 def _lost(path: str) -> Outcome:
-    return Outcome(files=1, skipped=[Skipped(path=relative(path), reason="the process that read it died")])
+    return Outcome(
+        files=1, skipped=[Skipped(path=relative(path), reason="the process that read it has died")]
+    )
 
 
 def _judge_files(files: list[str], options: Options) -> Outcome:
     outcome = Outcome()
     collecting = gc.isenabled()
-    gc.disable()  # a syntax tree is all live objects: looking for garbage in it costs a third of the time
+    gc.disable()  # all objects of a syntax tree are alive: searching it for garbage costs a third of the time
     try:
         for path in files:
             outcome.add(_judge_file(path, options))
@@ -128,7 +130,7 @@ def _judge_file(path: str, options: Options) -> Outcome:
 
 
 def audit_source(path: str, data: bytes, options: Options | None = None) -> Outcome:
-    """Judges one source text; `path` is only what is reported."""
+    """Audits one source text; `path` only appears in the report."""
     outcome = Outcome(files=1)
     try:
         _judge(outcome, path, data, options or Options())
@@ -136,10 +138,10 @@ def audit_source(path: str, data: bytes, options: Options | None = None) -> Outc
         said = str(reason)
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
-        said = f"not Python that this Python reads: {_said(error)}{f' (line {line})' if line else ''}"
+        said = f"this Python cannot parse it: {_said(error)}{f' (line {line})' if line else ''}"
     except (RecursionError, MemoryError):
         said = "nested too deeply"
-    except Exception as error:  # a rule's own bug costs one file, not the run
+    except Exception as error:  # a bug in a rule costs one file, not the run
         said = f"a rule failed on it: {error!r}"
     else:
         return outcome
@@ -147,7 +149,7 @@ def audit_source(path: str, data: bytes, options: Options | None = None) -> Outc
 
 
 def _judge(outcome: Outcome, path: str, data: bytes, options: Options) -> None:
-    """Raises what reading, parsing and the rules raise."""
+    """Raises the errors of reading, parsing and the rules."""
     text = Text(data)
     rules = [rule for rule in options.rules if rule.may_apply(text)]
     names_us = b"noqa" in data and _NAMES_US.search(data) is not None
@@ -164,7 +166,7 @@ def _judge(outcome: Outcome, path: str, data: bytes, options: Options) -> None:
         module.release()
     wanted = names_us or (bool(found) and b"noqa" in data)
     suppressions = Suppressions.of(source) if wanted else Suppressions()
-    # A finding that is too unsure to be shown needs its suppression all the same, for those who ask for it.
+    # A finding with too low a confidence to be shown still needs its suppression, for runs that show it.
     left = [finding for finding in found if not suppressions.covers(finding)]
     outcome.suppressed = len(found) - len(left)
     outcome.findings = [finding for finding in left if options.shows(finding)]
@@ -181,7 +183,7 @@ def _unused(path: str, suppressions: Suppressions, options: Options) -> list[Fin
             end_line=line,
             code=UNUSED,
             name=NAME_OF_UNUSED,
-            message=f"this line suppresses {code}, which is not found here any more",
+            message=f"this line suppresses {code}, which is no longer found here",
             confidence="high",
             scope="process",
         )

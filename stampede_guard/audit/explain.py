@@ -8,7 +8,7 @@ from stampede_guard.audit.rule import Rule, all_rules, rule_named
 
 
 def explain(code: str) -> str:
-    """Raises KeyError for a code or name that is none."""
+    """Raises KeyError for an unknown code or name."""
     rule = rule_named(code)
     if rule is None:
         raise KeyError(code)

@@ -1,8 +1,13 @@
-"""Get, miss, compute, set: finds cache fills in a function, and asks of each whether a second caller computes too.
+"""Get, miss, compute, set: finds cache fills in a function, and decides whether a second caller computes too.
 
-Three questions decide (the rules SG201 to SG203 only phrase the answer): does the miss test depend on what was
-got, is it the same key, and is the stored value computed rather than made of the one got? Counters, TTL refreshes
-and read-modify-write fall out by the third, flags and markers because nothing was computed.
+Three questions decide (the rules SG201 to SG203 only phrase the answer):
+
+1. Does the miss test depend on the value of the get?
+2. Is it the same key?
+3. Is the stored value computed, and not made from the value of the get?
+
+The third question removes counters, TTL refreshes and read-modify-write. It also removes flags and markers, because
+nothing was computed for them.
 """
 
 from __future__ import annotations
@@ -29,13 +34,13 @@ class Fill:
     function: Function
     read: Access
     write: Access
-    # The function that is cached, when this is the wrapper of a decorator.
+    # If this is the wrapper of a decorator: the decorated function.
     decorator: Function | None
     sure: bool
 
 
 def fills(module: Module) -> list[Fill]:
-    """The unlocked fills of a file, at most one for each read; computed once, asked for by several rules."""
+    """The unlocked fills of a file, at most one per read. Computed once for several rules."""
     known: list[Fill] | None = module.memo.get("fills")
     if known is None:
         known = [fill for function in module.functions for fill in _of_function(module, function)]
@@ -51,7 +56,7 @@ def accesses_of(module: Module, function: Function) -> list[Access]:
 
 
 def _is_traced(module: Module, function: Function) -> bool:
-    """Whether its text shows a read or a write: most functions' bodies need not be looked into for that."""
+    """Whether the function's text shows a read or a write. Most functions do not, and their bodies are not walked."""
     lines: list[int] | None = module.memo.get("traces")
     if lines is None:
         lines = module.memo["traces"] = Traces(module.source.encode("utf-8", "replace")).lines()
@@ -107,7 +112,7 @@ def _fills(module: Module, function: Function, read: Access, write: Access, read
 def _edits_what_is_there(
     module: Module, function: Function, read: Access, write: Access, reads: list[Access]
 ) -> bool:
-    """A second get of the key gave what is stored: that one is edited, whatever the first was for."""
+    """Whether a second get of the key produced the stored value. Then the function edits that value."""
     assert write.value is not None
     return any(
         other is not read
@@ -162,7 +167,7 @@ def _belong_together(module: Module, function: Function, read: Access, write: Ac
 
 
 def _in_batches(module: Module, read: Access, write: Access) -> bool:
-    """One loop asks for each, a later one stores what was missing: the keys have other names there."""
+    """One loop gets each key, and a later loop stores the missing values. The keys have other names there."""
     if read.what != "read" or write.what != "write":
         return False
     asking = [node for node in module.up(read.call) if isinstance(node, ast.For | ast.AsyncFor)]
@@ -171,12 +176,14 @@ def _in_batches(module: Module, read: Access, write: Access) -> bool:
 
 
 def _says_its_key_itself(write: Access) -> bool:
-    """`set_match(match)`: the one thing handed over carries its key."""
+    """`set_match(match)`: the only argument contains its key."""
     return isinstance(write.call, ast.Call) and len(write.call.args) + len(write.call.keywords) == 1
 
 
 def _half_by_a_helper(module: Module, function: Function, read: Access, write: Access) -> bool:
-    """`get_cached_schema()` beside `redis.set(self._schema_key, ...)`: what the helper does, or what it is about."""
+    """`get_cached_schema()` beside `redis.set(self._schema_key, ...)`: the helper's action, or its subject,
+    decides.
+    """
     helper, plain = (read, write) if read.helper else (write, read)
     if not plain.key:
         return False
@@ -203,13 +210,13 @@ def _same_subject(one: ast.expr, other: ast.expr) -> bool:
 def _same_receiver(one: str, other: str) -> bool:
     if one == other:
         return True
-    # A pipeline, or a second client of the same store: the key has the last word.
+    # For a pipeline, or a second client of the same store, the key decides.
     related = {last(one).strip("_"), last(other).strip("_")}
     return "pipe" in " ".join(related) or all(is_cachy(name) for name in related)
 
 
 def _read_again(function: Function, read: Access, reads: list[Access]) -> bool:
-    """`if cache.exists(key): return cache.get(key)`: the value is used, by way of a second read."""
+    """`if cache.exists(key): return cache.get(key)`: a second read uses the value."""
     return any(
         other is not read and other.what == "read" and same_key(function, read.key, other.key)
         for other in reads
@@ -217,7 +224,7 @@ def _read_again(function: Function, read: Access, reads: list[Access]) -> bool:
 
 
 def _protected(module: Module, function: Function, read: Access, write: Access, reads: list[Access]) -> bool:
-    """Whether concurrent misses of one process share one computation."""
+    """Whether concurrent misses in one process share one computation."""
     again = [
         r for r in reads if r is read or (r.helper == read.helper and same_key(function, read.key, r.key))
     ]
@@ -234,7 +241,7 @@ def _protected(module: Module, function: Function, read: Access, write: Access, 
 
 
 def _computed_under_lock(module: Module, function: Function, write: Access, again: list[Access]) -> bool:
-    """The value is re-read and computed inside the lock, and stored after it."""
+    """The value is read again and computed inside the lock, and stored after it."""
     stored = names_in(write.value)
     for node in locks.locks_of(module, function):
         if not any(inside(read.call, node) for read in again):
@@ -247,7 +254,7 @@ def _computed_under_lock(module: Module, function: Function, write: Access, agai
 
 
 def decorator_around(function: Function) -> Function | None:
-    """The decorator whose wrapper this is: it defines the function and returns it, and calls what it was given."""
+    """The decorator of this wrapper: it defines and returns the wrapper, which calls the decorator's argument."""
     given: set[str] = set()
     for outer in function.chain():
         if outer is function:
@@ -277,12 +284,12 @@ def _returns_own(function: Function) -> bool:
 
 
 def what_is_cached(function: Function) -> str:
-    """How a message names the place: `Prices.latest()`."""
+    """The name of the place in a message: `Prices.latest()`."""
     return f"{owned_name(function)}()"
 
 
 def owned_name(function: Function) -> str:
-    """`Prices.latest`, or `latest` outside of a class."""
+    """`Prices.latest`, or `latest` outside a class."""
     cls = owner_class(function)
     return f"{cls.name}.{function.name}" if cls is not None else function.name
 

@@ -1,4 +1,4 @@
-"""What a rule reports: one finding, and what a file could not be read for."""
+"""What the audit reports: a finding, or a file that it could not read."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Finding:
     confidence: Confidence
     # Where the herd forms: among the callers of one process, or only among the workers of the fleet.
     scope: Scope
-    # What `--fix` does by itself, and what else it would do with --unsafe-fixes.
+    # What `--fix` does by itself, and what it also does with --unsafe-fixes.
     fixable: bool = False
     fix: FixSafety | None = None
     function: str = ""
-    # What a client asks for ("GET /quality/{project}"), where the function is a route's.
+    # The request that reaches the function ("GET /quality/{project}"), if it is a route's.
     endpoint: str = ""
-    # What a miss pays for ("SQL", "HTTP", "model"), as far as the names of the calls tell.
+    # What a miss costs ("SQL", "HTTP", "model"), as far as the names of the calls show.
     cost: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -40,13 +40,13 @@ class Finding:
 
     @property
     def fingerprint(self) -> str:
-        """The same before and after lines are added above: what a baseline remembers."""
+        """What a baseline remembers. It stays the same when lines are added above."""
         return f"{self.path}:{self.code}:{self.function}"
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Skipped:
-    """A file nobody judged, and why."""
+    """A file that was not audited, and the reason."""
 
     path: str
     reason: str

@@ -1,7 +1,7 @@
-"""Where a got value goes inside one function: is it tested, is it used, is what is stored made of it?
+"""Where the value of a get goes inside one function: is it tested, is it used, is the stored value made from it?
 
-Bindings are taken in source order: the last one before a place counts, but not one in another branch of the
-same `if`. That is less than data flow analysis and enough for code that people write.
+Bindings are read in source order. The last one before a place counts, but not one in another branch of the same
+`if`. That is less than data flow analysis, and enough for code that people write.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Flow:
     ) -> None:
         self.module, self.function, self.read = module, function, read
         self.bindings = sorted(function.bindings, key=lambda bound: _end(bound[0], bound[2]))
-        # Every name that ever held the value or something made of it.
+        # Every name that ever held the value or something made from it.
         self.names = self._spread()
-        # Asking another cache is no computation: a local copy filled from the shared one is no fill.
+        # A read of another cache is not a computation: a local copy of the shared value is not a fill.
         self.since: tuple[int, int] | None = None
         self.free = {other.call for other in reads if other.sure} | {read.call}
         self.tested = self._tested()
@@ -59,18 +59,18 @@ class Flow:
         return self._or_compute() is not None or self._misses_by_exception()
 
     def _asked_at(self) -> tuple[int, int]:
-        """From where on a hit spares something: what is worked out before the first test is worked out anyway."""
+        """The place after which a hit saves work. Work before the first test is always done."""
         read = position(self.read.call)
         if self.decides_elsewhere():
             return read
         return max(read, min((position(test) for test in self.asking()), default=read))
 
     def decides_elsewhere(self) -> bool:
-        """Hit or miss is told without an `if`: `get() or compute()`, KeyError, many keys at once."""
+        """Hit or miss is decided without an `if`: `get() or compute()`, KeyError, many keys at once."""
         return self.read.what == "read-many" or self._or_compute() is not None or self._misses_by_exception()
 
     def asking(self) -> Iterator[Tested]:
-        """The tests of what was got, without those that only unpack it: `loads(raw) if raw else []`."""
+        """The tests of the read value, without tests that only unpack it: `loads(raw) if raw else []`."""
         for test in self.function.tests:
             condition = test.subject if isinstance(test, ast.Match) else test.test
             if not self._mentions(condition) or _end(condition) < position(self.read.call):
@@ -97,10 +97,10 @@ class Flow:
                 return any(word in caught for word in ("KeyError", "Miss", "NotFound", "DoesNotExist"))
         return False
 
-    # ------------------------------------------------------------------------------------------ what is stored
+    # ------------------------------------------------------------------------------------------ the stored value
 
     def derived(self, value: ast.expr, at: ast.AST) -> bool:
-        """Whether the stored value is made of the one got: a counter, a refresh of the TTL, an edit in place."""
+        """Whether the stored value is made from the read one: a counter, a refresh of the TTL, an edit in place."""
         return self._derived(value, at, set())
 
     def _derived(self, value: ast.expr, at: ast.AST, seen: set[ast.AST]) -> bool:
@@ -123,8 +123,7 @@ class Flow:
         return False
 
     def _edited(self, name: str, fresh: ast.AST, at: ast.AST) -> bool:
-        """Whether a hit comes to the write too, with the got value changed in place: a log, a "
-        "counter in a dict."""
+        """Whether a hit also reaches the write, with the read value changed in place: a log, a counter in a dict."""
         before = self._last_binding(name, fresh)
         if before is None or not self._is_got(before[1], name):
             return False
@@ -146,7 +145,7 @@ class Flow:
         return inside(self.read.call, value) or bool(names_in(value) & (self.names - {name}))
 
     def _falls_back(self, value: ast.expr) -> bool:
-        """`got or compute()`, `got if got else compute()`: made of the one got only when there is one."""
+        """`got or compute()`, `got if got else compute()`: made from the read value only if there is one."""
         match value:
             case ast.BoolOp(op=ast.Or(), values=values):
                 return any(calls_work(other) for other in values[1:])
@@ -160,7 +159,7 @@ class Flow:
     def computed(
         self, value: ast.expr, at: ast.AST, depth: int = _EMPTY_DEPTH, seen: frozenset[ast.AST] = frozenset()
     ) -> bool:
-        """Whether something was worked out for the stored value: markers and given values are no cache fills."""
+        """Whether the stored value was computed. Markers and arguments are not cache fills."""
         if calls_work(value, self.free):
             return True
         if depth == 0:
@@ -177,7 +176,7 @@ class Flow:
         return False
 
     def _bindings_before(self, name: str, at: ast.AST) -> list[tuple[ast.AST, ast.expr]]:
-        """What a name may hold at a place, in any branch; what was known before anybody asked the cache is left out."""
+        """What a name may hold at a place, in any branch. Values from before the read do not count."""
         return [
             (node, value)
             for node, targets, value in self.bindings
@@ -188,7 +187,7 @@ class Flow:
         ]
 
     def _grown(self, name: str, at: ast.AST) -> bool:
-        """An empty list or dict that is filled before it is stored."""
+        """Whether it is an empty list or dict that is filled before it is stored."""
         if name in ("self", "cls") or name in self.module.imports:
             return False
         grown = [
@@ -212,8 +211,9 @@ class Flow:
         return found
 
     def _other_branch(self, node: ast.AST, at: ast.AST) -> bool:
-        """Whether a binding can never be followed by the place asked about: it ends in a "
-        "return, or is in `else`."""
+        """Whether the place can never follow a binding: the binding's branch ends in a return, or the place is in
+        `else`.
+        """
         for around in self.module.up(node):
             if around is self.function.node:
                 return False
@@ -231,7 +231,7 @@ class Flow:
     # ------------------------------------------------------------------------------------------- the paths
 
     def on_hit_side(self, write: ast.AST) -> bool:
-        """`if cached: ... cache.set(...)`: that is no miss."""
+        """`if cached: ... cache.set(...)`: the write runs on a hit, not on a miss."""
         for test in self.function.tests:
             if isinstance(test, ast.If) and any(inside(write, statement) for statement in test.body):
                 if self._says_hit(test.test) and position(test) > position(self.read.call):
@@ -239,7 +239,7 @@ class Flow:
         return any(self._gives_up(test, write) for test in self.function.tests)
 
     def _gives_up(self, test: ast.AST, write: ast.AST) -> bool:
-        """`if not found: return`: what comes after is done with what was found."""
+        """`if not found: return`: the statements after it use the found value."""
         return (
             isinstance(test, ast.If)
             and self._says_miss(test.test)
@@ -273,19 +273,19 @@ class Flow:
                 return False
 
     def tells_misses(self) -> bool:
-        """Whether some `if` asks for nothing but hit or miss."""
+        """Whether some `if` tests only for hit or miss."""
         tests = [test.test for test in self.function.tests if isinstance(test, ast.If)]
         return any(self._says_hit(test) or self._says_miss(test) for test in tests)
 
     def _still_got(self, name: str, at: ast.AST) -> bool:
-        """Whether the name can still hold what was got: `if data is None: data = f()` may lie between."""
+        """Whether the name can still hold the read value: `if data is None: data = f()` may be in between."""
         bound = self._last_binding(name, at)
         if bound is None:
             return False
         return inside(self.read.call, bound[1]) or self._derived(bound[1], bound[0], set())
 
     def used(self, write: ast.AST) -> bool:
-        """Whether a hit serves the value, rather than only knowing that there is one."""
+        """Whether a hit serves the value. Otherwise it only shows that a value exists."""
         if self._or_compute() is not None or self.read.what == "read-many":
             return True
         for node in self.module.up(self.read.call):
@@ -303,7 +303,7 @@ class Flow:
         return False
 
     def _is_spared(self, test: ast.AST) -> bool:
-        """`if cache.get(key): return`: a prefetch has nothing to serve, a hit spares it all the same."""
+        """`if cache.get(key): return`: a prefetch serves nothing, but a hit still saves its work."""
         return (
             isinstance(test, ast.If)
             and not test.orelse
@@ -347,7 +347,7 @@ class Flow:
 
 
 def _end(node: ast.AST, value: ast.AST | None = None) -> tuple[int, int]:
-    """Where an expression's value is there; a loop's or a with's header ends before its body."""
+    """The place where an expression's value exists. The header of a loop or a with ends before its body."""
     if isinstance(node, ast.For | ast.AsyncFor | ast.With | ast.AsyncWith) and value is not None:
         node = value
     return getattr(node, "end_lineno", None) or 0, getattr(node, "end_col_offset", None) or 0

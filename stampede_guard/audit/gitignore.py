@@ -1,4 +1,4 @@
-"""Which files git would not look at: `.gitignore` files, read as gitignore(5) says."""
+"""Which files git ignores: `.gitignore` files, read by the rules of gitignore(5)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Ignores:
-    """The patterns in force in a folder: its own last, for the last match decides."""
+    """The patterns that apply in a folder. Its own come last, because the last match decides."""
 
     layers: tuple[tuple[str, tuple[Pattern, ...]], ...] = ()
 
@@ -39,7 +39,7 @@ class Ignores:
 
 
 def above(folder: Path) -> Ignores:
-    """The patterns of the repository's root down to a folder, if it is in a repository."""
+    """The patterns from the repository's root down to a folder, if it is in a repository."""
     chain = [folder, *folder.parents]
     root = next((index for index, parent in enumerate(chain) if (parent / ".git").exists()), None)
     found = Ignores()

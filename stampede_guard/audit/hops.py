@@ -1,4 +1,4 @@
-"""Fills spread over two methods: one asks the cache and calls another, which computes and stores."""
+"""Fills in two methods: one reads the cache and calls the other, which computes and stores."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def _split(module: Module, function: Function) -> Fill | None:
 
 
 def _stores(module: Module, function: Function, call: ast.Call, read: Access) -> Access | None:
-    """The write inside the called function, when it computes what it stores and speaks of the same thing."""
+    """The write inside the called function, if that function computes the stored value and both have the same
+    subject.
+    """
     callee = module.callee(call, function)
     if callee is None or callee is function:
         return None
@@ -59,7 +61,7 @@ def _stores(module: Module, function: Function, call: ast.Call, read: Access) ->
 
 
 def _stores_the_got(module: Module, function: Function, read: Access, write: Access) -> bool:
-    """`self.history = cache.get(...)` here, `cache.set(..., self.history)` there: an edit of what is stored."""
+    """`self.history = cache.get(...)` here, `cache.set(..., self.history)` there: an edit of the stored value."""
     return bool(Flow(module, function, read).names & {n for n in names_in(write.value) if "." in n})
 
 

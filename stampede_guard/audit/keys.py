@@ -7,12 +7,12 @@ import ast
 from stampede_guard.audit.model import Function
 from stampede_guard.audit.words import path, text_of
 
-_TELLING = 4  # letters in the constant part of a key, from which on it names a family
+_TELLING = 4  # letters: from this length on, the constant part of a key names a family
 
 
 def same_key(function: Function, one: tuple[ast.expr, ...], other: tuple[ast.expr, ...]) -> bool:
     if len(one) != len(other) or not one:
-        # hget(name, field) beside hset(name, mapping=...) share the name
+        # hget(name, field) and hset(name, mapping=...) share the name
         return bool(one and other) and _same(function, one[0], other[0]) and len(one) + len(other) == 3
     return all(_same(function, a, b) for a, b in zip(one, other, strict=True))
 
@@ -50,7 +50,7 @@ def _shape(node: ast.expr) -> str:
 
 
 def skeleton(function: Function, key: ast.expr) -> str:
-    """A key without its variable parts: the constants of an f-string, the function or the name that makes it."""
+    """A key without its variable parts: the constants of an f-string, or the function or name that builds the key."""
     if isinstance(key, ast.Name):
         bound = [value for _node, names, value in function.bindings if names == [key.id]]
         key = bound[-1] if bound else key
@@ -64,7 +64,7 @@ def skeleton(function: Function, key: ast.expr) -> str:
 
 
 def _meanings(function: Function, node: ast.expr, depth: int = 2) -> set[str]:
-    """The spellings an expression may stand for: itself and what its name was bound to."""
+    """The spellings that an expression may stand for: itself and the values of its name."""
     found = {_text(node)}
     bare = _bare(node)
     if bare is not node:

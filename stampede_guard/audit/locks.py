@@ -1,4 +1,4 @@
-"""What keeps a second caller from computing too: locks around, a claim taken, a flight joined."""
+"""What prevents a second caller from computing too: locks, claims, joined flights."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _GUARDED = re.compile(
     r"(?:^|_)(?:locked|with_lock|synchroni[sz]ed|single_?flight|exclusive\w*|once|mutex|dogpile)(?:_|$)"
 )
 _NOT_LOCKS = re.compile(r"pool|semaphore|limit|throttle|bucket|engine|quota|breaker", re.IGNORECASE)
-# Methods that hand out the lock their owner is called after.
+# Methods that return the lock that their owner is named after.
 _OF_LOCKS = frozenset("acquire hold setdefault get for_key write read writer reader enter locked".split())
 
 
 def is_lock(module: Module, expr: ast.expr, function: Function | None) -> bool:
-    """Whether the subject of a `with` is a lock that other callers can meet."""
+    """Whether the subject of a `with` is a lock that callers share."""
     dotted = path(expr)
     made = origin(module, expr, function)
     if isinstance(expr, ast.Name) and _is_private(module, expr.id, function):
@@ -39,7 +39,7 @@ def is_lock(module: Module, expr: ast.expr, function: Function | None) -> bool:
 
 
 def _is_private(module: Module, name: str, function: Function | None) -> bool:
-    """A lock made anew by each call guards nothing."""
+    """A lock that each call creates for itself protects nothing."""
     if function is None:
         return False
     made = [value for _n, names, value in function.bindings if names == [name]]
@@ -87,7 +87,7 @@ def is_nx(call: ast.Call) -> bool:
 
 
 def joins_a_flight(module: Module, function: Function) -> bool:
-    """Whether callers wait for a computation under way: a dict of futures, a single-flight helper."""
+    """Whether callers wait for a running computation: a dict of futures, a single-flight helper."""
     for scope in function.chain():
         for decorator in scope.node.decorator_list:
             name = last(path(decorator))
@@ -112,7 +112,7 @@ def _flight_attribute(function: Function) -> bool:
 
 
 def called_under_lock(module: Module, function: Function) -> bool:
-    """Every use in this file is made by somebody who holds a lock."""
+    """Whether every caller in this file holds a lock."""
     uses = module.uses(function)
     if not uses:
         return False

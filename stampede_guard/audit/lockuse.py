@@ -1,4 +1,4 @@
-"""Whether a key of the store is used as a lock: what it is called, and who takes and frees it."""
+"""Whether a key of the store is used as a lock: its name decides, and the functions that take and free it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STRONG = re.compile(r"(?:^|[^a-z])(?:\w*lock(?:s|_?key|_?name|_?id)?|mutex)(?:$
 
 
 def key_text(function: Function | None, key: ast.expr | None) -> str:
-    """The key as written, with what its local name stands for."""
+    """The key as written, with the value of its local name."""
     text = text_of(key)
     if function is not None and isinstance(key, ast.Name):
         for scope in function.chain():
@@ -50,7 +50,7 @@ def around(function: Function | None) -> str:
 
 
 def is_lock_key(function: Function | None, key: ast.expr | None) -> bool:
-    """The key's own name says so, or the function that takes it does."""
+    """Whether the name of the key, or of the function that takes it, is that of a lock."""
     text = key_text(function, key)
     if is_other(text):
         return False
@@ -70,7 +70,7 @@ def deletes(function: Function) -> list[ast.Call]:
 
 
 def siblings(module: Module, function: Function) -> list[Function]:
-    """The functions that may free what this one takes: those of its class, or of the file."""
+    """The functions that may free a lock that this one takes: those of its class, or of the file."""
     cls = owner_class(function)
     return [f for f in module.functions if owner_class(f) is cls]
 

@@ -1,4 +1,4 @@
-"""One file as the rules see it: its functions with what happens in each of them, in source order."""
+"""One file as the rules see it: its functions and their contents, in source order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Tested = ast.If | ast.While | ast.IfExp | ast.Assert | ast.Match
 
 @dataclass(eq=False)
 class Body:
-    """What happens in a function: not in those defined inside it, except for their decorators and defaults."""
+    """The contents of a function. Functions defined inside it do not count, except their decorators and defaults."""
 
     calls: list[ast.Call] = field(default_factory=list)
     bindings: list[tuple[ast.AST, list[str], ast.expr]] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Body:
 
 
 class Function:
-    """A function. Its body is walked when somebody asks for it: rules ask for few of a file's functions."""
+    """A function. Its body is walked on demand, because rules need few of a file's functions."""
 
     def __init__(
         self, reader: Reader, node: FunctionNode, outer: Function | None, cls: ast.ClassDef | None
@@ -99,7 +99,7 @@ class Function:
         return {argument.arg for argument in self.arguments}
 
     def chain(self) -> Iterator[Function]:
-        """This function, then those around it."""
+        """This function, then the functions around it."""
         here: Function | None = self
         while here:
             yield here
@@ -107,7 +107,7 @@ class Function:
 
 
 class Reader(Protocol):
-    """What walks the parts of a file that somebody asks for."""
+    """Walks the parts of a file on demand."""
 
     def body_of(self, function: Function) -> Body: ...
 
@@ -116,13 +116,13 @@ class Reader(Protocol):
 
 @dataclass(eq=False)
 class Module:
-    """A parsed file. `path` is what is reported; `memo` keeps what several rules want to know."""
+    """A parsed file. `path` appears in the report; `memo` keeps results that several rules use."""
 
     path: str
     source: str
     tree: ast.Module
     reader: Reader
-    # Complete for statements, decorators, and what is in the bodies asked for so far.
+    # Complete for statements, decorators, and the bodies walked so far.
     parents: dict[ast.AST, ast.AST]
     owners: dict[ast.AST, Function]
     imports: dict[str, str] = field(default_factory=dict)
@@ -140,18 +140,20 @@ class Module:
 
     @cached_property
     def calls_outside(self) -> list[ast.Call]:
-        """Those that belong to no function."""
+        """Calls outside all functions."""
         return self.reader.calls_outside()
 
     def calls_of(self, *names: str) -> list[ast.Call]:
-        """The calls of functions and methods of these names: walks only where the text has them."""
+        """The calls of functions and methods with these names. It walks only the functions whose text contains a
+        name.
+        """
         wanted = re.compile(rf"\b(?:{'|'.join(names)})[\s\\]*\(")
         inner = [call for function in self.functions_with(wanted) for call in function.calls]
         outside = [] if self._are_inside(self._lines_with(wanted)) else self.calls_outside
         return sorted((call for call in (*outside, *inner) if _called(call) in names), key=position)
 
     def functions_with(self, pattern: re.Pattern[str]) -> list[Function]:
-        """The functions in whose text, or in that of functions inside them, a pattern occurs."""
+        """The functions whose text matches a pattern, or whose inner functions' text does."""
         known: dict[re.Pattern[str], list[Function]] = self.memo.setdefault("with", {})
         if pattern not in known:
             lines = self._lines_with(pattern)
@@ -159,7 +161,7 @@ class Module:
         return known[pattern]
 
     def _are_inside(self, lines: list[int]) -> bool:
-        """Whether all lines are in bodies of functions: then what is outside need not be walked."""
+        """Whether all lines are in bodies of functions. Then the code outside need not be walked."""
         spans = [(_first_inside(f.node), f.node.end_lineno or 0) for f in self.functions if f.outer is None]
         starts = [start for start, _end in spans]
         return all((at := bisect_right(starts, line)) and line <= spans[at - 1][1] for line in lines)
@@ -174,7 +176,7 @@ class Module:
         return found
 
     def release(self) -> None:
-        """Unties functions and module from each other: the collector that would is off meanwhile."""
+        """Breaks the reference cycles between functions and module. The garbage collector is off during the run."""
         for held in (self.functions, self.owners, self.attributes, self.memo):
             held.clear()
 
@@ -192,7 +194,7 @@ class Module:
         return node
 
     def resolve(self, node: ast.expr | None) -> str:
-        """The qualified name an expression is imported as: `aioredis.from_url` -> redis.asyncio.from_url."""
+        """The qualified name that an expression is imported as: `aioredis.from_url` -> redis.asyncio.from_url."""
         dotted = path(node)
         head, dot, rest = dotted.partition(".")
         bare = head.rstrip("()[]")
@@ -237,7 +239,7 @@ def _called(call: ast.Call) -> str:
 
 
 def _first_inside(node: FunctionNode) -> int:
-    """The first line with nothing of the head on it: defaults and annotations belong to whoever defines."""
+    """The first line of the body proper. Defaults and annotations belong to the defining scope."""
     head = [*node.args.defaults, *filter(None, node.args.kw_defaults), *filter(None, (node.returns,))]
     ends = [expression.end_lineno or 0 for expression in head]
     return max(node.body[0].lineno, node.lineno + 1, *(end + 1 for end in ends))
@@ -260,7 +262,7 @@ def position(node: ast.AST) -> tuple[int, int]:
 
 
 def inside(node: ast.AST, around: ast.AST) -> bool:
-    """Whether a node lies in another, judged by place: both are of one file."""
+    """Whether a node lies in another one, by its place: both are in one file."""
     return (
         (around.lineno, around.col_offset) <= position(node)  # type: ignore[attr-defined]
         and (getattr(node, "end_lineno", 0), getattr(node, "end_col_offset", 0))

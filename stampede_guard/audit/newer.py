@@ -1,7 +1,7 @@
-"""Syntax newer than the Python that runs the audit, blanked out where nothing of it matters to a rule.
+"""Blanks out syntax that is newer than the Python that runs the audit, if no rule needs it.
 
-Type parameters (PEP 695) become spaces and `type X = ...` becomes `X    = ...`, so that every line and column
-stays. What is newer still is reported as skipped.
+Type parameters (PEP 695) become spaces and `type X = ...` becomes `X    = ...`, so every line and column stays. A
+file with even newer syntax is reported as skipped.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _EXCEPT = re.compile(r"^([ \t]*except[ \t]+)(\w[\w.]*(?:[ \t]*,[ \t]*\w[\w.]*)+)
 
 
 def parse(source: str) -> ast.Module:
-    """Raises SyntaxError for what cannot be read even so."""
+    """Raises SyntaxError if the source cannot be read even then."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SyntaxWarning)  # the other code's, not ours
+        warnings.simplefilter("ignore", SyntaxWarning)  # warnings about the other code
         try:
             return ast.parse(source)
         except SyntaxError:

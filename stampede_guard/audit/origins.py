@@ -1,4 +1,4 @@
-"""Where a value comes from: the import, constructor or annotation behind a name."""
+"""Where a value comes from: the import, constructor or annotation of a name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ _DEEP = 5
 
 
 def origin(module: Module, node: ast.expr | None, function: Function | None, depth: int = _DEEP) -> str:
-    """The qualified name of what made a value, as far as this file tells: "redis.asyncio.Redis()", else ""."""
+    """The qualified name of the expression that made a value, as far as this file shows: "redis.asyncio.Redis()",
+    else "".
+    """
     if node is None or depth == 0:
         return ""
     match node:
@@ -73,7 +75,7 @@ def _of_name(module: Module, name: str, function: Function | None, depth: int) -
 
 
 def _default(module: Module, argument: ast.arg, function: Function, depth: int) -> str:
-    """A FastAPI dependency: `redis = Depends(get_redis)` comes from what `get_redis` returns."""
+    """A FastAPI dependency: `redis = Depends(get_redis)` gets the result of `get_redis`."""
     spec = function.node.args
     positional = [*spec.posonlyargs, *spec.args]
     pairs = list(zip(reversed(positional), reversed(spec.defaults), strict=False))
@@ -96,8 +98,9 @@ def _of_attribute(module: Module, attr: str, cls: ast.ClassDef | None, depth: in
 
 
 def annotated(module: Module, node: ast.expr | None) -> str:
-    """What an annotation names: `Redis | None`, `Annotated[Redis, Depends(get_redis)]` -> "
-    ""redis.asyncio.Redis"."""
+    """The class that an annotation names: `Redis | None`, `Annotated[Redis, Depends(get_redis)]` ->
+    "redis.asyncio.Redis".
+    """
     match node:
         case ast.Constant(value=str(text)):
             try:

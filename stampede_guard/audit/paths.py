@@ -1,4 +1,4 @@
-"""How a file is called in a report."""
+"""The name of a file in a report."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def relative(path: str) -> str:
-    """As seen from the working directory, with forward slashes, in characters that can be printed."""
+    """Relative to the working directory, with forward slashes and only printable characters."""
     path = path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     if not os.path.isabs(path):
         return os.path.normpath(path).replace(os.sep, "/")
@@ -18,7 +18,7 @@ def relative(path: str) -> str:
 
 
 def seen_from(folder: str | None, path: str) -> str:
-    """The same as seen from a folder; None is the working directory. A link to the folder is the folder."""
+    """The same relative to a folder; None is the working directory. A link to the folder counts as the folder."""
     if folder is None:
         return relative(path)
     try:
@@ -32,7 +32,7 @@ def seen_from(folder: str | None, path: str) -> str:
 
 
 def common_folder(paths: list[str]) -> Path:
-    """The folder that all of these are in; the working directory where there is none."""
+    """The folder that contains all of these; the working directory if there is none."""
     found = [os.path.abspath(path) for path in paths]
     try:
         common = os.path.commonpath(

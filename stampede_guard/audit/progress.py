@@ -1,4 +1,4 @@
-"""A bar on the terminal's error stream, gone when the report comes."""
+"""A progress bar on stderr. It disappears before the report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _WIDTH = 24
 
 
 class Progress:
-    """How many of the files found so far are judged. `files` keeps them, in the order they were found."""
+    """How many of the files found so far are done. `files` keeps them, in the order they were found."""
 
     def __init__(self, *, shown: bool) -> None:
         self.files: list[str] = []
@@ -24,7 +24,7 @@ class Progress:
             sys.stderr.flush()
 
     def watch(self, files: Iterable[str]) -> Iterator[str]:
-        """The same files; the bar's end is known once all are found."""
+        """Passes the files on. The bar's end is known once all are found."""
         for path in files:
             self.files.append(path)
             yield path

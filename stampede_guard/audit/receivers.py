@@ -1,4 +1,4 @@
-"""What the object in front of `.get` is: a cache or a store of keys, something else, or unknown."""
+"""The kind of the object before `.get`: a cache or a store of keys, something else, or unknown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OTHER_ORIGIN = re.compile(
     r"ContextVar|contextvars|requests\.|httpx|aiohttp|sqlalchemy|Session\b|session(?:maker|_factory)?\b|os\.environ"
     r"|configparser|Queue|Event\(|QSettings|Cookie"
 )
-# Stores of other things, whatever they are called besides: a session, a setting, a request.
+# Stores of other things, whatever else their names contain: a session, a setting, a request.
 OTHER_WORDS = frozenset(
     "settings setting config configs configuration conf prefs preferences options session sessions cookies cookie "
     "environ env registry ctx context contextvar request requests req headers params query http api httpx aiohttp "
@@ -36,7 +36,7 @@ MAYBE_WORDS = frozenset(
 
 
 def kind(module: Module, node: ast.expr, function: Function | None) -> Kind:
-    """Names first, for they survive imports that cannot be followed; then where the value comes from."""
+    """Names decide first, because they need no import that can be followed. Then the value's origin decides."""
     memo: dict[tuple[str, int], Kind] = module.memo.setdefault("receivers", {})
     key = (path(node), id(function))
     if key not in memo:
@@ -70,7 +70,7 @@ def _kind(module: Module, node: ast.expr, function: Function | None) -> Kind:
 
 
 def _without_package(made: str) -> str:
-    """`app.core.cache.get_settings()` says where a thing is, not what it is: the last two names count."""
+    """`app.core.cache.get_settings()`: the first names are the location. Only the last two names show the kind."""
     return ".".join(made.split(".")[-2:]) if made.count(".") > 1 else made
 
 

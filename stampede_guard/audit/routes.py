@@ -1,4 +1,4 @@
-"""Decorators that register a route, and which requests reach it."""
+"""Decorators that register a route, and the requests that reach it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_route(decorator: ast.expr) -> bool:
 
 
 def only_reads(decorator: ast.expr) -> bool:
-    """Whether a route is for GET alone."""
+    """Whether a route accepts GET only."""
     assert isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Attribute)
     if decorator.func.attr == "get":
         return True
@@ -40,7 +40,7 @@ def routes(function: FunctionNode) -> list[ast.expr]:
 
 
 def endpoint(module: Module, node: ast.AST) -> str:
-    """What a client asks for to come here, "GET /orders/{order}"; "" for what belongs to no route."""
+    """The request that reaches the function, "GET /orders/{order}"; "" outside a route."""
     for around in (node, *module.up(node)):
         found = routes(around) if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef) else []
         if found:

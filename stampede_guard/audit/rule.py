@@ -1,4 +1,4 @@
-"""What a rule is, and how rules are found: a file in `rules/` with a `RULE` in it is a rule."""
+"""What a rule is, and how rules are found: each file in `rules/` with a `RULE` in it is a rule."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Documentation:
 
 @dataclass(frozen=True, kw_only=True)
 class Hit:
-    """What a rule's check yields: a node, and what to say of it."""
+    """What a rule's check yields: a node and its message."""
 
     node: ast.AST
     message: str
@@ -44,9 +44,9 @@ class Hit:
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One code. `hints` are what a file's text cannot do without: one of each group, the rarest group first.
+    """One code. `hints` are words that a file must contain: one of each group, the rarest group first.
 
-    `near` is asked of the files that have them, where the words alone are too common.
+    If the words alone are too common, `near` makes a second test of the files that contain them.
     """
 
     code: str
@@ -58,9 +58,9 @@ class Rule:
     hints: tuple[Hint, ...]
     check: Callable[[Module], Iterator[Hit]]
     near: Callable[[Text], bool] | None = None
-    # What can be done about a hit; None for a rule that leaves it to people.
+    # The fix of a hit; None for a rule without fixes.
     fix: Callable[[Module, Hit], Plan | None] | None = None
-    # Which fixes there are, as the documentation says; held against the code by the tests.
+    # Which fixes there are, as the documentation says; a test compares this with the code.
     fixes: tuple[FixSafety, ...] = ()
 
     def may_apply(self, text: Text) -> bool:
@@ -71,7 +71,7 @@ class Rule:
             yield finding
 
     def judged(self, module: Module) -> Iterator[tuple[Hit, Finding]]:
-        """What the check found, as it saw it and as it is reported."""
+        """Each hit of the check, with its finding."""
         for hit in self.check(module):
             line = getattr(hit.node, "lineno", 1)
             plan = self.fix(module, hit) if self.fix is not None else None
@@ -109,6 +109,6 @@ def all_rules() -> tuple[Rule, ...]:
 
 
 def rule_named(code: str) -> Rule | None:
-    """By code or by name, in any case."""
+    """Finds a rule by code or name, in any case."""
     wanted = code.lower()
     return next((rule for rule in all_rules() if wanted in (rule.code.lower(), rule.name)), None)

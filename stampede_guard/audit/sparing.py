@@ -1,4 +1,4 @@
-"""Does a hit spare anything? Where the write is reached with and without one, nothing was cached for a reader."""
+"""Does a hit save anything? If the write runs on a hit and on a miss, nothing was cached for a reader."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DEPTH = 4
 
 
 def spares(flow: Flow, write: ast.expr, value: ast.expr) -> bool:
-    """Whether some test of what was got decides if the value is worked out, or stored, or waited for."""
+    """Whether a test of the read value decides if the value is computed, stored or waited for."""
     if flow.decides_elsewhere():
         return True
     feeding = _feeding(flow, write, value)
@@ -31,7 +31,7 @@ def _decides(flow: Flow, test: ast.AST, write: ast.expr, feeding: set[str]) -> b
 
 
 def _sorts(call: ast.Call, feeding: set[str]) -> bool:
-    """`missing.append(id)`: what is worked out later is decided here."""
+    """`missing.append(id)`: this decides what is computed later."""
     return (
         isinstance(call.func, ast.Attribute)
         and call.func.attr in ("append", "add")
@@ -40,7 +40,7 @@ def _sorts(call: ast.Call, feeding: set[str]) -> bool:
 
 
 def _feeding(flow: Flow, write: ast.expr, value: ast.expr) -> set[str]:
-    """The names the stored value is made of, and those of the conditions under which it is stored."""
+    """The names in the stored value, and in the conditions under which it is stored."""
     names = names_in(value)
     for around in flow.module.up(write):
         if around is flow.function.node:

@@ -1,4 +1,6 @@
-"""What runs once in every worker: lifespans, start-up hooks, and the functions of the same file they call."""
+"""Code that runs once in every worker: lifespans, start-up hooks, and the functions of the same file that they
+call.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ _HOOKS = frozenset(
         "worker_startup",
     )
 )
-# What a text cannot do without in which `started` finds anything.
+# Words without which `started` cannot find anything in a text.
 HOOKS = (
     *(
         b"startup",
@@ -38,7 +40,7 @@ _WEB = re.compile(
     r"gunicorn)\b",
     re.IGNORECASE,
 )
-# Programs of one process: bots, commands, consumers.
+# Programs with one process: bots, commands, consumers.
 _SINGLE = re.compile(
     r"^\s*(?:from|import)\s+(?:discord|disnake|nextcord|telegram|telebot|aiogram|pyrogram|telethon|"
     r"pagermaid|vkbottle|slack_bolt|"
@@ -65,7 +67,7 @@ def is_single_program(module: Module) -> bool:
 
 
 def started(module: Module) -> list[Function]:
-    """Start-up hooks of a web application and what they call in this file."""
+    """Start-up hooks of a web application, and the functions of this file that they call."""
     known: list[Function] | None = module.memo.get("started")
     if known is None:
         known = [function for function in module.functions if _is_hook(module, function)]
@@ -79,7 +81,7 @@ def started(module: Module) -> list[Function]:
 
 
 def _passed(module: Module, call: ast.Call) -> Function | None:
-    """`create_task(run())` is a call of run; `add_task(run)` hands it over."""
+    """`create_task(run())` calls `run`; `add_task(run)` passes it on."""
     for value in call.args[:1]:
         if isinstance(value, ast.Name) and last(path(call.func)) in (
             "create_task",
@@ -115,7 +117,7 @@ def _is_hook(module: Module, function: Function) -> bool:
 
 
 def _is_named_hook(module: Module, function: Function) -> bool:
-    """A function that a main file registers from elsewhere, by its name and its `app`."""
+    """A hook that a main file registers from elsewhere. Its name and its `app` parameter show it."""
     if function.name in ("lifespan", "app_lifespan", "on_startup", "startup_event", "create_app"):
         return is_web(module)
     takes_app = bool(function.parameters & {"app", "application"})
@@ -151,7 +153,7 @@ def _registered(module: Module) -> set[str]:
 
 
 def is_elected(module: Module, function: Function) -> bool:
-    """Whether anything around says that one worker is chosen: the functions' own text decides."""
+    """Whether the code around it elects one worker. The text of the functions decides."""
     known: dict[Function, bool] = module.memo.setdefault("elected", {})
     for scope in function.chain():
         if scope not in known:

@@ -1,4 +1,4 @@
-"""`# noqa: SG201 reason`: what a file says should not be reported, and which of it is not needed any more."""
+"""`# noqa: SG201 reason`: what a file suppresses, and which suppressions are useless."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Suppressions:
         for number, line in _comments(source):
             if found := _NOQA.search(line):
                 if found["some"] is None and line[found.end() :].lstrip().startswith(":"):
-                    continue  # a colon and a reason: no code is named, so none is meant
+                    continue  # a colon and a reason without a code: it suppresses nothing
                 lines[number] = {code.upper() for code in _CODE.findall((found["codes"] or "").upper())}
         return cls(lines)
 
@@ -55,7 +55,7 @@ class Suppressions:
 
 
 def _comments(source: str) -> Iterator[tuple[int, str]]:
-    """Comments with "noqa" in them, by line: a text that only speaks of it suppresses nothing."""
+    """Comments with "noqa" in them, by line. A string that contains the word suppresses nothing."""
     try:
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
             if token.type == tokenize.COMMENT and "noqa" in token.string:
@@ -65,7 +65,7 @@ def _comments(source: str) -> Iterator[tuple[int, str]]:
 
 
 def add(findings: list[Finding]) -> int:
-    """Writes a suppression for every finding into its lines; returns how many lines were changed."""
+    """Writes a suppression for every finding into its lines. Returns the number of changed lines."""
     changed = 0
     by_path: dict[str, list[Finding]] = {}
     for finding in findings:
@@ -73,7 +73,7 @@ def add(findings: list[Finding]) -> int:
             by_path.setdefault(finding.path, []).append(finding)
     for path, found in by_path.items():
         data = Path(path).read_bytes()
-        lines = data.split(b"\n")  # as the parser counts them; other separators of str.splitlines are text
+        lines = data.split(b"\n")  # the parser's line ends; str.splitlines knows more separators
         wanted = _by_line(found, _closed(decode(data)))
         for number, codes in wanted.items():
             lines[number - 1] = _with_codes(lines[number - 1], sorted(codes))
@@ -83,7 +83,7 @@ def add(findings: list[Finding]) -> int:
 
 
 def _by_line(findings: list[Finding], closed: set[int]) -> dict[int, set[str]]:
-    """The codes for each line, the first of a finding's lines that a comment can end."""
+    """The codes for each line: the first line of a finding on which a comment can follow."""
     wanted: dict[int, set[str]] = {}
     for finding in findings:
         line = next((n for n in range(finding.line, finding.end_line + 1) if n in closed), None)
@@ -99,7 +99,7 @@ def _closed(source: str) -> set[int]:
     begun = 0
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         name = tokenize.tok_name[token.type]
-        if name.endswith("STRING_START"):  # f-strings of 3.12 and later come in parts
+        if name.endswith("STRING_START"):  # f-strings of 3.12 and later consist of several tokens
             begun = begun or token.start[0]
         elif name == "STRING" or name.endswith("STRING_END"):
             found.difference_update(range(begun or token.start[0], token.end[0]))
@@ -109,7 +109,7 @@ def _closed(source: str) -> set[int]:
 
 def _with_codes(line: bytes, codes: list[str]) -> bytes:
     body = line.rstrip(b"\r")
-    text = body.decode("latin-1")  # any encoding of source has ASCII where it is ASCII
+    text = body.decode("latin-1")  # every source encoding keeps ASCII bytes as they are
     known = _NOQA.search(text)
     if known is None or known["codes"] is None:
         text = f"{text}  # noqa: {', '.join(codes)}"

@@ -1,4 +1,4 @@
-"""A file's bytes, asked for words: most files are done with after this, undecoded and unparsed."""
+"""A search of a file's bytes for words. Most files end here, undecoded and unparsed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from functools import cache, cached_property
 
 from stampede_guard.audit.traces import Traces
 
-# One of these must occur. Patterns begin with literal text, which keeps them as quick as a search for it.
+# One of these must occur. Patterns begin with literal text, so they are as fast as a search for it.
 Hint = tuple[bytes | re.Pattern[bytes], ...]
 
-# Where one of these is missing, so is every word it is part of: one search answers for many.
+# If one of these is missing, all words that contain it are missing. So one search answers for many words.
 _STEMS = (
     *(b"cache", b"redis", b"ache", b"edis", b"memo", b"lock", b"Lock", b"LOCK", b"async", b"nx", b"NX"),
     *(b"delete", b"create", b"start", b"_task", b"before_", b"mc"),
@@ -18,7 +18,7 @@ _STEMS = (
 
 
 class Text:
-    """Answers are kept: several rules ask for the same words."""
+    """Results are kept, because several rules search for the same words."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data

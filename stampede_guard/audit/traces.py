@@ -1,8 +1,8 @@
-"""Traces of cache reads and writes in a text that nobody has parsed: what `accesses` would find, and a little more.
+"""Traces of cache reads and writes in unparsed text: all that `accesses` would find, and a little more.
 
-A syntax tree costs a hundred times what this costs, so a file is parsed for the fill rules only where a read
-and a write stand in one function, or the write in one that the reader calls. The tables are those of `accesses`:
-what is added there is found here. Mistakes are made on one side: too much is let through, never too little.
+A syntax tree costs a hundred times as much as this. So for the fill rules a file is parsed only if one function has
+a read and a write, or if a reader calls a function with a write. The tables are those of `accesses`, so additions
+there apply here. Mistakes go one way only: the search may let too much through, never too little.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ _WRITE, _READ = (
     )
     for of in ("write", "read")
 )
-# Nothing is done with a cache that is not called, indexed or asked for an attribute.
+# Code uses a cache only by a call, an index or an attribute.
 _STEMS = tuple(re.compile(rb"%b\w*(?=%b[(\[.])" % (stem.encode(), _GAP)) for stem in CACHE_STEMS)
 _BEFORE = re.compile(rb"(\w+)(?:\([^()]*\)|\[[^\[\]]*\])*[\s\\]*$")
 _CALLED = re.compile(rb"%b\(" % _GAP)
 _CALLED_OF = re.compile(rb"(?:\([^()]*\)|\[[^\[\]]*\])*%b\.%b(\w+)%b\(" % (_GAP, _GAP, _GAP))
 _IN = re.compile(rb" in ([\w.]+)")
 _DEF = re.compile(rb"^([ \t]*)(?:async[ \t]+)?def[ \t]+(\w+)", re.MULTILINE)
-# What sets, lists and files have as well.
+# Methods that sets, lists and files also have.
 _COMMON = frozenset(
     "add insert write save store cache read load find fetch lookup has contains exists peek".split()
 )
-_WINDOW = 160  # bytes looked back for a receiver; a longer one counts as any
-_AHEAD = 2_000  # bytes looked further than asked: the next question is about the same function
+_WINDOW = 160  # bytes searched backwards for a receiver; a longer one counts as any
+_AHEAD = 2_000  # extra bytes searched: the next search is often in the same function
 _ANY = "*"
 
 
@@ -55,13 +55,13 @@ class Trace:
 
 
 class Traces:
-    """All traces of one text, and where they meet."""
+    """All traces of one text, and whether they share a function."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.writes = _sorted(_of_methods(data, _WRITE, "write"), _of_helpers(data, "write"))
         self._written = {trace.of for trace in self.writes}
-        # Reads found so far: by the start of a function, up to where.
+        # Reads found so far: by the start of a function, with the end of the searched part.
         self._looked: dict[int, tuple[int, list[Trace]]] = {}
 
     @cached_property
@@ -77,12 +77,12 @@ class Traces:
 
     @cached_property
     def may_fill(self) -> bool:
-        """Whether some function reads, and later writes what may be the same."""
+        """Whether some function reads, and later writes what may be the same key."""
         return any(_related(read, write) for write in self.writes for read in self._before(write.at))
 
     @cached_property
     def may_fill_by_hop(self) -> bool:
-        """Whether some function reads, and then calls one that writes."""
+        """Whether some function reads, and then calls a function that writes."""
         names = {name for write in self.writes for name in self._functions_around(write.at)}
         return any(self._before(at) for name in names for at in self._calls(name))
 
@@ -104,7 +104,7 @@ class Traces:
     # --------------------------------------------------------------------------------------------- functions
 
     def _before(self, at: int) -> list[Trace]:
-        """The reads in the function of a place that come before it."""
+        """The reads in the same function that come before a place."""
         around = self._around(at)
         if around is None:
             return []
@@ -117,7 +117,7 @@ class Traces:
         return known[: bisect_left(known, at, key=lambda trace: trace.at)]
 
     def _functions_around(self, at: int) -> set[bytes]:
-        """The function of a place, and those that may be it if a text in between fooled the search."""
+        """The function of a place. If a string literal could have misled the search, also the other candidates."""
         around = self._around(at)
         if around is None:
             return set()
@@ -131,7 +131,7 @@ class Traces:
     def _around(self, at: int) -> re.Match[bytes] | None:
         """The definition around a place, or one further up.
 
-        A text with lines of its own in the function looks like the function's end. Then indentation has the word.
+        A string literal with unindented lines looks like the function's end. Then the indentation decides.
         """
         known, end = self._defined, self._line_end(at)
         before = range(bisect_left(known, at, key=lambda found: found.start()) - 1, -1, -1)
@@ -157,7 +157,7 @@ class Traces:
 
 @lru_cache(maxsize=64)
 def _outdent(width: int) -> re.Pattern[bytes]:
-    """A line that ends a block of this indentation; a closing bracket goes on with the line before."""
+    """A line that ends a block of this indentation. A closing bracket continues the line before."""
     return re.compile(rb"\n[ \t]{0,%d}[^\s#)\]}]" % width)
 
 
@@ -213,7 +213,7 @@ def _name_before(data: bytes, end: int) -> str:
 
 @lru_cache(maxsize=20_000)
 def _may_be_cache(name: str, method: str) -> bool:
-    """By what it is called; of what is called anything else only the verbs that are telling count."""
+    """The receiver's name decides. For other names, only verbs that clearly mean a cache count."""
     said = words(name)
     if name == "super" or (bool(said) and said[-1] in OTHER_WORDS and said[-1] != "db"):
         return False
@@ -235,7 +235,7 @@ def _role(name: str) -> Role | None:
 
 @lru_cache(maxsize=20_000)
 def _role_of_method(name: str) -> Role | None:
-    """What a method does of an object that is called a cache."""
+    """What a method does, if its object's name is that of a cache."""
     said = words(name)
     if name in METHODS or not said or NOT_ACCESS & {*said} or name[:1].isupper():
         return None

@@ -1,4 +1,4 @@
-"""How often the project uses its own unlocked decorators: what curing one definition cures."""
+"""How often the project uses its own unlocked decorators: the places that one fix repairs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CODE = "SG203"
 
 
 def counted(findings: list[Finding], files: list[str]) -> list[Finding]:
-    """The findings, those of decorators with the number of their uses in the files."""
+    """The findings. Those of decorators carry the number of uses in the files."""
     names = {finding.function for finding in findings if finding.code == CODE and finding.function}
     if not names:
         return findings

@@ -1,4 +1,4 @@
-"""Names taken apart: most of what code says about itself is in its names."""
+"""Splits names into words. Names carry most of the meaning of code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CACHE_WORDS = frozenset(
     "cache cached caches caching cacher redis rediss aioredis memcache memcached mc valkey diskcache rds rdb "
     "dragonfly keydb kvstore memo memoize memoized memcachier lrucache ttlcache rediscache".split()
 )
-# Each cache word has one of these in it: quick to look for in a text.
+# Each cache word contains one of these, which are fast to search for.
 CACHE_STEMS = ("cach", "redis", "memo", "mc", "valkey", "rds", "rdb", "dragonfly", "keydb", "kvstore")
 LOCK_WORDS = frozenset(
     "lock locks mutex mutexes rlock redlock singleflight locking filelock keylock leader".split()
@@ -40,7 +40,7 @@ def is_locky(name: str) -> bool:
 
 
 def path(node: ast.expr | None) -> str:
-    """A receiver as text: `self.redis`, `get_redis()`, `caches[]`; "" for what has no name."""
+    """A receiver as text: `self.redis`, `get_redis()`, `caches[]`; "" if it has no name."""
     match node:
         case ast.Name(id=name):
             return name
@@ -60,12 +60,12 @@ def path(node: ast.expr | None) -> str:
 
 
 def last(dotted: str) -> str:
-    """The name that says what it is: `self.redis` -> redis, `app.get_cache()` -> get_cache."""
+    """The name that describes the object: `self.redis` -> redis, `app.get_cache()` -> get_cache."""
     return dotted.rstrip("()[]").rpartition(".")[2]
 
 
 def text_of(node: ast.AST | None) -> str:
-    """Everything a person would read in an expression: names, attributes, strings."""
+    """Everything readable in an expression: names, attributes, strings."""
     if node is None:
         return ""
     parts: list[str] = []
@@ -83,7 +83,7 @@ def text_of(node: ast.AST | None) -> str:
 
 
 def names_in(node: ast.AST | None) -> set[str]:
-    """The names an expression is made of; `self.rows` is a name too."""
+    """The names in an expression; `self.rows` is a name, too."""
     if node is None:
         return set()
     found: set[str] = set()

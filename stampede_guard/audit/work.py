@@ -1,4 +1,4 @@
-"""Which expressions cost something: a query, a request, a model; the rest only changes a value's shape."""
+"""Which expressions cost something: a query, a request, a model. Other calls only change a value's form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from stampede_guard.audit.words import last, path, words
 
-# Calls that only turn a value into another shape of itself, or cost nothing worth a lock.
+# Calls that only convert a value, or cost too little for a lock.
 _SHAPES = frozenset(
     "str int float bool bytes len repr tuple list dict set frozenset sorted min max abs round "
     "sum any all zip range "
@@ -21,7 +21,7 @@ _SHAPES = frozenset(
     "from_timestamp generate_code token_bytes randbelow randrange get_random_string generate_otp getrandbits "
     "choices Binary smart_str force_str safe_str".split()
 )
-# ... unless asked of a database or another machine: `requests.get`, `Model.objects.get`.
+# Exceptions: the same names on a database or another machine, `requests.get`, `Model.objects.get`.
 _ASKS = re.compile(
     r"requests\.|httpx\.|http|network|urllib|\.objects\b|\.query\b|session\.|client\.|api\.|repo\w*\.|crud\.|service\.",
     re.I,
@@ -60,5 +60,5 @@ def _is_work(call: ast.Call) -> bool:
 
 
 def _args_matter(call: ast.Call) -> bool:
-    """A constructor without arguments may well load something: `Settings()`, `Catalog()`."""
+    """A constructor without arguments may load something: `Settings()`, `Catalog()`."""
     return not call.args and not call.keywords

@@ -1,4 +1,4 @@
-"""Work shared among processes, one of which may die of a file."""
+"""Shares work among processes. A file may kill the process that reads it."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from multiprocessing.context import BaseContext
 from typing import TypeVar
 
 _T = TypeVar("_T")
-_AHEAD = 4  # chunks waiting for each process: the walk through the folders goes on meanwhile
+_AHEAD = 4  # chunks queued per process, while the walk through the folders continues
 
 
 def shared(
     work: Callable[[list[str]], _T], chunks: Iterator[list[str]], jobs: int, *, lost: Callable[[str], _T]
 ) -> Iterator[_T]:
-    """What `work` says of each chunk, in no order; `lost` speaks for a file that ends the process that reads it."""
+    """The results of `work` for each chunk, in any order. `lost` gives the result for a file that kills its
+    process.
+    """
     interrupted: list[list[str]] = []
     with ProcessPoolExecutor(jobs, _context(), _begin) as pool:
         waiting: dict[Future[_T], list[str]] = {}
@@ -48,7 +50,7 @@ def shared(
 
 
 def _halved(work: Callable[[list[str]], _T], files: list[str], lost: Callable[[str], _T]) -> Iterator[_T]:
-    """The chunk in a process of its own, its halves if that dies too, until the file is found."""
+    """Runs the chunk in its own process. If that dies, runs its halves, until the file is found."""
     try:
         with ProcessPoolExecutor(1, _context(), _begin) as pool:
             yield pool.submit(work, files).result()
@@ -64,11 +66,11 @@ def _halved(work: Callable[[list[str]], _T], files: list[str], lost: Callable[[s
 
 
 def _begin() -> None:
-    """An interrupt is the first process's to answer."""
+    """Only the first process handles an interrupt."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _context() -> BaseContext:
-    """A fork is ready at once; with threads about, and where there is none, a fresh process is the safe way."""
+    """A fork is fast. If threads are running, or fork is missing, a fresh process is safer."""
     can_fork = "fork" in multiprocessing.get_all_start_methods() and sys.platform != "darwin"
     return multiprocessing.get_context("fork" if can_fork and threading.active_count() == 1 else "spawn")

@@ -102,7 +102,7 @@ def test_the_project_configures_it(project: Path, capsys: pytest.CaptureFixture[
     assert main(["."]) == 0
     config.write_text("[tool.stampede-guard.audit]\nno-such = 1\n")
     assert main(["."]) == 2
-    assert "'no-such' is no setting" in capsys.readouterr().err
+    assert "'no-such' is not a setting" in capsys.readouterr().err
 
 
 def test_only_lines_changed_since_a_revision_are_judged(

@@ -134,7 +134,7 @@ def test_a_file_that_kills_its_process_is_named_and_the_others_are_judged(
     monkeypatch.setattr(engine, "_judge", judge)
     outcome = audit(sorted(map(str, tmp_path.glob("*.py"))), jobs=2)
     assert [Path(skipped.path).name for skipped in outcome.skipped] == ["m333.py", "m7.py"]
-    assert {skipped.reason for skipped in outcome.skipped} == {"the process that read it died"}
+    assert {skipped.reason for skipped in outcome.skipped} == {"the process that read it has died"}
     assert (outcome.files, len(outcome.findings)) == (400, 133)
 
 

@@ -259,7 +259,7 @@ def test_a_file_that_cannot_be_replaced_is_left_alone(
 
     monkeypatch.setattr(files.os, "replace", refuse)
     assert main(["app.py", "--fix"]) == 1
-    assert "app.py is left as it is: it cannot be written: Permission denied" in capsys.readouterr().err
+    assert "app.py stays as it is: it cannot be written: Permission denied" in capsys.readouterr().err
     assert (project / "app.py").read_text() == SAFE and os.listdir(project) == ["app.py"]
 
 
@@ -357,7 +357,5 @@ def test_a_fix_that_does_not_help_is_told_and_not_made(
 
     monkeypatch.setattr(apply, "apply", lambda source, plans, *, keeps: source + "x = 1\n")
     assert main(["app.py", "--fix"]) == 1
-    assert (
-        "app.py is left as it is: SG101 in rates: the finding would still be there" in capsys.readouterr().err
-    )
+    assert "app.py stays as it is: SG101 in rates: the finding would remain" in capsys.readouterr().err
     assert (project / "app.py").read_text() == SAFE

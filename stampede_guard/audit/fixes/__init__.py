@@ -1,10 +1,10 @@
-"""Fixes: what a rule may do about what it found.
+"""Fixes: how a rule can repair its finding.
 
-A rule's `fix` looks at the syntax tree and answers with a `Plan`: edits by place, and whether they are safe. That
-costs nothing beside the rule, needs no other package, and tells every report what `--fix` would do. Only when a plan
-is carried out (`apply`) does LibCST rewrite the file, so that formatting and comments stay as they were.
+A rule's `fix` reads the syntax tree and returns a `Plan`: edits by place, and whether they are safe. This costs
+little, needs no other package, and lets every report show what `--fix` would do. LibCST rewrites the file only when
+a plan is applied (`apply`), so formatting and comments stay.
 
-Safe means: for the callers of the function nothing changes but the herd, as far as the file itself tells. What else
-a cure may change (a lifetime that had to be guessed, a key that is made of other things, a value whose type nothing
-declares) makes the plan unsafe, and `Plan.reasons` says what to look at.
+Safe means: as far as the file shows, only the herd changes for the callers of the function. A plan is unsafe if the
+fix may change more: a guessed lifetime, other parts in the key, a value of undeclared type. `Plan.reasons` lists
+what to review.
 """

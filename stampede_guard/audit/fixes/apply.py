@@ -1,4 +1,4 @@
-"""Carries plans out with LibCST (the extra `stampede-guard[audit]`): only what a plan names is touched."""
+"""Applies plans with LibCST (the extra `stampede-guard[audit]`). It changes only what a plan names."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _Statement = cst.SimpleStatementLine | cst.BaseCompoundStatement
 
 
 class CannotApply(Exception):
-    """A plan does not fit the text. The text is left alone."""
+    """A plan does not fit the text. The text stays unchanged."""
 
 
 def apply(source: str, plans: Sequence[Plan], *, keeps: Callable[[str], bool] = lambda name: False) -> str:
-    """The text with the plans carried out. `keeps` says of an import that other files need it.
+    """The text with the plans applied. `keeps` returns whether other files need an import.
 
     Raises CannotApply.
     """
@@ -46,7 +46,7 @@ def apply(source: str, plans: Sequence[Plan], *, keeps: Callable[[str], bool] = 
     editor = _Editor(source, [edit for edit in edits if not isinstance(edit, Import)])
     changed = wrapper.visit(editor)
     if editor.left:
-        raise CannotApply("a place to be changed was not found again")
+        raise CannotApply("the place to change was not found again")
     for edit in edits:
         if isinstance(edit, Import):
             changed = with_import(changed, edit)
@@ -70,7 +70,7 @@ class _Editor(cst.CSTTransformer):
     # -------------------------------------------------------------------------------------------- places
 
     def _column(self, line: int, column: int) -> int:
-        """Bytes, as `ast` counts, in characters."""
+        """Converts a column from bytes, as `ast` counts, to characters."""
         text = self._lines[line - 1] if line <= len(self._lines) else ""
         return len(text.encode("utf-8", "surrogatepass")[:column].decode("utf-8", "surrogatepass"))
 
@@ -151,7 +151,7 @@ class _Editor(cst.CSTTransformer):
     def _block(
         self, original: _Block, updated: _Block
     ) -> tuple[list[_Statement] | None, list[cst.EmptyLine]]:
-        """The statements that stay, and comments of the last ones that went. None: nothing changes."""
+        """The statements that stay, and the comments after the last removed ones. None: nothing changes."""
         wanted = [self._statements.get(self._place(statement)[:2]) for statement in original.body]
         if not any(isinstance(edit, Delete | Unwrap) for edit in wanted):
             return None, []
@@ -161,7 +161,7 @@ class _Editor(cst.CSTTransformer):
             assert isinstance(statement, _Statement)
             if isinstance(edit, Delete):
                 if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) != 1:
-                    raise CannotApply("a statement to be removed shares its line")
+                    raise CannotApply("the statement to remove shares its line")
                 self.left.discard(edit)
                 comments += _comments(statement)
                 continue
@@ -187,7 +187,7 @@ def _expression(code: str, old: cst.BaseExpression) -> cst.BaseExpression:
 
 def _told(edit: Tell, old: cst.BaseExpression) -> cst.BaseExpression:
     if not isinstance(old, cst.Call) or not isinstance(old.func, cst.Attribute) or not old.args:
-        raise CannotApply("a call to be told more is none")
+        raise CannotApply("the call to change is not a call")
     new = cst.parse_expression(f"f({edit.arguments})")
     assert isinstance(new, cst.Call)
     *before, last = old.args
@@ -203,7 +203,7 @@ def _told(edit: Tell, old: cst.BaseExpression) -> cst.BaseExpression:
 
 def _under(statement: _Statement) -> list[_Statement]:
     if not isinstance(statement, cst.If) or not isinstance(statement.body, cst.IndentedBlock):
-        raise CannotApply("a branch to be unwrapped is written on one line")
+        raise CannotApply("the branch to unwrap is on one line")
     return [inner for inner in statement.body.body if isinstance(inner, _Statement)]
 
 

@@ -1,4 +1,4 @@
-"""SG404: what blocks the event loop gives way to it, or goes to a thread."""
+"""SG404: a call that blocks the event loop becomes an await, or moves to a thread."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from stampede_guard.audit.model import Function, Module, argument
 from stampede_guard.audit.origins import origin
 from stampede_guard.audit.rule import Hit
 
-# Clients that threads may share. pymemcache's and pylibmc's are not, and a memcache.Client is another one per thread.
+# Clients that threads may share. Threads cannot share clients of pymemcache and pylibmc, and each thread gets its
+# own memcache.Client.
 _FOR_THREADS = re.compile(
     r"^(?:redis|valkey)\.(?:client\.|cluster\.)?(?:Strict)?(?:Redis|RedisCluster|Valkey|from_url)\b"
 )
-# What answers later, bit by bit: the thread would be done before anything was asked.
+# Methods that answer later, in parts. The thread would end before the first request is sent.
 _LAZY = re.compile(r"_iter$|^(?:monitor|transaction)$")
-_MEANWHILE = "others run meanwhile: what it reads before and writes after is no longer one step"
+_MEANWHILE = "other coroutines run during the call: its reads before and writes after are no longer one step"
 
 
 def gives_way(module: Module, hit: Hit) -> Plan | None:
-    """`time.sleep(1)` becomes `await asyncio.sleep(1)`; `client.get(key)` is called by `asyncio.to_thread`."""
+    """`time.sleep(1)` becomes `await asyncio.sleep(1)`; `client.get(key)` is called through `asyncio.to_thread`."""
     call = hit.node
     assert isinstance(call, ast.Call)
     function = module.owners.get(call)
@@ -55,7 +56,7 @@ def _is_for_threads(module: Module, call: ast.Call, function: Function) -> bool:
 
 
 def _may_await(module: Module, call: ast.Call, function: Function) -> bool:
-    """A lambda cannot, and a generator expression that does is another kind of generator."""
+    """A lambda cannot await. A generator expression with an await becomes an async generator."""
     for around in module.up(call):
         if around is function.node:
             return True

@@ -16,7 +16,7 @@ from stampede_guard.audit.routes import is_route, only_reads, routes
 from stampede_guard.audit.rule import Hit
 from stampede_guard.audit.words import last, path
 
-# What old decorators hang on a function.
+# Attributes that old decorators add to a function.
 _FACE = frozenset(
     "cache_clear cache_info cache_parameters cache cache_key cache_lock invalidate refresh".split()
 )
@@ -25,7 +25,7 @@ _NOT_NONE = "should_cache=lambda value: value is not None"
 
 @dataclass
 class _Arguments:
-    """What the old decorator was told, in the new one's words. None stands for what has no counterpart."""
+    """The old decorator's arguments, translated to the new decorator. None: no equivalent exists."""
 
     ttl: Lifetime | None = None
     more: list[str] = field(default_factory=list)
@@ -38,19 +38,19 @@ def fastapi_cache(module: Module, hit: Hit) -> Plan | None:
         return None
     function = decoration.function
     if not all(only_reads(route) for route in routes(function.node)):
-        return None  # it never cached anything but GET, and must not begin to
+        return None  # it only ever cached GET, and the fix must not cache more
     if not function.is_async and not routes(function.node):
-        return None  # its callers await what the old decorator made of it
+        return None  # callers await the object that the old decorator returned
     given = _Arguments(_stated(module, argument(decoration.call, 0, "expire")))
     if given.ttl is None:
         given.ttl = _stated(module, _initial(module, "expire"))
     given.reasons += _dropped(
-        decoration.call, coder="the coder goes: the return annotation decides how values are stored",
-        key_builder="the key builder goes: every parameter is in the key",
-        namespace="the namespace goes: what clears it would not reach these values",
+        decoration.call, coder="the coder is removed: the return annotation decides how values are stored",
+        key_builder="the key builder is removed: every parameter is in the key",
+        namespace="the namespace is removed: code that clears it would not reach these values",
     )  # fmt: skip
     if len(decoration.call.args) > 1 or any("FastAPICache.clear" in path(call.func) for call in module.calls):
-        given.reasons.append("what clears the old cache would not reach these values")
+        given.reasons.append("code that clears the old cache would not reach these values")
     return _replaced(module, decoration, given)
 
 
@@ -64,27 +64,27 @@ def aiocache(module: Module, hit: Hit) -> Plan | None:
     if stated is None and len(decoration.call.args) == place + 1:
         first = _stated(module, decoration.call.args[place])
         if first is None or not first.sure:
-            return None  # newer versions take the cache there
+            return None  # newer versions take the cache as this argument
         given.ttl = first
     elif len(decoration.call.args) > place:
         return None
     skip = decoration.keyword("skip_cache_func")
     if skip is not None:
         given.more.append(_opposite(skip))
-        given.reasons.append("see that should_cache= says the opposite of skip_cache_func=")
+        given.reasons.append("check that should_cache= is the opposite of skip_cache_func=")
     elif may_be_none(decoration.function):
-        given.more.append(_NOT_NONE)  # to aiocache, None was a miss and never stored
+        given.more.append(_NOT_NONE)  # aiocache treats None as a miss and never stores it
     if decoration.function.cls is not None or decoration.keyword("noself") is not None:
         return None
     place_of_values = {"cache", "endpoint", "port", "alias", "serializer", "plugins", "password", "db"}
     if any(
         keyword.arg in place_of_values and not _in_memory(keyword) for keyword in decoration.call.keywords
     ):
-        given.reasons.append("the guard's URL says from now on where the values are kept")
+        given.reasons.append("the guard's URL now decides where the values are stored")
     given.reasons += _dropped(
-        decoration.call, key="the key goes: it is made of the function's name and its parameters",
-        key_builder="the key builder goes: every parameter is in the key",
-        namespace="the namespace goes: what clears it would not reach these values",
+        decoration.call, key="the key is removed: the new key consists of the function's name and its parameters",
+        key_builder="the key builder is removed: every parameter is in the key",
+        namespace="the namespace is removed: code that clears it would not reach these values",
     )  # fmt: skip
     return _replaced(module, decoration, given)
 
@@ -94,16 +94,16 @@ def cashews(module: Module, hit: Hit) -> Plan | None:
     if decoration is None or decoration.call is None or len(decoration.call.args) > 1:
         return None
     if decoration.tail not in ("cache", "Cache") or decoration.keyword("time_condition") is not None:
-        return None  # early, soft, hit and failover are strategies of their own
+        return None  # early, soft, hit and failover are different strategies
     stated = argument(decoration.call, 0, "ttl")
     if isinstance(stated, ast.Lambda):
         return None
     given = _Arguments(_stated(module, stated))
     given.reasons += _dropped(
-        decoration.call, key="the key template goes: every parameter is in the key",
-        condition="the condition goes: say it with should_cache=", tags="the tags go: say them with tags=",
-        prefix="the prefix goes: what clears it would not reach these values",
-        upper="`upper` goes: say with should_cache= what is stored",
+        decoration.call, key="the key template is removed: every parameter is in the key",
+        condition="the condition is removed: use should_cache= instead", tags="the tags are removed: use tags= instead",
+        prefix="the prefix is removed: code that clears it would not reach these values",
+        upper="`upper` is removed: use should_cache= to decide what is stored",
     )  # fmt: skip
     return _replaced(module, decoration, given)
 
@@ -128,11 +128,11 @@ def _replaced(module: Module, decoration: Decoration, given: _Arguments) -> Plan
         return None
     reasons = [*given.reasons, *verdict.of_parameters, *verdict.reasons]
     if given.ttl is None:
-        reasons.append(f"no lifetime was stated: {GUESSED} seconds are a guess")
+        reasons.append(f"it has no lifetime: {GUESSED} seconds are a guess")
     elif not given.ttl.sure:
         reasons.append(f"{given.ttl.code} must be a number of seconds")
     if node is not function.node.decorator_list[-1]:
-        reasons.append("what the decorators below it return is cached as well")
+        reasons.append("results of the decorators below it are cached as well")
     said = [f"ttl={given.ttl.code if given.ttl is not None else GUESSED}", *given.more]
     if verdict.unkeyed:
         said.append(unkeyed(verdict.unkeyed))
@@ -152,7 +152,7 @@ def _decoration(module: Module, hit: Hit) -> Decoration | None:
 
 
 def _stands_right(decoration: Decoration) -> bool:
-    """Below the route, and by itself: not inside `method_decorator(...)`."""
+    """Whether the decorator is below the route's, and by itself: not inside `method_decorator(...)`."""
     listed = decoration.function.node.decorator_list
     below = listed[listed.index(decoration.node) + 1 :]
     around = decoration.node.func if isinstance(decoration.node, ast.Call) else decoration.node
@@ -164,7 +164,7 @@ def _stands_right(decoration: Decoration) -> bool:
 
 
 def _is_asked_for_more(module: Module, decoration: Decoration) -> bool:
-    """`rates.cache_clear()`, `rates(cache_read=False)`: what only the old decorator offers."""
+    """`rates.cache_clear()`, `rates(cache_read=False)`: features of the old decorator only."""
     name = decoration.function.name
     for call in module.calls:
         match call.func:
@@ -187,7 +187,7 @@ def _stated(module: Module, node: ast.expr | None) -> Lifetime | None:
 
 
 def _initial(module: Module, name: str) -> ast.expr | None:
-    """What `FastAPICache.init(...)` says for all, if this file says it."""
+    """The default from `FastAPICache.init(...)`, if this file has the call."""
     for call in module.calls:
         if path(call.func).endswith("FastAPICache.init"):
             return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
@@ -200,7 +200,7 @@ def _dropped(call: ast.Call, **reasons: str) -> Iterator[str]:
 
 
 def _opposite(skip: ast.expr) -> str:
-    """aiocache's `skip_cache_func` as `should_cache`."""
+    """Converts aiocache's `skip_cache_func` to `should_cache`."""
     match skip:
         case ast.Lambda(args=ast.arguments(args=[ast.arg(arg=name)]), body=body):
             negated: ast.expr = ast.UnaryOp(ast.Not(), body)

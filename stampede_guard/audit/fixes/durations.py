@@ -1,4 +1,4 @@
-"""Lifetimes as other libraries write them, made into seconds: `60`, `60 * 5`, "1h30m", `timedelta(minutes=5)`."""
+"""Converts lifetimes of other libraries to seconds: `60`, `60 * 5`, "1h30m", `timedelta(minutes=5)`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from datetime import timedelta
 from stampede_guard.audit.model import Module
 from stampede_guard.audit.words import path
 
-# For a cache that never said how long: short enough to be noticed, and always a reason to look.
+# For a cache without a lifetime. It is short enough to be noticed, and the fix always asks for a review.
 GUESSED = 300
 _TEXT = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _UNITS = (86_400, 3_600, 60, 1)
@@ -18,14 +18,14 @@ _UNITS = (86_400, 3_600, 60, 1)
 
 @dataclass(frozen=True)
 class Lifetime:
-    """`code` is an expression of seconds; `sure` is False where the file does not show that it is one."""
+    """`code` is an expression in seconds. `sure` is False if the file does not show that."""
 
     code: str
     sure: bool = True
 
 
 def seconds(module: Module, node: ast.expr) -> Lifetime | None:
-    """None for what states no lifetime: None, 0, something that depends on the value."""
+    """None if the node states no lifetime: None, 0, or an expression that depends on the value."""
     match node:
         case ast.Constant(value=bool()) | ast.Constant(value=None):
             return None
@@ -78,7 +78,7 @@ def _of_delta(module: Module, node: ast.Call) -> Lifetime:
 
 
 def _in_seconds(module: Module, value: ast.expr, name: str) -> str:
-    """A module's constant by its name, or the seconds in it where it is no number."""
+    """The name of a module's constant, or the value in seconds if the constant is not a number."""
     if isinstance(value, ast.Call) and module.resolve(value.func) == "datetime.timedelta":
         return f"{name}.total_seconds()"
     if isinstance(value, ast.Constant) and isinstance(value.value, str):

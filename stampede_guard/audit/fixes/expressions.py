@@ -12,8 +12,8 @@ from stampede_guard.audit.origins import origin
 from stampede_guard.audit.rule import Hit
 from stampede_guard.audit.words import is_cachy, last, names_in, path
 
-LEASE = 60  # seconds; a guess, and said to be one
-# Clients whose `get` answers None for a miss, and only for a miss.
+LEASE = 60  # seconds; a guess, and the fix says so
+# Clients whose `get` returns None for a miss, and only for a miss.
 _NONE_IS_A_MISS = (
     "redis",
     "valkey",
@@ -40,15 +40,15 @@ def asks_for_none(module: Module, hit: Hit) -> Plan | None:
         text = f"({text})"
     reasons = []
     if not _misses_with_none(module, fill):
-        reasons.append("see that a miss is None and nothing else is")
+        reasons.append("check that a miss returns None, and nothing else does")
     if _stores_nothing(fill):
-        reasons.append("an empty answer that stands for a failure would be believed for its lifetime")
+        reasons.append("an empty answer that stands for a failure would be served for its lifetime")
     code = f"{text} is None" if negated else f"{text} is not None"
     return Plan(edits=(Replace(Span.of(test), code),), reasons=tuple(reasons))
 
 
 def _asked(module: Module, test: ast.expr) -> Fill | None:
-    """The fill whose get's value is tested, if that get names no other answer to a miss."""
+    """The fill whose value is tested, if its get names no other default."""
     for fill in fills(module):
         call = fill.read.call
         tested = any(getattr(branch, "test", None) is test for branch in fill.function.tests)
@@ -65,7 +65,7 @@ def _holds(value: ast.expr, call: ast.Call) -> bool:
 
 
 def _stores_nothing(fill: Fill) -> bool:
-    """Whether what is stored may be an empty literal: `except ApiError: rates = {}`."""
+    """Whether the stored value may be an empty literal: `except ApiError: rates = {}`."""
     stored = names_in(fill.write.value)
     bound = [value for _n, names, value in fill.function.bindings if set(names) & stored]
     return any(
@@ -87,7 +87,7 @@ def _misses_with_none(module: Module, fill: Fill) -> bool:
 
 
 def expiring_lock(module: Module, hit: Hit) -> Plan | None:
-    """`set(..., nx=True)` gets `ex=60`; `setnx` becomes such a set."""
+    """`set(..., nx=True)` gets `ex=60`; `setnx` becomes such a `set`."""
     call = hit.node
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or not call.args:
         return None
@@ -101,7 +101,7 @@ def expiring_lock(module: Module, hit: Hit) -> Plan | None:
 
 
 def scan(module: Module, hit: Hit) -> Plan | None:
-    """`for key in redis.keys(p)` becomes `... in redis.scan_iter(p)`; elsewhere the keys are gathered in a list."""
+    """`for key in redis.keys(p)` becomes `... in redis.scan_iter(p)`; elsewhere the keys are collected in a list."""
     call = hit.node
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "keys":
         return None
@@ -127,5 +127,5 @@ def scan(module: Module, hit: Hit) -> Plan | None:
         edits = (Replace(Span.of(whole), f"list({scanned})"),)
     return Plan(
         edits=edits,
-        reasons=("SCAN sees keys that come and go meanwhile, and may name one twice",),
+        reasons=("SCAN sees keys that appear and disappear during the scan, and may return a key twice",),
     )

@@ -1,4 +1,4 @@
-"""`--fix` and `--fix --diff`: files rewritten or shown, and a line about what became of them."""
+"""`--fix` and `--fix --diff`: rewrites or shows files, and prints one line per result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def fix_files(outcome: Outcome, files: list[str], *, diff: bool, unsafe: bool) -
     done: list[Fixed] = []
     for made in fixed_files(_fixable(outcome), files, unsafe=unsafe):
         if isinstance(made, tuple):
-            _refuse(*made)  # a whole file, or one finding of it
+            _refuse(*made)  # a whole file, or one of its findings
             continue
         try:
             if diff:
@@ -30,7 +30,7 @@ def fix_files(outcome: Outcome, files: list[str], *, diff: bool, unsafe: bool) -
 
 
 def fix_text(outcome: Outcome, data: bytes, path: str, *, diff: bool, unsafe: bool) -> bytes:
-    """Standard input: the new text, or the diff, goes to stdout. Returns the new text."""
+    """For standard input: the new text, or the diff, goes to stdout. Returns the new text."""
     wanted = {(finding.code, finding.function) for finding in _fixable(outcome)}
     made = Fixed(path, data, data)
     try:
@@ -44,13 +44,13 @@ def fix_text(outcome: Outcome, data: bytes, path: str, *, diff: bool, unsafe: bo
 
 
 def _fixable(outcome: Outcome) -> list[Finding]:
-    """All of a file that has anything to fix: one fix may make way for the next."""
+    """All findings of each file that has a fixable one: one fix may enable the next."""
     paths = {finding.path for finding in outcome.findings if finding.fix is not None}
     return [finding for finding in outcome.findings if finding.path in paths]
 
 
 def _refuse(path: str, reason: str) -> None:
-    sys.stderr.write(f"audit: {path} is left as it is: {reason}\n")
+    sys.stderr.write(f"audit: {path} stays as it is: {reason}\n")
 
 
 def _told(done: list[Fixed], *, diff: bool) -> str:

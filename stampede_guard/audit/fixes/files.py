@@ -1,4 +1,4 @@
-"""Fixes whole files: judged anew, rewritten until nothing is left to do, and put in place in one step."""
+"""Fixes whole files: audits them again, rewrites until nothing is left, and replaces them in one step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stampede_guard.audit.reading import Unreadable, read
 from stampede_guard.audit.rule import Rule, all_rules
 from stampede_guard.audit.suppressions import Suppressions
 
-_ROUNDS = 20  # a fix may make the next one possible; more than this is a circle
+_ROUNDS = 20  # a fix may enable the next one; more rounds than this are an endless loop
 
 
 class NeedsLibCST(ValueError):
@@ -30,23 +30,23 @@ class NeedsLibCST(ValueError):
 
 
 class Unfixable(Exception):
-    """Why a file is left as it is."""
+    """Why a file stays as it is."""
 
 
 @dataclass
 class Fixed:
-    """One file: its bytes before and after, and the codes that were fixed in it."""
+    """One file: its bytes before and after, and the codes of its fixes."""
 
     path: str
     before: bytes
     after: bytes
     codes: list[str] = field(default_factory=list)
     encoding: str = "utf-8"
-    # Codes and functions whose fix did not do what it was for, with the reason.
+    # Codes and functions whose fix failed, with the reason.
     refused: list[tuple[str, str, str]] = field(default_factory=list)
 
     def diff(self) -> str:
-        """As `diff -u` and `git apply` write it."""
+        """In the format of `diff -u` and `git apply`."""
         old, new = (
             data.decode(self.encoding).splitlines(keepends=True) for data in (self.before, self.after)
         )
@@ -65,7 +65,7 @@ def require_libcst() -> None:
 def fixed_files(
     findings: Iterable[Finding], files: list[str], *, unsafe: bool
 ) -> Iterator[Fixed | tuple[str, str]]:
-    """Each file with something to fix: what becomes of it, or its path and the reason why nothing does."""
+    """For each file with a fixable finding: the result, or its path and the reason for no change."""
     by_path: dict[str, set[tuple[str, str]]] = {}
     for finding in findings:
         by_path.setdefault(finding.path, set()).add((finding.code, finding.function))
@@ -85,7 +85,7 @@ def fixed_files(
 def fixed(
     path: str, data: bytes, wanted: set[tuple[str, str]], *, unsafe: bool, files: Iterable[str] = ()
 ) -> Fixed:
-    """One file's bytes with the findings (code and function) fixed that can be. Raises Unfixable."""
+    """One file's bytes after all possible fixes of the findings (code and function). Raises Unfixable."""
     from stampede_guard.audit.fixes.apply import CannotApply
 
     source, encoding = _decoded(data)
@@ -102,7 +102,7 @@ def fixed(
             if len(todo) == 1:
                 failed[todo[0][0]] = str(error)
                 continue
-            # One of them is at fault: each by itself.
+            # One of the fixes failed: try each by itself.
             source, done, bad = _one_by_one(path, source, wanted - failed.keys(), list(files), unsafe=unsafe)
             codes += done
             failed |= bad
@@ -132,7 +132,7 @@ def _one_by_one(
 def _todo(
     path: str, source: str, wanted: set[tuple[str, str]], *, unsafe: bool
 ) -> list[tuple[tuple[str, str], Plan]]:
-    """Plans that do not meet: at most one for each function, and none over another's place."""
+    """Plans that do not overlap: at most one per function, and none that covers another's place."""
     found: list[tuple[tuple[str, str], Plan]] = []
     taken: list[Span] = []
     for finding, plan in _plans(path, source):
@@ -175,24 +175,24 @@ def _built(path: str, source: str) -> Module:
 
 
 def _attempt(path: str, source: str, plans: list[Plan], files: list[str]) -> str:
-    """The text with these plans carried out, if each of them did what it was for."""
+    """The text with these plans applied, if each of them removed its finding."""
     from stampede_guard.audit.fixes.apply import apply
 
     changed = apply(source, plans, keeps=lambda name: _needed_elsewhere(path, name, files))
     if len(list(_plans(path, changed))) >= len(list(_plans(path, source))) and not _is_order(plans):
-        raise Unfixable("the finding would still be there")
+        raise Unfixable("the finding would remain")
     return changed
 
 
 def _is_order(plans: list[Plan]) -> bool:
-    """A decorator put in its place may be the next one's turn: the count says nothing then."""
+    """After a decorator has moved, the next decorator may be reported. Then the number of findings proves nothing."""
     from stampede_guard.audit.fixes.plan import Lower
 
     return any(isinstance(edit, Lower) for plan in plans for edit in plan.edits)
 
 
 def _needed_elsewhere(path: str, name: str, files: list[str]) -> bool:
-    """Whether another file imports the name from this one; a package's own names are for others anyway."""
+    """Whether another file imports the name from this one. The names of a package are always for other files."""
     stem = Path(path).stem
     if stem == "__init__":
         return True
@@ -218,17 +218,17 @@ def _decoded(data: bytes) -> tuple[str, str]:
         encoding, _lines = tokenize.detect_encoding(io.BytesIO(data).readline)
         return data.decode(encoding), encoding
     except (SyntaxError, UnicodeDecodeError, LookupError) as error:
-        raise Unfixable("not in the encoding it declares (UTF-8 where it declares none)") from error
+        raise Unfixable("not in its declared encoding (UTF-8 if it declares none)") from error
 
 
 def write(fixed: Fixed) -> None:
-    """Puts the new bytes in the file's place in one step; mode and links stay. Raises Unfixable."""
+    """Replaces the file's bytes in one step; mode and links stay. Raises Unfixable."""
     target = os.path.realpath(fixed.path)
     temporary = ""
     try:
         with open(target, "rb") as file:
             if file.read() != fixed.before:
-                raise Unfixable("it changed while it was being fixed")
+                raise Unfixable("it changed during the fix")
         mode = stat.S_IMODE(os.stat(target).st_mode)
         descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".stampede-guard-")
         with os.fdopen(descriptor, "wb") as file:

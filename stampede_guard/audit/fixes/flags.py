@@ -1,4 +1,4 @@
-"""SG305: a flag that is read and then set becomes SET NX, which asks and takes in one step."""
+"""SG305: a flag that is read and then set becomes SET NX, which checks and takes it in one step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stampede_guard.audit.rule import Hit
 
 _UNTIL = frozenset(("ex", "px", "exat", "pxat"))
 _LASTS = {"setex": "ex", "psetex": "px"}
-_WHY = "a flag whose value is false counted as free, and now holds until it expires"
+_WHY = "a flag with a falsy value counted as free, and now blocks until it expires"
 
 
 def in_one_step(module: Module, hit: Hit) -> Plan | None:
@@ -49,7 +49,7 @@ def _whole(module: Module, call: ast.Call) -> ast.expr:
 
 
 def _tested(module: Module, asked: ast.expr) -> tuple[ast.If | None, bool]:
-    """The `if` that asks nothing but this, and whether its body is for those who find the flag free."""
+    """The `if` that tests only this, and whether its body runs when the flag is free."""
     test: ast.AST | None = module.parents.get(asked)
     free = False
     match test:
@@ -64,7 +64,7 @@ def _tested(module: Module, asked: ast.expr) -> tuple[ast.If | None, bool]:
 
 
 def _following(module: Module, branch: ast.If) -> ast.stmt | None:
-    """The next statement, which only those come to who are not sent away by this one."""
+    """The next statement, if it runs only when this branch does not leave the function."""
     if not isinstance(branch.body[-1], ast.Return | ast.Raise | ast.Continue | ast.Break):
         return None
     around = module.parents.get(branch)
@@ -94,7 +94,7 @@ def _is_its_flag(write: ast.Call, read: ast.Call) -> bool:
 
 
 def _taking(module: Module, write: ast.Call) -> str | None:
-    """The same as SET NX; None where it would never expire, or does something else beside."""
+    """The write as SET NX. None if it would never expire, or does something else as well."""
     assert isinstance(write.func, ast.Attribute)
     client, names = source(module, write.func.value), keyword_names(write)
     if write.func.attr in ("setex", "psetex") and len(write.args) == 3 and not write.keywords:
@@ -109,7 +109,7 @@ def _taking(module: Module, write: ast.Call) -> str | None:
 
 
 def _with_last(told: str, last: str) -> str:
-    """One more argument, on a line of its own where the others are on theirs."""
+    """Adds an argument, on its own line if the others are."""
     inner = told[:-1].rstrip()
     if not inner.endswith(","):
         return f"{inner}, {last})"

@@ -1,8 +1,8 @@
 """Get, compute, set by hand becomes `@locked_cache` over the computation alone: SG201, and SG203 for a decorator.
 
 Only functions that consist of these steps and nothing else are rewritten: a get into a name, a test of it, the
-computation, one set, one return. The key must be made of constants and of parameters as they are; parameters that
-are not in it become `unkeyed`. Never safe: whoever reads, deletes or lists those keys elsewhere must be looked for.
+computation, one set, one return. The key must consist of constants and unchanged parameters. Parameters that are
+not in the key become `unkeyed`. This is never safe: other code may read, delete or list those keys.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stampede_guard.audit.routes import is_route
 from stampede_guard.audit.rule import Hit
 from stampede_guard.audit.words import last, names_in, path
 
-_ELSEWHERE = "other code that reads or deletes these keys must be found: it would not see the new entries"
+_ELSEWHERE = "find other code that reads or deletes these keys: it would not see the new entries"
 _WIRE = frozenset(
     "loads dumps json packb unpackb model_validate_json model_dump_json model_validate model_dump decode encode "
     "int float str bool dict list".split()
@@ -32,7 +32,7 @@ _REMOVES = frozenset("delete adelete unlink delete_many delete_pattern expire to
 
 @dataclass(frozen=True)
 class _Steps:
-    """The statements of such a function. `cached` is the name that the get's answer has."""
+    """The statements of such a function. `cached` is the name that holds the result of the get."""
 
     read: ast.stmt | None
     test: ast.If
@@ -57,14 +57,12 @@ def by_decorator(module: Module, hit: Hit) -> Plan | None:
         return None
     lifetime = _lifetime(module, fill.write.call)
     if lifetime is not None and _is_local(lifetime, fill):
-        return None  # the decorator stands outside, where that name means nothing
+        return None  # the decorator is outside the function, where that name is undefined
     reasons = [_ELSEWHERE, *verdict.reasons]
     if not fill.function.is_async:
-        reasons.append(
-            "it computes in a thread of the guard: what belongs to its caller's thread is not there"
-        )
+        reasons.append("it computes in a thread of the guard: thread-locals of its caller are missing there")
     if lifetime is None:
-        reasons.append(f"no lifetime was stated: {GUESSED} seconds are a guess")
+        reasons.append(f"it has no lifetime: {GUESSED} seconds are a guess")
     left_out = [a.arg for a in fill.function.arguments if a.arg not in keyed]
     said = [f"ttl={lifetime.code if lifetime else GUESSED}", *([unkeyed(left_out)] if left_out else [])]
     edits: list[Edit] = [Decorate(Span.of(node), f"{name.code}({', '.join(said)})"), *name.imports]
@@ -80,12 +78,12 @@ def _fill(module: Module, hit: Hit) -> Fill | None:
 
 
 def _calls_a_parameter(fill: Fill) -> bool:
-    """A helper that computes whatever it is given is itself the cache."""
+    """A helper that computes its argument is itself the cache."""
     return any(path(call.func) in fill.function.parameters for call in fill.function.calls)
 
 
 def _is_disturbed(module: Module, fill: Fill) -> bool:
-    """More than one get and one set, or a line elsewhere in the file that removes such keys."""
+    """Whether there is more than one get and one set, or another line of the file removes such keys."""
     if len(accesses_of(module, fill.function)) != 2:
         return True
     return any(
@@ -137,7 +135,7 @@ def _without_docstring(body: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def _tested(test: ast.expr) -> tuple[str | None, bool]:
-    """The name that is tested, and whether the branch is taken on a miss."""
+    """The tested name, and whether the branch is taken on a miss."""
     match test:
         case ast.Name(id=name):
             return name, False
@@ -173,7 +171,7 @@ def _write(statements: list[ast.stmt], fill: Fill) -> ast.Expr | None:
 
 
 def _answers(statements: list[ast.stmt], cached: str) -> bool:
-    """Nothing but a return of the cached value, decoded or as it is."""
+    """Whether it only returns the cached value, decoded or as it is."""
     if len(statements) != 1 or not isinstance(statements[0], ast.Return) or statements[0].value is None:
         return False
     value = statements[0].value
@@ -183,7 +181,7 @@ def _answers(statements: list[ast.stmt], cached: str) -> bool:
 
 
 def _ends(statements: list[ast.stmt], fill: Fill) -> bool:
-    """The last statement returns what was stored, and there is one way out."""
+    """Whether the last statement returns the stored value, and there is no other return."""
     final = statements[-1] if statements else None
     if not isinstance(final, ast.Return) or final.value is None:
         return False
@@ -205,7 +203,7 @@ def _bare(value: ast.expr) -> ast.expr:
 
 
 def _gone(fill: Fill, steps: _Steps) -> list[ast.stmt]:
-    """What caching alone needed: get, set, the hit's answer, and names that nothing else uses."""
+    """Statements that only the cache needed: get, set, the return on a hit, and names that nothing else uses."""
     gone: list[ast.stmt] = [s for s in (steps.read, steps.write, *steps.rest) if s is not None]
     gone += [steps.test] if steps.hit_first else []
     body = [s for s in ast.walk(fill.function.node) if isinstance(s, ast.Assign)]
@@ -229,7 +227,7 @@ def _computes(statement: ast.Assign) -> bool:
 
 
 def _keyed(module: Module, fill: Fill) -> set[str] | None:
-    """The parameters that the key is made of, each as it is; None if it is made of anything else."""
+    """The parameters in the key, each unchanged. None if the key contains anything else."""
     key: ast.expr = fill.read.key[0]
     if isinstance(key, ast.Name) and key.id not in fill.function.parameters:
         bound = [value for _n, names, value in fill.function.bindings if names == [key.id]]
@@ -289,7 +287,7 @@ def _lifetime(module: Module, call: ast.expr) -> Lifetime | None:
 
 
 def of_the_definition(module: Module, hit: Hit) -> Plan | None:
-    """The project's own decorator hands over to `locked_cache`: all that it decorates is cured."""
+    """The project's own decorator returns `locked_cache`. This fixes all functions that it decorates."""
     fill = _fill(module, hit)
     if fill is None or fill.decorator is None or fill.function.outer is None:
         return None
@@ -311,21 +309,21 @@ def of_the_definition(module: Module, hit: Hit) -> Plan | None:
     ttl = lifetime.code if lifetime is not None else str(GUESSED)
     used = _parameters_used(fill, outer.parameters) - {ttl}
     if used:
-        return None  # a prefix, a key builder: they say something that locked_cache would have to be told
+        return None  # a prefix, a key builder: locked_cache would need to know what they mean
     edits: tuple[Edit, ...] = (
         Delete(Span.of(wrapper.node)),
         Replace(Span.of(returned.value), f"{name.code}(ttl={ttl})({decorated})"),
         *name.imports,
     )
     reasons = [
-        "all that it decorates gets new keys: every parameter must be able to stand in one",
+        "all decorated functions get new keys: every parameter must be a valid key part",
         _ELSEWHERE,
     ]
     return Plan(edits=edits, reasons=tuple(reasons))
 
 
 def _parameters_used(fill: Fill, own: set[str]) -> set[str]:
-    """Parameters of the decorator that its wrapper asks for."""
+    """Parameters of the decorator that its wrapper uses."""
     given: set[str] = set()
     for scope in fill.function.chain():
         if scope is not fill.function:

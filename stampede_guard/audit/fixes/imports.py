@@ -1,4 +1,4 @@
-"""Imports of a file that is being fixed: one more, sorted in, and those that nothing uses any more out."""
+"""Imports of a file during a fix: adds one in sorted place, and removes those that nothing uses any more."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _CODE_LIKE = re.compile(r"[\w\s\[\],.|\"']{1,200}")
 
 @dataclass(frozen=True)
 class _Line:
-    """A top-level import: where it stands in the module's body, and what it imports from."""
+    """A top-level import: its place in the module's body, and the module that it imports from."""
 
     index: int
     node: cst.Import | cst.ImportFrom
     module: str
     is_relative: bool
-    # The number of its block: blocks are apart by a blank line.
+    # The number of its block: a blank line separates blocks.
     block: int
 
     @property
@@ -38,7 +38,7 @@ def with_import(module: cst.Module, wanted: Import) -> cst.Module:
 
 
 def _with_module(module: cst.Module, name: str) -> cst.Module:
-    """With `import name`, of the standard library, where such imports stand or would."""
+    """Adds `import name`, of the standard library, in the place of such imports."""
     lines = _imports(module)
     plain = [line for line in lines if isinstance(line.node, cst.Import)]
     if any(
@@ -87,7 +87,7 @@ def _with_from(module: cst.Module, wanted: Import) -> cst.Module:
         if index + 1 < len(body) and not _leading(body[index + 1]):
             body[index + 1] = body[index + 1].with_changes(leading_lines=[cst.EmptyLine(indent=False)])
     elif takes_blank:
-        # It becomes the first of its block and takes over what stands before that.
+        # It becomes the first of its block and takes over the lines before that block.
         new = new.with_changes(leading_lines=_leading(body[index]))
         body[index] = body[index].with_changes(leading_lines=[])
         body.insert(index, new)
@@ -98,7 +98,7 @@ def _with_from(module: cst.Module, wanted: Import) -> cst.Module:
 
 
 def _place(lines: list[_Line], module: str) -> tuple[int | None, bool]:
-    """Where in the body, and whether it goes before the first line of a block."""
+    """The index in the body, and whether the new import goes before the first line of a block."""
     foreign = [line for line in lines if line.is_foreign]
     if foreign:
         block = [line for line in foreign if line.block == foreign[0].block]
@@ -117,7 +117,7 @@ def _place(lines: list[_Line], module: str) -> tuple[int | None, bool]:
 
 
 def _imports(module: cst.Module) -> list[_Line]:
-    """The imports the module begins with."""
+    """The imports at the start of the module."""
     found: list[_Line] = []
     block = 0
     for index, statement in enumerate(module.body):
@@ -179,7 +179,7 @@ def _with_name(module: cst.Module, line: _Line, name: str) -> cst.Module:
 
 
 def _apart(node: cst.ImportFrom) -> cst.Comma:
-    """The comma behind a single name: what follows stands on a line of its own if that name does."""
+    """The comma after a single name: the new name goes on its own line if that name is on its own line."""
     opened = node.lpar.whitespace_after if node.lpar is not None else None
     if isinstance(opened, cst.ParenthesizedWhitespace):
         return cst.Comma(whitespace_after=opened)
@@ -198,7 +198,7 @@ def _with_node(module: cst.Module, index: int, node: cst.Import | cst.ImportFrom
 
 
 def without_unused(module: cst.Module, *, before: str, keeps: Callable[[str], bool]) -> cst.Module:
-    """Without imports that were used in the text before and are not any more. Others are not ours to judge."""
+    """Removes imports that the text used before and does not use any more. Other imports stay."""
     used = _used(before) - _used(module.code)
     gone = {name for name in used if not keeps(name)}
     if not gone:
@@ -214,7 +214,7 @@ def _used(source: str) -> set[str]:
         if isinstance(node, ast.Name):
             found.add(node.id)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            # a name in __all__, or in an annotation that is a text
+            # a name in __all__, or in a text annotation
             if _CODE_LIKE.fullmatch(node.value):
                 found.update(re.findall(r"\w+", node.value))
     return found

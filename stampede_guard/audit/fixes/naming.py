@@ -1,4 +1,4 @@
-"""How a file would write `locked_cache`: by a guard or a name that it has already, else by an import."""
+"""How a file would write `locked_cache`: by a guard or a name that it already has, else with an import."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Name:
 
 
 def locked_cache(module: Module, function: FunctionNode) -> Name | None:
-    """None where the name means something else in the file."""
+    """None if the name means something else in the file."""
     guard = _guard_above(module, function)
     if guard is not None:
         return Name(f"{guard}.{_NAME}")
@@ -34,7 +34,7 @@ def locked_cache(module: Module, function: FunctionNode) -> Name | None:
 
 
 def means_module(module: Module, name: str) -> bool:
-    """Whether a module of the standard library may be called by its own name: it is, or nothing else is."""
+    """Whether a module of the standard library can be used by its own name: it is imported, or the name is free."""
     if name in module.imports:
         return module.imports[name] == name
     local = {bound for function in module.functions for _n, names, _v in function.bindings for bound in names}

@@ -12,7 +12,9 @@ from stampede_guard.audit.words import last, path
 
 
 def below_the_route(module: Module, hit: Hit) -> Plan | None:
-    """Safe for `locked_cache`, whose key holds every parameter; what other caches tell apart is for people to see."""
+    """Safe for `locked_cache`, because every parameter is in its key. For other caches, the reader must check the
+    key.
+    """
     node = hit.node
     assert isinstance(node, ast.expr)
     function = next((f.node for f in module.functions if node in f.node.decorator_list), None)
@@ -20,8 +22,8 @@ def below_the_route(module: Module, hit: Hit) -> Plan | None:
         return None
     reasons = []
     if last(path(node.func if isinstance(node, ast.Call) else node)) != "locked_cache":
-        reasons.append("the cache begins to work: see that its key tells callers apart")
+        reasons.append("the cache starts to work: check that its key distinguishes callers")
     if not all(only_reads(route) for route in routes(function)):
-        reasons.append("the route is not for GET alone: a cached answer does nothing")
+        reasons.append("the route is not for GET only: a cached response would skip the action")
     lowest = [decorator for decorator in function.decorator_list if is_route(decorator)][-1]
     return Plan(edits=(Lower(Span.of(node), Span.of(lowest)),), reasons=tuple(reasons))

@@ -1,4 +1,4 @@
-"""SG302: the lock's value becomes a token, and who deletes the lock compares it."""
+"""SG302: the lock's value becomes a token, and the code that deletes the lock compares it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from stampede_guard.audit.origins import origin
 from stampede_guard.audit.rule import Hit
 
 _RELEASE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
-_WHY = "see that nobody else reads the lock's value, and that the client may run scripts (EVAL)"
+_WHY = "check that no other code reads the lock's value, and that the client may run scripts (EVAL)"
 
 
 def by_its_owner(module: Module, hit: Hit) -> Plan | None:
-    """`redis.set(lock, 1, nx=True, ex=30)` stores a token, and a script that compares it takes delete's place."""
+    """`redis.set(lock, 1, nx=True, ex=30)` stores a token. A script that compares the token replaces `delete`."""
     freed = hit.node
     function = module.owners.get(freed)
     if not isinstance(freed, ast.Call) or not isinstance(freed.func, ast.Attribute) or function is None:
@@ -46,7 +46,7 @@ def by_its_owner(module: Module, hit: Hit) -> Plan | None:
 
 
 def _taken(module: Module, function: Function, freed: ast.Call) -> ast.Call | None:
-    """The one SET NX of this function that has surely been asked for before the lock is freed."""
+    """The one SET NX of this function that always runs before the lock is freed."""
     assert isinstance(freed.func, ast.Attribute)
     client = ast.dump(freed.func.value)
     found = [
@@ -64,7 +64,8 @@ def _taken(module: Module, function: Function, freed: ast.Call) -> ast.Call | No
     taken = found[0]
     asked = module.statement(taken)
     around = module.parents.get(asked)
-    # What stands in the same block after it, or under it, comes only after it; a branch beside it may come without.
+    # Statements after it in the same block, or under them, run only after it. Statements of a sibling branch may
+    # run without it.
     blocks = [getattr(around, name, None) for name in ("body", "orelse", "finalbody")]
     block = next((block for block in blocks if isinstance(block, list) and asked in block), [])
     after = block[block.index(asked) :] if block else []
@@ -78,7 +79,7 @@ def _taken(module: Module, function: Function, freed: ast.Call) -> ast.Call | No
 
 
 def _is_asked_at_once(module: Module, taken: ast.Call) -> bool:
-    """Not behind an `and`, in a lambda or in a branch of an expression."""
+    """Whether the call always runs: not behind an `and`, in a lambda or in a branch of an expression."""
     for around in module.up(taken):
         if isinstance(around, ast.stmt):
             return True
@@ -93,7 +94,7 @@ def _is_free(module: Module, function: Function, name: str) -> bool:
 
 
 def _looked_at(module: Module, function: Function, key: ast.expr, known: tuple[ast.Call, ...]) -> bool:
-    """Whether anything else of this function has to do with the lock: renews, reads or deletes it."""
+    """Whether another statement of this function renews, reads or deletes the lock."""
     text = ast.dump(key)
     return any(
         call not in known and any(ast.dump(argument) == text for argument in call.args)

@@ -1,4 +1,4 @@
-"""What a fix does, as data: edits by place in the file, how safe they are, and what to look at if they are not."""
+"""A fix as data: edits by place in the file, how safe they are, and what to review."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stampede_guard.audit.finding import FixSafety
 
 @dataclass(frozen=True, order=True)
 class Span:
-    """A place as `ast` counts: lines from 1, columns from 0 in UTF-8 bytes."""
+    """A place in the file, counted like `ast`: lines from 1, columns from 0 in UTF-8 bytes."""
 
     line: int
     column: int
@@ -26,7 +26,7 @@ class Span:
 
 @dataclass(frozen=True)
 class Replace:
-    """An expression becomes another one."""
+    """Replaces an expression by another one."""
 
     at: Span
     code: str
@@ -34,7 +34,7 @@ class Replace:
 
 @dataclass(frozen=True)
 class Tell:
-    """A call gets more arguments, and perhaps another method's name."""
+    """Adds arguments to a call, and may change its method's name."""
 
     at: Span
     arguments: str
@@ -43,21 +43,21 @@ class Tell:
 
 @dataclass(frozen=True)
 class Delete:
-    """A statement goes; comments before it stay."""
+    """Removes a statement; comments before it stay."""
 
     at: Span
 
 
 @dataclass(frozen=True)
 class Unwrap:
-    """An `if` becomes the statements under it."""
+    """Replaces an `if` by the statements in it."""
 
     at: Span
 
 
 @dataclass(frozen=True)
 class Decorate:
-    """A function gets a decorator, the one nearest to it."""
+    """Adds a decorator to a function, as the innermost one."""
 
     at: Span
     code: str
@@ -65,7 +65,7 @@ class Decorate:
 
 @dataclass(frozen=True)
 class Lower:
-    """The decorator at `at` moves below the one at `below`."""
+    """Moves the decorator at `at` below the one at `below`."""
 
     at: Span
     below: Span
@@ -73,14 +73,14 @@ class Lower:
 
 @dataclass(frozen=True)
 class Iterate:
-    """A plain `for` over what stands at `over` becomes `async for`."""
+    """Turns a plain `for` over the expression at `over` into `async for`."""
 
     over: Span
 
 
 @dataclass(frozen=True)
 class Import:
-    """`from module import name` must be there; without a name, `import module`."""
+    """Makes sure that `from module import name` exists; without a name, `import module`."""
 
     module: str
     name: str
@@ -91,7 +91,9 @@ Edit = Replace | Tell | Delete | Unwrap | Decorate | Lower | Iterate | Import
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """One fix. Without `reasons` it is safe; with any, each says what `--unsafe-fixes` would leave to the reader."""
+    """One fix. Without `reasons` it is safe. Each reason names something that the reader must review after
+    `--unsafe-fixes`.
+    """
 
     edits: tuple[Edit, ...]
     reasons: tuple[str, ...] = field(default=())

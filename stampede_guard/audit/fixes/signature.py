@@ -1,7 +1,7 @@
-"""Whether a function can be cached as it stands: may its parameters be a key, can what it returns be stored?
+"""Whether a function can be cached as it is: can its parameters be a key, and can its result be stored?
 
-Only what the file declares counts. What it leaves open is a reason to call a fix unsafe, and some things, such as a
-response object that belongs to one caller, are a reason to offer none.
+Only the declarations in the file count. A missing declaration makes a fix unsafe. Some declarations rule out a fix,
+for example a response object that belongs to one caller.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _CONTAINERS = frozenset(
 )
 _RECORDS = frozenset("BaseModel Struct NamedTuple TypedDict Enum IntEnum StrEnum".split())
 _FACTORIES = frozenset("model_validate model_construct parse_obj from_orm model_validate_json".split())
-# They belong to one caller's request: `unkeyed=` says that the result does not depend on them.
+# They belong to one caller's request: `unkeyed=` states that the result does not depend on them.
 _RESOURCE = re.compile(r"(?:Session|Connection|Conn|Pool|Client|Request|Redis|Database|Engine|Logger)$")
 _RESOURCE_NAMES = frozenset("db session conn connection request client redis pool logger".split())
-# The answer itself, or work to be done after it: the callers of one flight cannot share those.
+# The response itself, or work after the response: the callers of one flight cannot share those.
 _ONE_CALLERS = frozenset("Response BackgroundTasks WebSocket".split())
 _LIVE = frozenset("QuerySet Iterator Generator AsyncIterator AsyncGenerator Iterable AsyncIterable".split())
 _RESPONSES = ("fastapi.", "starlette.", "flask.", "django.http", "sanic.", "litestar.")
@@ -36,7 +36,7 @@ _DEEP = 4
 
 @dataclass
 class Verdict:
-    """`possible` is False where no cache decorator would do."""
+    """`possible` is False if no cache decorator fits."""
 
     possible: bool = True
     unkeyed: list[str] = field(default_factory=list)
@@ -50,7 +50,7 @@ def judge(module: Module, function: Function, *, is_route: bool) -> Verdict:
         verdict.possible = False
         return verdict
     if function.outer is not None and not is_route:
-        verdict.reasons.append("it is defined anew at each call of the function around it")
+        verdict.reasons.append("each call of the enclosing function defines it again")
     for argument in function.arguments:
         _judge_parameter(module, function, argument, verdict, is_route=is_route)
     _judge_result(module, function, verdict, is_route=is_route)
@@ -60,7 +60,7 @@ def judge(module: Module, function: Function, *, is_route: bool) -> Verdict:
 
 
 def may_be_none(function: Function) -> bool:
-    """Whether the annotation allows None; without one anything is possible."""
+    """Whether the annotation allows None. Without an annotation, anything is possible."""
     returns = function.node.returns
     return returns is None or any(
         (isinstance(node, ast.Constant) and node.value is None)
@@ -78,22 +78,20 @@ def _judge_parameter(
     if kind in _ONE_CALLERS:
         verdict.possible = False
     elif argument in (spec.vararg, spec.kwarg):
-        verdict.of_parameters.append(f"everything in *{name} must be something that can stand in a key")
+        verdict.of_parameters.append(f"everything in *{name} must be a valid key part")
     elif is_closed(module, argument.annotation, _keyable_class(module)):
         pass
     elif _RESOURCE.search(kind) or (argument.annotation is None and name in _RESOURCE_NAMES):
         verdict.unkeyed.append(name)
-        verdict.of_parameters.append(
-            f"{name} is taken for no part of the key: the result must not depend on it"
-        )
+        verdict.of_parameters.append(f"{name} is not part of the key: the result must not depend on it")
     elif argument.annotation is None and is_route and not _depends(function, argument):
         pass  # a path or query parameter: text
     else:
-        verdict.of_parameters.append(f"{name} must be something that can stand in a key")
+        verdict.of_parameters.append(f"{name} must be a valid key part")
 
 
 def _bare(annotation: ast.expr | None) -> ast.expr | None:
-    """`Annotated[X, ...]` and `X | None` without what is around the X."""
+    """The inner X of `Annotated[X, ...]` and `X | None`."""
     match annotation:
         case ast.Constant(value=str(text)):
             parsed = _parsed(text)
@@ -132,7 +130,7 @@ def _depends(function: Function, argument: ast.arg) -> bool:
 def is_closed(
     module: Module, node: ast.expr | None, is_known: Callable[[str, int], bool], depth: int = _DEEP
 ) -> bool:
-    """Whether an annotation leaves nothing open: Python's own types, all the way down, and classes that are known."""
+    """Whether an annotation is complete: Python's own types, at every level, and known classes."""
     match node:
         case ast.Constant(value=value) if value is None or value is ...:
             return True
@@ -158,7 +156,7 @@ def is_closed(
 
 
 def _record(module: Module, name: str) -> ast.ClassDef | None:
-    """A class of this file that holds declared fields."""
+    """A class of this file that has declared fields."""
     found = next((cls for cls in module.classes if cls.name == name), None)
     if found is None:
         return None
@@ -197,9 +195,7 @@ def _judge_result(module: Module, function: Function, verdict: Verdict, *, is_ro
         verdict.possible = False
         return
     if stated is None:
-        verdict.reasons.append(
-            "it does not declare what it returns: only Python's own types could be stored then"
-        )
+        verdict.reasons.append("its return type is not declared: then only Python's own types can be stored")
         return
     named: set[str] = set()
 
@@ -209,9 +205,11 @@ def _judge_result(module: Module, function: Function, verdict: Verdict, *, is_ro
         return known or (is_route and name.partition(".")[0] in _packages(module) and name not in _OPEN)
 
     if not is_closed(module, stated, is_known):
-        verdict.reasons.append("what it declares to return leaves open whether it can be stored")
+        verdict.reasons.append("its declared return type does not show whether the result can be stored")
     elif named and not all(_builds(module, function, node, named) for node in returned):
-        verdict.reasons.append("it must return what it declares: an object that only resembles it is refused")
+        verdict.reasons.append(
+            "it must return its declared type: an object that only resembles it is refused"
+        )
 
 
 _OPEN = frozenset(("typing.Any", "object", "typing.Iterator", "typing.Generator"))
@@ -232,7 +230,7 @@ def _is_response(name: str) -> bool:
 
 
 def _returned(function: ast.AST) -> Iterator[ast.expr]:
-    """What the function itself returns, not what functions inside it do."""
+    """Results of the function itself, not of functions inside it."""
     for child in ast.iter_child_nodes(function):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
             continue
@@ -252,7 +250,7 @@ def _yields(node: ast.AST) -> bool:
 def _builds(
     module: Module, function: Function, node: ast.expr, classes: set[str], depth: int = _DEEP
 ) -> bool:
-    """Whether an expression visibly makes objects of these classes, or none at all."""
+    """Whether an expression visibly builds objects of these classes, or of none."""
     if depth == 0:
         return False
     match node:

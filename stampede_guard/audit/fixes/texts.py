@@ -1,4 +1,4 @@
-"""Pieces of a file's text, as they are written, for fixes that move them."""
+"""Pieces of a file's text, unchanged, for fixes that move them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from stampede_guard.audit.model import Module
 
 
 def source(module: Module, node: ast.expr) -> str:
-    """The text of an expression as it is written."""
+    """The text of an expression in the file."""
     return ast.get_source_segment(module.source, node) or ast.unparse(node)
 
 
 def arguments(module: Module, call: ast.Call) -> str:
-    """A call's arguments with their parentheses."""
+    """The text of a call's arguments, with their parentheses."""
     return source(module, call)[len(source(module, call.func)) :].lstrip()
 
 
 def dedented(module: Module, node: ast.expr, code: str) -> str | None:
-    """What goes on over several lines, as LibCST wants it: it indents that as the block is. None: a text does."""
+    """Removes the indentation of an expression with several lines, because LibCST indents it with the block. None
+    if a string literal in it would change.
+    """
     if "\n" not in code:
         return code
     if any(

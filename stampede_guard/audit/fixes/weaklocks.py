@@ -1,4 +1,4 @@
-"""SG304: the dict of locks becomes one that holds a lock for as long as somebody else does."""
+"""SG304: a dict of locks becomes a weak dict, which keeps a lock while a caller holds it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stampede_guard.audit.model import Module
 from stampede_guard.audit.rule import Hit
 from stampede_guard.audit.words import last, path
 
-# threading's would not do: WeakValueDictionary.setdefault takes several steps, between which another thread may come.
+# Not locks of threading: WeakValueDictionary.setdefault takes several steps, and another thread may run in between.
 _LOCKS = frozenset(f"asyncio.{name}" for name in ("Lock", "Semaphore", "BoundedSemaphore", "Condition"))
 _WEAK = "weakref.WeakValueDictionary"
 
@@ -20,8 +20,13 @@ _WEAK = "weakref.WeakValueDictionary"
 def weakly_held(module: Module, hit: Hit) -> Plan | None:
     """`locks = {}` becomes `locks = weakref.WeakValueDictionary()`, if each lock is taken where it is looked up.
 
-    1. `await locks.setdefault(key, Lock()).acquire()`: the lock is taken, and nobody holds the object. 2. It is gone.
-    3. The next caller gets a new one. So only what `async with` takes, at once or by a local name, may be held weakly.
+    A lock that is acquired by hand must not be in a weak dict:
+
+    1. `await locks.setdefault(key, Lock()).acquire()`: the lock is taken, and no reference keeps the object.
+    2. The object disappears.
+    3. The next caller gets a new lock.
+
+    So a lock may be weak only if `async with` takes it, directly or by a local name.
     """
     holder = _holder(module, hit.node)
     made = _made(module, holder) if holder else None
@@ -47,14 +52,12 @@ def weakly_held(module: Module, hit: Hit) -> Plan | None:
         if not isinstance(looked, ast.expr) or not _is_held(module, looked):
             return None
     private = last(holder).startswith("_")
-    reasons = (
-        () if private else ("another module may look into the dict: nothing is in it that nobody holds",)
-    )
+    reasons = () if private else ("another module may read the dict: it contains only locks that are in use",)
     return Plan(edits=tuple(edits), reasons=reasons)
 
 
 def _holder(module: Module, node: ast.AST) -> str:
-    """The dict that a finding is about: `locks.setdefault(...)`, `locks = defaultdict(...)`."""
+    """The dict of a finding: `locks.setdefault(...)`, `locks = defaultdict(...)`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "setdefault":
         return path(node.func.value)
     parent = module.parents.get(node)
@@ -66,7 +69,9 @@ def _holder(module: Module, node: ast.AST) -> str:
 
 
 def _made(module: Module, holder: str) -> tuple[ast.expr, ast.expr | None] | None:
-    """What the dict is made by, in one place, and its annotation: an empty dict, or a defaultdict of locks."""
+    """The expression that creates the dict, if there is only one, and its annotation: an empty dict, or a
+    defaultdict of locks.
+    """
     found: list[tuple[ast.expr, ast.expr | None]] = []
     for node in _all(module):
         match node:
@@ -89,7 +94,7 @@ def _made(module: Module, holder: str) -> tuple[ast.expr, ast.expr | None] | Non
 
 
 def _factory(module: Module, value: ast.expr) -> str:
-    """How `defaultdict(asyncio.Lock)` makes a lock."""
+    """The lock factory of `defaultdict(asyncio.Lock)`."""
     match value:
         case ast.Call(func=func, args=[factory], keywords=[]) if (
             module.resolve(func) == "collections.defaultdict" and module.resolve(factory) in _LOCKS
@@ -113,7 +118,7 @@ def _annotated(module: Module, annotation: ast.expr) -> str | None:
 
 
 def _uses(module: Module, holder: str) -> Iterator[ast.expr]:
-    """Wherever the dict is named. Of `self.locks`, wherever anything of that name is."""
+    """All uses of the dict. For `self.locks`, all uses of an attribute with that name."""
     name = last(holder)
     for node in _all(module):
         if isinstance(node, ast.Attribute | ast.Name) and last(path(node)) == name:
@@ -140,7 +145,7 @@ def _setdefault(module: Module, around: ast.AST | None) -> ast.expr | None:
 
 
 def _is_held(module: Module, lock: ast.expr) -> bool:
-    """`async with lock:`, or a local name for it that only such a statement has."""
+    """Whether the lock is taken by `async with lock:`, or has a local name that only such a statement uses."""
     parent = module.parents.get(lock)
     if isinstance(parent, ast.withitem):
         return True
@@ -160,7 +165,7 @@ def _is_held(module: Module, lock: ast.expr) -> bool:
 
 
 def _all(module: Module) -> list[ast.AST]:
-    """Every node, with its parents known."""
+    """Every node, with its parents recorded."""
     known: list[ast.AST] | None = module.memo.get("all-nodes")
     if known is None:
         known = module.memo["all-nodes"] = list(ast.walk(module.tree))

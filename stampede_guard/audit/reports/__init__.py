@@ -1,4 +1,4 @@
-"""How findings are written down: one module for people, others for machines."""
+"""Report formats: one module for people, the others for machines."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def concise(outcome: Outcome) -> str:
 
 
 def json_report(outcome: Outcome) -> str:
-    """Also what an editor wants: everything about a finding, one object each."""
+    """For editors, too: one object per finding, with all its fields."""
     return (
         json.dumps(
             {
@@ -60,7 +60,7 @@ def _property(text: str) -> str:
 
 
 def total(outcome: Outcome) -> str:
-    """ "17 findings in 5 of 8 files": of all that were looked at, those that have any."""
+    """ "17 findings in 5 of 8 files": files with findings, of all files looked at."""
     having = len({finding.path for finding in outcome.findings})
     files = plural(outcome.files, "file")
     parts = [f"{plural(len(outcome.findings), 'finding')} in {f'{having} of ' if having else ''}{files}"]

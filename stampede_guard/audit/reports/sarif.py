@@ -1,4 +1,4 @@
-"""SARIF 2.1.0 (OASIS), as code scanning services take it."""
+"""SARIF 2.1.0 (OASIS), for code scanning services."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
 
 
 def _unused() -> dict[str, Any]:
-    return {"id": UNUSED, "name": NAME_OF_UNUSED, "shortDescription": {"text": "a suppression nothing needs"}}
+    return {"id": UNUSED, "name": NAME_OF_UNUSED, "shortDescription": {"text": "a useless suppression"}}
 
 
 def _result(finding: Finding) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Findings put together by pattern, the dearest first: what to cure before the rest."""
+"""Findings grouped by pattern, the most expensive first: what to fix first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WEIGHTS = {"model": 8, "SQL": 4, "HTTP": 4, "render": 1}
 
 @dataclass(frozen=True, kw_only=True)
 class Pattern:
-    """All findings of one code, ranked by what a miss seems to cost."""
+    """All findings of one code, ranked by the likely cost of a miss."""
 
     code: str
     name: str

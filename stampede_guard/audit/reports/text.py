@@ -1,4 +1,4 @@
-"""The report for a terminal: each finding in a frame of its source, then what to cure first."""
+"""The report for a terminal: each finding in a frame of its source, then what to fix first."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from stampede_guard.audit.reports.summary import patterns
 
 _AROUND = 2  # lines shown before and after a finding
 _LONGEST = 110
-_SHOWN = 5  # functions named under a pattern of the summary
+_SHOWN = 5  # functions listed per pattern of the summary
 
 
 def text(outcome: Outcome) -> str:
-    """Plain; `rich_text` adds colour."""
+    """Plain text; `rich_text` adds colour."""
     parts = [line for finding in outcome.findings for line in (*_frame(finding), "")]
     parts += [f"{skipped.path}: skipped: {skipped.reason}" for skipped in outcome.skipped]
     return "\n".join([*parts, *_summary(outcome), total(outcome)]) + "\n"

@@ -1,1 +1,1 @@
-"""One file per rule; being here registers it."""
+"""One file per rule. A file in this folder is registered by itself."""

@@ -16,9 +16,8 @@ def check(module: Module) -> Iterator[Hit]:
         if decoration.name in ("fastapi_cache.decorator.cache", "fastapi_cache.cache"):
             yield Hit(
                 node=decoration.node,
-                message=f"fastapi-cache has no lock: each expiry of {decoration.function.name}() "
-                "is computed by every "
-                "request that arrives meanwhile",
+                message=f"fastapi-cache has no lock: when {decoration.function.name}() expires, every request "
+                "computes until the value is stored",
                 function=decoration.function.name,
                 cost=cost(decoration.function.node),
             )

@@ -13,7 +13,7 @@ from stampede_guard.audit.rule import Documentation, Hit, Rule
 from stampede_guard.audit.words import is_cachy, last
 
 _FLASK = ("flask_caching.", "flask_cache.", "flask_caching_extensions.", "cachelib.")
-# Made by somebody else, who has a rule or a lock of his own.
+# Objects of other libraries, which have their own rule or lock.
 _OTHERS = (
     "diskcache",
     "walrus",

@@ -1,4 +1,4 @@
-"""SG107: a synchronous memo on a coroutine function."""
+"""SG107: a cache for plain functions on a coroutine function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SG108: the decorators of other caching libraries that have no lock."""
+"""SG108: decorators of other caching libraries without a lock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stampede_guard.audit.decorations import Decoration, decorations, is_true
 from stampede_guard.audit.model import Module
 from stampede_guard.audit.rule import Documentation, Hit, Rule
 
-# Qualified names, either of the decorator or of the object it belongs to.
+# Qualified names, of the decorator or of its object.
 _UNLOCKED = (
     ("py-cachify", re.compile(r"^py_cachify(\.\w+)*\.(cached|sync_cached|async_cached)(\(\))?$")),
     ("diskcache", re.compile(r"^diskcache\.\w*(Cache|Index)\(\)\.memoize$|^diskcache\.memoize_stampede$")),

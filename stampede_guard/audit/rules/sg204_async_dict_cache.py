@@ -18,9 +18,8 @@ def check(module: Module) -> Iterator[Hit]:
         assert isinstance(node, ast.expr)
         yield Hit(
             node=node,
-            message=f"{what_is_cached(function)} awaits between looking into its dict and "
-            "storing: coroutines that miss "
-            "meanwhile compute too",
+            message=f"{what_is_cached(function)} awaits between reading its dict and storing: "
+            "coroutines that miss in between compute too",
             function=owned_name(function),
             cost=cost(function.node),
         )

@@ -1,4 +1,4 @@
-"""SG205: a falsy value taken for a miss."""
+"""SG205: a falsy value treated as a miss."""
 
 from __future__ import annotations
 
@@ -23,9 +23,8 @@ def check(module: Module) -> Iterator[Hit]:
         if test is not None:
             yield Hit(
                 node=test,
-                message=f"{what_is_cached(fill.function)} takes 0, '' or an empty list for a miss "
-                "and computes it for ever: "
-                "ask `is None`",
+                message=f"{what_is_cached(fill.function)} treats 0, '' or an empty list as a miss "
+                "and computes it every time: test `is None`",
                 function=owned_name(fill.function),
             )
 
@@ -50,7 +49,7 @@ def _truth_test(flow: Flow) -> ast.expr | None:
         if isinstance(condition, ast.Name) and condition.id in direct:
             return test.test
         if direct & names_in(test.test):
-            return None  # the first test of the value is the one that tells a miss
+            return None  # the first test of the value decides between hit and miss
     return None
 
 
@@ -59,7 +58,7 @@ def _bare(value: ast.expr) -> ast.expr:
 
 
 def _stores_text(value: ast.expr | None, flow: Flow, at: ast.AST) -> bool:
-    """json.dumps([]) is "[]", which is true: only bare values can be falsy."""
+    """json.dumps([]) is "[]", which is truthy: only values that are not serialised can be falsy."""
     sources = [value]
     for name in (value.id,) if isinstance(value, ast.Name) else ():
         sources += [source for _n, names, source in flow.bindings if names == [name]]

@@ -36,7 +36,7 @@ def check(module: Module) -> Iterator[Hit]:
             continue
         yield Hit(
             node=call,
-            message="this lock has no TTL: when its holder dies, nobody gets it ever again",
+            message="this lock has no TTL: if its holder dies, the lock is never free again",
             function=function.name if function else "",
         )
 
@@ -54,7 +54,7 @@ def _never_expires(module: Module, call: ast.Call, func: ast.Attribute, function
 
 
 def _added_for_ever(call: ast.Call, func: ast.Attribute) -> bool:
-    """memcached's `add` never expires by default; Django's does, unless it is told None."""
+    """memcached's `add` never expires by default. Django's `add` does, unless its timeout is None."""
     receiver = last(path(func.value))
     timeout = argument(call, 2, "timeout", "time", "expire", "exptime")
     if len(call.args) + len(call.keywords) < 2:
@@ -77,7 +77,7 @@ def _expires_later(call: ast.Call, function: Function | None) -> bool:
 
 
 def _is_repaired(function: Function | None) -> bool:
-    """Somebody who finds the lock without a TTL gives it one, or both commands are one transaction."""
+    """Another caller gives a lock without a TTL one, or both commands are one transaction."""
     return function is not None and any(
         isinstance(call.func, ast.Attribute) and call.func.attr in ("ttl", "pttl", "pipeline", "multi")
         for call in function.calls
@@ -96,7 +96,7 @@ def _is_lock(module: Module, call: ast.Call, function: Function | None) -> bool:
         return True
     if function is None or key is None:
         return False
-    # Taken and given back in one function: a lock, whatever it is called.
+    # Taken and released in one function: a lock, whatever its name.
     return any(
         lockuse.same_spelling(function, key, function, argument(other, 0, "name", "key"))
         for other in lockuse.deletes(function)

@@ -1,4 +1,4 @@
-"""SG302: a lock freed by whoever comes along."""
+"""SG302: a lock that any caller can free."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FORCES = re.compile(
     r"force|admin|init|setup|startup|clear|reset|flush|clean|purge|stale|test", re.IGNORECASE
 )
 _DELETES = re.compile(r"delete|unlink")
-# WATCH makes a transaction of the comparison and what follows.
+# WATCH makes the comparison and the following commands one transaction.
 _SCRIPTS = frozenset(("eval", "evalsha", "register_script", "fcall", "execute_command", "watch"))
 
 
@@ -41,7 +41,7 @@ def check(module: Module) -> Iterator[Hit]:
                 yield Hit(
                     node=call,
                     message="this deletes a lock without comparing its token: a holder that is "
-                    "late frees another's lock",
+                    "late frees another holder's lock",
                     function=function.name,
                 )
 
@@ -105,7 +105,7 @@ RULE = Rule(
         STORES,
         (b".delete(", b".adelete(", b".unlink("),
         (b"lock", b"Lock", b"LOCK", b"mutex", b"nx="),
-        # Somebody takes what is freed.
+        # A call that takes the freed lock.
         (
             b"nx",
             b"NX",

@@ -44,7 +44,7 @@ def check(module: Module) -> Iterator[Hit]:
 
 
 def _sql(module: Module, call: ast.Call, function: Function) -> str:
-    """The statement, also where it stands in a local or a module's constant."""
+    """The statement's text, also from a local name or a module's constant."""
     parts: list[str] = []
     for argument in call.args[:1]:
         parts.append(text_of(argument))
@@ -62,7 +62,7 @@ def _on_a_connection(receiver: ast.expr) -> bool:
 
 
 def _kept_on_one_connection(module: Module, call: ast.Call, function: Function) -> bool:
-    """Locked and unlocked by one function that holds one connection meanwhile."""
+    """Whether one function locks and unlocks while it holds one connection."""
     assert isinstance(call.func, ast.Attribute)
     receiver = path(call.func.value)
     if not _HELD.match(receiver.rpartition(".")[2]) or "AsyncSession" in origin(

@@ -14,7 +14,7 @@ from stampede_guard.audit.words import last, names_in, path
 
 _LOCK = re.compile(r"(?:^|\.)(?:Lock|RLock|Semaphore|BoundedSemaphore|Condition|AsyncLock)$")
 _BOUNDED = re.compile(r"Weak|TTLCache|LRU|lru|Bounded|ExpiringDict|TTLDict|Cache\(|LRUCache|local\(\)")
-# Where, which dict, under which key, in which function.
+# The node, the dict, the key and the function.
 _Growth = tuple[ast.AST, str, ast.expr | None, Function | None]
 _REMOVES = frozenset("pop popitem clear".split())
 
@@ -63,7 +63,7 @@ def _growths(module: Module) -> Iterator[_Growth]:
 
 
 def _aliases(module: Module) -> list[str]:
-    """What the file calls a lock, or a defaultdict, when it has a name of its own for it."""
+    """The file's own names for a lock, or for a defaultdict."""
     return [
         re.escape(name)
         for name, known in module.imports.items()
@@ -94,7 +94,7 @@ def _assigned(module: Module, call: ast.Call) -> str:
 
 
 def _shrinking(module: Module) -> set[str]:
-    """The dicts something is ever taken out of."""
+    """The dicts from which keys are removed."""
     found = {
         path(call.func.value)
         for call in module.calls
@@ -107,7 +107,7 @@ def _shrinking(module: Module) -> set[str]:
 
 
 def _rebound(function: Function) -> Iterator[str]:
-    """`self._locks = {k: v for ...}` outside of __init__ prunes as well."""
+    """`self._locks = {k: v for ...}` outside __init__ removes keys, too."""
     if function.name in ("__init__", "__new__", "__post_init__"):
         return
     for statement in ast.walk(function.node):
@@ -126,7 +126,7 @@ def _is_few(module: Module, node: ast.AST, key: ast.expr | None, function: Funct
 
 
 def _is_local(holder: str, function: Function | None) -> bool:
-    """A dict of this call alone."""
+    """Whether the dict belongs to one call."""
     if function is None or "." in holder:
         return False
     globals_ = {

@@ -1,4 +1,4 @@
-"""SG305: a flag got, then set, and used as a lock."""
+"""SG305: a flag that is read, then set, and used as a lock."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def check(module: Module) -> Iterator[Hit]:
                 continue
             yield Hit(
                 node=read.call,
-                message="between this get and the set two callers both find the lock free: SET "
-                "NX asks and takes in one step",
+                message="two callers can both find the lock free between this get and the set: SET NX checks "
+                "and takes it in one step",
                 function=function.name,
             )
             break
@@ -55,12 +55,12 @@ def _names_a_lock(function: Function, key: ast.expr) -> bool:
 
 
 def _is_optimistic(function: Function) -> bool:
-    """WATCH: the set fails when somebody else wrote meanwhile."""
+    """WATCH: the set fails if another client has written in between."""
     return any(isinstance(call.func, ast.Attribute) and call.func.attr == "watch" for call in function.calls)
 
 
 def _is_flag(call: ast.expr) -> bool:
-    """Not SET NX, and not a value anybody reads."""
+    """Whether it is a plain flag: not SET NX, and not a value that is read elsewhere."""
     if not isinstance(call, ast.Call):
         return False
     return "nx" not in {keyword.arg for keyword in call.keywords} and not (

@@ -18,8 +18,9 @@ _MADE = re.compile(
 )
 _NOT = re.compile(r"BlockingScheduler|arq|celery|kombu|sched\.scheduler", re.I)
 _CLAIMED = re.compile(r"\b(?:SlotExecutor|once_per_slot|leading)\(")
-"""Each worker starts one, and each firing runs in the worker that gets it; or the elected worker resumes what starts
-paused."""
+"""Each worker starts a scheduler, and each firing runs in the worker that gets it. Or the elected worker resumes a
+scheduler that starts paused.
+"""
 _STARTS = re.compile(
     r"^_?(?:start|init|setup|launch|run|boot|register_and_start)_?(?:\w*_)?(?:scheduler|cron|apscheduler)s?(?:_\w+)?$"
 )
@@ -67,7 +68,7 @@ def _starts_one(module: Module, call: ast.Call, function: Function | None, reach
 
 
 def _is_starter(function: Function) -> bool:
-    """A helper that the main file calls: by what it is called, for the main file is another one."""
+    """A helper that the main file calls. Its name decides, because the main file is another file."""
     return (
         bool(_STARTS.match(function.name))
         or (

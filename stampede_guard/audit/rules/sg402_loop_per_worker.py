@@ -12,7 +12,7 @@ from stampede_guard.audit.startup import HOOKS, is_elected, is_single_program, s
 from stampede_guard.audit.words import last, path, words
 
 _TASKS = frozenset(("create_task", "ensure_future", "start_soon", "add_task", "Thread"))
-# Meant to run in each worker: consumers that share the work, and housekeeping of the process itself.
+# Tasks that each worker needs: consumers that share the work, and housekeeping of the process itself.
 _OWN = re.compile(
     r"consum|kafka|rabbit|amqp|listen|subscri|pubsub|receive|heartbeat|websocket|\bws|broadcast|"
     r"stream|metric|monitor_event|"
@@ -84,7 +84,7 @@ def _is_endless(module: Module, call: ast.Call, function: Function) -> bool:
 
 
 def _loops(function: Function) -> bool:
-    """`while True` with a sleep in it, and nothing it waits for from others."""
+    """`while True` with a sleep in it, and no wait for another program."""
     endless = [loop for loop in function.loops if isinstance(loop, ast.While) and _always(loop.test)]
     sleeps = any("sleep" in path(call.func) or last(path(call.func)) == "wait_for" for call in function.calls)
     takes = any(

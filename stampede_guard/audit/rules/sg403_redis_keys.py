@@ -1,4 +1,4 @@
-"""SG403: KEYS where SCAN belongs."""
+"""SG403: KEYS instead of SCAN."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def check(module: Module) -> Iterator[Hit]:
         if _is_keys(module, call, function) or _is_command(call):
             yield Hit(
                 node=call,
-                message="KEYS walks the whole keyspace in one step and stops every other client "
-                "meanwhile: SCAN does not",
+                message="KEYS walks the whole keyspace in one step and blocks every other client: "
+                "SCAN does not",
                 function=function.name if function else "",
             )
 
@@ -35,7 +35,7 @@ def _is_keys(module: Module, call: ast.Call, function: Function | None) -> bool:
         return False
     receiver = call.func.value
     if not call.args and not call.keywords:
-        # Without a pattern it looks like a dict's: only an awaited one is not.
+        # Without a pattern, `.keys()` looks like a dict's. Only an awaited one belongs to a client.
         return isinstance(module.parents.get(call), ast.Await) and kind(module, receiver, function) != "no"
     if isinstance(receiver, ast.Name | ast.Attribute | ast.Call) and kind(module, receiver, function) != "no":
         return True

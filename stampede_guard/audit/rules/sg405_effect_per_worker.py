@@ -1,4 +1,4 @@
-"""SG405: a side effect of one, done by every worker."""
+"""SG405: a side effect that one worker should have, in every worker."""
 
 from __future__ import annotations
 
