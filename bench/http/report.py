@@ -70,7 +70,9 @@ def bar_lines(results: Results) -> list[str]:
 
 
 def markdown(results: Results) -> str:
-    setting = f"{results.setting}; load average {results.load[0]:.1f} to {results.load[1]:.1f} meanwhile."
+    setting = (
+        f"{results.setting}; load average {results.load[0]:.1f} to {results.load[1]:.1f} during the run."
+    )
     rows = [[_bold(row.name), *cells(results, row)] for row in results.rows]
     used = [
         [f"[{row.name}]({about.page})", row.version, f"`{about.option}`", about.note]
@@ -78,7 +80,7 @@ def markdown(results: Results) -> str:
         if (about := PEERS[row.name].about)
     ]
     bars = "\n".join(f"- {line}" for line in bar_lines(results))
-    parts = [setting, grid(["", *TITLES], rows), "What ours should be:", bars]
+    parts = [setting, grid(["", *TITLES], rows), "The targets for ours:", bars]
     return "\n\n".join([*parts, "### What was used", grid(["", "version", "option", "note"], used)]) + "\n"
 
 

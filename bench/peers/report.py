@@ -129,7 +129,9 @@ def _cheats(verdict: Verdict) -> str:
 
 def markdown(results: Results) -> str:
     """All tables, under headings of the third rank."""
-    parts = [f"{results.setting}; load average {results.load[0]:.1f} to {results.load[1]:.1f} meanwhile."]
+    parts = [
+        f"{results.setting}; load average {results.load[0]:.1f} to {results.load[1]:.1f} during the run."
+    ]
     parts += ["### In one table", grid(["", *[title for *_, title in _OVERVIEW]], _overview(results))]
     for scenario in _played(results):
         titles = ["", *[column.title for column in scenario.columns]]

@@ -1,6 +1,6 @@
 """The command line: `stampede-guard audit | keys | show | invalidate | explain | mode | doctor | leases | jobs`.
 
-One command a file, each loaded when it is called: see `stampede_guard.cli.commands`.
+One file per command. Each is imported when it is called: see `stampede_guard.cli.commands`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """The entry point. Exit codes: 0 done, 1 something is wrong with the store, 2 the command was not right."""
+    """The entry point. Exit codes: 0 done, 1 the store failed or has a problem, 2 the command was wrong."""
     if _is_for_the_audit(sys.argv[1:]):
         from stampede_guard.audit.command import main as audit
 
@@ -30,7 +30,7 @@ def main() -> None:
 
 
 def _is_for_the_audit(arguments: list[str]) -> bool:
-    """The audit needs none of the packages of the other commands; `explain SG201` means a rule, not a key."""
+    """The audit needs none of the packages of the other commands. `explain SG201` means a rule, not a key."""
     if arguments[:1] == ["audit"]:
         return True
     return (

@@ -1,4 +1,4 @@
-"""The program: a group of commands that loads each of them when it is asked for."""
+"""The program: a group that imports each command on demand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["app"]
 
 
 class Lazy(typer.core.TyperGroup):
-    """Its commands are those of the table."""
+    """A group whose commands are those of the table."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
@@ -30,7 +30,7 @@ class Lazy(typer.core.TyperGroup):
         return command
 
 
-# No traceback shows local variables: they hold URLs, and those hold passwords.
+# Tracebacks never show local variables: these contain URLs with passwords.
 app = typer.Typer(
     cls=Lazy,
     no_args_is_help=True,
@@ -54,4 +54,4 @@ def main(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")
     ] = False,
 ) -> None:
-    """Look at a stampede_guard cache and steer it. Every command takes --help."""
+    """Inspect and control a stampede_guard cache. Every command takes --help."""

@@ -1,4 +1,4 @@
-"""`stampede-guard audit ...`: handed over as it is, for the audit reads its own options."""
+"""`stampede-guard audit ...`: passes its arguments on unchanged, because the audit parses its own options."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def register(app: typer.Typer) -> None:
         },
     )
     def audit(context: typer.Context) -> None:
-        """Find unlocked caches in source code; `explain SG201` tells of a rule."""
+        """Find unlocked caches in source code; `explain SG201` describes a rule."""
         raise typer.Exit(main(context.args))

@@ -1,7 +1,7 @@
-"""Which module holds which command. A module is imported when its command is called, or when all are listed.
+"""Which module contains which command. A module is imported when its command is called, or when all are listed.
 
-So `stampede-guard audit` imports neither Redis nor the runtime. Each module has `register(app)`, which adds its command
-(or several, below its name) to the `typer.Typer` that it is given.
+So `stampede-guard audit` imports neither Redis nor the runtime. Each module has `register(app)`. It adds the
+module's command, or several below one name, to the `typer.Typer` that it gets.
 """
 
 from __future__ import annotations

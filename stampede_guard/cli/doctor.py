@@ -1,4 +1,4 @@
-"""`stampede-guard doctor`: whether the store suits a guard, and what to mend."""
+"""`stampede-guard doctor`: whether the store suits a guard, and what to fix."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(url: Url = None, namespace: Namespace = "default", as_json: Json = False) -> None:
-    """Check reachability, latency, rights, eviction, memory, clock, cluster and versions, and say what to mend."""
+    """Check reachability, latency, rights, eviction, memory, clock, cluster and versions, and report what to fix."""
 
     async def work() -> int:
         from stampede_guard.doctor import examine

@@ -1,4 +1,4 @@
-"""`stampede-guard explain`: what the name of an entry says."""
+"""`stampede-guard explain`: the parts of an entry's name."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def explain(
     name: Annotated[str, typer.Argument(help="The entry's complete name, as `keys` shows it.")],
     namespace: Annotated[
         str | None,
-        typer.Option("--namespace", "-n", help="The guard's namespace, where it has colons itself."),
+        typer.Option("--namespace", "-n", help="The guard's namespace, if it contains colons."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Take the name of an entry apart: namespace, function, version, parameters. Asks no server."""
+    """Split the name of an entry: namespace, function, version, parameters. Contacts no server."""
 
     async def work() -> int:
         explained = explain_name(name, namespace=namespace)
@@ -42,11 +42,11 @@ def explain(
 def _lines(explained: Explanation) -> list[str]:
     lines = [f"namespace  {explained.namespace}"]
     if explained.kind == "tag":
-        hashed = "  (its beginning: the rest is hashed)" if not explained.complete else ""
+        hashed = "  (its start: the rest is hashed)" if not explained.complete else ""
         return [
             *lines,
             f"tag        {explained.title}{hashed}",
-            "To outdate the entries with it, invalidate this name.",
+            "To invalidate its entries, invalidate this name.",
         ]
     if explained.kind == "key":
         lines.append(f"key        {explained.parts[0].text}  (get_or_compute or single)")
@@ -65,7 +65,7 @@ def _lines(explained: Explanation) -> list[str]:
     if not explained.parts:
         lines.append("part       none: the function has no parameters that are part of the key")
     if not explained.complete:
-        lines.append("           the parts were too long together: the rest is hashed")
+        lines.append("           all parts together were too long: the rest is hashed")
     lines.append(
         "For the values that were hashed, call the function's explain(...) with the arguments of the call."
     )

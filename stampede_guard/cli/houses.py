@@ -1,4 +1,4 @@
-"""Which leases a command is about: the back end by the URL's scheme, and the namespace."""
+"""Which leases a command concerns: the back end by the URL's scheme, and the namespace."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ LeasesUrl = Annotated[
     ),
 ]
 _POSTGRES = re.compile(r"postgres(?:ql)?(?:\+\w+)?://")
-"""A DATABASE_URL often names a driver of SQLAlchemy's, too."""
+"""A DATABASE_URL may also name a driver of SQLAlchemy."""
 _REDIS = re.compile(r"(?:redis|valkey)s?(?:\+cluster|\+sentinel)?://")
 
 
 @asynccontextmanager
 async def leases_at(url: str | None, namespace: str) -> AsyncIterator[Leases]:
-    """Raises `UrlError` that says how to give one."""
+    """Raises `UrlError` with instructions if there is no URL."""
     if not url:
         raise UrlError(
-            "no back end is given: write --url postgresql://user@host/database or --url redis://host:6379/0, or set "
+            "no back end given: write --url postgresql://user@host/database or --url redis://host:6379/0, or set "
             "$STAMPEDE_GUARD_LEASES_URL"
         )
     from stampede_guard.leases.kinds import PostgresLeases, RedisLeases
@@ -56,7 +56,7 @@ async def leases_at(url: str | None, namespace: str) -> AsyncIterator[Leases]:
 
 
 def nobody(never: str, name: str, namespace: str) -> str:
-    """Who copies a name from a log or from --json has its namespace before it."""
+    """A name copied from a log or from --json begins with its namespace."""
     bare = name.removeprefix(f"{namespace}:")
     hint = "" if bare == name else f"; names are written without their namespace: {bare}"
     return f"{never} {name!r} in namespace {namespace!r}{hint}"

@@ -1,4 +1,4 @@
-"""`stampede-guard invalidate`: drop entries, by the same step as `function.invalidate()`, never by DEL."""
+"""`stampede-guard invalidate`: drops entries with the same step as `function.invalidate()`, never with DEL."""
 
 from __future__ import annotations
 
@@ -31,19 +31,20 @@ def invalidate(
     ] = None,
     match: Annotated[
         str | None,
-        typer.Option("--match", help="All entries that this glob over what follows the namespace fits."),
+        typer.Option("--match", help="All entries whose name after the namespace matches this glob."),
     ] = None,
     url: Url = None,
     namespace: Namespace = "default",
     limit: Annotated[
-        int, typer.Option("--limit", min=1, max=MOST, help="Refuse to drop more than these.")
+        int, typer.Option("--limit", min=1, max=MOST, help="Refuse to drop more entries than this.")
     ] = 1000,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Drop entries. Computations under way cannot store their values any more, and waiters are told at once.
+    """Drop entries. Computations under way cannot store their values any more, and waiters are woken at once.
 
-    Where a master of a cluster gives no answer, --match drops the others' entries, names that one, and exits with 1.
+    If a master of a cluster does not answer, --match drops the entries of the others, names that master, and exits
+    with 1.
     """
 
     async def work() -> int:
@@ -66,10 +67,10 @@ def invalidate(
 async def _found(
     url: str | None, namespace: str, names: list[str], match: str | None, limit: int
 ) -> tuple[list[str], list[dict[str, str]]]:
-    """The entries that are meant, and the masters that could not be asked for theirs."""
+    """The selected entries, and the masters that did not answer."""
     missing: list[dict[str, str]] = []
     if bool(names) == (match is not None):
-        raise Misuse("write the names of entries, or --match PATTERN, and not both")
+        raise Misuse("write the names of entries, or --match PATTERN, but not both")
     if match is None:
         found = [complete(name, namespace) for name in names]
     else:
@@ -82,7 +83,7 @@ async def _found(
             missing = unreached(console, url=url)
     if len(found) > limit:
         raise Misuse(
-            f"more than {limit} entries are meant: narrow the pattern, or give a larger --limit (at most {MOST})"
+            f"more than {limit} entries match: narrow the pattern, or give a larger --limit (at most {MOST})"
         )
     return sorted(set(found)), missing
 
@@ -92,9 +93,9 @@ def _agreed(count: int, match: str, namespace: str, as_json: bool) -> bool:
         return True
     if as_json or not sys.stdin.isatty():
         raise Misuse(
-            f"{count} entries of {namespace!r} fit {match!r}: add --yes to drop them without being asked"
+            f"{count} entries of {namespace!r} match {match!r}: add --yes to drop them without a question"
         )
-    return typer.confirm(f"Drop {count} entries of {namespace!r} that fit {match!r}?", err=True)
+    return typer.confirm(f"Drop {count} entries of {namespace!r} that match {match!r}?", err=True)
 
 
 async def _drop(url: str | None, names: list[str], namespace: str, *, show: bool) -> tuple[int, int]:
@@ -115,12 +116,12 @@ async def _drop(url: str | None, names: list[str], namespace: str, *, show: bool
 
 
 async def _drop_part(session: Session, names: list[str], namespace: str) -> int:
-    """How many of these are dropped. Raises the first error where none is."""
+    """How many of these were dropped. Raises the first error if none was."""
     import asyncio
 
     from stampede_guard.policy import Policy
 
-    # Its lifetimes only say how long the fence is remembered at least; a record that lives longer stays so.
+    # The lifetimes only set the minimum time for which the fence is remembered. A record that lives longer stays.
     answers = await asyncio.gather(
         *(
             session.drop_tag(name) if is_tag(name, namespace) else session.invalidate(name, policy=Policy())

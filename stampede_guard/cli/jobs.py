@@ -1,4 +1,4 @@
-"""`stampede-guard jobs list | history | run | check`: what runs when, what became of it, and whether it is well."""
+"""`stampede-guard jobs list | history | run | check`: when jobs run, the results, and whether they are healthy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def register(app: typer.Typer) -> None:
 
 
 def jobs() -> None:
-    """Jobs: their schedules, their history, and whether they are well."""
+    """Jobs: their schedules, their history, and whether they are healthy."""
 
 
 def listed(url: LeasesUrl = None, namespace: Namespace = "default", as_json: Json = False) -> None:
@@ -62,14 +62,14 @@ def listed(url: LeasesUrl = None, namespace: Namespace = "default", as_json: Jso
 def history(
     name: Name,
     outcome: Annotated[
-        list[str] | None, typer.Option("--outcome", help="Only these, such as failed.")
+        list[str] | None, typer.Option("--outcome", help="Only runs with this outcome, such as failed.")
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=MOST, help="At most so many runs.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=MOST, help="The largest number of runs.")] = 20,
     url: LeasesUrl = None,
     namespace: Namespace = "default",
     as_json: Json = False,
 ) -> None:
-    """What became of a job's slots, newest first, and the figures of its newest 1,000."""
+    """The outcomes of a job's slots, newest first, and the statistics of its newest 1,000."""
 
     async def work() -> int:
         from stampede_guard.leases.jobs.scheduler import Jobs
@@ -77,7 +77,7 @@ def history(
 
         unknown = [word for word in outcome or () if word not in get_args(Outcome)]
         if unknown:
-            raise Misuse(f"{unknown[0]!r} is no outcome: write {', '.join(get_args(Outcome))}")
+            raise Misuse(f"{unknown[0]!r} is not an outcome: write {', '.join(get_args(Outcome))}")
         wanted: Any = tuple(outcome or ())
         async with leases_at(url, namespace) as house:
             known = Jobs(house)
@@ -99,7 +99,7 @@ def run_now(
     name: Name,
     as_json: Json = False,
 ) -> None:
-    """Run a job once, in this process, beside its schedule. Overlap holds as for its slots."""
+    """Run a job once, in this process, in addition to its schedule. The overlap rule is the same as for its slots."""
 
     async def work() -> int:
         known = _jobs_of(program)
@@ -107,7 +107,7 @@ def run_now(
             try:
                 ending = await known.run_now(name)
             finally:
-                # Whoever interrupts it means the run, and not only the waiting for it.
+                # An interrupt ends the run, and not only the wait for it.
                 await known.stop(drain_timeout=0)
         if as_json:
             answer(ending)
@@ -119,7 +119,9 @@ def run_now(
 
 
 def check(url: LeasesUrl = None, namespace: Namespace = "default", as_json: Json = False) -> None:
-    """The dead-man signal: exit status 1 if a job has had no success within twice its rhythm, or there is none."""
+    """The alert for missing runs: exit status 1 if a job had no success within twice its interval, or if there is
+    no job.
+    """
 
     async def work() -> int:
         from stampede_guard.leases.jobs.scheduler import Jobs
@@ -132,7 +134,7 @@ def check(url: LeasesUrl = None, namespace: Namespace = "default", as_json: Json
             answer({"jobs": found, "withheld": withheld} if found and withheld else {"jobs": found})
         else:
             if withheld is not None:
-                # No reason to fail: it ends by itself, and a probe must not restart anything for it.
+                # This is not a failure: it ends by itself, and a probe must not restart anything for it.
                 typer.echo(
                     f"nothing new starts for another {withheld.remaining:.0f} s: {withheld.why}", err=True
                 )
@@ -140,7 +142,7 @@ def check(url: LeasesUrl = None, namespace: Namespace = "default", as_json: Json
                 last = f"; last error: {health.last_error}" if health.last_error else ""
                 typer.echo(f"overdue: {health}{last}")
             if not found:
-                # A namespace with a typing error, or a program that never ran its lifespan: all is quiet there.
+                # The namespace has a typing error, or a program never ran its lifespan. Both leave no other trace.
                 typer.echo(f"no worker ever registered a job {_elsewhere(namespace)}")
             elif not late:
                 typer.echo(f"{len(found)} {'job' if len(found) == 1 else 'jobs'}, none overdue")
@@ -152,7 +154,7 @@ def check(url: LeasesUrl = None, namespace: Namespace = "default", as_json: Json
 def forget(
     name: Name, url: LeasesUrl = None, namespace: Namespace = "default", as_json: Json = False
 ) -> None:
-    """A job that is no more, with its history. A program that still has it registers it anew."""
+    """Delete a job that no longer exists, with its history. A program that still has the job registers it again."""
 
     async def work() -> int:
         from stampede_guard.leases.jobs.scheduler import Jobs
@@ -175,7 +177,7 @@ def _elsewhere(namespace: str) -> str:
 
 
 def _jobs_of(program: str) -> Jobs:
-    """Imports the program's module as a server does, with the working directory in front."""
+    """Imports the program's module as a server does: the working directory comes first in the path."""
     from stampede_guard.leases.jobs.scheduler import Jobs
 
     module, _, path = program.partition(":")
@@ -197,7 +199,7 @@ def _jobs_of(program: str) -> Jobs:
 
 
 def _cause(error: BaseException) -> str:
-    """In one line, with the place in the user's program."""
+    """One line, with the place in the user's program."""
     place = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({place.filename}, line {place.lineno})"
 

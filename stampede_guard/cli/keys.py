@@ -1,4 +1,4 @@
-"""`stampede-guard keys`: the entries of a namespace, and how each of them is."""
+"""`stampede-guard keys`: the entries of a namespace and their state."""
 
 from __future__ import annotations
 
@@ -29,17 +29,20 @@ def register(app: typer.Typer) -> None:
 
 def keys(
     pattern: Annotated[
-        str, typer.Argument(help="A glob over what follows the namespace, for example '*reports*'.")
+        str, typer.Argument(help="A glob for the name after the namespace, for example '*reports*'.")
     ] = "*",
     url: Url = None,
     namespace: Namespace = "default",
-    limit: Annotated[int, typer.Option("--limit", min=1, max=MOST, help="At most so many entries.")] = 100,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=MOST, help="The largest number of entries.")
+    ] = 100,
     as_json: Json = False,
 ) -> None:
-    """List entries: fresh or stale, remaining time, token, size, lease, waiters. By SCAN, so it holds up nobody.
+    """List entries: fresh or stale, remaining time, token, size, lease, waiters. Uses SCAN, which does not block
+    the server.
 
-    Where a master of a cluster gives no answer, the entries of the others are listed, that one is named, and the exit
-    code is 1.
+    If a master of a cluster does not answer, the entries of the others are listed, that master is named, and the
+    exit code is 1.
     """
 
     async def work() -> int:
@@ -64,7 +67,7 @@ def keys(
         else:
             _show(views, namespace)
             if more:
-                typer.echo(f"There are more than {limit}: give a pattern, or a larger --limit.")
+                typer.echo(f"There are more than {limit}: write a pattern, or a larger --limit.")
         warn_of(missing)
         return FAILED if missing else 0
 
@@ -72,7 +75,7 @@ def keys(
 
 
 async def _views(console: Console, names: list[str]) -> list[EntryView]:
-    """Also of those whose server told their names and nothing else, as one of a cluster that is down does."""
+    """Includes entries whose server returned only their names, as a master of a broken cluster does."""
     from stampede_guard.core.view import EntryView
 
     try:
@@ -90,7 +93,8 @@ def _as_json(view: EntryView, namespace: str) -> dict[str, Any]:
 
 def _nothing(namespace: str, pattern: str) -> str:
     if pattern != "*":
-        return f"No entries in namespace {namespace!r} fit {pattern!r}: the pattern is of all that follows {namespace}:"
+        covers = f"the pattern covers all text after {namespace}:"
+        return f"No entries in namespace {namespace!r} match {pattern!r}: {covers}"
     return f"No entries in namespace {namespace!r} (another one: --namespace, or $STAMPEDE_GUARD_NAMESPACE)."
 
 

@@ -1,4 +1,4 @@
-"""Which functions a namespace knows, as far as its entries tell: a switch for anything else does nothing."""
+"""Which functions a namespace knows, as far as its entries show. A switch for any other name has no effect."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from stampede_guard.keys.kinds import UNNAMED
 __all__ = ["Known", "functions_known"]
 
 PATIENCE = 5.0
-"""Seconds of looking: who switches in an emergency does not wait longer."""
+"""Seconds for the search: an operator in an emergency must not wait longer."""
 MOST_ENTRIES = 100_000
 MOST_NAMES = 10
 HTTP = "http"
-"""The name of all that the HTTP middleware stores, whose entries are named by their URLs."""
+"""The name of everything that the HTTP middleware stores. Its entries are named by their URLs."""
 
 
 @dataclass
 class Known:
-    """`complete`: all entries were looked at. `found`: one of them belongs to the function that was asked for."""
+    """`complete`: all entries were checked. `found`: one of them belongs to the requested function."""
 
     titles: set[str] = field(default_factory=set)
     complete: bool = False
@@ -36,7 +36,7 @@ class Known:
 
 
 async def functions_known(url: str | None, namespace: str, name: str) -> Known:
-    """Looks until one entry is the function's. A server that does not let this client look knows nobody."""
+    """Searches until one entry is the function's. If the server refuses the search, no function is known."""
     known = Known(found=name == HTTP)
     try:
         async with asyncio.timeout(PATIENCE), console_at(url) as console:
@@ -71,7 +71,7 @@ def _may_be_of(name: str, title: str, namespace: str) -> bool:
 
 
 def _as_in_keys(name: str) -> str:
-    """A key has a long name from its end, and a local function's without the mark of it."""
+    """A key keeps the end of a long name, and has no `<locals>` in the name of a local function."""
     from stampede_guard.keys.builder import readable_name
 
     return unquote(readable_name(name))

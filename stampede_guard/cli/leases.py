@@ -1,4 +1,4 @@
-"""`stampede-guard leases list | show | release`: who holds what, and to have it given back."""
+"""`stampede-guard leases list | show | release`: which process holds what, and requests to release it."""
 
 from __future__ import annotations
 
@@ -28,16 +28,18 @@ def register(app: typer.Typer) -> None:
 
 
 def leases() -> None:
-    """Leases, elections included: who holds what, since when, and who waits."""
+    """Leases, elections included: which process holds what, since when, and which processes wait."""
 
 
 def listed(
     url: LeasesUrl = None,
     namespace: Namespace = "default",
-    limit: Annotated[int, typer.Option("--limit", min=1, max=MOST, help="At most so many.")] = 100,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=MOST, help="The largest number of leases.")
+    ] = 100,
     as_json: Json = False,
 ) -> None:
-    """Every lease of the namespace that anybody ever had, held or not."""
+    """Every lease of the namespace that was ever held, held now or not."""
 
     async def work() -> int:
         async with leases_at(url, namespace) as house:
@@ -61,7 +63,7 @@ def show(
     namespace: Namespace = "default",
     as_json: Json = False,
 ) -> None:
-    """One lease: its holder, who waits, and what operators did with it."""
+    """One lease: its holder, its waiters, and what operators did with it."""
 
     async def work() -> int:
         async with leases_at(url, namespace) as house:
@@ -82,23 +84,29 @@ def release(
     name: Annotated[str, typer.Argument(help="The lease, without its namespace.")],
     token: Annotated[
         int,
-        typer.Option("--token", min=1, help="The holder's, as `show` printed it: only that one is meant."),
+        typer.Option(
+            "--token", min=1, help="The holder's token, as `show` prints it: only that holder is asked."
+        ),
     ],
     by: Annotated[
         str | None,
-        typer.Option("--by", help="Who asks for it; written down. Else: user and host.", envvar="USER"),
+        typer.Option(
+            "--by", help="Who asks for the release; it is recorded. Default: user and host.", envvar="USER"
+        ),
     ] = None,
     now: Annotated[
         bool,
         typer.Option(
-            "--now", help="Do not wait for the holder. He may go on for a while beside the next one!"
+            "--now", help="Do not wait for the holder. It may continue for a while beside the next one!"
         ),
     ] = False,
     url: LeasesUrl = None,
     namespace: Namespace = "default",
     as_json: Json = False,
 ) -> None:
-    """Have a lease given back: its holder is told, stops and gives it back; nobody gets it before."""
+    """Ask the holder to release a lease. It gets a message, stops and releases. No other process gets the lease
+    before that.
+    """
 
     async def work() -> int:
         from stampede_guard.leases.words import NotForced
@@ -110,16 +118,18 @@ def release(
                 answer({"released": False, "token": done.token or None})
             else:
                 held = f"it is held under token {done.token}" if done.token else "nobody holds it"
-                typer.echo(f"{name}: nothing was done, for {held}", err=True)
+                typer.echo(f"{name}: nothing was done, because {held}", err=True)
             return FAILED
         if as_json:
             answer({"released": True, "at_once": now, "remaining": done.remaining})
         elif now:
-            typer.echo(f"{name}: free. Warning: until its holder notices, two may believe that they have it.")
+            typer.echo(
+                f"{name}: free. Warning: until its holder notices, two processes may act as its holder."
+            )
         else:
             left = seconds_text(done.remaining)
             typer.echo(
-                f"{name}: its holder is asked to stop; it is free when he has, in {left} at the latest"
+                f"{name}: its holder was asked to stop; the lease is free when it has stopped, in {left} at the latest"
             )
         return 0
 
@@ -127,7 +137,7 @@ def release(
 
 
 def _somebody() -> str:
-    """In a container there may be neither $USER nor a name for the user's number."""
+    """In a container, $USER may be missing, and the user's number may have no name."""
     import getpass
     import socket
 

@@ -1,4 +1,4 @@
-"""`stampede-guard mode`: switch a function, or everything, for a whole fleet, while it runs."""
+"""`stampede-guard mode`: switches a function, or everything, for a whole running fleet."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["register"]
 
 
 class To(StrEnum):
-    """`default` takes the switch back."""
+    """`default` removes the switch."""
 
     on = "on"
     shadow = "shadow"
@@ -38,10 +38,10 @@ def mode(
     name: Annotated[
         str | None, typer.Argument(help="A function's name (module.function, or its name=), or '*'.")
     ] = None,
-    to: Annotated[To | None, typer.Argument(help="The mode; default takes the switch back.")] = None,
+    to: Annotated[To | None, typer.Argument(help="The mode; default removes the switch.")] = None,
     sample: Annotated[
         float | None,
-        typer.Option("--sample", min=0.0, max=1.0, help="For on and shadow: a share of the keys."),
+        typer.Option("--sample", min=0.0, max=1.0, help="For on and shadow: the share of keys, from 0 to 1."),
     ] = None,
     lasting: Annotated[
         str | None, typer.Option("--for", help="90s, 30m, 2h, 1d; without it, until changed.")
@@ -49,16 +49,18 @@ def mode(
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Also where no entry is of a function of this name, or no process is connected."
+            "--force",
+            help="Switch even if no entry belongs to a function with this name, or no process is connected.",
         ),
     ] = False,
     url: Url = None,
     namespace: Namespace = "default",
     as_json: Json = False,
 ) -> None:
-    """Switch modes for all processes, above what their code and environment say; without arguments, list switches.
+    """Switch modes for all processes. A switch overrides their code and environment. Without arguments, list
+    switches.
 
-    Answers how many processes of the namespace are connected. Where there is none, nothing is switched and the exit
+    Prints how many processes of the namespace are connected. If there is none, nothing is switched and the exit
     code is 1.
     """
 
@@ -68,7 +70,7 @@ def mode(
         async with session_at(url) as session:
             if name is not None:
                 stands = name in await session.switches(namespace)
-                # What stands may always be taken back.
+                # An existing switch may always be removed.
                 if not force and not (stands and switch is None):
                     if running == 0:
                         raise StoreUnavailable(await _nobody(url, namespace))
@@ -89,7 +91,7 @@ def mode(
 
 
 async def _processes(url: str | None, namespace: str) -> int | None:
-    """How many processes of the namespace are connected; None where the server does not let this client ask."""
+    """How many processes of the namespace are connected. None if the server does not allow this client to ask."""
     try:
         async with console_at(url) as console:
             return (await console.processes()).get(namespace, 0)
@@ -110,12 +112,13 @@ async def _nobody(url: str | None, namespace: str) -> str:
 
 def _told(running: int | None, namespace: str) -> str:
     if running is None:
-        return (
-            "this user may not count processes (PUBSUB CHANNELS), so look at `stampede-guard mode` once more"
-        )
-    who = "1 process" if running == 1 else f"{running} processes"
-    told = "was told; if it" if running == 1 else "were told; one that"
-    return f"{who} of namespace {namespace!r} {told} missed it reads it within seconds"
+        return "this user may not count processes (PUBSUB CHANNELS), so check `stampede-guard mode` again"
+    if running == 1:
+        return f"1 process of namespace {namespace!r} got the switch; if it missed it, it reads it within seconds"
+    return (
+        f"{running} processes of namespace {namespace!r} got the switch; "
+        f"a process that missed it reads it within seconds"
+    )
 
 
 def _switch(name: str, to: To | None, sample: float | None, lasting: str | None) -> Switch | None:
@@ -123,11 +126,11 @@ def _switch(name: str, to: To | None, sample: float | None, lasting: str | None)
         raise Misuse(f"a function's name has 1 to {LONGEST_TITLE} characters, not {len(name)}")
     if to is None:
         raise Misuse(
-            f"write the mode behind {name!r}: on, shadow, bypass, off, or default to take the switch back"
+            f"write the mode after {name!r}: on, shadow, bypass, off, or default to remove the switch"
         )
     if to is To.default:
         if sample is not None or lasting is not None:
-            raise Misuse("--sample and --for do not go with default, which takes the switch back")
+            raise Misuse("--sample and --for do not go with default, which removes the switch")
         return None
     if sample is not None and to not in (To.on, To.shadow):
         raise Misuse(f"--sample goes with on and shadow, not with {to}")
@@ -136,17 +139,17 @@ def _switch(name: str, to: To | None, sample: float | None, lasting: str | None)
 
 
 def _check(name: str, known: Known, namespace: str) -> None:
-    """A name that nobody has is a switch that does nothing. Raises `Misuse` where that is certain enough."""
+    """A switch for an unknown name has no effect. Raises `Misuse` if the name is certainly unknown."""
     if known.found:
         return
-    whose = f"no entry in namespace {namespace!r} is of a function named {name!r}"
+    whose = f"no entry in namespace {namespace!r} belongs to a function named {name!r}"
     if known.complete and known.titles:
         raise Misuse(
             f"{whose}; the nearest are: {', '.join(known.nearest(name))}. A function is known here by its entries: one "
             "that has stored nothing yet, or whose entries have all expired, is switched with --force"
         )
-    why = "there are no entries" if known.complete else "not all entries could be looked at"
-    typer.echo(f"stampede-guard: {whose} ({why}): look at the name once more", err=True)
+    why = "there are no entries" if known.complete else "not all entries could be checked"
+    typer.echo(f"stampede-guard: {whose} ({why}): check the name", err=True)
 
 
 def _said(name: str, switch: Switch | None) -> str:
@@ -164,7 +167,7 @@ def _as_json(switch: Switch) -> dict[str, object]:
 def _show(switches: Mapping[str, Switch], namespace: str) -> None:
     if not switches:
         typer.echo(
-            f"No switches in namespace {namespace!r}: every function is in the mode that its process gives it."
+            f"No switches in namespace {namespace!r}: every function is in the mode that its process sets."
         )
     for title, switch in sorted(switches.items()):
         ends = "until it is changed" if switch.left is None else f"for {seconds_text(switch.left)} more"

@@ -18,19 +18,19 @@ _WITHOUT_NAMESPACE = re.compile(r"[=#]|http\d*:|[^:]+:[0-9a-f]{12}:")
 
 
 def complete(name: str, namespace: str) -> str:
-    """The complete name: with or without the namespace, or as `{name}:v`, as Redis shows it. Raises `Misuse`."""
+    """The complete name, given with or without the namespace, or as `{name}:v`, as Redis shows it. Raises `Misuse`."""
     name = bare(name)
     if not name.startswith(f"{namespace}:") and _WITHOUT_NAMESPACE.match(name):
         name = f"{namespace}:{name}"
     told = explain_name(name, namespace=namespace)
     if told.kind == "tag" and told.complete and told.parts[0].text:
-        # As it was typed, perhaps: with characters that names escape, and accents of another form.
+        # The operator may have typed characters that names escape, or accents in another form.
         return f"{told.namespace}:{tag_key(told.parts[0].text)}"
     return told.name
 
 
 def is_tag(name: str, namespace: str) -> bool:
-    """Whether a complete name is that of a tag's version. Its tenant may stand in between."""
+    """Whether a complete name is that of a tag's version. A tenant may be in between."""
     try:
         return explain_name(name, namespace=namespace).kind == "tag"
     except Misuse:

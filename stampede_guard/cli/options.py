@@ -1,4 +1,4 @@
-"""What most commands are told: where the store is, whose entries are meant, and how to answer."""
+"""Options of most commands: the store, the namespace, and the output format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Url = Annotated[
     typer.Option(
         "--url",
         metavar="URL",
-        help="The store, as StampedeGuard.from_url takes it. Never printed with its password.",
+        help="The store: a URL for StampedeGuard.from_url. Never printed with its password.",
         envvar=["STAMPEDE_GUARD_URL", "REDIS_URL"],
     ),
 ]
@@ -27,9 +27,9 @@ Json = Annotated[bool, typer.Option("--json", help="Answer in JSON, for programs
 
 
 def given(url: str | None) -> str:
-    """The URL. Raises `UrlError` that says how to give one."""
+    """The URL. Raises `UrlError` with instructions if there is none."""
     if not url:
         raise UrlError(
-            "no store is given: write --url redis://host:6379/0, or set $STAMPEDE_GUARD_URL or $REDIS_URL"
+            "no store given: write --url redis://host:6379/0, or set $STAMPEDE_GUARD_URL or $REDIS_URL"
         )
     return url

@@ -38,13 +38,13 @@ __all__ = [
 FAILED = 1
 WRONG = 2
 NARROW = 160
-"""Columns of a table that goes to a file or a pipe."""
+"""Columns of a table that is written to a file or a pipe."""
 
 
 def run(
     work: Callable[[], Coroutine[Any, Any, int]], *, url: str | None = None, as_json: bool = False
 ) -> None:
-    """Run a command and leave with its exit code."""
+    """Run a command and exit with its exit code."""
     try:
         code = asyncio.run(work())
     except Misuse as error:
@@ -64,7 +64,7 @@ def _fail(text: str, code: int, url: str | None, as_json: bool) -> int:
 
 
 def answer(found: Any) -> None:
-    """In JSON: dataclasses as objects, bytes never."""
+    """Prints JSON: dataclasses become objects, and bytes are left out."""
     typer.echo(json.dumps(found, default=_plain, ensure_ascii=False, indent=2))
 
 
@@ -79,7 +79,7 @@ def _plain(value: Any) -> Any:
 
 
 def unreached(console: Console, *, url: str | None) -> list[dict[str, str]]:
-    """The masters that gave no answer, as JSON has them."""
+    """The masters that did not answer, as JSON objects."""
     return [
         {"server": address, "error": without_secrets(str(error), url)}
         for address, error in sorted(console.unreached.items())
@@ -87,10 +87,10 @@ def unreached(console: Console, *, url: str | None) -> list[dict[str, str]]:
 
 
 def warn_of(missing: list[dict[str, str]]) -> None:
-    """On standard error: what was listed is a part."""
+    """Warns on standard error that the list is incomplete."""
     for one in missing:
         typer.echo(
-            f"stampede-guard: {one['server']} did not answer, so what it has is missing here: {one['error']}",
+            f"stampede-guard: {one['server']} did not answer, so its entries are missing here: {one['error']}",
             err=True,
         )
 
@@ -117,12 +117,12 @@ async def _console_at(url: str) -> AsyncIterator[Console]:
 
 @asynccontextmanager
 async def session_at(url: str | None) -> AsyncIterator[Session]:
-    """A session as a guard's, for the steps of the protocol."""
+    """A session like a guard's, for the steps of the protocol."""
     from stampede_guard.urls import store_from_url
 
     store = store_from_url(given(url))
     if not store.shared:
-        raise Misuse("memory:// is within each process, out of reach from here: give the URL of a server")
+        raise Misuse("a memory:// store exists inside one process only: give the URL of a server")
     session = store.open_session(_Nobody())
     try:
         yield session
@@ -131,7 +131,7 @@ async def session_at(url: str | None) -> AsyncIterator[Session]:
 
 
 class _Nobody:
-    """A listener that waits for nothing."""
+    """A listener that ignores all messages."""
 
     def heard(self, name: str, message: Any) -> None: ...
 

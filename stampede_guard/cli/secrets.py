@@ -1,4 +1,4 @@
-"""Nothing that the command line prints has a password in it."""
+"""No output of the command line contains a password."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ __all__ = ["shown", "without_secrets"]
 
 _CREDENTIALS = re.compile(r"(?P<scheme>[a-z+]+://)(?P<user>[^:@/?#]*):(?P<password>.*)@")
 _IN_TEXT = re.compile(r"(?P<scheme>[a-z+]+://)(?P<user>[^:@/?#\s]*):(?P<password>[^\s'\"]*)@")
-"""A URL within a sentence ends where a blank does."""
+"""A URL within a sentence ends at a blank."""
 _PLACEHOLDERS = frozenset({"password", "PASSWORD", "***", "..."})
-"""What stands for a password in an example, and is none."""
+"""Placeholders for a password in examples."""
 _OPTION = re.compile(r"(?P<name>(?:sentinel_|ssl_)?password)=(?P<value>[^&#]*)")
 HIDDEN = "***"
 SHORT = 6
 
 
 def shown(url: str) -> str:
-    """A URL as it may be printed."""
+    """The URL without its password."""
     return _OPTION.sub(rf"\g<name>={HIDDEN}", _CREDENTIALS.sub(rf"\g<scheme>\g<user>:{HIDDEN}@", url))
 
 
 def without_secrets(text: str, url: str | None) -> str:
-    """A text, for example an error of somebody's library, without the passwords of this URL and of any other in it."""
+    """A text, for example a library's error, without the passwords of this URL and of any other URL in it."""
     given = url or ""
     if given:
         text = text.replace(given, shown(given))
     for secret in sorted(_secrets(given) - _PLACEHOLDERS, key=len, reverse=True):
-        # A short one may be a part of any word.
+        # A short password may be part of any word.
         text = (
             re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", HIDDEN, text)
             if len(secret) < SHORT

@@ -1,4 +1,4 @@
-"""`stampede-guard show`: everything that is stored of one entry."""
+"""`stampede-guard show`: everything that is stored for one entry."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _tag(view: EntryView) -> list[str]:
     left = f", kept for {seconds_text(view.value.left)}" if view.value is not None else ""
     return [
         view.name,
-        f"tag       a version that the entries with it carry{left}; invalidate it to outdate them",
+        f"tag       a version that the entries with it carry{left}; invalidate it to invalidate them",
     ]
 
 
@@ -107,16 +107,16 @@ def _failure(view: EntryView) -> list[str]:
     from stampede_guard.failures import decode_failure
 
     error = decode_failure(view.failure.body)
-    # The type only: a message may hold somebody's data.
+    # The type only: a message may contain personal data.
     kind = error.type_name if isinstance(error, ComputeFailed) else type(error).__name__
     left = seconds_text(view.failure.left)
-    return [f"failure   {kind}; nobody tries again for {left}, token {view.failure.token}"]
+    return [f"failure   {kind}; no caller tries again for {left}, token {view.failure.token}"]
 
 
 def _record(view: EntryView) -> list[str]:
     record = view.record
     if record is None:
-        return ["record    none: whoever computes now begins a new one"]
+        return ["record    none: the next computation creates one"]
     return [
         f"record    epoch {record.epoch[:8]}, last token {record.last}, fence {record.fence}, "
         f"forgotten in {seconds_text(record.left)}"

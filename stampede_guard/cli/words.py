@@ -1,4 +1,4 @@
-"""Times, sizes and bodies as people read them; and times as they write them."""
+"""Prints times, sizes and bodies for people, and parses times that they write."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def parse_seconds(text: str) -> float:
     found = _DURATION.fullmatch(text.strip())
     seconds = float(found["number"]) * _UNITS[found["unit"] or "s"] if found is not None else 0.0
     if not 1 <= seconds <= LONGEST_SECONDS:
-        raise Misuse(f"{text!r} is no time between 1 s and 366 d: write 90s, 30m, 2h or 1d")
+        raise Misuse(f"{text!r} is not a time between 1 s and 366 d: write 90s, 30m, 2h or 1d")
     return seconds
 
 
 def body_text(body: bytes, *, complete: bool) -> str:
-    """A value's body: JSON, msgpack, or else its bytes."""
+    """A value's body as JSON or msgpack, else as bytes."""
     text = _decoded(body) if complete else None
     return text if text is not None else f"{body[:1024]!r}" + ("" if complete else " ... (cut)")
 

@@ -1,7 +1,6 @@
-"""Whether a store suits a guard: facts are gathered from its servers, and judged apart from that.
+"""Whether a store suits a guard. Facts are collected from its servers first, and checked separately.
 
-One check a file in `checks`, each a pure function from facts to findings, so that each judgement has its tests without
-a server.
+One file per check in `checks`. Each is a pure function from facts to findings, so its tests need no server.
 """
 
 from __future__ import annotations

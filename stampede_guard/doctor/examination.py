@@ -12,7 +12,7 @@ __all__ = ["examine"]
 
 
 def examine(facts: Facts) -> list[Finding]:
-    """What is right and what is wrong; of each server too, where there are several with its address."""
+    """What is right and what is wrong, per server. If there are several servers, findings carry the address."""
     found = [finding for check in OF_THE_WHOLE for finding in check(facts)]
     several = len(facts.servers) > 1
     for server in facts.servers:

@@ -1,4 +1,4 @@
-"""What was seen of the servers. None stands for what could not be seen."""
+"""Facts about the servers. None stands for an unknown fact."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["Facts", "ServerFacts"]
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """Of one master. Times are seconds; `latencies` are round trips of reads, one after the other.
+    """Facts about one master. Times are seconds; `latencies` are round trips of reads, one after the other.
 
-    `info` and `config` are as the server gives them (INFO, CONFIG GET), None where it is not permitted. `denied`: the
-    rights that its user lacks; None where that could not be found out. `errors`: what failed, by what was asked.
-    `clock_step`: by how much its clock went on between two looks, and `clock_pause` how long that took here.
-    `clock_offset`: its clock before ours. `numsub`: whether scripts may count subscribers.
+    `info` and `config` are the server's answers (INFO, CONFIG GET), or None if it does not permit them. `denied`:
+    the rights that the user lacks, or None if unknown. `errors`: each failed question with its error. `clock_step`:
+    how far the server's clock moved between two looks; `clock_pause`: how long that took here. `clock_offset`: its
+    clock minus ours. `numsub`: whether scripts may count subscribers.
     """
 
     address: str
@@ -34,10 +34,11 @@ class ServerFacts:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """`kind`: "server", "sentinel" or "cluster". `slots_covered`, `replicas`: of a cluster. `versions`: installed ones.
+    """`kind`: "server", "sentinel" or "cluster". `slots_covered`, `replicas`: of a cluster. `versions`: installed
+    ones.
 
-    `switches`: the fleet's switches by title, as text; None where they cannot be read. `failure`: why no server at all
-    could be asked.
+    `switches`: the fleet's switches by title, as text; None if they cannot be read. `failure`: why no server
+    answered.
     """
 
     kind: str

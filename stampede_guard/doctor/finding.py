@@ -1,4 +1,4 @@
-"""What a check has found."""
+"""The result of a check."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Literal
 __all__ = ["Finding", "Level"]
 
 Level = Literal["ok", "warn", "fail", "unknown"]
-"""`unknown`: it could not be looked at, most often because the user is not permitted to."""
+"""`unknown`: the check was not possible, usually because the user is not permitted to look."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`seen`: what is so. `mend`: what to do about it; empty where nothing is to be done."""
+    """`seen`: the observation. `mend`: what to do about it; empty if nothing needs to be done."""
 
     check: str
     level: Level

@@ -1,4 +1,4 @@
-"""Facts from the servers: asked politely, one scratch entry written and removed, nothing else changed."""
+"""Collects facts from the servers. It writes and removes one scratch entry, and changes nothing else."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SETTINGS = ("maxmemory-policy", "maxmemory", "save")
 
 
 async def gather(console: Console, *, url: str, namespace: str, switches: Mapping[str, str] | None) -> Facts:
-    """`url` is shown as it is, so it has no password. Raises nothing: what fails is a fact too."""
+    """`url` is shown as it is, so pass it without a password. Raises nothing: a failure is also a fact."""
     servers = await asyncio.gather(*(_of_server(machine, console, namespace) for machine in console.masters))
     covered = None
     if console.slots is not None:
@@ -87,7 +87,7 @@ async def _asked(machine: Machine, console: Console, namespace: str, errors: dic
 
 
 def _scratch(machine: Machine, console: Console, namespace: str) -> str:
-    """The name of an entry of the namespace that this server holds, and nobody uses."""
+    """The name of an unused entry of the namespace that this server holds."""
     for number in range(100_000):
         name = f"{namespace}:=stampede-guard-doctor:{number}"
         if console.master_of(name) is machine:
@@ -107,7 +107,7 @@ async def _latencies(machine: Machine, entry: str, errors: dict[str, str]) -> tu
             errors["read"] = str(error)
             break
         times.append(time.perf_counter() - begin)
-    # The first one brings the script to the server.
+    # The first round trip also loads the script.
     return tuple(times[1:])
 
 
@@ -145,7 +145,7 @@ async def _clock(machine: Machine, errors: dict[str, str]) -> tuple[float | None
         told = await _or_none(machine, errors, "clock", "TIME")
         if told is None:
             return None, None, None
-        # The answer was given halfway between question and arrival, as far as one can know.
+        # The best estimate: the server answered halfway between sending and arrival.
         looks.append((int(told[0]) + int(told[1]) / 1e6, (begin + time.perf_counter()) / 2))
         offset = looks[-1][0] - (time.time() - (time.perf_counter() - looks[-1][1]))
         await asyncio.sleep(CLOCK_PAUSE)

@@ -1,6 +1,6 @@
-"""Which rights a user lacks: by ACL DRYRUN where that is permitted, else by trying on a scratch entry.
+"""Which rights a user lacks: by ACL DRYRUN if that is permitted, else by trials on a scratch entry.
 
-What is tried writes at most to the scratch entry, and removes it again; nothing that others use is touched.
+A trial writes at most to the scratch entry and removes it again. It touches no key that others use.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["CHANGES", "RIGHTS", "tried_rights"]
 
 CHANGES = "stampede_guard:changes:"
-"""What channels begin with that tell of changes to processes that keep copies (`l1_ttl`)."""
+"""Prefix of the channels that carry changes to processes with copies (`l1_ttl`)."""
 _INBOX = "stampede_guard:inbox:doctor"
 RIGHTS: dict[str, tuple[str, ...]] = {
     "eval": ("EVAL", "return 1", "1", "KEY"),
@@ -45,13 +45,15 @@ RIGHTS: dict[str, tuple[str, ...]] = {
     "publish": ("PUBLISH", _INBOX, "doctor"),
     "pubsub|numsub": ("PUBSUB", "NUMSUB", _INBOX),
 }
-"""Those of docs/redis.md, each with a command that needs it. KEY is a key of the scratch entry."""
+"""The rights of docs/redis.md, each with a command that needs it. KEY is a key of the scratch entry."""
 
 
 async def tried_rights(
     machine: Machine, entry: str, errors: dict[str, str]
 ) -> tuple[str | None, tuple[str, ...] | None]:
-    """The user's name, None where it may not be asked, and the rights that are lacking, None where nothing is known."""
+    """The user's name, or None if the server does not permit the question. Then the missing rights, or None if
+    unknown.
+    """
     user: str | None = None
     try:
         user = (await machine.ask("ACL", "WHOAMI")).decode()
@@ -74,13 +76,13 @@ def _command(words: tuple[str, ...], key: str) -> tuple[str, ...]:
 
 
 async def _dry(machine: Machine, user: str, entry: str) -> tuple[str, ...]:
-    """Raises `StoreRefused` where ACL DRYRUN is not permitted, or not known."""
+    """Raises `StoreRefused` if ACL DRYRUN is not permitted, or unknown."""
     denied = []
     for right, words in RIGHTS.items():
         answer = await machine.ask("ACL", "DRYRUN", user, *_command(words, f"{{{entry}}}:v"))
         if answer != b"OK":
             denied.append(_named(right, answer.decode("utf-8", "replace"), entry))
-    # Only asked about, never tried: processes that keep copies listen there.
+    # Checked by DRYRUN only, never tried: processes with copies listen on it.
     channel = f"{CHANGES}{entry.partition(':')[0]}"
     if (
         await machine.ask("ACL", "DRYRUN", user, "PUBLISH", channel, "doctor") != b"OK"
@@ -91,11 +93,11 @@ async def _dry(machine: Machine, user: str, entry: str) -> tuple[str, ...]:
 
 
 async def _tried(machine: Machine, entry: str) -> tuple[str, ...]:
-    """Each command on a key of its own, so that none finds another's kind of value."""
+    """Each command gets its own key, so that it never finds a value of another type."""
     denied, used = [], []
     for right, words in RIGHTS.items():
         if right == "subscribe":
-            continue  # the connection would be a subscription's from then on
+            continue  # the connection would become a subscription's
         key = f"{{{entry}}}:doctor:{right}"
         used.append(key)
         (answer,) = await machine.ask_all([_command(words, key)])
@@ -106,7 +108,7 @@ async def _tried(machine: Machine, entry: str) -> tuple[str, ...]:
 
 
 def _named(right: str, answer: str, entry: str) -> str:
-    """The right that is lacking: the command, or the keys or channels that it is about."""
+    """The missing right: the command, or its keys or channels."""
     text = answer.lower()
     if " channel" in text:
         return "&stampede_guard:inbox:*"

@@ -1,4 +1,4 @@
-"""A log line for what an operator would want to know, through `logging` or a structlog logger. Nothing per request."""
+"""Log lines for operators, through `logging` or a structlog logger. No line per request."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _LEVELS: dict[type, int] = {
     events.HoldLost: logging.ERROR,
 }
 _NEVER = ("entry",)
-"""Holds values of parameters."""
+"""It contains values of parameters."""
 _SUMMARIZED = (
     events.Computed,
     events.Collapsed,
@@ -41,7 +41,7 @@ _SUMMARIZED = (
     events.TakenOver,
     events.LeaseLost,
 )
-"""Of these there may be one per call."""
+"""There may be one of these per call."""
 SUMMARY_SECONDS = 10.0
 MOST_SUMMARIES = 1000
 
@@ -50,12 +50,14 @@ class LogHook:
     """`logger` is a structlog logger (anything with `bind`) or one of `logging`; default: `stampede_guard.events`.
 
     Each line is the event's name with its fields: as keywords for structlog, in `extra=` (and in the text) for
-    `logging`. Computations are of level DEBUG (a failed one WARNING), herds INFO, faults WARNING, the breaker's opening
-    ERROR; hits, stale hits, misses, waits, soft time-outs and invalidations are not logged. A caller that waited
-    `wait_timeout` in vain is a line of its own. The line that a guard without hooks writes for a herd is left out.
+    `logging`. Levels: computations DEBUG (a failed one WARNING), herds INFO, faults WARNING, the opening breaker
+    ERROR. Hits, stale hits, misses, waits, soft time-outs and invalidations are not logged. A caller whose
+    `wait_timeout` ran out has a line of its own. A guard without hooks writes a line per herd; with this hook it
+    does not.
 
-    Of what a function may do at every call, one kind of event of one function is a line at most every `every` seconds
-    (10 by default, 0 = each). The next line says in `suppressed` how many were left out since the last.
+    Some events may occur at every call. For these, one kind of event of one function is logged at most every
+    `every` seconds (10 by default, 0 = each). The next line gives the number of lines left out since then in
+    `suppressed`.
     """
 
     logs_herds = True
@@ -76,7 +78,7 @@ class LogHook:
     def __call__(self, event: Event, /) -> None:
         level = _LEVELS.get(type(event))
         if level is None or (isinstance(event, events.TimedOut) and event.what == "soft_timeout"):
-            # A soft time-out is a stale value that was served as asked, to each caller of a herd.
+            # A soft time-out serves a stale value as configured, to each caller of a herd.
             return
         if isinstance(event, events.Computed) and event.error:
             level = logging.WARNING
@@ -100,7 +102,7 @@ class LogHook:
             self._logger.log(level, "%s %s", name, text, extra=fields)
 
     def _suppressed(self, event: Event, level: int) -> int | None:
-        """How many like this were left out since the last line; None for one that is left out itself."""
+        """How many similar events were left out since the last line. None if this event is left out, too."""
         if not isinstance(event, _SUMMARIZED):
             return 0
         like = (type(event), event.function, level, getattr(event, "what", ""))
@@ -118,7 +120,9 @@ class LogHook:
 
 @dataclasses.dataclass(slots=True)
 class _Summary:
-    """Of the events of one kind and function: when the last line was written, and how many were left out since."""
+    """For the events of one kind and function: the time of the last line, and the number of events left out since
+    then.
+    """
 
     since: float
     left_out: int = 0

@@ -1,11 +1,11 @@
-"""Traces for OpenTelemetry (`pip install stampede_guard[otel]`): who computed, who waited, and for whom.
+"""Traces for OpenTelemetry (`pip install stampede_guard[otel]`): which flight computed, which calls waited for it.
 
-A computation is a span of its own, the root of its own trace, since it serves many requests; what it calls (a query)
-comes below it. A call that waited, or refreshed, is a span in its request's trace, with a link to the computation's
-span where that ran in the same process; `stampede_guard.flight` is the same attribute in both.
-Hits make no spans: at thousands a second they would be the larger part of the trace's cost.
+A computation serves many requests, so its span is the root of its own trace. The spans of its calls (a query) are
+below it. A call that waited, or refreshed, is a span in its request's trace. It has a link to the computation's
+span if that ran in the same process. `stampede_guard.flight` is the same attribute in both. Hits create no spans:
+at thousands per second, they would be most of the trace's cost.
 
-A run of a job is a span too, and what it calls comes below it; leases of other kinds make no spans.
+A run of a job is a span too, with its calls below it. Other leases create no spans.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from stampede_guard.events import Event
 __all__ = ["OpenTelemetryHook"]
 
 MOST_FLIGHTS = 4096
-"""Computations whose span a later wait can still be linked to."""
+"""Computations whose span a later wait can still link to."""
 
 
 class OpenTelemetryHook:
@@ -71,7 +71,7 @@ class OpenTelemetryHook:
         self._known[event.flight] = span.get_span_context()
         while len(self._known) > MOST_FLIGHTS:
             self._known.popitem(last=False)
-        # The computation's own context, which ends with it: there is nothing to detach from.
+        # The computation's own context ends with it, so no detach is needed.
         contexts.attach(trace.set_span_in_context(span))
 
     def _end(self, event: events.Computed) -> None:
@@ -94,7 +94,7 @@ class OpenTelemetryHook:
             },
         )
         self._runs[event.entry, event.slot, event.attempt] = span
-        # The run has a task, and so a context, of its own.
+        # The run has its own task, and so its own context.
         contexts.attach(trace.set_span_in_context(span))
 
     def _run_ended(self, event: events.JobEnded) -> None:

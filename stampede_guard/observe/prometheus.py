@@ -1,23 +1,24 @@
-"""Metrics for Prometheus (`pip install stampede_guard[prometheus]`). Works in prometheus-client's multiprocess mode.
+"""Metrics for Prometheus (`pip install stampede_guard[prometheus]`). Works in prometheus-client's multiprocess
+mode.
 
 | metric | labels | what |
 |---|---|---|
 | `stampede_guard_calls_total` | function, result | calls: `hit`, `stale`, `miss` |
-| `stampede_guard_wait_seconds` | function, outcome | how long a call that was no hit waited, and for what |
-| `stampede_guard_refreshes_total` | function, outcome | calls of `refresh()`, and what they got |
+| `stampede_guard_wait_seconds` | function, outcome | how long a call without a hit waited, and the outcome |
+| `stampede_guard_refreshes_total` | function, outcome | calls of `refresh()`, and their outcomes |
 | `stampede_guard_compute_seconds` | function | how long computations took |
 | `stampede_guard_computations_total` | function, outcome | computations: `ok`, `error` |
-| `stampede_guard_collapsed_total` | function | callers that another's computation served |
+| `stampede_guard_collapsed_total` | function | callers served by another caller's computation |
 | `stampede_guard_fallbacks_total` | function, outcome | fallbacks: `served`, `denied`, `failed` |
-| `stampede_guard_timeouts_total` | function, what | by the Policy field whose time was over |
-| `stampede_guard_takeovers_total` | function | holders that had vanished |
-| `stampede_guard_leases_lost_total` | function | leases that lapsed under a computation |
+| `stampede_guard_timeouts_total` | function, what | by the Policy field whose time ran out |
+| `stampede_guard_takeovers_total` | function | holders that disappeared |
+| `stampede_guard_leases_lost_total` | function | leases that lapsed during a computation |
 | `stampede_guard_invalidations_total` | outcome | `done`, `pending` |
-| `stampede_guard_shadow_total` | function, found | what calls in mode `shadow` would have been served |
+| `stampede_guard_shadow_total` | function, found | what mode `shadow` would have served |
 | `stampede_guard_held_leases_total` | function, outcome | leases: `won`, `released`, `lost`, `skipped` |
 | `stampede_guard_breaker_changes_total` | state | `open`, `closed` |
 | `stampede_guard_store_refusals_total` | kind, state | `refused`, `recovered`; kinds: those of event `Refused` |
-| `stampede_guard_not_stored_total` | function, kind | values that were computed and not kept |
+| `stampede_guard_not_stored_total` | function, kind | computed values that were not stored |
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ __all__ = ["PrometheusHook"]
 
 SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 MOST_FUNCTIONS = 200
-"""Distinct labels. What comes after them is counted as `other`: a key's first part may be anything."""
+"""Distinct labels. Further functions are counted as `other`, because a key's first part may be any text."""
 
 _LEASES: dict[type[Event], str] = {
     events.LeaseWon: "won",
@@ -55,27 +56,29 @@ class PrometheusHook:
 
         self._functions: set[str] = set()
         self._calls = counter("calls_total", "Calls of cached functions.", "function", "result")
-        self._waits = histogram("wait_seconds", "Waits of calls that were no hits.", "function", "outcome")
+        self._waits = histogram("wait_seconds", "Waits of calls without a hit.", "function", "outcome")
         self._refreshes = counter("refreshes_total", "Calls of refresh().", "function", "outcome")
         self._durations = histogram("compute_seconds", "Durations of computations.", "function")
         self._computations = counter("computations_total", "Computations that ended.", "function", "outcome")
-        self._collapsed = counter("collapsed_total", "Callers served by another's computation.", "function")
+        self._collapsed = counter(
+            "collapsed_total", "Callers served by another caller's computation.", "function"
+        )
         self._fallbacks = counter(
             "fallbacks_total", "Computations beside a slow holder.", "function", "outcome"
         )
-        self._timeouts = counter("timeouts_total", "Times that were over.", "function", "what")
-        self._takeovers = counter("takeovers_total", "Vanished holders that were replaced.", "function")
-        self._lost = counter("leases_lost_total", "Leases that lapsed under a computation.", "function")
-        self._invalidations = counter("invalidations_total", "Calls of invalidate().", "outcome")
-        self._shadow = counter(
-            "shadow_total", "What calls in mode shadow would have been served.", "function", "found"
+        self._timeouts = counter("timeouts_total", "Time-outs.", "function", "what")
+        self._takeovers = counter(
+            "takeovers_total", "Holders that disappeared and were replaced.", "function"
         )
-        self._leases = counter("held_leases_total", "What became of leases.", "function", "outcome")
+        self._lost = counter("leases_lost_total", "Leases that lapsed during a computation.", "function")
+        self._invalidations = counter("invalidations_total", "Calls of invalidate().", "outcome")
+        self._shadow = counter("shadow_total", "What mode shadow would have served.", "function", "found")
+        self._leases = counter("held_leases_total", "Outcomes of leases.", "function", "outcome")
         self._jobs = counter("job_slots_total", "Slots that this worker claimed.", "function", "outcome")
         self._job_seconds = histogram("job_seconds", "From a slot's claim to its outcome.", "function")
         self._breaker = counter("breaker_changes_total", "Times the store went away or came back.", "state")
         self._refusals = counter(
-            "store_refusals_total", "Times the store began or ceased to refuse.", "kind", "state"
+            "store_refusals_total", "Times the store began or stopped refusing.", "kind", "state"
         )
         self._not_stored = counter(
             "not_stored_total", "Values that the store did not keep.", "function", "kind"

@@ -1,6 +1,6 @@
-"""What users test their own code with: herds, a clock, a store that fails when it is told to.
+"""Tools for users' tests: herds, a clock, and a store that fails on demand.
 
-Nothing is imported before it is used: the pytest plugin makes this package part of every run of pytest.
+Everything is imported on first use, because the pytest plugin loads this package in every run of pytest.
 """
 
 from __future__ import annotations

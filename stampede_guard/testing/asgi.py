@@ -1,4 +1,4 @@
-"""Asking an ASGI application without a server or a client library: one GET, and the lifespan around many."""
+"""Calls an ASGI application without a server or a client library: one GET, and the lifespan around many."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ App = Callable[[dict[str, Any], Callable[[], Any], Callable[[Any], Any]], Any]
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """`headers` have lower-case names. The names are those of an httpx response."""
+    """`headers` have lower-case names. The attributes have the names of an httpx response."""
 
     status_code: int
     headers: dict[str, str]
@@ -34,7 +34,7 @@ class Response:
 
 
 async def get(app: App, path: str, state: dict[str, Any], headers: dict[str, str]) -> Response:
-    """What the application answers to a GET of this path, which may have a query."""
+    """The application's response to a GET of this path, which may have a query."""
     parts = urlsplit(path)
     host = parts.netloc or "testserver"
     raw = parts.path or "/"
@@ -94,9 +94,9 @@ class _Exchange:
 
 @contextlib.asynccontextmanager
 async def lifespan(app: App) -> AsyncIterator[dict[str, Any]]:
-    """The application started up, and its state; an application that knows no lifespan is used as it is.
+    """Starts the application and gives its state. An application without lifespan support is used as it is.
 
-    Raises `Misuse` when its start-up fails.
+    Raises `Misuse` if its start-up fails.
     """
     state: dict[str, Any] = {}
     to_app: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
@@ -113,7 +113,7 @@ async def lifespan(app: App) -> AsyncIterator[dict[str, Any]]:
         if answer.get("type") == "lifespan.startup.failed":
             await asyncio.wait({task}, timeout=1.0)
             cause = task.exception() if task.done() and not task.cancelled() else None
-            # Starlette sends a whole traceback; its last line says what it was.
+            # Starlette sends a whole traceback; its last line is the error.
             said = str(answer.get("message", "")).strip().rpartition("\n")[2]
             raise Misuse(f"the application did not start: {said}") from cause
         yield state
@@ -124,7 +124,7 @@ async def lifespan(app: App) -> AsyncIterator[dict[str, Any]]:
         task.cancel()
         await asyncio.wait({task})
         if not task.cancelled():
-            # Told above, or the exception of an application that knows no lifespan.
+            # Reported above, or the exception of an application without lifespan support.
             task.exception()
 
 

@@ -1,4 +1,4 @@
-"""`assert_same_in_clean_context`: a cached function reads no context variable that its key does not have."""
+"""`assert_same_in_clean_context`: checks that a cached function reads no context variable outside its key."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ async def assert_same_in_clean_context(
 ) -> Any:
     """Compute twice, in the context of this test and in the clean one that a computation gets, and compare.
 
-    Set the context variables of a request first, to values other than their defaults: the tenant, the user, the locale.
-    A function that reads one of them, and does not name it in `context=`, computes something else in the clean context,
-    where it finds the default, and stores that for everybody. Nothing is cached here: the function itself is called,
-    four times or more if the results differ. Returns the result.
+    Set the context variables of a request first, to values other than their defaults: the tenant, the user, the
+    locale. Without `context=`, a function finds the default of such a variable in the clean context. Its result is
+    then stored for all callers. Nothing is cached here: the function itself is called, four times or more if the
+    results differ. Returns the result.
 
-    Raises `AssertionError` where the results differ or only one of the two raises; it names the variables that make the
-    difference and shows no values. `Misuse` for what is no cached function, and where no variable is set.
+    Raises `AssertionError` if the results differ or only one of the two raises. The message names the variables
+    that make the difference and shows no values. Raises `Misuse` if the function is not cached, or if no variable
+    is set.
     """
     face = face_of(function)
     if face is None:
-        raise Misuse(f"{name_of(function)} is no cached function: give the decorated one")
-    # An object's or a class's method: what it is bound to comes first.
+        raise Misuse(f"{name_of(function)} is not a cached function: give the decorated one")
+    # A method of an object or a class: the bound object is the first argument.
     first = function.args if isinstance(function, functools.partial) else ()
     call = functools.partial(face._start, (*first, *args), dict(kwargs or {}))
     named = set(face._options.context)
@@ -56,7 +57,7 @@ async def assert_same_in_clean_context(
     ]
     which = ", ".join(sorted(blamed)) or "several of " + ", ".join(sorted(other.name for other in others))
     raise AssertionError(
-        f"{name_of(function)} computes something else in a clean context: it reads {which}, and context= does not name "
+        f"{name_of(function)} gives another result in a clean context: it reads {which}, and context= does not name "
         f"that. For everybody the computation finds the default, or nothing. Name the variables: "
         f"context=({which.partition(', ')[0]}, ...), or pass their values as parameters"
     )
@@ -100,6 +101,6 @@ def _same(one: _Outcome, other: _Outcome) -> bool:
 async def _refuse_randomness(call: Any, full: contextvars.Context, here: _Outcome, name: str) -> None:
     if not _same(here, await _outcome(call, full)):
         raise Misuse(
-            f"{name} returns something else at each call also in one context (a time, a random number, an object "
+            f"{name} returns another result at each call, even in one context (a time, a random number, an object "
             f"without ==): make it return the same, and the two contexts can be compared"
         )

@@ -1,4 +1,4 @@
-"""A clock that goes only when it is told to."""
+"""A clock that moves only on demand."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["FakeClock"]
 
 
 class FakeClock:
-    """For `MemoryStore(clock=...)` and `FaultyStore(clock=...)`: entries expire when it is advanced. Seconds.
+    """For `MemoryStore(clock=...)` and `FaultyStore(clock=...)`: entries expire when you advance it. Seconds.
 
-    Called, it gives the time, as `time.monotonic` does. Leases are entries of the store, too: who advances it while a
-    computation is under way makes that computation's lease lapse.
+    A call returns the time, like `time.monotonic`. Leases are entries of the store, too. If you advance the clock
+    during a computation, the computation's lease may lapse.
     """
 
     def __init__(self, now: float = 1_000.0) -> None:
@@ -25,17 +25,19 @@ class FakeClock:
         return self.now
 
     def advance(self, seconds: float) -> None:
-        """Let time pass. Raises `Misuse` for less than none: a clock of leases never goes back."""
+        """Let time pass. Raises `Misuse` for a negative number, because a clock of leases never goes back."""
         given.seconds("advance({})", seconds, meaning="the time that passes")
         self.now += seconds
         due = [future for until, future in self._sleepers if until <= self.now]
         self._sleepers = [(until, future) for until, future in self._sleepers if until > self.now]
         for future in due:
-            with contextlib.suppress(RuntimeError):  # its event loop has been closed
+            with contextlib.suppress(RuntimeError):  # its event loop is closed
                 future.get_loop().call_soon_threadsafe(_wake, future)
 
     async def sleep(self, seconds: float) -> None:
-        """Until it has been advanced so far; for `FaultyStore(wait=clock.sleep)` and code that takes a `sleep`."""
+        """Wait until the clock has advanced this far; for `FaultyStore(wait=clock.sleep)` and code that takes a
+        `sleep`.
+        """
         if seconds <= 0:
             await asyncio.sleep(0)
             return

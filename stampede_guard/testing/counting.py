@@ -1,4 +1,4 @@
-"""How many computations happened: the calls of the function behind the cache, counted where they are made."""
+"""Counts computations: the calls of the function behind the cache."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _watched: dict[Face[Any, Any], _Watched] = {}
 
 
 def face_of(function: Any) -> Face[Any, Any] | None:
-    """The decorated function behind this, which may be bound to an object or wrapped by another decorator."""
+    """The decorated function in this object, which may be bound or wrapped by another decorator."""
     while isinstance(function, functools.partial) and not hasattr(function, "set_mode"):
         function = function.func
-    # A bound method of the face: what other decorators copy along, and methods pass on.
+    # A bound method of the face. Other decorators copy it, and methods pass it on.
     face = getattr(getattr(function, "set_mode", None), "__self__", None)
     return face if isinstance(face, Face) else None
 
@@ -44,9 +44,9 @@ def name_of(what: Any) -> str:
 
 @contextlib.contextmanager
 def counted(computes: Any) -> Iterator[Count]:
-    """Computations since the block began.
+    """Counts the computations since the block began.
 
-    `computes`: a cached function, a mock, a function without parameters that returns how many there were, or a list of
+    `computes`: a cached function, a mock, a function without parameters that returns their number, or a list of
     these. Raises `Misuse` for anything else.
     """
     several = computes if isinstance(computes, list | tuple) else [computes]
@@ -86,7 +86,7 @@ def _reader(what: Any) -> Count:
 
 
 class _Watched:
-    """One face whose calls are counted by somebody. Several may count at once."""
+    """One face whose calls are counted. Several counters may be active at once."""
 
     def __init__(self, face: Face[Any, Any]) -> None:
         self.calls = 0

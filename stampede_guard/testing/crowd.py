@@ -1,4 +1,4 @@
-"""A crowd: callers that begin at the same moment, and what became of each of them."""
+"""A crowd: callers that begin at the same moment, and the outcome of each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Caller = Callable[[], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one caller got. `waited` is in seconds."""
+    """The outcome of one caller. `waited` is in seconds."""
 
     value: Any
     error: BaseException | None
@@ -32,10 +32,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Herd:
-    """What became of a herd.
+    """The outcome of a herd.
 
-    `computations` counts calls of the function behind the cache. `values` are what callers got, `errors` what they got
-    instead, both in the order of the callers. `waited` has each caller's seconds.
+    `computations` counts calls of the function behind the cache. `values` are the callers' results, `errors` their
+    exceptions, both in the order of the callers. `waited` has each caller's seconds.
     """
 
     computations: int
@@ -58,7 +58,7 @@ class Herd:
 
 
 def checked_size(callers: Any, workers: Any, timeout: Any) -> None:
-    """Raises `Misuse` for a herd that cannot be."""
+    """Raises `Misuse` for an impossible herd."""
     given.count("callers={}", callers, meaning="how many there are in all", least=1)
     given.count("workers={}", workers, meaning="how many serve them", least=1)
     given.seconds("timeout={}", timeout, meaning="the time that the whole herd may take")
@@ -70,12 +70,12 @@ def checked_size(callers: Any, workers: Any, timeout: Any) -> None:
 
 
 def shares(callers: int, workers: int) -> list[int]:
-    """How many of the callers are each worker's."""
+    """How many callers each worker has."""
     return [callers // workers + (worker < callers % workers) for worker in range(workers)]
 
 
 async def ask_all(callers: Sequence[Caller], *, timeout: float) -> list[Outcome]:
-    """Let all of them ask at once. Raises `TimeoutError` when some have no answer after `timeout` seconds."""
+    """Start all callers at once. Raises `TimeoutError` if some have no result after `timeout` seconds."""
     loop = asyncio.get_running_loop()
     tasks = [loop.create_task(_outcome(caller), name="stampede_guard herd") for caller in callers]
     try:
@@ -104,7 +104,7 @@ async def _outcome(caller: Caller) -> Outcome:
         task = asyncio.current_task()
         if task is None or task.cancelling():
             raise
-        # Not the herd is cancelled: it is what this caller got.
+        # The herd is not cancelled: this is the result of one caller.
         error = raised
     except Exception as raised:
         error = raised
@@ -112,7 +112,7 @@ async def _outcome(caller: Caller) -> Outcome:
 
 
 def result_of(function: Callable[..., Any], args: Sequence[Any], kwargs: Any, pool: Executor) -> Caller:
-    """A caller of this function. What is no coroutine function is called in a thread, where it may block."""
+    """A caller of this function. A plain function is called in a thread, where it may block."""
     call = functools.partial(function, *args, **kwargs)
     target: Any = inspect.unwrap(function)
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(target):
@@ -128,7 +128,9 @@ def result_of(function: Callable[..., Any], args: Sequence[Any], kwargs: Any, po
 
 @contextlib.contextmanager
 def threads_for(callers: int) -> Iterator[Executor]:
-    """One for each, so that none waits for another before it has even asked. Those that hang are left behind."""
+    """One thread per caller, so that no caller waits for another before it starts. Threads that hang are left
+    behind.
+    """
     pool = ThreadPoolExecutor(callers, thread_name_prefix="stampede_guard herd")
     try:
         yield pool

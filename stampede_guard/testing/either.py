@@ -1,4 +1,4 @@
-"""One call for `async def` tests, which await it, and for plain ones, which have no event loop."""
+"""One call for both kinds of tests: `async def` tests await it, and plain tests, without an event loop, call it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ R = TypeVar("R")
 def in_either_test(
     function: Callable[P, Coroutine[Any, Any, R]],
 ) -> Callable[P, R | Coroutine[Any, Any, R]]:
-    """Called where an event loop runs, it gives the coroutine; elsewhere it runs one of its own to the end."""
+    """If an event loop runs, it returns the coroutine. Otherwise it runs the coroutine to its end."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R | Coroutine[Any, Any, R]:

@@ -1,8 +1,8 @@
-"""A store that fails when it is told to: what does an application do while Redis is away?
+"""A store that fails on demand: what does an application do while Redis is away?
 
-Towards the guard it behaves as a session on Redis does (see `stores.redis` and `stores.node`): commands that fail open
-a breaker, which a probe closes again; reads of one turn of the event loop travel, and fail, as one command; a command
-whose answer is lost has been carried out all the same.
+For the guard it behaves like a session on Redis (see `stores.redis` and `stores.node`). Failing commands open a
+breaker, and a probe closes it. Reads of one turn of the event loop travel, and fail, as one command. A command
+whose reply is lost has still been carried out.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DEADLINE = 0.5
-"""Seconds that an answer has, as with Redis."""
+"""Seconds within which an answer must arrive, as with Redis."""
 
 
 class FaultyStore:
-    """A store in memory, with faults on demand. The entries survive them, as those of a server that was cut off.
+    """A memory store with faults on demand. The entries survive the faults, as on a server that was cut off.
 
-    `clock` is the store's (a `FakeClock`, or `time.monotonic` by default). `wait` is what a slow answer, and a probe of
-    a store that is away, take their time with (default `asyncio.sleep`); with `clock.sleep` they wait for
-    `clock.advance`. `deadline`: the seconds after which an answer comes too late (default 0.5, as with Redis).
+    `clock` is the store's (a `FakeClock`, or `time.monotonic` by default). Slow answers, and probes of a store that
+    is away, wait with `wait` (default `asyncio.sleep`). With `clock.sleep` they wait for `clock.advance`.
+    `deadline`: the seconds after which an answer comes too late (default 0.5, as with Redis).
 
-    All may be called at any time and from any thread.
+    All methods may be called at any time and from any thread.
     """
 
     shared = False
@@ -66,37 +66,41 @@ class FaultyStore:
         return self._failing
 
     def fail(self) -> None:
-        """From now on nothing is answered, and no wake-up arrives: the server is gone, or the network."""
+        """From now on no command is answered, and no wake-up arrives: the server or the network is gone."""
         self._failing = True
         for session in list(self._sessions):
             session.told_of(back=False)
 
     def slow(self, seconds: float) -> None:
-        """Every answer takes so long; from `deadline` on it counts as none, and the command has been carried out."""
+        """Every answer takes this long. From `deadline` on it counts as a time-out, although the command was
+        carried out.
+        """
         given.seconds("slow({})", seconds, meaning="the time that an answer takes")
         self._delay = seconds
 
     def lose_replies(self, count: int) -> None:
-        """The next so many commands are carried out, and their answers never arrive."""
+        """The next `count` commands are carried out, and their answers never arrive."""
         given.count("lose_replies({})", count, meaning="how many answers are lost")
         self._lost = count
 
     def refuse(self) -> None:
-        """Every command is answered with a refusal: a wrong password, a missing right."""
+        """Every command is refused: a wrong password, a missing right."""
         self._refuses = "all"
 
     def refuse_writes(self) -> None:
-        """Values can be read and invalidated, and nothing new is stored: out of memory, or no replicas."""
+        """Values can be read and invalidated, but not stored: out of memory, or no replicas."""
         self._refuses = "writes"
 
     def recover(self) -> None:
-        """All faults are over. Redis would be found within 0.25 s; here it is known at once, so that no test waits."""
+        """Ends all faults. Redis would be noticed within 0.25 s; this store is noticed at once, so that no test
+        waits.
+        """
         was_failing = self._failing
         self._failing, self._delay, self._lost, self._refuses = False, 0.0, 0, "nothing"
         for session in list(self._sessions):
             session.told_of(back=True, gap=was_failing)
 
-    # --- what sessions are built on ----------------------------------------------------------------
+    # --- for sessions ------------------------------------------------------------------------------
 
     def open_session(self, listener: Listener, *, namespace: str = "") -> FaultySession:
         session = FaultySession(self, listener)
@@ -104,14 +108,14 @@ class FaultyStore:
         return session
 
     async def answer(self, carry_out: Callable[[], Awaitable[T]], *, writes: bool) -> T:
-        """The answer to one command, or the fault that it meets. Raises `StoreUnavailable` and `StoreRefused`."""
+        """The answer to one command, or its fault. Raises `StoreUnavailable` and `StoreRefused`."""
         self._reached()
         late = self._delay >= self.deadline
         if self._delay and not late:
             await self.wait(self._delay)
             self._reached()
         if self._refuses == "all" or (writes and self._refuses == "writes"):
-            raise StoreRefused("the faulty store was told to refuse")
+            raise StoreRefused("the faulty store was set to refuse")
         answer = await carry_out()
         if late:
             await self.wait(self.deadline)
@@ -123,10 +127,10 @@ class FaultyStore:
 
     def _reached(self) -> None:
         if self._failing:
-            raise StoreUnavailable("the faulty store was told to fail")
+            raise StoreUnavailable("the faulty store was set to fail")
 
     async def probe(self) -> bool:
-        """Whether it is there: one that refuses is."""
+        """Whether the store is there. A store that refuses is there."""
         try:
             await self.answer(_nothing, writes=False)
         except StoreUnavailable:

@@ -68,7 +68,7 @@ class FaultySession:
         return future
 
     async def _read_all(self) -> None:
-        # In the next turn of the loop: what was asked for in this one travels together.
+        # In the next turn of the loop, so that the reads of this turn travel together.
         await asyncio.sleep(0)
         reads, self._reads = self._reads, []
 
@@ -94,7 +94,7 @@ class FaultySession:
             if not future.done():
                 future.set_exception(error)
 
-    # What else is asked with them is passed on as it is: it is between the guard and the store.
+    # Passed on unchanged: other arguments are between the guard and the store.
 
     async def acquire(self, name: str, **asked: Any) -> Answer:
         return await self._ask(lambda: self._inner.acquire(name, **asked), writes=True)
@@ -129,7 +129,7 @@ class FaultySession:
     async def drop_tag(self, name: str) -> None:
         await self._ask(lambda: self._inner.drop_tag(name))
 
-    # Neither of these is a caller's command: they are not counted, and say nothing about the breaker.
+    # Neither of these is a caller's command. They are not counted, and do not affect the breaker.
 
     async def switches(self, namespace: str) -> Mapping[str, Switch]:
         self._reached()
@@ -159,21 +159,21 @@ class FaultySession:
             with contextlib.suppress(ValueError):
                 self._to_release.remove((name, flight))
 
-    # --- whether it is there -----------------------------------------------------------------------
+    # --- availability ------------------------------------------------------------------------------
 
     def told_of(self, *, back: bool, gap: bool = True) -> None:
-        """The store has failed, or has recovered. From any thread."""
+        """The store has failed, or has recovered. May be called from any thread."""
         if _running_loop() is self._loop:
             self._notice(back, gap)
             return
-        with contextlib.suppress(RuntimeError):  # the loop has been closed
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._notice, back, gap)
 
     def _notice(self, back: bool, gap: bool) -> None:
         if self._closing:
             return
         if gap:
-            # The subscription has gone, or has come back.
+            # The subscription was lost, or is back.
             self._listener.gap()
         if back:
             self._changed(True)
@@ -199,7 +199,7 @@ class FaultySession:
                 self._changed(True)
 
     def _begin(self, work: Any) -> asyncio.Task[None]:
-        # In a context of its own: it belongs to no caller.
+        # In its own context: it belongs to no caller.
         task: asyncio.Task[None] = self._loop.create_task(
             work, name="stampede_guard faulty store", context=Context()
         )
@@ -227,7 +227,7 @@ class FaultySession:
 
 
 class _WhileReached:
-    """Passes on what the store says for as long as it is reached. See `stores.protocol.Listener`."""
+    """Passes on the store's messages while the store is reachable. See `stores.protocol.Listener`."""
 
     def __init__(self, store: FaultyStore, listener: Listener) -> None:
         self._store = store

@@ -26,18 +26,19 @@ async def herd(
     computes: Any = None,
     timeout: float = TIMEOUT,
 ) -> Herd:
-    """Call `fn(*args, **kwargs)` from `callers` callers in `workers` workers at once; say what became of them.
+    """Call `fn(*args, **kwargs)` from `callers` callers in `workers` workers at once; return the outcome.
 
-    By default the workers are simulated in this process and on this event loop: each has flights, last values and a
-    session of its own on the guard's store, which may be memory. With `processes=True` they are spawned processes that
-    import the function by its name, so it must be importable, and its guard must be on a store that processes share.
+    By default the workers are simulated in this process and on this event loop. Each has its own flights, last
+    values and session on the guard's store, which may be memory. With `processes=True` they are spawned processes
+    that import the function by its name. So the function must be importable, and its guard must be on a store that
+    processes share.
 
-    Computations are calls of the decorated function, counted where they are made. For any other `fn` name what is
-    counted: `computes` is a cached function, a mock, a function that returns how many there were, or a list of these.
+    Computations are calls of the decorated function. For any other `fn`, name what to count: `computes` is a cached
+    function, a mock, a function that returns their number, or a list of these.
 
-    Background refreshes end before this returns. `timeout` (default 60) is in seconds, for all of it.
+    Background refreshes end before this returns. `timeout` (default 60) is in seconds, for the whole call.
 
-    Raises `Misuse` for what cannot be counted or called, `TimeoutError` when callers are left without an answer.
+    Raises `Misuse` if `fn` cannot be called or counted, `TimeoutError` if callers have no result in time.
     """
     checked_size(callers, workers, timeout)
     if not callable(fn):
@@ -75,7 +76,7 @@ async def herd(
 
 
 async def herd_of(caller: Caller, *, callers: int, workers: int, computes: Any, timeout: float) -> Herd:
-    """The same for anything that a caller may do."""
+    """The same for any caller."""
     with counted(computes) as count:
         async with seats(workers) as taken:
             asking = [

@@ -1,4 +1,4 @@
-"""A guard in memory that stands in for the default one."""
+"""A memory guard that replaces the default one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["default_guard_in_memory"]
 
 @contextlib.contextmanager
 def default_guard_in_memory(clock: FakeClock) -> Iterator[StampedeGuard]:
-    """Whatever `$STAMPEDE_GUARD_MODE` says: who asks for this guard wants to see it cache."""
+    """Ignores `$STAMPEDE_GUARD_MODE`: a test with this guard wants to see it cache."""
     before = defaults._default
     with unittest.mock.patch.dict(os.environ):
         for variable in [name for name in os.environ if name.startswith(MODE_VARIABLE)]:

@@ -1,4 +1,4 @@
-"""What a herd's processes say to each other: one pickled object after its length in eight bytes."""
+"""Messages of a herd's processes: one pickled object after its length in eight bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LENGTH = 8
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one worker does. `timeout` is in seconds."""
+    """The task of one worker. `timeout` is in seconds."""
 
     module: str
     qualname: str
@@ -28,7 +28,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`problem`: why this worker could not do its part."""
+    """`problem`: why this worker could not do its task."""
 
     problem: str = ""
     computations: int = 0
@@ -41,12 +41,12 @@ def packed(message: Any) -> bytes:
 
 
 def portable(outcome: Outcome) -> Outcome:
-    """The same; an error that cannot be pickled becomes one that tells of it."""
+    """The same outcome. An error that cannot be pickled becomes one that describes it."""
     error = outcome.error
     if error is None:
         return outcome
     try:
-        if type(pickle.loads(pickle.dumps(error))) is type(error):  # our own, a moment ago
+        if type(pickle.loads(pickle.dumps(error))) is type(error):  # our own object, pickled just now
             return outcome
     except Exception:
         pass

@@ -1,6 +1,6 @@
-"""The pytest plugin: fixtures, and nothing else. No hook, no option, no marker, nothing that happens by itself.
+"""The pytest plugin: fixtures, and nothing else. It has no hooks, options or markers, and runs nothing by itself.
 
-It is loaded at the start of every run of pytest, so nothing of the library is imported before a test asks for it.
+pytest loads it at the start of every run. So it imports the library only when a test asks for a fixture.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["assert_single_flight", "fake_clock", "faulty_store", "stampede_guard
 
 @pytest.fixture
 def fake_clock() -> FakeClock:
-    """The clock of this test's stores: entries expire when it is advanced."""
+    """The clock of this test's stores: entries expire when the test advances it."""
     from stampede_guard.testing.clock import FakeClock
 
     return FakeClock()
@@ -27,7 +27,7 @@ def fake_clock() -> FakeClock:
 
 @pytest.fixture
 def faulty_store(fake_clock: FakeClock) -> FaultyStore:
-    """A store in memory that fails when it is told to; on `fake_clock`."""
+    """A memory store that fails on demand; it uses `fake_clock`."""
     from stampede_guard.testing.faulty import FaultyStore
 
     return FaultyStore(clock=fake_clock)
@@ -35,7 +35,7 @@ def faulty_store(fake_clock: FakeClock) -> FaultyStore:
 
 @pytest.fixture
 def stampede_guard_memory(fake_clock: FakeClock) -> Iterator[StampedeGuard]:
-    """An empty guard in memory, on `fake_clock`; until the end of the test it is the one of bare `@locked_cache`."""
+    """An empty memory guard on `fake_clock`. Until the end of the test, every bare `@locked_cache` uses it."""
     from stampede_guard.testing.memory import default_guard_in_memory
 
     with default_guard_in_memory(fake_clock) as guard:
@@ -44,7 +44,7 @@ def stampede_guard_memory(fake_clock: FakeClock) -> Iterator[StampedeGuard]:
 
 @pytest.fixture
 def assert_single_flight() -> Any:
-    """`stampede_guard.testing.assert_single_flight`, to be awaited in an `async def` test and called in a plain one."""
+    """`stampede_guard.testing.assert_single_flight`. An `async def` test awaits it, a plain test calls it."""
     from stampede_guard.testing.either import in_either_test
     from stampede_guard.testing.singleflight import assert_single_flight
 

@@ -1,4 +1,4 @@
-"""A herd whose workers are processes: spawned, each with an interpreter and connections of its own."""
+"""A herd whose workers are spawned processes, each with its own interpreter and connections."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ async def herd_of_processes(
     workers: int,
     timeout: float,
 ) -> Herd:
-    """See `herd`. Raises `Misuse` for a function that no other process can import, or whose store none can see."""
+    """See `herd`. Raises `Misuse` if other processes cannot import the function or cannot reach its store."""
     module, qualname = _address(function)
     face = face_of(function)
     if face is None:
         raise Misuse(
             f"herd(processes=True) counts calls of a function decorated with @locked_cache or @cached_many, and "
-            f"{name_of(function)} is none"
+            f"{name_of(function)} is not one"
         )
     if not face._guarded()._store.shared:
         raise Misuse(
@@ -101,7 +101,7 @@ async def _carried_out(orders: list[bytes]) -> list[Report]:
 
 
 async def _started() -> Process:
-    # All that can be imported here can be imported there.
+    # The child can import all that this process can import.
     paths = [path or os.getcwd() for path in sys.path]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     return await asyncio.create_subprocess_exec(
@@ -115,7 +115,7 @@ def _tell(process: Process, order: bytes) -> None:
 
 
 async def _report(process: Process) -> Report:
-    """Raises `StampedeError` for a worker that could not do its part."""
+    """Raises `StampedeError` if a worker could not do its task."""
     assert process.stdout is not None
     try:
         length = int.from_bytes(await process.stdout.readexactly(LENGTH), "big")
@@ -126,5 +126,5 @@ async def _report(process: Process) -> Report:
             f"a worker process of the herd ended with status {code}; see its output"
         ) from None
     if report.problem:
-        raise StampedeError(f"a worker process of the herd could not do its part: {report.problem}")
+        raise StampedeError(f"a worker process of the herd could not do its task: {report.problem}")
     return report

@@ -1,9 +1,9 @@
-"""Several workers in one process: what a guard keeps per event loop it keeps, here, per worker as well.
+"""Several workers in one process. Here each worker has its own copy of what a guard keeps per event loop.
 
-Each worker has flights, last values and a session of its own on the guard's store; the store is one, and cannot tell
-them from processes. What they share is what threads of one process share: the event loop, and your own globals.
+Each worker has its own flights, last values and session on the guard's store. There is one store, and it cannot
+tell them from processes. They share what threads of one process share: the event loop, and your own globals.
 
-Which worker's a call is, is in a ContextVar. A computation runs in a clean context, in which it is found by the flight.
+A ContextVar names the worker of a call. A computation runs in a clean context, where the flight finds its worker.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SEAT: ContextVar[Seat | None] = ContextVar("stampede_guard_testing_seat", defau
 _seat_of: weakref.WeakKeyDictionary[Runtime, Seat] = weakref.WeakKeyDictionary()
 
 _opening = threading.RLock()
-"""While a guard is made to open another part, nobody else may look at the parts that it has."""
+"""While a guard opens another part, no other thread may read its parts."""
 renew_in_children(sys.modules[__name__], "_opening", threading.RLock)
 
 
@@ -60,14 +60,14 @@ class Seat:
         return runtime
 
     async def aclose(self) -> None:
-        """Computations that still run end first, as when a worker is stopped."""
-        # More than once: what they call may be of other guards, for which a new part opens.
+        """Waits for running computations first, as when a worker is stopped."""
+        # Repeated, because computations may call other guards, for which a new part opens.
         while self._runtimes:
             parts, self._runtimes = self._runtimes, {}
             await asyncio.gather(*(_closed(loop, runtime) for (_, loop), runtime in parts.items()))
 
     def hurry(self) -> None:
-        """What still runs is not to be waited for: those who asked for it have given up."""
+        """Do not wait for running computations: their callers have given up."""
         for runtime in self._runtimes.values():
             runtime._policy = runtime._policy.replace(drain_timeout=0.0)
 
@@ -77,12 +77,12 @@ async def _closed(loop: asyncio.AbstractEventLoop, runtime: Runtime) -> None:
         await runtime.aclose()
     elif loop is portal_loop():
         await portal().elsewhere(runtime.aclose)
-    else:  # one that a caller has made for itself
+    else:  # a caller created its own
         runtime.abandon()
 
 
 def _opened(guard: StampedeGuard) -> Runtime:
-    """Another part of the guard for this event loop, made by the guard as it makes its first."""
+    """Another part of the guard for this event loop, created in the same way as its first."""
     kept = guard._runtimes, guard._current
     guard._runtimes, guard._current = {}, None
     try:
@@ -115,7 +115,7 @@ def _runtime(guard: StampedeGuard) -> Runtime:
 
 
 class _Routing:
-    """Every guard asks which worker's a call is, but only while there is a herd: a hit pays nothing for it."""
+    """During a herd, every guard looks up the worker of a call. Otherwise it does not, so a hit costs nothing more."""
 
     def __init__(self) -> None:
         self._herds = 0
@@ -141,7 +141,7 @@ _routing = _Routing()
 
 @contextlib.asynccontextmanager
 async def seats(workers: int) -> AsyncIterator[list[Seat]]:
-    """So many workers, which end with the block."""
+    """Opens this many workers, which end with the block."""
     with _routing:
         made = [Seat() for _ in range(workers)]
         try:

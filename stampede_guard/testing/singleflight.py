@@ -1,4 +1,4 @@
-"""`assert_single_flight`: a herd on a function or an endpoint of yours costs one computation, or the test fails."""
+"""`assert_single_flight`: the test fails unless a herd on your function or endpoint costs one computation."""
 
 from __future__ import annotations
 
@@ -30,16 +30,18 @@ async def assert_single_flight(
     processes: bool = False,
     timeout: float = TIMEOUT,
 ) -> Herd:
-    """`callers` at once, in `workers` workers: exactly one of them may have cost a computation, and all are answered.
+    """Start `callers` at once, in `workers` workers: there must be exactly one computation, and all must get a
+    result.
 
-    `target` is an ASGI application or an asynchronous client (`httpx.AsyncClient`), and `path` what it is asked for; or
-    a cached function, called with `args` and `kwargs`. An application's lifespan runs around it; a client's does not.
+    `target` is an ASGI application or an asynchronous client (`httpx.AsyncClient`), and `path` is the requested
+    path. Or it is a cached function, called with `args` and `kwargs`. An application's lifespan runs around the
+    herd; a client's does not.
 
-    `computes` says whose computations are counted: see `herd`. By default it is the function itself, or all cached
+    `computes` names the computations to count: see `herd`. The default is the function itself, or all cached
     functions that are endpoints of the application. All other parameters are those of `herd`.
 
-    Raises `AssertionError` when there were more computations than one, or none, or when a caller got an error or an
-    answer of 500 or above; `Misuse` for what cannot be asked or counted.
+    Raises `AssertionError` if there were more computations than one, or none, or if a caller got an error or a
+    response of 500 or above. Raises `Misuse` if the target cannot be called or counted.
     """
     if path is None:
         result = await herd(
@@ -51,11 +53,11 @@ async def assert_single_flight(
     checked_size(callers, workers, timeout)
     if processes or args or kwargs:
         raise Misuse(
-            "processes=, args= and kwargs= are for a function; an endpoint is told everything by its path"
+            "processes=, args= and kwargs= are for a function; an endpoint gets everything through its path"
         )
     if not isinstance(path, str):
         raise Misuse(
-            f"path={path!r} is not allowed: give what is asked for, for example '/quality?project=7'"
+            f"path={path!r} is not allowed: give the requested path, for example '/quality?project=7'"
         )
     if computes is None:
         computes = _endpoints(target)

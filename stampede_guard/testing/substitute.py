@@ -1,4 +1,4 @@
-"""Another store for a guard that exists already, for the time of a test."""
+"""Replaces the store of an existing guard for the time of a test."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ __all__ = ["on_store"]
 
 @contextlib.contextmanager
 def on_store(guard: StampedeGuard, store: Any) -> Iterator[Any]:
-    """Within the block, `guard` and all functions decorated with it use this store: a `MemoryStore`, a `FaultyStore`.
+    """Within the block, `guard` and all functions decorated with it use this store: a `MemoryStore`, a
+    `FaultyStore`.
 
-    What was open on the guard's own store is left alone and is there again afterwards. Raises `Misuse` for no guard.
+    Open sessions on the guard's own store stay untouched and are back afterwards. Raises `Misuse` if `guard` is not
+    a guard.
     """
     if not isinstance(guard, StampedeGuard):
         raise Misuse(f"on_store() takes a StampedeGuard and a store, not a {type(guard).__name__}")
@@ -30,5 +32,5 @@ def on_store(guard: StampedeGuard, store: Any) -> Iterator[Any]:
         opened = guard._runtimes
         guard._store, guard._runtimes, guard._current = before
         for runtime in opened.values():
-            # Not closed: its event loop may not be the one that this is left on, nor run any more.
+            # Not closed: the event loop may be another one now, or may have ended.
             runtime.abandon()

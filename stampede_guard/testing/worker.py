@@ -1,4 +1,4 @@
-"""One worker of a herd of processes: `python -m stampede_guard.testing.worker`, told what to do through its stdin."""
+"""One worker of a herd of processes: `python -m stampede_guard.testing.worker`. It gets its task through stdin."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ async def _work(job: Job, orders: BinaryIO, replies: BinaryIO) -> Report:
     function = _found(job)
     face = face_of(function)
     if face is None:
-        raise StampedeError(f"{job.module}.{job.qualname} is no cached function here")
+        raise StampedeError(f"{job.module}.{job.qualname} is not a cached function here")
     guard = face._guarded()
     if not guard._store.shared:
         raise StampedeError(
             "its guard is in memory, which other processes do not see: give it a URL where the module is imported, or "
             "set $STAMPEDE_GUARD_URL for a bare @locked_cache"
         )
-    # Connected before the herd begins, as workers that serve already are.
+    # Connect before the herd begins, like workers that already serve.
     await guard.runtime().session.read(f"{guard.prefix}=herd")
     replies.write(packed(Report()))
     await asyncio.to_thread(orders.readline)
@@ -48,7 +48,7 @@ def _found(job: Job) -> Any:
 
 def main() -> None:
     orders = sys.stdin.buffer
-    # What the function prints is not part of the report.
+    # Output of the function must not mix with the report.
     replies = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     job: Job = pickle.loads(orders.read(int.from_bytes(orders.read(LENGTH), "big")))  # from our own parent

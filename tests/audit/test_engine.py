@@ -85,10 +85,10 @@ def test_patterns_are_read_as_git_reads_them(pattern: str, path: str, ignored: b
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"def broken(:\n", "not Python"),
+        (b"def broken(:\n", "this Python cannot parse it"),
         (b"x = '\xff\xfe'\n", "encoding"),
-        (b"x = 1\n\x00", "not Python"),
-        (b"(" * 5_000 + b")" * 5_000, "not Python|nested"),
+        (b"x = 1\n\x00", "this Python cannot parse it"),
+        (b"(" * 5_000 + b")" * 5_000, "this Python cannot parse it|nested"),
         (b"# -*- coding: no-such-code -*-\nx = '\xff'\n", "encoding"),
     ],
 )

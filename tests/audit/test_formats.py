@@ -74,7 +74,7 @@ def test_concise_is_a_line_for_each_finding_as_editors_read_them(
     read = [re.fullmatch(r"(.+?\.py):(\d+):(\d+): (SG\d{3}) (.+)", line) for line in lines]
     found = [(m[1], int(m[2]), int(m[3]), m[4], m[5]) for m in read if m]
     assert found == [(f["path"], f["line"], f["column"], f["code"], f["message"]) for f in said["findings"]]
-    assert lines[-1].startswith("odd/broken%.py: skipped: not Python")
+    assert lines[-1].startswith("odd/broken%.py: skipped: this Python cannot parse it")
     having = len({place[0] for place in found})
     assert total.startswith(f"{len(found)} findings in {having} of {said['summary']['files']} files, ")
     assert having < said["summary"]["files"] and total.endswith("1 file skipped")
@@ -130,7 +130,9 @@ def test_markdown_has_a_row_for_each_finding_and_a_table_that_holds(
     found = [f for f in said["findings"] if f["code"] != "SG000"]
     assert sorted(row.split(":")[-1].split(" ")[0] for row in rows) == sorted(str(f["line"]) for f in found)
     assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {6}
-    assert re.findall(r"^## (SG\d{3})", text, re.M) and "- odd/broken%.py: not Python" in text
+    assert (
+        re.findall(r"^## (SG\d{3})", text, re.M) and "- odd/broken%.py: this Python cannot parse it" in text
+    )
 
 
 def test_text_shows_each_finding_in_its_source(
@@ -180,7 +182,7 @@ def test_sarif_is_valid_by_the_models_made_from_its_schema(
     assert sorted(rules) == sorted({"SG000", *(rule.code for rule in all_rules())})
     assert {result["ruleId"] for result in tool_run["results"]} <= set(rules)
     (skipped,) = tool_run["invocations"][0]["toolExecutionNotifications"]
-    assert skipped["message"]["text"].startswith("skipped: not Python")
+    assert skipped["message"]["text"].startswith("skipped: this Python cannot parse it")
 
 
 def _place(result: dict[str, Any]) -> tuple[Any, ...]:

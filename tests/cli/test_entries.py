@@ -51,7 +51,7 @@ async def test_a_pattern_means_its_marks_and_a_namespace_does_not(operator: Oper
     assert (told.code, "No entries in namespace" in told.out) == (0, True)
     assert "--namespace" in told.out
     told = await operator.call("keys", "nothing*")
-    assert "fit 'nothing*': the pattern is of all that follows" in told.out
+    assert "match 'nothing*': the pattern covers all text after" in told.out
 
 
 async def test_a_tag_is_shown_as_one_and_its_name_outdates_the_entries_with_it(
@@ -116,7 +116,7 @@ async def test_show_tells_who_computes_and_who_waits(operator: Operator, shop: S
 
 async def test_show_names_the_type_of_a_failure_and_not_what_it_says(operator: Operator, shop: Shop) -> None:
     told = await operator.call("show", "=report:broken")
-    assert "failure   LookupError; nobody tries again for" in told.out
+    assert "failure   LookupError; no caller tries again for" in told.out
     assert "private" not in told.out + (await operator.call("show", "=report:broken", "--json")).out
 
 
@@ -219,7 +219,7 @@ async def test_invalidate_by_pattern_asks_for_a_yes(operator: Operator, shop: Sh
 async def test_invalidate_refuses_more_than_its_limit(operator: Operator, shop: Shop) -> None:
     told = await operator.call("invalidate", "--match", "*", "--yes", "--limit", "3")
     assert told.code == 2
-    assert "more than 3 entries are meant" in told.err
+    assert "more than 3 entries match" in told.err
     assert (await operator.call("keys", "--json", "*quality*")).json["entries"][0]["state"] == "fresh"
 
 
@@ -283,7 +283,7 @@ async def test_at_a_terminal_invalidate_by_pattern_asks_first(
     finally:
         os.close(ours)
         os.close(theirs)
-    assert f"Drop 2 entries of '{operator.namespace}' that fit '*quality*'?" in done.stderr
+    assert f"Drop 2 entries of '{operator.namespace}' that match '*quality*'?" in done.stderr
     assert done.returncode == code
     await shop.quality(7)
     assert shop.runs == left

@@ -47,7 +47,7 @@ async def test_a_gradual_start_is_switched_with_a_sample(operator: Operator) -> 
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["shop.quality"], "write the mode behind"),
+        (["shop.quality"], "write the mode after"),
         (["shop.quality", "sometimes"], "sometimes"),
         (["shop.quality", "bypass", "--sample", "0.1"], "--sample goes with on and shadow"),
         (["shop.quality", "default", "--for", "1h"], "do not go with default"),

@@ -90,5 +90,5 @@ async def test_what_cannot_be_compared_is_said(guard: StampedeGuard) -> None:
     with pytest.raises(Misuse, match="at each call"):
         await assert_same_in_clean_context(load)
     other: Any = uncached
-    with pytest.raises(Misuse, match="no cached function"):
+    with pytest.raises(Misuse, match="not a cached function"):
         await assert_same_in_clean_context(other)

@@ -140,7 +140,7 @@ async def test_what_processes_cannot_do_is_refused_with_what_to_write(
             await herd(fn, callers=2, workers=2, processes=True, **kwargs)
 
     await refused("define it at the top level of a module that can be imported", local)
-    await refused("and bare is none", module.bare)
+    await refused("and bare is not one", module.bare)
     await refused("args and kwargs must be picklable", module.quality, args=(lambda: 1,))
     module.quality.set_mode.__self__._guard = guard
     await refused("needs a store that processes share", module.quality, args=(7,))

@@ -229,7 +229,7 @@ async def test_what_cannot_be_asked_or_counted_is_refused_with_what_to_write(sho
     await refused("a Client asks one after the other", Client(), "/", computes=shop.quality)
     await refused("for a function leave the path out", shop.quality, "/", computes=shop.quality)
     await refused("path=7 is not allowed", shop.app, 7)
-    await refused("an endpoint is told everything by its path", shop.app, "/", args=(7,))
+    await refused("an endpoint gets everything through its path", shop.app, "/", args=(7,))
     await refused("workers=0 is not allowed", shop.app, "/", workers=0)
     await refused(r"herd\(\) cannot tell what", shop.app)
 

@@ -314,4 +314,4 @@ async def test_an_endpoint_whose_invalidation_is_refused_answers_503(kind: str) 
             answer = await client.post("/drop")
             assert answer.status_code == 503
             assert int(answer.headers["Retry-After"]) >= 1
-            assert "told to refuse" not in answer.text, "what the store says is not for clients"
+            assert "set to refuse" not in answer.text, "what the store says is not for clients"

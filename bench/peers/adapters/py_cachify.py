@@ -23,7 +23,7 @@ class PyCachify:
         distribution="py-cachify",
         page="https://py-cachify.readthedocs.io/latest/reference/lock/",
         option="@cached(ttl=300) over @lock(nowait=False) over @cached(ttl=300)",
-        note="our composition of its parts: its documentation has no recipe",
+        note="our combination of its parts: its documentation has no recipe",
     )
 
     async def open(self, url: str, compute: Compute) -> None:

@@ -54,14 +54,15 @@ async def _herd(stage: Stage) -> Outcome:
 REDIS_KILLED = Scenario(
     name="redis-killed",
     title="Redis killed",
-    story="The server is killed under connected processes; then the herd comes, for a key that nobody has.",
+    story="The server is killed while processes are connected; then the herd asks for a key that no process has.",
     columns=_COLUMNS,
     play=killed,
 )
 REDIS_FROZEN = Scenario(
     name="redis-frozen",
     title="Redis frozen",
-    story="The server is stopped (SIGSTOP) under connected processes; then the herd comes, for a key that nobody has.",
+    story="The server is stopped (SIGSTOP) while processes are connecte"
+    "d; then the herd asks for a key that no process has.",
     columns=_COLUMNS,
     play=frozen,
 )

@@ -23,7 +23,7 @@ async def play(stage: Stage) -> Figures:
 RAISING = Scenario(
     name="raises",
     title="Computation raises",
-    story="As cold, but the computation raises after 0.45 s, whoever runs it; the answer is the error.",
+    story="As cold, but every computation raises after 0.45 s; the answer is the error.",
     columns=(
         Column(name="computations", title="computations", unit="count"),
         Column(name="commands", title="Redis commands", unit="count"),

@@ -1,4 +1,4 @@
-"""One check a file: `check(facts)` or `check(facts, server)` gives findings. The order is that of the report."""
+"""One file per check: `check(facts)` or `check(facts, server)` returns findings. The order is that of the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether its clock goes: tokens and deadlines are told by it, and by no other."""
+"""Whether the server's clock runs correctly: all tokens and deadlines come from this clock."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stampede_guard.doctor.finding import Finding
 __all__ = ["check"]
 
 FAR = 5.0
-"""Seconds of offset that somebody should know of."""
+"""Seconds of offset that are worth a warning."""
 
 
 def check(facts: Facts, server: ServerFacts) -> Iterator[Finding]:
@@ -19,15 +19,15 @@ def check(facts: Facts, server: ServerFacts) -> Iterator[Finding]:
         yield Finding("clock", "unknown", "TIME is not permitted: " + server.errors.get("clock", ""))
         return
     if step <= 0 or abs(step - pause) > 1.0:
-        seen = f"its clock went on by {step:.3f} s in {pause:.3f} s"
+        seen = f"its clock advanced by {step:.3f} s in {pause:.3f} s"
         mend = "the server's machine steps or stops its clock: let it slew (chrony, ntpd), not step"
         yield Finding("clock", "fail", seen, mend)
     elif abs(offset) > FAR:
         seen = f"it goes, {abs(offset):.0f} s {'before' if offset > 0 else 'behind'} this machine's"
         yield Finding(
-            "clock", "warn", seen, "guards do not mind, but one of the two is wrong: look at NTP on both"
+            "clock", "warn", seen, "guards are not affected, but one of the two is wrong: check NTP on both"
         )
     else:
         yield Finding(
-            "clock", "ok", f"it goes; {round(offset * 1000):+d} ms from this machine's, which does not matter"
+            "clock", "ok", f"it goes; {round(offset * 1000):+d} ms from this machine's, which has no effect"
         )

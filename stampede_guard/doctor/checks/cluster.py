@@ -1,4 +1,4 @@
-"""Whether all slots are served, and what happens when a master is lost."""
+"""Whether all slots are served, and what happens if a master is lost."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ def check(facts: Facts) -> Iterator[Finding]:
         return
     covered = facts.slots_covered or 0
     if covered < SLOTS:
-        mend = "CLUSTER NODES says which; each process computes the entries in those slots for itself"
-        yield Finding("cluster", "fail", f"{SLOTS - covered} of {SLOTS} slots are served by nobody", mend)
+        mend = "CLUSTER NODES shows which; each process computes the entries in those slots by itself"
+        yield Finding("cluster", "fail", f"{SLOTS - covered} of {SLOTS} slots are not served", mend)
         return
     seen = f"{len(facts.servers)} masters serve all {SLOTS} slots, {facts.replicas} replicas"
     if facts.replicas == 0:
         yield Finding(
-            "cluster", "warn", seen, "without a replica, a lost master's entries stay away until it is back"
+            "cluster",
+            "warn",
+            seen,
+            "without a replica, a lost master's entries are unavailable until it is back",
         )
     else:
         yield Finding("cluster", "ok", seen)

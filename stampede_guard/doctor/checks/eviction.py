@@ -1,4 +1,4 @@
-"""What the server throws away when it is full."""
+"""What the server evicts when it is full."""
 
 from __future__ import annotations
 
@@ -17,18 +17,21 @@ def check(facts: Facts, server: ServerFacts) -> Iterator[Finding]:
         yield Finding("eviction", "unknown", "neither CONFIG GET nor INFO is permitted")
     elif limit == "0":
         seen = f"{policy}, without a limit of memory"
-        yield Finding("eviction", "warn", seen, "set maxmemory: without it the machine decides who dies")
+        yield Finding(
+            "eviction",
+            "warn",
+            seen,
+            "set maxmemory: without it, the operating system decides which process to kill",
+        )
     elif policy == "noeviction":
-        seen = "noeviction: when it is full, new values are not stored, leases and invalidations still work"
+        seen = "noeviction: when it is full, new values are not stored; leases and invalidations still work"
         yield Finding("eviction", "ok", seen)
     elif policy.endswith("-random"):
-        seen = f"{policy}: also leases and fences that are in use may go, each costs one more computation"
+        seen = f"{policy}: leases and fences in use may be evicted, too; each costs one more computation"
         yield Finding("eviction", "warn", seen, "CONFIG SET maxmemory-policy allkeys-lfu, or -lru")
     elif policy.endswith("-ttl"):
-        seen = f"{policy}: what lives shortest goes first, and that is the leases"
+        seen = f"{policy}: keys with the shortest lifetime are evicted first, and these are the leases"
         yield Finding("eviction", "warn", seen, "CONFIG SET maxmemory-policy allkeys-lfu, or -lru")
     else:
-        seen = (
-            f"{policy}: what is used least goes first; an evicted lease or value costs one more computation"
-        )
+        seen = f"{policy}: the least used keys are evicted first; an evicted lease or value costs one more computation"
         yield Finding("eviction", "ok", seen)

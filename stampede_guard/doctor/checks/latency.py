@@ -1,4 +1,4 @@
-"""How long one read takes: every hit pays it."""
+"""How long one read takes: every hit costs that."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from stampede_guard.doctor.finding import Finding
 __all__ = ["DEADLINE", "SLOW", "check"]
 
 SLOW = 0.010
-"""Seconds. Within one availability zone a round trip takes under a thousandth."""
+"""Seconds. Within one availability zone, a round trip takes under a millisecond."""
 DEADLINE = 0.5
-"""Seconds after which a guard gives a command up: that of stores.settings."""
+"""Seconds after which a guard gives up on a command: the same as in stores.settings."""
 
 
 def check(facts: Facts, server: ServerFacts) -> Iterator[Finding]:
@@ -23,11 +23,11 @@ def check(facts: Facts, server: ServerFacts) -> Iterator[Finding]:
     median, worst = times[len(times) // 2], times[min(len(times) - 1, len(times) * 99 // 100)]
     seen = f"median {median * 1000:.2f} ms, P99 {worst * 1000:.2f} ms of {len(times)} reads"
     if worst > DEADLINE:
-        mend = f"a guard gives commands up after {DEADLINE:g} s: look for slow commands (SLOWLOG), swapping, a full CPU"
+        mend = (
+            f"a guard gives up after {DEADLINE:g} s: check for slow commands (SLOWLOG), swapping, a full CPU"
+        )
         yield Finding("latency", "fail", seen, mend)
     elif median > SLOW:
-        yield Finding(
-            "latency", "warn", seen, "every hit pays this: bring server and processes into one zone"
-        )
+        yield Finding("latency", "warn", seen, "every hit costs this: put server and processes into one zone")
     else:
         yield Finding("latency", "ok", seen)

@@ -1,4 +1,4 @@
-"""How full it is."""
+"""How full the server's memory is."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def check(facts: Facts, server: ServerFacts) -> Iterator[Finding]:
             "memory",
             "fail",
             seen,
-            "nothing is evicted and soon nothing stored: raise maxmemory, or shorten ttl",
+            "nothing is evicted, and soon nothing can be stored: raise maxmemory, or shorten ttl",
         )
     elif share >= FULL:
         yield Finding(
-            "memory", "warn", seen, "values are evicted before their time: raise maxmemory, or shorten ttl"
+            "memory", "warn", seen, "values are evicted before they expire: raise maxmemory, or shorten ttl"
         )
     else:
         yield Finding("memory", "ok", seen)

@@ -1,4 +1,4 @@
-"""Whether scripts may count subscribers: how a killed holder is found out within a second."""
+"""Whether scripts may count subscribers. This is how a killed holder is noticed within a second."""
 
 from __future__ import annotations
 
@@ -18,4 +18,4 @@ def check(facts: Facts, server: ServerFacts) -> Iterator[Finding]:
         mend = "permit +pubsub|numsub; without it a killed holder is replaced after lease_ttl only"
         yield Finding("sign of life", "warn", seen, mend)
     else:
-        yield Finding("sign of life", "ok", "scripts see whether a lease's holder is still there")
+        yield Finding("sign of life", "ok", "scripts can check whether a lease's holder is still alive")

@@ -1,4 +1,4 @@
-"""Whether the user may do all that a guard does."""
+"""Whether the user has all rights that a guard needs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ __all__ = ["check"]
 
 SPARED = {
     "pubsub|numsub": "a killed holder is replaced after lease_ttl, not within a second",
-    "publish": "nobody is woken, waiters find values at their next look",
-    "subscribe": "nobody is woken, waiters find values at their next look",
-    "ping": "quiet subscriptions are made anew",
+    "publish": "waiters are not woken; they find values at their next poll",
+    "subscribe": "waiters are not woken; they find values at their next poll",
+    "ping": "idle subscriptions are opened again",
     "hgetall": "the fleet's modes cannot be read",
 }
-"""Rights that a guard can do without, and what that costs."""
+"""Optional rights, and the cost of their absence."""
 
 
 def check(facts: Facts, server: ServerFacts) -> Iterator[Finding]:
@@ -35,7 +35,9 @@ def check(facts: Facts, server: ServerFacts) -> Iterator[Finding]:
         grants = " ".join(right if right[0] == "&" else f"+{right}" for right in spared)
         yield Finding("rights", "warn", costs, f"ACL SETUSER {server.user or 'NAME'} {grants}")
     else:
-        yield Finding("rights", "ok", f"{who} may do all that a guard does in namespace {facts.namespace!r}")
+        yield Finding(
+            "rights", "ok", f"{who} has all rights that a guard needs in namespace {facts.namespace!r}"
+        )
 
 
 def _cost(right: str) -> str:

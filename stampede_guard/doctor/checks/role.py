@@ -1,4 +1,4 @@
-"""Whether it is a master: a replica can keep no leases."""
+"""Whether it is a master: a replica cannot store leases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether somebody has switched a mode and forgotten it."""
+"""Whether an operator has switched a mode and forgotten it."""
 
 from __future__ import annotations
 
@@ -19,6 +19,6 @@ def check(facts: Facts) -> Iterator[Finding]:
         told = ", ".join(f"{title} {mode}" for title, mode in sorted(facts.switches.items())[:5])
         more = len(facts.switches) - 5
         seen = f"switched for the fleet: {told}" + (f" and {more} more" if more > 0 else "")
-        yield Finding("modes", "warn", seen, "stampede-guard mode NAME default takes a switch back")
+        yield Finding("modes", "warn", seen, "stampede-guard mode NAME default removes a switch")
     else:
         yield Finding("modes", "ok", f"nothing is switched for the fleet in namespace {facts.namespace!r}")

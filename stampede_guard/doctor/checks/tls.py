@@ -1,4 +1,4 @@
-"""Whether others on the way can read along."""
+"""Whether the connection is encrypted."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ def check(facts: Facts) -> Iterator[Finding]:
     elif _HERE.match(facts.url):
         yield Finding("tls", "ok", "not used, and not needed: the server is on this machine")
     else:
-        mend = "write rediss:// if the network between is not yours alone: passwords and values travel in the clear"
+        mend = "write rediss:// unless the network is yours alone: passwords and values travel unencrypted"
         yield Finding("tls", "warn", "the connection is not encrypted", mend)

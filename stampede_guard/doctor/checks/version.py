@@ -1,4 +1,4 @@
-"""Kind and version of the server: the scripts need what came with Redis 7.0."""
+"""Kind and version of the server: the scripts need features of Redis 7.0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Versions of what is installed here."""
+"""Versions of the packages installed here."""
 
 from __future__ import annotations
 
