@@ -31,8 +31,8 @@ async def play(stage: Stage) -> Figures:
 CANCELLED = Scenario(
     name="cancelled",
     title="Caller cancelled",
-    story="As cold, with a computation of 1 s; 0.2 s into the first the caller that began it is cancelled. Harmed are "
-    "all others that do not get the value.",
+    story="As cold, with a computation of 1 s. The caller that began it is cancelled 0.2 s after its start. All other "
+    "callers that do not get the value count as harmed.",
     columns=(
         Column(name="computations", title="computations", unit="count"),
         Column(name="harmed", title="others harmed", unit="count"),

@@ -25,9 +25,9 @@ async def play(stage: Stage) -> Figures:
 HOT = Scenario(
     name="hot",
     title="Hot hits",
-    story="One process and one stored entry, with one caller and with fifty callers of the one key. The figure is hits per "
-    "second of the decorated call, as a ratio to a bare `GET` of redis.asyncio that takes turns with it. Some peers give "
-    "fifty callers the same dictionary. They save the copies, but each caller can change it for the others.",
+    story="One process and one stored entry, with one caller and with fifty callers of the one key. The figure is hits "
+    "per second of the decorated call, as a ratio to a bare `GET` of redis.asyncio that takes turns with it. Some "
+    "peers give fifty callers the same dictionary. They save the copies, but each caller can change it for the others.",
     columns=(
         Column(name="alone", title="one caller, x GET", unit="x", better="more"),
         Column(name="together", title="50 callers, x GET", unit="x", better="more"),

@@ -37,8 +37,8 @@ async def play(stage: Stage) -> Figures:
 KILLED = Scenario(
     name="killed",
     title="Holder killed",
-    story="As cold, with a computation of 1 s. Its process is killed (SIGKILL) 0.2 s after its start. Only callers in the "
-    "other processes count. If every process computes anyway, there is no takeover.",
+    story="As cold, with a computation of 1 s. Its process is killed (SIGKILL) 0.2 s after its start. Only callers in "
+    "the other processes count. If every process computes anyway, there is no takeover.",
     columns=(
         Column(name="computations", title="computations", unit="count"),
         Column(name="takeover", title="takeover, s", unit="s"),
