@@ -7,6 +7,7 @@ suite that skips what it cannot reach proves nothing.
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -71,6 +72,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if _MACHINE in config.stash:
         told: dict[str, Any] = getattr(config, "workerinput", {})
         items[:] = dealt(items, told["workercount"])
+
+
+def pytest_collection_finish() -> None:
+    """The garbage collector leaves alone what is there now: thousands of tests, which `gc.collect()` walks through."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
