@@ -80,10 +80,12 @@ class Parted(Moded):
 
     def _forget_closed_loops(self) -> None:
         """A loop that ended without `aclose()` leaves its connections behind, and nobody else would close them."""
-        for loop in [loop for loop in self._runtimes if loop.is_closed()]:
-            runtime = self._runtimes.pop(loop)
-            runtime.abandon()
-            runtime.hand_over()
+        # A copy: a signal handler may add or remove a loop between two steps of this.
+        for loop in [loop for loop in list(self._runtimes) if loop.is_closed()]:
+            runtime = self._runtimes.pop(loop, None)
+            if runtime is not None:
+                runtime.abandon()
+                runtime.hand_over()
 
     async def aclose(self) -> None:
         """End this event loop's part and that of plain functions: see `close`.

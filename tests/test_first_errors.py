@@ -183,7 +183,7 @@ class TestComputations:
     @pytest.mark.parametrize("mode", ["on", "shadow", "bypass", "off"])
     async def test_a_plain_function_is_told_how_to_become_one_that_can_be_awaited(self, mode: Any) -> None:
         async with StampedeGuard.from_url("memory://", policy=Policy(mode=mode)) as guard:
-            words = r"get_or_compute\('k', compute\) awaits .* a int cannot be awaited: write `async def`"
+            words = r"get_or_compute\(key, compute\) awaits .* a int cannot be awaited: write `async def`"
             with pytest.raises(Misuse, match=words):
                 await guard.get_or_compute("k", lambda: 5)  # type: ignore[arg-type,return-value]
 

@@ -103,7 +103,7 @@ async def test_what_is_no_lifetime_is_an_error_of_all_callers_that_names_the_fun
     guards: Guards, answer: Any, told: str
 ) -> None:
     guard, other, compute = guards.guard(), guards.guard(), Counted()
-    with pytest.raises(Misuse, match=r"ttl function of .*:report") as caught:
+    with pytest.raises(Misuse, match=r"ttl function of .*:get_or_compute") as caught:
         await guard.get_or_compute(KEY, compute, ttl=lambda value: answer)
     assert told in str(caught.value)
     with pytest.raises(ComputeFailed, match="ttl function"):

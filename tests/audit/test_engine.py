@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import random
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from stampede_guard.audit import audit, audit_source, engine
+from stampede_guard.audit import audit, audit_source, engine, workers
 from stampede_guard.audit.discovery import Discovery
 from stampede_guard.audit.engine import Options
 from stampede_guard.audit.gitignore import parse
@@ -132,6 +133,8 @@ def test_a_file_that_kills_its_process_is_named_and_the_others_are_judged(
         judged(outcome, path, data, options)
 
     monkeypatch.setattr(engine, "_judge", judge)
+    # A fresh process would know nothing of this `judge`, and is what is taken while another test's thread still ends.
+    monkeypatch.setattr(workers, "_context", lambda: multiprocessing.get_context("fork"))
     outcome = audit(sorted(map(str, tmp_path.glob("*.py"))), jobs=2)
     assert [Path(skipped.path).name for skipped in outcome.skipped] == ["m333.py", "m7.py"]
     assert {skipped.reason for skipped in outcome.skipped} == {"the process that read it has died"}

@@ -11,8 +11,12 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import coverage
 import pytest
+
+try:
+    import coverage
+except ModuleNotFoundError:  # an environment without it measures nothing
+    coverage = None  # type: ignore[assignment]
 
 __all__ = ["measured", "without_children"]
 
@@ -30,7 +34,7 @@ _CHILDREN = "COVERAGE_PROCESS_CONFIG"
 @contextmanager
 def measured() -> Iterator[None]:
     """Stop the tracer of this process, if it has one, after `SECONDS` of computing, and start it again at the end."""
-    tracer = coverage.Coverage.current()
+    tracer = coverage.Coverage.current() if coverage is not None else None
     if tracer is None:
         yield
         return
