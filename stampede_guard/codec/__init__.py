@@ -1,8 +1,8 @@
 """Codecs: a result as bytes and back, so that a hit has the same type as a miss.
 
-The return annotation chooses the codec. Without one, Python's own types are stored exactly and anything else
-is an error that names it. With one, a value is stored only if decoding the bytes gives back what was
-returned; everybody, the caller that computed included, gets the declared type.
+The return annotation chooses the codec. Without one, Python's own types are stored exactly, and any other type is
+an error that names it. With one, a value is stored only if decoding the bytes gives back the returned value. Every
+caller, including the one that computed, gets the declared type.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _FORMAT = "1"  # of the stored bytes; a new one gives all entries new keys
 class Codec(Protocol):
     """How the results of one function are stored.
 
-    `fingerprint` changes with the shape of the type. `shareable` says whether callers may hold the same object: False,
-    no value of the type is immutable; otherwise ask `is_immutable(value)`.
+    `fingerprint` changes with the shape of the type. `shareable` is False if no value of the type is immutable.
+    Otherwise `is_immutable(value)` decides whether callers may share the object.
     """
 
     fingerprint: str
@@ -42,12 +42,12 @@ class Codec(Protocol):
         ...
 
     def decode(self, data: bytes) -> Any:
-        """A fresh value. Raises `Undecodable` for bytes that are not one, and nothing else."""
+        """A new value. Raises `Undecodable` for damaged bytes, and nothing else."""
         ...
 
 
 def return_annotation(function: Callable[..., Any]) -> Any:
-    """What a function is annotated to return, evaluated; `Any` if it says nothing."""
+    """The return annotation of a function, evaluated; `Any` without one."""
     return resolve(function).get("return", Any)
 
 
@@ -86,7 +86,7 @@ def _codec_of(shape: Shape, annotation: Any, *, pickle: bool) -> Codec:
     try:
         return _made(MsgspecCodec, annotation, shape, fingerprint)
     except UnsupportedValue:
-        # a union that msgspec cannot tell apart may be one that pydantic can, if the program uses it
+        # pydantic may distinguish the members of a union that msgspec cannot, if the program uses it
         if "pydantic" not in sys.modules:
             raise
         return _made(PydanticCodec, annotation, shape, fingerprint)

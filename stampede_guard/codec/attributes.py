@@ -1,4 +1,4 @@
-"""What an object carries beside the fields of its class: attributes that no declared type has a place for."""
+"""Attributes of an object beside the fields of its class. No declared type has a place for them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ R = TypeVar("R")
 NO_FIELDS: frozenset[str] = frozenset()
 
 _BOOKKEEPING = frozenset({"_sa_instance_state"})
-"""SQLAlchemy's, of an object and not of what it says."""
+"""SQLAlchemy's internal state; it is not part of the object's value."""
 _HEAP_TYPE = 1 << 9
 _STANDARD = frozenset(
     {"datetime", "decimal", "fractions", "ipaddress", "pathlib", "uuid", "zoneinfo", "collections"}
@@ -24,17 +24,17 @@ _STANDARD = frozenset(
 
 
 def per_class(find: Callable[[type], R]) -> Callable[[type], R]:
-    """What is found out of a class, remembered for those that were used last."""
+    """Caches a function of a class, for the most recently used classes."""
     return cast("Callable[[type], R]", functools.lru_cache(maxsize=512)(find))
 
 
 def is_standard(kind: type) -> bool:
-    """Whether a class is one of Python's own that are written in Python. Their slots hold what they remember."""
+    """Whether a class is one of Python's own that are written in Python. Their slots hold cached values."""
     return root_package(kind) in _STANDARD
 
 
 def attributes_of(value: Any, fields: frozenset[str]) -> dict[str, Any]:
-    """By name, without the `fields` and without what a `cached_property` has put there, which it can do again."""
+    """By name, without the `fields` and without cached values of a `cached_property`."""
     kind = type(value)
     found: dict[str, Any] = {}
     held = _dictionary(value)
@@ -64,11 +64,11 @@ def _dictionary(value: Any) -> dict[str, Any] | None:
 
 @per_class
 def own_slots(kind: type) -> tuple[tuple[str, types.MemberDescriptorType], ...]:
-    """The `__slots__` of a class and its bases, as far as they are written in Python."""
+    """The `__slots__` of a class and its bases that are written in Python."""
     return tuple(
         (name, member)
         for base in kind.__mro__
-        # attrs makes slots of its own for cached properties
+        # attrs adds its own slots for cached properties
         if base.__flags__ & _HEAP_TYPE and "__attrs_attrs__" not in vars(base) and not is_standard(base)
         for name, member in vars(base).items()
         if isinstance(member, types.MemberDescriptorType) and not name.startswith("__")
@@ -77,7 +77,7 @@ def own_slots(kind: type) -> tuple[tuple[str, types.MemberDescriptorType], ...]:
 
 @per_class
 def _cached_properties(kind: type) -> frozenset[str]:
-    """By the name of their class, because Django, werkzeug and others have their own."""
+    """Recognised by the name of their class, because Django, werkzeug and others have their own."""
     return frozenset(
         name
         for base in kind.__mro__

@@ -1,8 +1,7 @@
-"""Exact bytes for values of Python's own types: what comes back is equal, of the same types, in the same order.
+"""Exact bytes for values of Python's own types: the decoded value is equal, with the same types and order.
 
-The bytes are MessagePack. What MessagePack has no form for (tuples, sets, wide integers, dates with their
-zones) travels as extension types numbered below. Only exact types are accepted: a subclass would come back as
-its base.
+The bytes are MessagePack. Types without a MessagePack form (tuples, sets, wide integers, dates with their zones)
+are extension types, numbered below. Only exact types are accepted: a subclass would come back as its base.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ __all__ = ["EXACT_TYPES", "BuiltinCodec", "dumps", "lift", "loads", "refusal"]
 ) = range(1, 13)
 
 _LEAVES = frozenset({NoneType, bool, float, bytes})
-_DEEPEST = 200  # well inside what any interpreter's stack can decode again
+_DEEPEST = 200  # safe for the stack of every supported interpreter
 
 EXACT_TYPES: tuple[type, ...] = (
     bytes, datetime.date, datetime.datetime, datetime.time, datetime.timedelta, decimal.Decimal, uuid.UUID,
@@ -47,7 +46,9 @@ EXACT_TYPES: tuple[type, ...] = (
 
 
 def dumps(value: Any) -> bytes:
-    """The bytes of a value. Raises `UnsupportedValue`, naming the type, for what would not come back the same."""
+    """The bytes of a value. Raises `UnsupportedValue`, which names the type, if the value would not come back the
+    same.
+    """
     try:
         return msgpack.encode(_lower(value, 0))
     except (OverflowError, ValueError) as error:
@@ -55,7 +56,7 @@ def dumps(value: Any) -> bytes:
 
 
 def loads(data: bytes) -> Any:
-    """The value of bytes made by `dumps`. Raises whatever the damage causes."""
+    """The value of bytes made by `dumps`. Raises any error that damaged bytes cause."""
     return _loads(data)
 
 
@@ -73,7 +74,7 @@ def _lower(value: Any, depth: int) -> Any:
     if kind is dict:
         keys = [key if type(key) is str and key.isascii() else _lower(key, depth) for key in value]
         pairs = zip(keys, [_lower(item, depth) for item in value.values()], strict=True)
-        # an extension cannot be a key here, though what it stands for can be one
+        # an extension cannot be a key here, although its value can
         return (
             msgpack.Ext(_PAIRS, msgpack.encode(list(pairs)))
             if msgpack.Ext in map(type, keys)
@@ -185,7 +186,7 @@ _loads = msgpack.Decoder(ext_hook=lift).decode
 
 
 def refusal(value: Any) -> UnsupportedValue:
-    """The error for a value that these bytes cannot hold, saying what to write instead."""
+    """The error for a value that these bytes cannot hold. It states what to write instead."""
     kind = type(value)
     name = kind.__name__ if kind.__module__ == "builtins" else f"{root_package(kind)} {kind.__name__}"
     if live_kind(kind) is not None:
@@ -203,7 +204,7 @@ def refusal(value: Any) -> UnsupportedValue:
 
 
 class BuiltinCodec:
-    """Values of Python's own types, exactly. For functions whose annotation says nothing about the result."""
+    """Values of Python's own types, exactly. For functions without a useful return annotation."""
 
     shareable: bool | None = None
 

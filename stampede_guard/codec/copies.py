@@ -1,7 +1,8 @@
-"""Several equal values out of one stored body, none of which another caller can change: decoded, or copied.
+"""Several equal values from one stored body, decoded or copied, so that no caller can change another caller's
+value.
 
-To copy a dictionary of plain values takes a quarter of the time of decoding it once more. When 64 callers read one key
-at the same moment, or a herd wakes up, that is most of what each of them costs.
+Copying a dictionary of plain values takes a quarter of the time of decoding it again. This matters when 64 callers
+read one key at the same moment, or when a herd wakes up.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from stampede_guard.codec.immutable import is_immutable
 __all__ = ["Copies", "copier"]
 
 _DECODED_FIRST = 3
-"""Values that are decoded before one is looked at: what a few callers would gain does not pay for the looking."""
+"""Values that are decoded before one is examined: for a few callers, the gain is smaller than the cost."""
 _DEEPEST = 20
 _LEAVES = frozenset({type(None), bool, int, float, str, bytes})
 
@@ -22,10 +23,10 @@ Copier = Callable[[Any], Any]
 
 
 class Copies:
-    """`copy(template)` is another value, once `copy` is there. `another()` always is.
+    """`copy(template)` returns another value, once `copy` is set. `another()` always does.
 
-    `trees`: in no value that `decode` gives is an object twice. Others (unpickled ones) are never copied. `shared`: all
-    get the same object, which the user has asked for.
+    `trees`: no value from `decode` contains an object twice. Other values (unpickled ones) are never copied.
+    `shared`: all callers get the same object, because the user asked for it.
     """
 
     __slots__ = ("_decode", "_given", "_shared", "body", "copy", "template")
@@ -47,20 +48,20 @@ class Copies:
         self._given += 1
         value = self._decode(self.body)
         if self._shared:
-            # In this order: another thread that finds `copy` finds its template.
+            # In this order: a thread that finds `copy` set also finds its template.
             self.template, self.copy = value, _itself
             return value
         if self._given == _DECODED_FIRST:
             copy = copier(value)
             if copy is not None:
-                # Kept for copying, so this caller gets one of its own.
+                # Kept as the template, so this caller gets its own value.
                 self.template, self.copy = value, copy
                 return copy(value)
         return value
 
 
 def copier(value: Any, depth: int = 0) -> Copier | None:
-    """How to copy this very value so that nothing that can be changed is shared; None if only decoding does that."""
+    """How to copy this value so that no mutable object is shared; None if only decoding does that."""
     kind = type(value)
     if kind is dict:
         return _container(dict.copy, value.items(), depth)

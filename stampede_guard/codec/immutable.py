@@ -1,8 +1,9 @@
-"""Which values all callers may hold at once: those that nobody can change, however deep.
+"""Which values callers may share: those that are immutable at every depth.
 
-"Frozen" is less than that. A frozen dataclass or pydantic model keeps its attributes in a dictionary, where a
-`cached_property`, a private attribute or `object.__setattr__` puts new ones. So only Python's own immutable types are
-shared, tuples, frozensets and named tuples of them, and frozen structs of msgspec. All else is decoded for each caller.
+"Frozen" is less than that. A frozen dataclass or pydantic model keeps its attributes in a dictionary. A
+`cached_property`, a private attribute or `object.__setattr__` can add new ones there. So only Python's own
+immutable types are shared, tuples, frozensets and named tuples of them, and frozen structs of msgspec. All other
+values are decoded for each caller.
 """
 
 from __future__ import annotations
@@ -34,17 +35,17 @@ _MOMENTS = frozenset({datetime.datetime, datetime.time})
 
 
 def is_immutable(value: Any, depth: int = 0) -> bool:
-    """Whether nobody can change the value, however deep: then all callers may hold the same object."""
+    """Whether the value is immutable at every depth, so that all callers may hold the same object."""
     kind = type(value)
     if kind in _IMMUTABLE:
         return True
     if depth > _DEEPEST:
         return False
     if kind in _MOMENTS:
-        # A zone of somebody's own class may be anything.
+        # A zone of a user's own class may be mutable.
         return is_immutable(value.tzinfo, depth + 1)
     if isinstance(value, enum.Enum):
-        # Each decoding gives the same member anyway; but not the same list of members.
+        # Each decoding gives the same member anyway, but not the same list of members.
         return is_immutable(value._value_, depth + 1)
     if kind is frozenset or is_plain_tuple(kind):
         items = frozenset.__iter__(value) if kind is frozenset else tuple.__iter__(value)
@@ -63,13 +64,13 @@ def is_plain_tuple(kind: type) -> bool:
 
 @per_class
 def is_frozen_struct(kind: type) -> bool:
-    """A struct of msgspec that neither it nor `object.__setattr__` lets change."""
+    """A struct of msgspec that cannot be changed, not even by `object.__setattr__`."""
     config = getattr(kind, "__struct_config__", None)
     return getattr(config, "frozen", False) is True and not _has_room(kind, kind.__struct_fields__)  # type: ignore[attr-defined]
 
 
 def _has_room(kind: type, fields: tuple[str, ...] = ()) -> bool:
-    """Whether values of a class can hold something beside their items or `fields`."""
+    """Whether values of a class can hold more than their items or `fields`."""
     return any(
         name == "__dict__" or (isinstance(member, types.MemberDescriptorType) and name not in fields)
         for base in kind.__mro__

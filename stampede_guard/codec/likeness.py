@@ -1,6 +1,7 @@
-"""Whether a decoded value is what was encoded: compared by what it holds, never by an `__eq__` of the user's.
+"""Whether a decoded value equals the encoded one. It compares the contents, and never calls a user's `__eq__`.
 
-A class that is equal by its id says that a dog is the animal it was stored as, and the dog's own fields are gone.
+A class that compares by id would treat a dog as equal to the animal it was stored as, and the dog's own fields
+would be lost.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ _SETS = (set, frozenset)
 _LEAVES = frozenset({types.NoneType, bool, int, float, str, bytes})
 _SCALARS = (str, int, float, bytes, bytearray, complex)
 _MOST_PAIRED = 256
-"""Items of a set that are held against each other one by one."""
+"""Items of a set that are compared with each other one by one."""
 
 
 def difference(original: Any, back: Any, where: str = "the result") -> str | None:
-    """What a caller would notice had it got `back` instead of `original`; None if nothing.
+    """The difference that a caller would notice if it got `back` instead of `original`; None if there is none.
 
-    A declared type may stand in for one that holds no more than it: a list for a tuple, `1.0` for `1`, a
-    model for a dict with the same content. Values are not part of the answer: it is logged.
+    A declared type may replace one that holds no more than it: a list for a tuple, `1.0` for `1`, a model for a
+    dict with the same content. The answer contains no values, because it is logged.
     """
     kind = type(original)
     if kind is not type(back):
@@ -62,12 +63,12 @@ def same(one: Any, other: Any) -> bool:
 
 
 def alike(value: Any, back: Any) -> bool:
-    """A quick answer for Python's own types, exactly; False for all that it cannot say of.
+    """A fast check for Python's own types, exactly. False if it cannot decide.
 
-    It does not tell a bytearray from bytes.
+    It does not distinguish a bytearray from bytes.
     """
     try:
-        # Format 2 writes equal objects alike, however often they are referred to.
+        # Format 2 writes equal objects in the same way, however often they are referred to.
         return marshal.dumps(value, 2) == marshal.dumps(back, 2)
     except ValueError:
         return False
@@ -75,7 +76,7 @@ def alike(value: Any, back: Any) -> bool:
 
 @per_class
 def _is_all_in_its_attributes(kind: type) -> bool:
-    """Whether `__dict__` is all that a value of a record class consists of."""
+    """Whether `__dict__` is the complete state of a record class's value."""
     return field_names(kind) is not None and kind.__basicsize__ == _OPEN_SIZE and not own_slots(kind)
 
 
@@ -92,7 +93,7 @@ def _same_attributes(original: Any, back: Any) -> bool:
 
 
 def _content(kind: type, original: Any, back: Any, where: str) -> str | None:
-    """Of two values of one class: what it has from the built-in type that it is or derives from."""
+    """For two values of one class: the content of the built-in type that it is or derives from."""
     if issubclass(kind, _SEQUENCES):
         return _sequence(original, back, where)
     if issubclass(kind, dict):
@@ -104,12 +105,12 @@ def _content(kind: type, original: Any, back: Any, where: str) -> str | None:
         same = base.__eq__(original, back) is True and _same_zone(original, back)
         return None if same else f"{where}: its time zone is lost"
     if issubclass(kind, decimal.Decimal):
-        # 1.0 and 1.00 are equal, and are not written alike
+        # 1.0 and 1.00 are equal, but are written differently
         same = decimal.Decimal.as_tuple(original) == decimal.Decimal.as_tuple(back)
         return None if same else _changed(kind, where)
     equal = _trusted_equality(kind)
     if equal is None:
-        return None  # what it holds is all in its attributes
+        return None  # all of its content is in its attributes
     same = equal(original, back) is True or (equal(original, original) is equal(back, back) is False)
     return None if same else _changed(kind, where)
 
@@ -120,7 +121,7 @@ def _changed(kind: type, where: str) -> str:
 
 @per_class
 def _trusted_equality(kind: type) -> Callable[[Any, Any], Any] | None:
-    """The `__eq__` of the class or of one that it derives from, the first that no user wrote."""
+    """The first `__eq__` of the class or its bases that is not written by a user."""
     for base in kind.__mro__[:-1]:
         equal = vars(base).get("__eq__")
         if equal is not None and (not isinstance(equal, types.FunctionType) or is_standard(base)):
@@ -161,7 +162,7 @@ def _same_leaf(item: Any, other: Any) -> bool:
 
 
 def _same_leaves(items: list[Any], others: list[Any]) -> bool:
-    """At once: in rows of plain values, most of the time goes into Python's own loops."""
+    """All at once: for rows of plain values, Python's own loops would take most of the time."""
     return (
         _LEAVES.issuperset(map(type, items))
         and list(map(type, items)) == list(map(type, others))
@@ -170,7 +171,7 @@ def _same_leaves(items: list[Any], others: list[Any]) -> bool:
 
 
 def _items(value: Any) -> list[Any]:
-    """What a list, tuple or set holds, whatever its class says."""
+    """The items of a list, tuple or set, without its class's own methods."""
     base: Any
     for base in (list, tuple, set, frozenset):
         if isinstance(value, base):
@@ -223,7 +224,7 @@ def _values_by_key(original: Mapping[Any, Any], back: Mapping[Any, Any], where: 
 
 
 class _Form(NamedTuple):
-    """Equal for equal items of a set, by nothing that the user wrote."""
+    """Equal for equal items of a set, without any user code."""
 
     kind: type
     content: Any
@@ -273,7 +274,7 @@ def _record(original: Any, back: Any, names: Iterable[str], where: str) -> str |
 
 
 def _attributes(original: Any, back: Any, names: frozenset[str], where: str) -> str | None:
-    """Of what a value carries beside its fields. `back` None: it has no place for any."""
+    """The attributes of a value beside its fields. `back` None: it has no place for them."""
     mine = attributes_of(original, names)
     others = {} if back is None else attributes_of(back, names)
     if not mine and not others:
@@ -308,4 +309,4 @@ def _same_zone(original: Any, back: Any) -> bool:
 _EXACT: dict[type, Callable[[Any, Any, str], str | None]] = {
     list: _sequence, tuple: _sequence, dict: _mapping, set: _set, frozenset: _set,
 }  # fmt: skip
-"""Types that have no attributes."""
+"""Types without attributes."""

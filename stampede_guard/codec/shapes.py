@@ -1,4 +1,4 @@
-"""The shape of a type: a text that changes when what is stored would change, and what the codec must know of it."""
+"""The shape of a type: a text that changes when the stored form changes, and facts for the codec."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stampede_guard.keys.parts import Unkeyable, text_of
 
 __all__ = ["TEXTUAL", "Shape", "shape_of"]
 
-# Types that a text stands for and that come back from it.
+# Types with a text form that can be converted back.
 TEXTUAL: tuple[type, ...] = (
     pathlib.PurePath, ipaddress.IPv4Address, ipaddress.IPv6Address, ipaddress.IPv4Network, ipaddress.IPv6Network,
     ipaddress.IPv4Interface, ipaddress.IPv6Interface,
@@ -42,21 +42,21 @@ _HARMLESS_FACTORIES = (list, dict, set, tuple, frozenset, str, int, float, bool)
 
 @dataclass
 class Shape:
-    """What `shape_of` found. `immutable`: True for every value of the type, False for none, None for some."""
+    """The result of `shape_of`. `immutable`: True for every value of the type, False for none, None for some."""
 
     text: str = ""
     immutable: bool | None = None
-    open: bool = False  # it holds Any: the value alone says what is there
-    zoned: bool = False  # it holds moments, whose zones only the exact codec keeps
-    exotic: bool = False  # it holds something that JSON has no form for
+    open: bool = False  # it contains Any: only the value shows the type
+    zoned: bool = False  # it contains moments, whose zones only the exact codec keeps
+    exotic: bool = False  # it contains something without a JSON form
     records: bool = False
     pydantic: bool = False
-    computed_defaults: bool = False  # an absent field would be filled with something new at each decoding
+    computed_defaults: bool = False  # decoding would fill an absent field with a new value each time
     unknown: set[str] = field(default_factory=set)
 
 
 def shape_of(annotation: Any, *, lenient: bool = False) -> Shape:
-    """The shape of a type. Raises `UnsupportedValue` for what cannot be stored, unless it is `lenient`."""
+    """The shape of a type. Raises `UnsupportedValue` if it cannot be stored, unless it is `lenient`."""
     shape = Shape()
     walk = _Walk(shape)
     shape.text, shape.immutable = walk.visit(annotation)
@@ -159,7 +159,7 @@ class _Walk:
         if hasattr(kind, "__pydantic_core_schema__"):
             self.shape.pydantic = True
         if kind in self.open_records:
-            return name, None  # a type that holds itself: the outer visit describes it
+            return name, None  # a recursive type: the outer visit describes it
         self.open_records.append(kind)
         found = {field_name: self.visit(hint) for field_name, hint in fields.items()}
         self.open_records.pop()
@@ -171,7 +171,7 @@ class _Walk:
         return f"{name}({text})", _all_immutable(found.values()) if frozen else False
 
     def _notes(self, kind: type) -> dict[str, str]:
-        """What else decides how a field is stored: whether it may be absent, and what it is then."""
+        """Other facts that decide how a field is stored: whether it may be absent, and its value then."""
         if _is_typed_dict(kind):
             return dict.fromkeys(kind.__optional_keys__, "?")  # type: ignore[attr-defined]
         config = getattr(kind, "__struct_config__", None)
@@ -195,7 +195,7 @@ class _Walk:
         try:
             return f"={text_of(info.default)}"
         except Unkeyable:
-            # nothing would tell when it changes with the code: store the field even where it was not set
+            # a change of the default in the code would not be noticed: store the field even if it was not set
             self.shape.computed_defaults = True
             return ""
 
@@ -206,11 +206,11 @@ def _all_immutable(found: Iterable[_Found]) -> bool | None:
 
 
 def _is_typed_dict(kind: type) -> bool:
-    return hasattr(kind, "__required_keys__")  # typing's and typing_extensions' own
+    return hasattr(kind, "__required_keys__")  # those of typing and typing_extensions
 
 
 def _fields(kind: type) -> dict[str, Any] | None:
-    """The fields of a record class with their types; None for a class that is no record."""
+    """The fields of a record class with their types; None for other classes."""
     if comes_from(kind, "pydantic") and isinstance(getattr(kind, "model_fields", None), dict):
         return {name: info.annotation for name, info in kind.model_fields.items()}  # type: ignore[attr-defined]
     if _is_typed_dict(kind):

@@ -1,4 +1,4 @@
-"""Codecs for declared types. An encoding is used only after it was decoded and gave the same value back."""
+"""Codecs for declared types. An encoding is used only after decoding it has given the same value back."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _reason(error: BaseException) -> str:
 
 
 class _Verified:
-    """Tries encodings in order; the first that decodes to the same value is the one."""
+    """Tries encodings in order and uses the first that decodes to the same value."""
 
     def __init__(self, annotation: Any, shape: Shape, fingerprint: str) -> None:
         self.fingerprint = fingerprint
@@ -58,7 +58,7 @@ class _Verified:
         self._quick = not (shape.records or shape.pydantic or "bytes" in shape.text)
 
     def encode(self, value: Any) -> bytes:
-        """Raises `UnsupportedValue` if the value is not what the annotation declares, or would lose something."""
+        """Raises `UnsupportedValue` if the value does not have the declared type, or would lose something."""
         refused: str | None = None
         lost: str | None = None
         failed: str | None = None
@@ -89,12 +89,13 @@ class _Verified:
 
 
 class MsgspecCodec(_Verified):
-    """Builtins, dataclasses, TypedDicts, NamedTuples, enums and structs, by msgspec. Raises its TypeErrors."""
+    """Builtins, dataclasses, TypedDicts, NamedTuples, enums and structs, by msgspec. Raises msgspec's TypeErrors."""
 
     def __init__(self, annotation: Any, shape: Shape, fingerprint: str) -> None:
         super().__init__(annotation, shape, fingerprint)
         self._records = shape.records
-        # Any and time zones need the exact form. Where all the rest is JSON-like, one typed decoder reads it at once
+        # Any and time zones need the exact form. If everything else is JSON-like, one typed decoder reads it at
+        # once
         self._exact = shape.open or shape.zoned
         self._at_once = not self._exact or not (shape.zoned or shape.exotic)
         self._read: Callable[[bytes], Any] = msgpack.Decoder(
@@ -106,7 +107,7 @@ class MsgspecCodec(_Verified):
         if self._at_once:
             try:
                 return self._read(data)
-            except Exception:  # perhaps the exact form, which is used where this one loses something
+            except Exception:  # try the exact form next, if this one loses something
                 pass
         try:
             return self._convert(loads(data))
@@ -129,10 +130,10 @@ class MsgspecCodec(_Verified):
 
 
 class PydanticCodec(_Verified):
-    """Everything that holds a pydantic model, by pydantic's own JSON, or by exact builtins where JSON loses something.
+    """Types that contain a pydantic model, by pydantic's own JSON, or by exact builtins if JSON loses something.
 
-    Which fields were set is kept, unless the model computes defaults (a time, an identifier) that would be
-    new at each decoding: then all fields come back as set.
+    Which fields were set is kept, unless the model computes defaults (a time, an identifier) that would be new at
+    each decoding. Then all fields come back as set.
     """
 
     def __init__(self, annotation: Any, shape: Shape, fingerprint: str) -> None:
@@ -141,7 +142,7 @@ class PydanticCodec(_Verified):
 
         self._adapter: Any = TypeAdapter(annotation)
         self._only_set = not shape.computed_defaults
-        # by name, so that aliases need not be the same for reading and writing (pydantic 2.11 and later)
+        # by name, so that aliases may differ between reading and writing (pydantic 2.11 and later)
         by_name = "by_name" in inspect.signature(TypeAdapter.validate_json).parameters
         self._names: dict[str, bool] = {"by_alias": False, "by_name": True} if by_name else {}
         self._by_alias = not by_name
@@ -150,7 +151,7 @@ class PydanticCodec(_Verified):
         """Raises `Undecodable`."""
         try:
             return self._adapter.validate_json(data, **self._names)
-        except Exception:  # perhaps the exact form
+        except Exception:  # try the exact form next
             pass
         try:
             return self._adapter.validate_python(loads(data), **self._names)
@@ -183,12 +184,12 @@ class PydanticCodec(_Verified):
         plain = self._adapter.dump_python(value, **options)
         try:
             return dumps(plain)
-        except UnsupportedValue:  # enums, paths and the like, which pydantic reads back from their plain form
+        except UnsupportedValue:  # enums, paths and the like: pydantic reads them back from their plain form
             return dumps(msgspec.to_builtins(plain, builtin_types=EXACT_TYPES, enc_hook=_to_text))
 
 
 class PickleCodec:
-    """Anything that pickles. Whoever can write to the store can then run code in every process that reads it."""
+    """Anything that pickles. Anyone who can write to the store can then run code in every process that reads it."""
 
     shareable: bool | None = None
 
@@ -205,6 +206,6 @@ class PickleCodec:
     def decode(self, data: bytes) -> Any:
         """Raises `Undecodable`."""
         try:
-            return pickle.loads(data)  # asked for by name
+            return pickle.loads(data)  # the user asked for pickle by name
         except Exception as error:
             raise Undecodable(f"stored bytes cannot be unpickled: {type(error).__name__}") from error

@@ -1,7 +1,7 @@
 """The decisions, without any I/O: what a store's scripts do, and what a flight does next.
 
-Nothing here awaits, reads a clock, draws a random number or logs; time, draws and ids arrive as arguments. So the
-whole protocol can be searched exhaustively (`tests/core/`), and each store is held against the same functions.
+Nothing here awaits, reads a clock, draws a random number or logs. Time, draws and ids arrive as arguments. So the
+whole protocol can be searched exhaustively (`tests/core/`), and tests compare each store with the same functions.
 
 `entry`    what a store keeps for one key
 `scripts`  the six atomic steps on an entry; `stores/lua/*.lua` are their twins

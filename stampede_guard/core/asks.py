@@ -1,4 +1,4 @@
-"""What is asked of the steps on an entry (`core.scripts`), what they answer, and what waiting inboxes hear."""
+"""The requests and answers of the steps on an entry (`core.scripts`), and the messages to waiting inboxes."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ __all__ = [
 ]
 
 
-# --- what is asked --------------------------------------------------------------------------------
+# --- requests ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One flight asks for a key. `epoch` is a fresh random text, used only if a record has to be created.
+    """One flight asks for a key. `epoch` is a fresh random text, used only if a record must be created.
 
-    A fresh value is an answer only if its token is above `newer_than`: a refresh, or a flight that could not decode
-    what is stored, asks for something newer than what it has seen. `pass_limit` flights at once may compute a key that
-    is not cacheable for now, each for at most `pass_ms`. `slots_ms`: the longest time that any slot of this key is
-    given; 0 = not known.
+    A fresh value is an answer only if its token is above `newer_than`. A refresh, or a flight that could not decode
+    the stored value, asks for something newer than what it has seen. `pass_limit` flights at once may compute an
+    uncacheable key, each for at most `pass_ms`. `slots_ms`: the longest time that any slot of this key gets; 0 =
+    unknown.
     """
 
     flight: str
@@ -63,7 +63,9 @@ class Renewal:
 
 @dataclass(frozen=True, slots=True)
 class FallbackAsk:
-    """A flight that waited too long asks to compute beside the holder, `limit` at once in all processes together."""
+    """A flight that waited too long asks to compute beside the holder: at most `limit` at once in all processes
+    together.
+    """
 
     flight: str
     epoch: str
@@ -75,16 +77,17 @@ class FallbackAsk:
 
 
 Outcome = Literal["value", "failure", "pass"]
-"""`pass`: there is a value, and it may not be stored."""
+"""`pass`: there is a value, but it may not be stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The outcome of a computation. For a failure `total_ms` is how long nobody tries again, and `stale_ms` is 0.
+    """The outcome of a computation. For a failure, `total_ms` is the time during which no caller tries again;
+    `stale_ms` is 0.
 
-    For a `pass` it is how long nobody waits for somebody else's computation, and there is no body. `let_through`: the
-    flight gives its slot back whatever the outcome; a fallback that failed keeps its slot, so that no other follows.
-    `took_ms`: how long a value's computation took; 0 = not known.
+    For a `pass` it is the time during which callers do not wait for each other, and there is no body.
+    `let_through`: the flight releases its slot whatever the outcome. A fallback that failed keeps its slot, so that
+    no other follows. `took_ms`: how long a value's computation took; 0 = unknown.
     """
 
     flight: str
@@ -100,7 +103,7 @@ class Publication:
     took_ms: int = 0
 
 
-# --- what is answered -----------------------------------------------------------------------------
+# --- answers ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class FailedRecently:
-    """`remaining_ms`: so long nobody is to try again. 0 = not known."""
+    """`remaining_ms`: no caller may try again for this time. 0 = unknown."""
 
     body: bytes
     token: int
@@ -121,8 +124,8 @@ class FailedRecently:
 class Granted:
     """The lease is the asker's. The token comes before the computation and travels with its value.
 
-    `replaces` is the token of the value that was stored at that moment, 0 if there was none. `leased` is False for the
-    grant of a flight that was let through.
+    `replaces` is the token of the value that was stored at that moment, 0 if there was none. `leased` is False for
+    the grant of an uncacheable key.
     """
 
     token: int
@@ -133,9 +136,9 @@ class Granted:
 
 @dataclass(frozen=True, slots=True)
 class Passing:
-    """Let through: the key is not cacheable for now, so the asker computes beside everybody else, without a lease.
+    """The key is uncacheable at the moment, so the asker computes beside the others, without a lease.
 
-    Its grant has a token of its own: should the next value be cacheable, it is stored like any other.
+    Its grant has its own token: if the next value is cacheable, it is stored like any other.
     """
 
     grant: Granted
@@ -143,9 +146,9 @@ class Passing:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Somebody else computes. `suspect`: its inbox has no subscriber; look again after the takeover gap.
+    """Another flight computes. `suspect`: its inbox has no subscriber; poll again after the takeover gap.
 
-    `last` is the largest token issued: what is under way was begun before this answer.
+    `last` is the largest token issued: every running computation began before this answer.
     """
 
     fence: int
@@ -162,7 +165,7 @@ Answer = Found | FailedRecently | Granted | Passing | Held
 
 
 class Message(NamedTuple):
-    """What a waiting inbox hears. `again` = ask again; `body` is None where the value is too large to travel."""
+    """A message to a waiting inbox. `again` = ask again; `body` is None if the value is too large for the message."""
 
     kind: Literal["value", "failure", "again"]
     token: int

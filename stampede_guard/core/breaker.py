@@ -1,7 +1,7 @@
 """When a store counts as away: a circuit breaker as one immutable value.
 
-Callers never pay for an open breaker: whether the store is back is found out by a probe of the session's own, in the
-background, every `PROBE_SECONDS`.
+Callers never pay for an open breaker. The session sends its own probe in the background, every `PROBE_SECONDS`, to
+notice when the store is back.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class Breaker:
 
 
 def failed(breaker: Breaker) -> Breaker:
-    """After a connection that failed or an answer that did not come in time."""
+    """After a failed connection, or an answer that did not come in time."""
     failures = breaker.failures + 1
     return Breaker(failures, breaker.is_open or failures >= OPEN_AFTER)
 
 
 def succeeded(breaker: Breaker) -> Breaker:
-    """After any answer, also an error reply: who answers is not away."""
+    """After any answer, even an error reply: a store that answers is not away."""
     return breaker if breaker == Breaker() else replace(breaker, failures=0, is_open=False)

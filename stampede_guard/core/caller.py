@@ -1,4 +1,4 @@
-"""How long one caller waits, and what it gets when that is over while its flight goes on for others."""
+"""How long one caller waits, and what it gets if its time ends before its flight."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def last_resort(
     fallback_limit: int,
     fallback: Literal["untried", "denied", "over"],
 ) -> LastResort:
-    """The next thing for a caller that has waited `wait_timeout` seconds, or `soft_timeout` with a stale value in hand.
+    """The next step for a caller that has waited `wait_timeout` seconds, or `soft_timeout` with a stale value.
 
-    A stale value is served and the computation goes on, unless it is `bound` to this very caller's request and would
-    end with it. A caller whose own call is being computed is not waiting; `compute_timeout` bounds it. A caller that
-    was denied a fallback waits `fallback_timeout` more, because somebody else's fallback ends the wait for all. So no
-    caller waits longer than `wait_timeout + fallback_timeout` for somebody else.
+    A stale value is served and the computation continues, unless it is `bound` to this caller's own request and
+    would end with it. A caller whose own call is being computed does not wait; `compute_timeout` bounds it. A
+    caller that was denied a fallback waits `fallback_timeout` more, because another flight's fallback ends the wait
+    for all. So no caller waits longer than `wait_timeout + fallback_timeout` for another flight.
     """
     if has_stale and not (computes_itself and bound):
         return "serve_stale"
@@ -36,9 +36,9 @@ def last_resort(
 
 
 def patience_with_stale(*, soft_timeout: float, wait_timeout: float, flown: float) -> float:
-    """Seconds for which a caller with a stale value waits for a fresh one; 0 = not at all.
+    """Seconds for which a caller with a stale value waits for a fresh one; 0 = it does not wait.
 
-    `flown`: how long its flight has been under way. What has taken `soft_timeout` already is too slow for everybody who
-    comes from now on: not every caller of a slow computation pays for finding that out.
+    `flown`: how long its flight has been running. A flight that has already taken `soft_timeout` is too slow for
+    all later callers. So not every caller of a slow computation waits to find that out.
     """
     return max(0.0, min(soft_timeout, wait_timeout) - flown)

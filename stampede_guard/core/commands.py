@@ -1,4 +1,4 @@
-"""What a flight can have its driver do."""
+"""The commands of a flight to its driver."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ __all__ = [
 ]
 
 LATE_SECONDS = 0.1
-"""What a caller that has waited for the store in vain, for a whole deadline, waits for it once more. A lost answer or a
-dead connection is made good within that; a frozen server costs a caller one deadline, not two."""
+"""How long a caller waits once more for the store, after it has waited a whole deadline without an answer. That is
+enough for a lost answer or a dead connection. A frozen server then costs a caller one deadline, not two.
+"""
 
 Audience = Literal["covered", "before_compute", "everyone", "leader"]
-"""`leader`: the one whose call was computed. All others compute for themselves from now on, and wait for nobody."""
+"""`leader`: the caller whose call was computed. From then on, all others compute by themselves and do not wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What there is to hand out. `own` is the outcome of this flight's computation; it is not in the store's form.
+    """The outcome to deliver. `own` is the outcome of this flight's computation; it is not in the store's form.
 
-    `pass` is a value that may not be stored; `shared` says whether it may be handed to all who wait for it here.
+    `pass` is a value that may not be stored. `shared` is true if it may go to all waiters in this process.
     """
 
     kind: Literal["value", "failure", "pass"]
@@ -46,7 +47,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Run the acquire script. Who has joined by now is covered by its answer."""
+    """Run the acquire script. Its answer covers the passengers that have joined by now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Publish:
-    """Run the publish script. Who has joined by now is covered by its answer."""
+    """Run the publish script. Its answer covers the passengers that have joined by now."""
 
     grant: Granted
     outcome: Outcome
@@ -71,7 +72,7 @@ class Publish:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Give the lease back without an outcome, then hand out `outcome` in this process if there is one."""
+    """Release the lease without an outcome. Then deliver `outcome` in this process, if there is one."""
 
     outcome: Outcome | None
 
@@ -84,12 +85,14 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """Nothing to do: go on with what is under way."""
+    """Do nothing: continue what is running."""
 
 
 @dataclass(frozen=True, slots=True)
 class Land:
-    """Forget the flight. If one of its asks was never answered, the driver gives back what it may still be granted."""
+    """Forget the flight. If one of its asks was never answered, the driver releases whatever that ask may still be
+    granted.
+    """
 
 
 Command = Ask | Wait | Compute | Publish | Release | Deliver | Keep | Land

@@ -1,4 +1,4 @@
-"""Early refresh: whether a reader of a fresh value should have it computed anew before it expires."""
+"""Early refresh: whether a reader of a fresh value should start a refresh before it expires."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ def due(*, took_ms: int, ttl_ms: int, beta: float, fresh_ms_left: int, draw: flo
     """XFetch: `-delta * beta * ln(u) >= remaining`.
 
     Vattani, Chierichetti, Lowenstein, "Optimal Probabilistic Cache Stampede Prevention", VLDB 2015, Figure 3. The
-    exponential distribution is the best there is: each reader decides for itself, seldom too early and the likelier the
+    exponential distribution is optimal: each reader decides for itself, rarely too early, and more likely the
     closer the end. `draw` is uniform in [0, 1); u = 1 - draw is never 0.
 
-    delta is how long the computation of this value took, at most half of its fresh lifetime: a computation as long as
-    that would have every value computed anew as soon as it is there. With 0 (not known, or too short to be measured)
-    and with a `beta` of 0 nothing is ever due.
+    delta is how long the computation of this value took, at most half of its fresh lifetime. Otherwise a
+    computation as long as the lifetime would start a refresh as soon as each value is stored. With 0 (unknown, or
+    too short to be measured), and with a `beta` of 0, nothing is ever due.
     """
     delta = min(took_ms, ttl_ms / 2)
     if delta <= 0 or beta <= 0:

@@ -29,7 +29,7 @@ Freshness = Literal["fresh", "stale", "missing"]
 class Reading(NamedTuple):
     """A stored value as a reader gets it, in one round trip together with its remaining time.
 
-    `took_ms`: how long its computation took; 0 = not known.
+    `took_ms`: how long its computation took; 0 = unknown.
     """
 
     body: bytes
@@ -43,8 +43,8 @@ class Reading(NamedTuple):
 def freshness(remaining_ms: int, total_ms: int, stale_ms: int) -> Freshness:
     """Fresh iff `stale_ms < remaining_ms <= total_ms`.
 
-    A value without a lifetime (-1, an operator's PERSIST) or with more than it was given (a clock step) is stale,
-    never fresh. A remaining time of 0 ms is still present. -2 is a key that is not there.
+    A value without a lifetime (-1, an operator's PERSIST), or with more than its total (a clock step), is stale,
+    never fresh. A remaining time of 0 ms means present. -2 means that the key is missing.
     """
     if remaining_ms == -2:
         return "missing"
@@ -72,10 +72,10 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A computation that left no value. It failed: for a moment nobody tries again.
+    """A computation that left no value. It failed: for a moment no caller tries again.
 
-    Or it `passes`: what it computed may not be stored, so for a moment nobody waits for anybody else's. `total_ms`: how
-    long the moment is; 0 = not known (stored by an older version).
+    Or it `passes`: its value may not be stored, so for a moment callers do not wait for each other. `total_ms`: how
+    long the moment is; 0 = unknown (stored by an older version).
     """
 
     body: bytes
@@ -87,7 +87,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What outlives leases. `epoch` is random: after an eviction no earlier grant can pass for a current one."""
+    """What outlives leases. `epoch` is random: after an eviction, no earlier grant counts as a current one."""
 
     epoch: str
     last: int
@@ -95,15 +95,15 @@ class Record:
     expires_us: int
 
     def admits(self, epoch: str, token: int) -> bool:
-        """Whether a value with this token could be stored, but for a newer one."""
+        """Whether a value with this token could be stored, unless there is a newer one."""
         return self.epoch == epoch and token >= self.fence
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right of one flight to compute. `inbox` is empty where the owner's subscription is not confirmed.
+    """The right of one flight to compute. `inbox` is empty if the owner's subscription is not confirmed.
 
-    `total_ms`: the time that its owner has given it; 0 = not known (an older version's).
+    `total_ms`: the time that its owner asked for; 0 = unknown (an older version's).
     """
 
     owner: str
@@ -117,9 +117,9 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One computation beside the lease: a fallback, or a flight that was let through.
+    """One computation beside the lease: a fallback, or a flight for an uncacheable key.
 
-    A set of these cannot leak in a crash, as a counter would.
+    A set of these cannot leak in a crash, unlike a counter.
     """
 
     owner: str
@@ -137,7 +137,7 @@ class Entry:
 
     @property
     def highest_token(self) -> int:
-        """The largest token that any surviving part of this entry remembers."""
+        """The largest token in any remaining part of this entry."""
         tokens = [part.token for part in (self.value, self.failure, self.lease) if part is not None]
         if self.record is not None:
             tokens.append(self.record.last)
@@ -148,16 +148,16 @@ EMPTY = Entry()
 
 
 def in_time(expires_us: int, total_ms: int, now_us: int) -> bool:
-    """Whether what ends then may still count: not if it has more time left than it was given.
+    """Whether something with this end may still count. It may not, if it has more time left than its total.
 
-    Then the server's clock has stepped back, or an operator has changed its life, and how old it is nobody knows.
-    `total_ms` 0: what it was given is not known.
+    In that case the server's clock was set back, or an operator changed its lifetime, and its age is unknown.
+    `total_ms` 0: the total is unknown.
     """
     return not total_ms or expires_us - now_us <= total_ms * 1000
 
 
 def prune(entry: Entry, now_us: int) -> Entry:
-    """The entry without the parts whose time is over, as the store's own expiry leaves it."""
+    """The entry without its expired parts, as the store's own expiry leaves it."""
     value, failure, record, lease, slots = entry.value, entry.failure, entry.record, entry.lease, entry.slots
     over = False
     if value is not None and value.expires_us <= now_us:

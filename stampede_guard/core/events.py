@@ -1,4 +1,4 @@
-"""What can happen to a flight."""
+"""The events of a flight."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """`draw` is uniform in [0, 1). `wanted`: somebody waits for this flight (a background refresh has nobody)."""
+    """`draw` is uniform in [0, 1). `wanted`: a caller waits for this flight (not so for a background refresh)."""
 
     answer: Answer
     draw: float
@@ -34,7 +34,7 @@ class Answered:
 class StoreFailed:
     """The command failed or got no answer; it may still be carried out. `away`: the breaker is open.
 
-    `wanted` is False for an early refresh that nobody waits for.
+    `wanted` is False for an early refresh without a waiting caller.
     """
 
     away: bool
@@ -49,9 +49,9 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class LookAgain:
-    """The poll is due, or the subscription had a gap in which a message may have been lost.
+    """The poll is due, or the subscription had a gap, so a message may be lost.
 
-    Or the store is back, and a computation that was to do without it has not begun.
+    Or the store is back, and a computation without it has not begun yet.
     """
 
     wanted: bool
@@ -59,9 +59,9 @@ class LookAgain:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """`storable` is False for a value that may not be stored. `away`: the store is out of reach.
+    """`storable` is False for a value that may not be stored. `away`: the store is unreachable.
 
-    `shared`: whether such a value is for all passengers; otherwise for the one whose call was computed.
+    `shared`: whether such a value is for all passengers. Otherwise it is for the caller whose call was computed.
     """
 
     body: bytes
@@ -72,14 +72,14 @@ class Computed:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """`body` is None where the failure must not leave the process."""
+    """`body` is None if the failure must not leave the process."""
 
     body: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
 class Abandoned:
-    """The request that the computation was bound to has gone, and no passenger can take over."""
+    """The request of a bound computation has ended, and no passenger can take over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class PublishAnswered:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """`remaining`: passengers that have nothing yet."""
+    """`remaining`: passengers without an outcome."""
 
     remaining: int
 

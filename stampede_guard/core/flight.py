@@ -6,21 +6,23 @@
        +--Passing--> Computing, beside others        |
        +--Held--> Waiting --woken with the value-----+--refused: ask again
 
-`decide(state, event, policy)` returns the next state and one command. The driver (`stampede_guard.flight`) carries the
-command out and comes back with the event that it led to.
+`decide(state, event, policy)` returns the next state and one command. The driver (`stampede_guard.flight`) executes
+the command and returns with the resulting event.
 
-Who is served by what (the rule that makes joining safe at any time):
+Which passengers an outcome may serve (the rule that makes joining safe at any time):
 
-* An answer of the store covers the passengers that joined before the question was sent ("covered"). A later passenger
-  may have come after an invalidation that the answer does not know of.
-* A value or failure in a message covers them too, if its token is not below the fence that the last answer told. A
-  message that only says "ask again" is always heeded.
-* A refused value goes to the passengers that joined before its computation began, and to nobody else. So does one that
-  was stored, if an invalidation of this process began meanwhile: it may be pending, and the store know nothing of it.
-* A value that may not be stored is published as that, without its body, and goes to those that an accepted publication
-  covers, like any other. One that is not to be shared goes to the caller that had it computed.
+* An answer of the store covers the passengers that joined before the question was sent ("covered"). A later
+  passenger may have come after an invalidation that the answer does not know.
+* A value or failure in a message covers them too, if its token is not below the fence of the last answer. A message
+  "ask again" is always obeyed.
+* A refused value goes only to the passengers that joined before its computation began. The same holds for a stored
+  value, if an invalidation of this process began during the computation: it may be pending, and unknown to the
+  store.
+* A value that may not be stored is published as such, without its body. It goes to the passengers that an accepted
+  publication covers, like any other value. If it may not be shared, it goes only to the caller whose call was
+  computed.
 
-Passengers that are left over are the reason for another round, under the same flight.
+Passengers that are left cause another round, under the same flight.
 """
 
 from __future__ import annotations
@@ -93,19 +95,19 @@ __all__ = [
 ]
 
 ASK_TRIES = 2
-"""Asks per round before the store counts as away for this flight. The same flight is answered the same token."""
+"""Asks per round before the store counts as away for this flight. The same flight gets the same token again."""
 PUBLISH_TRIES = 2
 
 
 def begin(*, away: bool) -> tuple[State, Command]:
-    """A new flight: it asks, or computes alone when the store is known to be away."""
+    """A new flight: it asks, or computes alone if the store is known to be away."""
     if away:
         return Computing(None), Compute(None)
     return Asking(), Ask()
 
 
 def decide(state: State, event: Event, policy: Policy) -> tuple[State, Command]:
-    """The next state and the one thing to do. An event that does not fit the state is a fault of the driver."""
+    """The next state and one command. An event that does not fit the state is a fault of the driver."""
     match state:
         case Asking():
             return _asking(state, event, policy)
@@ -129,10 +131,10 @@ def _asking(state: Asking, event: Event, policy: Policy) -> tuple[State, Command
             return _answered(answer, draw, wanted, policy)
         case StoreFailed(away, wanted):
             if not wanted:
-                # An early refresh: what is stored is fresh, and without a lease every process would compute.
+                # An early refresh: the stored value is fresh, and without a lease every process would compute.
                 return Landed(), Land()
-            # The ask may still be carried out. Asking again under the same flight gets the same token, so no second
-            # computation comes of a lost reply.
+            # The ask may still be carried out. Asking again under the same flight gets the same token, so a lost
+            # reply causes no second computation.
             if not away and state.tries < ASK_TRIES:
                 return replace(state, tries=state.tries + 1), Ask()
             return Computing(None), Compute(None)
@@ -151,7 +153,8 @@ def _answered(answer: Answer, draw: float, wanted: bool, policy: Policy) -> tupl
         case Granted():
             return Computing(answer), Compute(answer)
         case Passing(grant):
-            # A stale value is served meanwhile. Without this every process would refresh it at once, again and again.
+            # Callers are served a stale value. Without this rule, every process would refresh at once, again and
+            # again.
             if not wanted:
                 return Delivering(), Release(None)
             return Computing(grant), Compute(grant)
@@ -164,7 +167,7 @@ def _answered(answer: Answer, draw: float, wanted: bool, policy: Policy) -> tupl
 
 
 def poll_after(draw: float, *, suspect: bool, policy: Policy) -> float:
-    """Seconds until the next look: jittered, at most `poll_interval`; just past the takeover gap for a suspect."""
+    """Seconds until the next poll: jittered, at most `poll_interval`; just past the takeover gap for a suspect."""
     if suspect:
         return min(policy.takeover_gap * (1.02 + 0.2 * draw), policy.poll_interval)
     return policy.poll_interval * (0.6 + 0.4 * draw)
@@ -187,8 +190,9 @@ def _waiting(state: Waiting, event: Event, policy: Policy) -> tuple[State, Comma
 
 
 def _heard(state: Waiting, message: Message, policy: Policy) -> tuple[State, Command]:
-    # 1. B waits, told fence 5. 2. A's value with token 3 was announced before the invalidation that raised the fence
-    # and arrives only now. 3. Serving it would hand a caller a value from before an invalidation that it came after.
+    # 1. B waits, with fence 5 from its last answer. 2. A's value with token 3 was announced before the invalidation
+    #    that raised the fence, and arrives only now. 3. If B served it, a caller would get a value from before an
+    #    invalidation that was done before the caller came.
     if message.kind != "again" and message.token < state.fence:
         return state, Keep()
     if message.kind == "value" and message.reading is not None:
@@ -217,7 +221,8 @@ def _computing(state: Computing, event: Event) -> tuple[State, Command]:
                 return Landed(), Land()
             return Delivering(), Release(None)
         case LookAgain() if state.grant is None:
-            # The store came back before the computation began: with a lease it is one for all, and is stored.
+            # The store came back before the computation began. With a lease, one computation serves all and is
+            # stored.
             return Asking(), Ask()
         case Invalidated():
             return replace(state, fenced=True), Keep()
@@ -228,14 +233,14 @@ def _computing(state: Computing, event: Event) -> tuple[State, Command]:
 def _publishing(state: Publishing, event: Event) -> tuple[State, Command]:
     match event:
         case PublishAnswered(stored):
-            # Refused: a fence was raised, the epoch is gone, or a newer value is there. Those who joined before the
-            # computation began came before whatever raised the fence; everyone else asks again.
-            # Fenced: 1. A computes. 2. B invalidates here; the store is not reached, so B is told "pending".
+            # Refused: a fence was raised, the epoch is gone, or a newer value is there. Passengers that joined
+            # before the computation began came before whatever raised the fence. All others ask again. Fenced: 1. A
+            # computes. 2. B invalidates here; the store is not reached, so B gets "pending".
             # 3. C joins. 4. The store is reached again and takes A's value first. C came after the invalidation.
             covered = stored and not state.fenced
             return Delivering(), _deliver(state.outcome, "covered" if covered else "before_compute")
         case StoreFailed(away):
-            # Publishing twice is harmless: the second is refused or writes the same.
+            # Publishing twice is harmless: the second publication is refused or writes the same.
             if not away and state.tries < PUBLISH_TRIES:
                 return replace(state, tries=state.tries + 1), Publish(state.grant, state.outcome)
             if state.outcome.kind == "failure":
@@ -252,10 +257,10 @@ def _deliver(outcome: Outcome, to: Audience) -> Deliver:
 
 
 def _unstored_audience(*, away: bool, fenced: bool) -> Audience:
-    """Who may have a value that no store has confirmed.
+    """Which passengers may have a value that no store has confirmed.
 
-    1. The store is away and A computes alone. 2. It is back; B invalidates, and is told that it is done. 3. A caller
-    joins A's flight. It must not be served: only while the store is away does everybody get what there is.
+    1. The store is away and A computes alone. 2. It is back; B invalidates, and gets "done". 3. A caller joins A's
+       flight. It must not be served: only while the store is away may all passengers get the value.
     """
     return "everyone" if away and not fenced else "before_compute"
 

@@ -1,4 +1,4 @@
-"""A stable share of entries, for a gradual start: the same ones in every process, at every moment."""
+"""A stable share of entries, for a gradual start: the same entries in every process, at all times."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _WHOLE = 2**64
 
 
 def sampled(name: str, share: float) -> bool:
-    """Whether an entry belongs to this share (0 to 1) of all. What belongs to a share belongs to every larger one.
+    """Whether an entry belongs to this share (0 to 1) of all. An entry in a share is in every larger share, too.
 
-    By BLAKE2b (RFC 7693) of the name, so that entries whose names differ in one digit are spread as any others.
+    By BLAKE2b (RFC 7693) of the name, so that names that differ in one digit are spread like any others.
     """
     if share >= 1.0:
         return True

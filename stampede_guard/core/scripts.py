@@ -1,7 +1,7 @@
-"""The atomic steps on one entry. `stores/lua/*.lua` are their twins and are held against these functions.
+"""The atomic steps on one entry. `stores/lua/*.lua` are their twins, and tests compare them with these functions.
 
-Each step takes the entry as it is and the store's time, and returns the entry as it will be, a reply for the one who
-asked, and the messages to publish. Messages come last: a waiter that hears one finds the writes done.
+Each step takes the entry and the store's time. It returns the new entry, a reply for the asker, and the messages to
+publish. Messages come last: a waiter that gets one finds the writes done.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ __all__ = [
 
 
 def read(entry: Entry, *, now_us: int) -> Reading | None:
-    """The value with its remaining time, fresh or stale; nothing is written."""
+    """The value with its remaining time, fresh or stale. It writes nothing."""
     value = prune(entry, now_us).value
     return None if value is None else value.reading(now_us)
 
 
 def acquire(entry: Entry, ask: Ask, *, now_us: int, listening: frozenset[str] | None) -> tuple[Entry, Answer]:
-    """Read again, and only if there is still no fresh value: grant the lease, or join the waiters.
+    """Read again. Only if there is still no fresh value: grant the lease, or join the waiters.
 
-    `listening` are the inboxes with a subscriber, None where that is unknown.
+    `listening` are the inboxes with a subscriber, or None if that is unknown.
     """
     entry = prune(entry, now_us)
     # The re-read. Without it: 1. A reads a miss. 2. B computes and publishes; its lease is gone. 3. A acquires the
@@ -82,8 +82,8 @@ def acquire(entry: Entry, ask: Ask, *, now_us: int, listening: frozenset[str] | 
     record = replace(record, expires_us=max(record.expires_us, now_us + ask.record_ms * 1000))
     lease = entry.lease
     if lease is not None and lease.owner == ask.flight:
-        # The reply to an earlier ask was lost. The same grant is answered as long as it could still be published, and
-        # all of its time is ahead: whoever asks is alive, and is only now going to compute.
+        # The reply to an earlier ask was lost. The same grant is answered while it could still be published. It
+        # gets its whole time again: the asker is alive, and will compute only now.
         if lease.epoch == record.epoch and lease.token >= record.fence:
             lease = _renewed(lease, ask.inbox, ask.lease_ms, now_us=now_us, listening=listening)
             return replace(entry, record=record, lease=lease), Granted(lease.token, lease.epoch)
@@ -106,10 +106,11 @@ def acquire(entry: Entry, ask: Ask, *, now_us: int, listening: frozenset[str] | 
 
 
 def _let_pass(entry: Entry, record: Record, ask: Ask, now_us: int) -> tuple[Entry, Answer]:
-    """Nobody waits for a value that will not be there afterwards; but only so many compute at once."""
-    # 1. A holds the lease and computes a value that may not be stored; B, C and D wait. 2. Woken, they ask: B is
-    # granted the lease and computes, C and D wait for it. 3. So the last of a thousand processes would wait for a
-    # thousand computations. Slots and not a lease: who finds all of them taken is woken by each that is given back.
+    """Callers do not wait for a value that will not be stored; but only a limited number compute at once."""
+    # 1. A holds the lease and computes a value that may not be stored; B, C and D wait. 2. They wake and ask: B
+    #    gets the lease and computes, C and D wait for it. 3. So the last of a thousand processes would wait for a
+    #    thousand computations. Slots replace the lease here: a flight that finds all slots taken is woken when any
+    #    slot is released.
     entry = _in_time_slots(entry, ask.slots_ms, now_us)
     others = tuple(slot for slot in entry.slots if slot.owner != ask.flight)
     if len(others) >= ask.pass_limit:
@@ -123,7 +124,7 @@ def _let_pass(entry: Entry, record: Record, ask: Ask, now_us: int) -> tuple[Entr
 
 
 def _in_time_slots(entry: Entry, longest_ms: int, now_us: int) -> Entry:
-    """Without the slots that have more time left than any slot is given: the server's clock has stepped back."""
+    """Without the slots that have more time left than any slot gets: the server's clock was set back."""
     return replace(
         entry, slots=tuple(slot for slot in entry.slots if in_time(slot.expires_us, longest_ms, now_us))
     )
@@ -132,7 +133,7 @@ def _in_time_slots(entry: Entry, longest_ms: int, now_us: int) -> Entry:
 def renew(
     entry: Entry, renewal: Renewal, *, now_us: int, listening: frozenset[str] | None = None
 ) -> tuple[Entry, bool]:
-    """Extend the lease if it is still this flight's; never create one. False = it is lost."""
+    """Extend the lease if it is still this flight's. It never creates one. False = the lease is lost."""
     entry = prune(entry, now_us)
     lease = entry.lease
     if lease is None or lease.owner != renewal.flight or lease.token != renewal.token:
@@ -145,7 +146,7 @@ def renew(
 
 
 def publish(entry: Entry, publication: Publication, *, now_us: int) -> tuple[Entry, bool, Messages]:
-    """Store the outcome unless it is too old; stored or refused, give lease or slot back and wake the waiters."""
+    """Store the outcome unless it is too old. Stored or refused, release the lease or slot and wake the waiters."""
     entry = prune(entry, now_us)
     record = entry.record
     stored = (
@@ -164,15 +165,15 @@ def publish(entry: Entry, publication: Publication, *, now_us: int) -> tuple[Ent
 
 
 def replaces_fresh(entry: Entry, publication: Publication, *, now_us: int) -> bool:
-    """Whether this value, if it is stored, takes the place of a fresh one: processes may keep copies of that."""
+    """Whether this value, if stored, replaces a fresh one: processes may have copies of that one."""
     value = prune(entry, now_us).value
     return publication.outcome == "value" and value is not None and value.is_fresh(now_us)
 
 
 def invalidate(entry: Entry, *, now_us: int, epoch: str, record_ms: int) -> tuple[Entry, int, Messages]:
-    """Delete what is stored and raise the fence: what began to compute before this can never be stored.
+    """Delete the stored value and raise the fence: no computation that began before this can be stored.
 
-    Returns the new fence. The lease stays with its owner: a fenced holder is waited for, not superseded.
+    Returns the new fence. The lease stays with its owner: callers wait for a fenced holder and do not replace it.
     """
     entry = prune(entry, now_us)
     record = entry.record or _new_record(entry, epoch, now_us)
@@ -184,7 +185,7 @@ def invalidate(entry: Entry, *, now_us: int, epoch: str, record_ms: int) -> tupl
 
 
 def release(entry: Entry, flight: str, *, now_us: int) -> tuple[Entry, bool, Messages]:
-    """Give the lease, or the slot, back without an outcome. Only its owner can."""
+    """Release the lease, or the slot, without an outcome. Only its owner can."""
     before = prune(entry, now_us)
     lease = before.lease
     entry = _drop_slot(before, flight)
@@ -197,7 +198,7 @@ def release(entry: Entry, flight: str, *, now_us: int) -> tuple[Entry, bool, Mes
 
 
 def fallback(entry: Entry, ask: FallbackAsk, *, now_us: int) -> tuple[Entry, Found | Granted | Denied]:
-    """A token of its own beside the holder's lease, for at most `limit` flights at once."""
+    """A separate token beside the holder's lease, for at most `limit` flights at once."""
     entry = prune(entry, now_us)
     if entry.value is not None and entry.value.is_fresh(now_us) and entry.value.token > ask.newer_than:
         return entry, Found(entry.value.reading(now_us))
@@ -214,16 +215,16 @@ def fallback(entry: Entry, ask: FallbackAsk, *, now_us: int) -> tuple[Entry, Fou
 
 
 def _new_record(entry: Entry, epoch: str, now_us: int) -> Record:
-    # The fence starts at the highest number seen: a message that was under way when the old record vanished carries
-    # a smaller token and is ignored by whoever asks from now on.
+    # The fence starts at the highest number seen. A message that was under way when the old record vanished carries
+    # a smaller token, and later askers ignore it.
     last = max(entry.highest_token, now_us)
     return Record(epoch, last=last, fence=last, expires_us=now_us)
 
 
 def _confirmed(inbox: str, listening: frozenset[str] | None) -> str:
-    # 1. The store restarts, or fails over; no process has noticed that its subscription is gone. 2. A is granted the
-    # lease and names an inbox that nobody listens to. 3. B finds it missing twice and takes over, then C from B, and
-    # so on: a computation per takeover gap. So the store itself looks before it writes a name down.
+    # 1. The store restarts, or fails over; no process has noticed that its subscription is gone. 2. A gets the
+    #    lease and names an inbox without a listener. 3. B finds it missing twice and takes over, then C from B, and
+    #    so on: one computation per takeover gap. So the store checks an inbox before it writes down its name.
     return inbox if listening is None or inbox in listening else ""
 
 
@@ -236,10 +237,10 @@ def _renewed(
 
 
 def _look_at(lease: Lease, ask: Ask, *, now_us: int, listening: frozenset[str] | None) -> Lease | None:
-    """The lease after one more look at its owner; None when the owner is gone and the lease may be taken over."""
+    """The lease after one more check of its owner; None if the owner is gone and the lease may be taken over."""
     if not in_time(lease.expires_us, lease.total_ms, now_us):
-        # 1. A is granted the lease for three seconds, and dies. 2. The server's clock steps an hour back. 3. B would
-        # wait for an hour. If A is alive after all, the step costs one computation more, as any fault may.
+        # 1. A gets the lease for three seconds, and dies. 2. The server's clock steps an hour back. 3. B would wait
+        #    for an hour. If A is alive after all, the step costs one more computation, as any fault may.
         return None
     if not lease.inbox or listening is None:
         return replace(lease, missing_since_us=None)

@@ -1,4 +1,4 @@
-"""Where a flight can be."""
+"""The states of a flight."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The lease is held elsewhere. `fence`: messages with a smaller token are older than what we may serve."""
+    """Another flight holds the lease. `fence`: messages with a smaller token are older than what this flight may
+    serve.
+    """
 
     fence: int
 
 
 @dataclass(frozen=True, slots=True)
 class Computing:
-    """`grant` is None while the store is away: nothing of it will be stored. `fenced`: invalidated in this process.
+    """`grant` is None while the store is away: the value will not be stored. `fenced`: invalidated in this process.
 
-    A grant without a lease is that of a flight that was let through: others compute at the same time.
+    A grant without a lease belongs to an uncacheable key: others compute at the same time.
     """
 
     grant: Granted | None

@@ -11,18 +11,18 @@ from stampede_guard.policy import Mode
 __all__ = ["EVERYTHING", "LONGEST_TITLE", "MOST_SWITCHES", "Switch"]
 
 EVERYTHING = "*"
-"""In the place of a function's title: all functions of the namespace."""
+"""As a function's title: all functions of the namespace."""
 LONGEST_TITLE = 200
 """Characters of a function's title in a switch."""
 MOST_SWITCHES = 256
-"""Per namespace: each process reads all of them."""
+"""Per namespace, because each process reads all of them."""
 
 _TEXT = re.compile(r"(?P<mode>[a-z]+)(?::(?P<sample>[0-9.]{1,20}))?")
 
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """`sample` None: the function's own. `left`: seconds that it still holds; None = until it is changed."""
+    """`sample` None: the function's own. `left`: seconds for which it still holds; None = until it is changed."""
 
     mode: Mode
     sample: float | None = None

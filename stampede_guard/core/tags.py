@@ -1,29 +1,29 @@
-"""Tags: many entries outdated by one write, whatever their number.
+"""Tags: one write invalidates many entries, whatever their number.
 
-A tag is a random version in the store, under a name of its own. A value carries the versions that its tags had before
-its computation began. `invalidate_tag` deletes the version; whoever computes next makes a new one. A value whose
-versions are not those of now counts as missing. Absent means changed, and versions are compared for equality only:
-a tag may live on another node than the entry, and tokens of two nodes say nothing about each other.
+A tag is a random version in the store, under its own name. A value carries the versions that its tags had before
+its computation began. `invalidate_tag` deletes the version, and the next computation creates a new one. A value
+whose versions are not the current ones counts as missing. A missing version means "changed", and versions are
+compared for equality only: a tag may be on another node than the entry, and tokens of two nodes cannot be compared.
 
-Why deleted and not replaced: both change the version, and a deletion is never denied, also out of memory.
+Why the version is deleted and not replaced: both change it, and a deletion is never denied, even out of memory.
 
-Who may have a value: a passenger, if the value's versions were current at some moment after that passenger came. So
+Which passengers may have a value: those that came before some moment at which the value's versions were current. So
 
-* a caller reads the entry and its tags in one go, each after it came;
-* a value that was found or heard is held against the tags as they are read afterwards. Then a difference is final:
-  no version ever comes back;
-* an own value is held against the tags as they are read when it is published, because
+* a caller reads the entry and its tags together, after it came;
+* a value that was found or arrived in a message is compared with the tags as they are read afterwards. A difference
+  is then final, because no version ever comes back;
+* an own value is compared with the tags as they are read when it is published, because
 
   1. A reads the tags, computes. 2. B writes to the database and `invalidate_tag` returns to it. 3. C joins A's flight.
-  4. A's value is stored (no fence was raised: nobody knows the entries of a tag), with versions of before 2. It goes to
-  those who joined before the computation began, and C asks again for something newer.
+  4. A's value is stored (no fence was raised, because the entries of a tag are not known), with versions
+  from before 2. It goes to passengers that joined before the computation began, and C asks again for something newer.
 
 * versions are read before the computation, because
 
   1. A computes and has read the old data. 2. B writes, and invalidates the tag. 3. A reads the tags: its old value
-  would carry the new versions, and be served for its whole time.
+  would carry the new versions, and would be served for its whole lifetime.
 
-A tag that is evicted or lost costs one more computation for each of its entries, and never an old value.
+A tag that is evicted or lost costs one more computation for each of its entries, but never serves an old value.
 """
 
 from __future__ import annotations
@@ -49,17 +49,18 @@ __all__ = [
 SIZE = 16
 """Bytes of a version."""
 BLANK = bytes(SIZE)
-"""Stands for a version that nobody knows. It is nobody's."""
+"""Replaces an unknown version. It equals no real version."""
 
 Versions = tuple[bytes, ...]
 
 _MARK = 0xC1
-"""MessagePack never uses it, JSON in UTF-8 cannot hold it, pickle has no such opcode: who knows of no tags takes such
-bytes for undecodable, and bytes without it were stored by one who knew of none."""
+"""MessagePack never uses it, JSON in UTF-8 cannot contain it, and pickle has no such opcode. So a reader without
+tags cannot decode such bytes, and bytes without the mark were stored by a writer without tags.
+"""
 
 
 def sealed(body: bytes, versions: Sequence[bytes]) -> bytes:
-    """The body with these versions in front, in the place of those that it has already."""
+    """The body with these versions in front. They replace versions that it already has."""
     return b"".join((bytes((_MARK, len(versions))), *versions, opened(body)))
 
 
@@ -76,17 +77,17 @@ def versions_in(body: bytes) -> Versions | None:
 
 
 def is_current(body: bytes, now: Sequence[bytes | None]) -> bool:
-    """Whether a value's tags are as they were before it was computed. `now`: their versions, None for an absent one."""
+    """Whether a value's tags are the same as before its computation. `now`: their versions, None for a missing one."""
     return versions_in(body) == tuple(now)
 
 
 def version_of(body: bytes | None) -> bytes | None:
-    """The version that a tag's own value holds."""
+    """The version in a tag's own value."""
     return body if body is not None and len(body) == SIZE else None
 
 
 def ensure(entry: Entry, version: bytes, *, now_us: int, ms: int) -> tuple[Entry, bytes]:
-    """The tag with a version, `version` if it has none, that lives for `ms` milliseconds at least."""
+    """The tag with a version that lives for at least `ms` milliseconds: its own, or `version` if it has none."""
     entry = prune(entry, now_us)
     until = now_us + ms * 1000
     value = entry.value
@@ -96,5 +97,5 @@ def ensure(entry: Entry, version: bytes, *, now_us: int, ms: int) -> tuple[Entry
 
 
 def drop(entry: Entry) -> Entry:
-    """The tag without a version: it has changed for everybody."""
+    """The tag without a version: it has changed for all readers."""
     return replace(entry, value=None)

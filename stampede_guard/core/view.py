@@ -12,9 +12,10 @@ State = Literal["fresh", "stale", "failed", "uncacheable", "computing", "empty",
 
 @dataclass(frozen=True, slots=True)
 class ValueView:
-    """`left`: seconds until it is gone, of which the last `stale_ttl` it is stale; None = an operator made it stay.
+    """`left`: seconds until the value is gone. It is stale in the last `stale_ttl` of them. None = an operator
+    removed the expiry.
 
-    `size`: bytes of the body without its header. `body` is the beginning of it that was asked for.
+    `size`: bytes of the body without its header. `body` is the requested start of the body.
     """
 
     token: int
@@ -28,7 +29,7 @@ class ValueView:
 
 @dataclass(frozen=True, slots=True)
 class FailureView:
-    """`passes`: nothing failed; the last value was not to be stored, so callers compute beside each other."""
+    """`passes`: nothing failed. The last value could not be stored, so callers compute beside each other."""
 
     token: int
     left: float
@@ -46,7 +47,7 @@ class RecordView:
 
 @dataclass(frozen=True, slots=True)
 class LeaseView:
-    """`since`: seconds that it has been held, by the token. `alive`: whether its owner listens, None = unknown."""
+    """`since`: seconds that it has been held, from the token. `alive`: whether its owner listens, None = unknown."""
 
     owner: str
     token: int
@@ -63,7 +64,7 @@ class SlotView:
 
 @dataclass(frozen=True, slots=True)
 class EntryView:
-    """`seen`: False for an entry whose name is known, and whose server did not tell more."""
+    """`seen`: False if only the entry's name is known, because its server returned nothing else."""
 
     name: str
     value: ValueView | None = None

@@ -1,1 +1,1 @@
-"""The ASGI middleware: a shared HTTP cache with the guard's engine behind it."""
+"""The ASGI middleware: a shared HTTP cache on the guard's engine."""

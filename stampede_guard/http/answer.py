@@ -16,7 +16,7 @@ __all__ = ["answer", "covers", "marked", "reply", "send_response"]
 
 
 def covers(stored: StoredResponse, request: CacheRequest) -> bool:
-    """Whether a stored part has what the request asks for (RFC 9111, 3.3); the whole has everything."""
+    """Whether a stored part contains the requested range (RFC 9111, 3.3). A whole response always does."""
     held = stored.held
     if held is None:
         return True
@@ -29,8 +29,8 @@ def covers(stored: StoredResponse, request: CacheRequest) -> bool:
 
 
 def answer(stored: StoredResponse, request: CacheRequest, *, age: float, now: float) -> Response:
-    """With its `Age` (RFC 9111, 5.1), never a new Date."""
-    # Not where Expires or Date alone would do: a client further down reckons with it.
+    """With its `Age` (RFC 9111, 5.1), and never a new Date."""
+    # Always add it, even if Expires or Date would be enough: a downstream cache calculates with it.
     fields = (*stored.fields, (b"age", b"%d" % max(0, int(age))))
     response = Response(stored.status, fields, stored.body)
     if request.plain or request.method not in ("GET", "HEAD"):
@@ -51,13 +51,13 @@ def answer(stored: StoredResponse, request: CacheRequest, *, age: float, now: fl
         part = partial(response, stored.held, wanted)
         if part is not None:
             return part
-        # Nothing else is left: `covers` sends what a stored part does not have to the application.
+        # No other case is left: `covers` passes requests outside a stored part to the application.
         return unsatisfiable(response, stored.held) or response
     return response
 
 
 def marked(fields: Fields, status: CacheStatus, settings: Settings) -> list[tuple[bytes, bytes]]:
-    """With one more member of Cache-Status (RFC 9211, 2): what others said of themselves stays before it."""
+    """Appends one member to Cache-Status (RFC 9211, 2). The members of other caches stay before it."""
     found = [*fields, (b"cache-status", status.serialise(settings.name))]
     if settings.x_cache:
         found.append((b"x-cache", b"HIT" if status.hit else b"MISS"))
@@ -83,7 +83,7 @@ async def send_response(
 async def reply(
     send: Send, code: int, text: str, status: CacheStatus, settings: Settings, *extra: tuple[bytes, bytes]
 ) -> None:
-    """An answer of our own."""
+    """A response made by the middleware itself."""
     body = text.encode()
     fields = ((b"content-type", b"text/plain; charset=utf-8"), *extra)
     await send_response(send, Response(code, fields, body), status, settings, head=False)

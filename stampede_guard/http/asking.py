@@ -1,4 +1,4 @@
-"""How the application is asked: with which fields, and in which scope."""
+"""How to call the application: with which fields, and in which scope."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ if TYPE_CHECKING:
 __all__ = ["Try", "begin", "nonce_of", "stored_before", "tries"]
 
 Try = tuple[Fields, Fields]
-"""The fields of a request, and those of them that are ours."""
+"""The fields of a request, and those that the middleware added."""
 
 
 def tries(request: CacheRequest, old: StoredResponse | None, *, in_background: bool) -> list[Try]:
-    """What to ask, and what to ask if that was of no use. Where nothing is stored that the answer could be about, the
-    application sees the request as it came."""
+    """What to ask first, and what to ask if the answer is useless. If no stored response could match the answer,
+    the application sees the request unchanged.
+    """
     as_it_came: list[Try] = [(request.fields, ())]
     if in_background:
         as_it_came = [(unconditional(request.without_range()), ())]
     if old is None or request.method in ("HEAD", "POST"):
-        # A POST is asked once: asked again, it might do again what it should not do.
+        # A POST is sent once only: sent again, it might repeat an action.
         return as_it_came
     whole: Try = (request.without_range(), ())
     ours = conditions_for(old.fields)
@@ -51,11 +52,12 @@ def tries(request: CacheRequest, old: StoredResponse | None, *, in_background: b
 
 
 def begin(cache: Cache, request: CacheRequest, incoming: Incoming | None, asked: Try, **own: Any) -> Exchange:
-    """A call of the application for this request; without `incoming` in the background, where nobody listens. `own`:
-    what the exchange has of a client of its own."""
+    """A call of the application for this request. Without `incoming` it runs in the background, without a client.
+    `own`: the parts of the exchange that concern its own client.
+    """
     fields, ours = asked
     context = request.context.copy()
-    # A computation that waits for itself is found out, also across the application.
+    # This detects a computation that waits for itself, even through the application.
     context.run(CURRENT.set, CURRENT.get())
     if incoming is None:
         scope = request.in_background(fields)
@@ -80,5 +82,5 @@ def stored_before() -> StoredResponse | None:
 
 
 def nonce_of(old: StoredResponse | None) -> str:
-    """What replaces a response that was there when this computation was allowed to begin goes on with its variants."""
+    """A response that replaces the one stored at this computation's grant keeps the same variants."""
     return old.nonce if old is not None else ""

@@ -1,4 +1,4 @@
-"""What all requests of one middleware share: the guard's engine as HTTP uses it, and the exchanges under way."""
+"""What all requests of one middleware share: the guard's engine as HTTP uses it, and the running exchanges."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ log = logging.getLogger("stampede_guard")
 
 VERSION = "http2"
 _HEADERS = 256 * 1024
-"""Bytes that the fields of a response may take beside its body."""
+"""Bytes that the fields of a response may take, in addition to its body."""
 _AT_ONCE = 1_000_000
 _SHORTEST = 0.001
 _Place = tuple[asyncio.AbstractEventLoop, str]
@@ -71,10 +71,10 @@ class Cache:
         self.prefix = f"{VERSION}:{own}"
         policy = guard.policy.replace(
             max_value_bytes=max(guard.policy.inline_bytes, settings.max_body_bytes + _HEADERS),
-            # A response that is not stored must not make others wait, however many there are.
+            # Requests must not wait for a response that is not stored, however many there are.
             pass_limit=_AT_ONCE,
             share=True,
-            # What HTTP decides itself: when a stale response is served, and that each request looks for itself.
+            # HTTP itself decides when a stale response is served, and each request decides for itself.
             soft_timeout=0.0,
             early_beta=0.0,
             l1_ttl=0.0,
@@ -82,19 +82,19 @@ class Cache:
         self.plan = Plan(title="http", policy=policy, codec=HttpCodec(), share_uncached=False)
         self.plan.policy_for = self._policy_for
         self.marks = Marks(policy.pass_ttl, lambda: guard.runtime().now())
-        # Renewals in the background that brought an answer for one client only.
+        # Background refreshes whose response was for one client only.
         self.in_vain = Marks(policy.pass_ttl, lambda: guard.runtime().now())
         # Answers that could be stored again, where the store still says that nobody like their requester waits.
         self.lifted = Marks(policy.pass_ttl, lambda: guard.runtime().now())
         self.usage = Usage()
         self._app = app
-        # Exchanges, and what goes on though the request that began it has ended.
+        # Exchanges, and tasks that continue after their request has ended.
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waiting: defaultdict[_Place, set[Fetch]] = defaultdict(set)
 
     def _policy_for(self, value: Any) -> Any:
         if isinstance(value, Refused):
-            # AGAIN is for those who wait now, and for nobody after them.
+            # AGAIN is for the present waiters only, not for later requests.
             if not value.is_for_another_to_ask:
                 return None
             seconds = self.plan.policy.pass_ttl if is_once(value) else _SHORTEST
@@ -102,16 +102,16 @@ class Cache:
         return lifetimes(value, self.plan.policy)
 
     def is_away(self, key: str) -> bool:
-        """Whether nothing is stored under this key for now."""
+        """Whether nothing is stored under this key at the moment."""
         return self.guard.runtime().away_for(self.guard.prefix + key)
 
     # --- reading -------------------------------------------------------------------------------
 
     def joined(self, request: CacheRequest) -> Found | None:
-        """For a request that joins the flight under way here without having looked into the store; None: it must look.
+        """For a request that joins the flight running here without a read of the store. None: it must read.
 
-        What the flight replaces only tells that this request could not use it either, and is not served. 1. The flight
-        is told of it. 2. Another process invalidates it. 3. A request comes.
+        The response that the flight replaces only shows that this request could not use it either. It is not
+        served: 1. The flight gets it. 2. Another process invalidates it. 3. A request comes.
         """
         flights = self.guard.runtime().flights
         if not flights or not request.plain or request.asked is not None:
@@ -145,7 +145,7 @@ class Cache:
         other = await self._read(runtime, place)
         if other.stored is not None and not other.stored.is_for(request.fields):
             used = self.usage.count((place, other.stored.nominated))
-            # Where there is one place only, variants take turns.
+            # If there is only one place, variants take turns.
             fresh = self.settings.variants > 1 and other.stored.situation(other.age).is_fresh
             other = other._replace(stored=None, crowded=not wins(asked, used, fresh=fresh))
         return other._replace(varies=other.stored is None)
@@ -183,7 +183,7 @@ class Cache:
                 runtime.note_refusal(error)
             except StoreError as error:
                 runtime.note_late(name, error)
-                # The breaker may have opened just now; else the flight asks once more.
+                # The breaker may have opened just now. Otherwise the flight asks once more.
                 if not runtime.away_for(name):
                     return None
             else:
@@ -196,14 +196,15 @@ class Cache:
         return None if runtime.only_waits(name) else runtime.last.aged(name, now=runtime.now())
 
     def resident(self, key: str, stored: StoredResponse) -> float:
-        """Seconds for which what a flight brought has been in the store: long, where it found it there.
+        """Seconds for which a flight's response has been in the store. It is long if the flight found the response
+        there:
 
-        1. A read fails. 2. The flight asks once more, and finds what was stored half an hour ago.
+        1. A read fails. 2. The flight asks once more, and finds a response that was stored half an hour ago.
         """
         runtime = self.guard.runtime()
         reading = runtime.last.aged(self.guard.prefix + key, now=runtime.now())
         if reading is None or reading.total_ms - reading.remaining_ms < 1000:
-            # The usual case. Ages have whole seconds, so what a large response is would be looked at in vain.
+            # The usual case. Ages are whole seconds, so a large response need not be examined.
             return 0.0
         try:
             return _resident(reading, stored) if self.plan.decode(reading.body) == stored else 0.0
@@ -241,7 +242,7 @@ class Cache:
         return fly(self.guard.runtime(), self.plan, name, run, found.reading)
 
     def refresh(self, found: Found, request: CacheRequest) -> None:
-        """In the background, one fleet-wide: with a request of its own, since the one at hand will be over."""
+        """In the background, once fleet-wide. It has its own request, because the current one will have ended."""
         runtime = self.guard.runtime()
         name = self.guard.prefix + found.key
         if name in runtime.flights or runtime.closing or found.reading is None:
@@ -283,8 +284,9 @@ class Cache:
     async def invalidate(
         self, targets: list[Target], scope: Scope | None = None, *, forwarded: str = ""
     ) -> None:
-        """What is stored of these, by routes too. A route's own `key` is known for the request at hand only.
-        `forwarded`: what the request says of the URL that a proxy was asked for."""
+        """The stored responses for these URLs, also those of routes. A route's own `key` is known for the current
+        request only. `forwarded`: the URL that a proxy was asked for, from the request's fields.
+        """
         keys: dict[str, None] = {}
         parts = ("", forwarded) if forwarded else ("",)
         for number, target in enumerate(targets):
@@ -300,7 +302,7 @@ class Cache:
                     keys[base_name(self.prefix, target, route=route, part=choice.part, forwarded=part)] = None
         for key in keys:
             self.marks.drop(key)
-        # In a task of its own: a server may cancel a request whose client has left, and what it changed is changed.
+        # In its own task: a server may cancel a request whose client has left, but its change is done.
         task = asyncio.ensure_future(self._invalidate_all(keys))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -310,7 +312,7 @@ class Cache:
         await asyncio.gather(*(self.invalidate_key(key) for key in keys))
 
     async def invalidate_key(self, key: str) -> None:
-        """A client that the store does not let in is told so in the log: what its request has done is done."""
+        """If the store refuses this client, the log reports it. The request's own change is done."""
         try:
             await self.guard.invalidate_entry(key, self.plan.policy)
         except StoreError as error:
@@ -319,7 +321,9 @@ class Cache:
             log.warning("what a request has changed could not be invalidated: %s", error)
 
     async def put(self, key: str, stored: StoredResponse) -> None:
-        """Store what came unasked for, after the invalidation that it brought. If somebody computes, his is newer."""
+        """Store a response that arrived without a request for it, after the invalidation that it caused. A running
+        computation is newer.
+        """
         runtime, name = self.guard.runtime(), self.guard.prefix + key
         policy = lifetimes(stored, self.plan.policy)
         if policy is None or runtime.away_for(name) or self.guard.mode_of(self.plan) != "on":
@@ -339,11 +343,11 @@ class Cache:
             log.debug("what a POST has answered is not stored: %s", error)
         finally:
             if held:
-                # Whoever asks next would wait for a lease that nobody computes for.
+                # Otherwise the next caller would wait for a lease without a computation.
                 runtime.session.forget(name, flight=flight)
 
     async def aclose(self) -> None:
-        """The guard first: what is under way ends while the application still has its database."""
+        """The guard first: running calls must end while the application still has its database."""
         await self.guard.aclose()
         loop = asyncio.get_running_loop()
         if tasks := [task for task in list(self._tasks) if task.get_loop() is loop]:
@@ -353,7 +357,7 @@ class Cache:
 
 
 def _place(key: str) -> _Place:
-    """The requests of another thread's event loop are for that one to wake."""
+    """Requests in another thread's event loop must be woken by that loop."""
     return asyncio.get_running_loop(), key
 
 
@@ -362,7 +366,9 @@ def targets_of(urls: tuple[str, ...]) -> list[Target]:
 
 
 def _resident(reading: Reading, stored: StoredResponse) -> float:
-    """Seconds in the store, as the store's own clock tells; a lifetime that an operator changed makes it old."""
+    """Seconds in the store, by the store's own clock. If an operator changed the lifetime, the response counts as
+    old.
+    """
     if 0 <= reading.remaining_ms <= reading.total_ms:
         return (reading.total_ms - reading.remaining_ms) / 1000
     return max(0.0, stored.lifetime - stored.age) + 1.0

@@ -1,4 +1,4 @@
-"""Which route a request takes, and what goes past the one that is written for its path."""
+"""Which route applies to a request, and which requests bypass the route of their path."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ log = logging.getLogger("stampede_guard")
 
 
 class Choice(NamedTuple):
-    """`part` is what the route's key function adds to the key. `passed`: why the request goes past the route that
-    matches it; None where none does."""
+    """`part` is the text that the route's key function adds to the key. `passed`: why the matching route does not
+    apply to this request; None if no route matched or it applies.
+    """
 
     route: CacheRoute | None = None
     part: str = ""
@@ -26,15 +27,16 @@ class Choice(NamedTuple):
 
 
 class Routing:
-    """The routes of one middleware, and which faults of their key functions the log has told of."""
+    """The routes of one middleware, and the faults of their key functions that the log has already reported."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._told: set[tuple[int, type]] = set()
 
     def choose(self, scope: Scope, fields: Fields, target: Target) -> Choice:
-        """The first route that matches, unless it is not for such a request. A POST is looked at when its body is
-        known."""
+        """The first route that matches, unless it does not apply to such a request. A POST is checked when its body
+        is known.
+        """
         path = target.path.encode("latin-1")
         for route in self._settings.routes:
             if scope["method"] in route.methods and route.matches(path):
@@ -45,13 +47,15 @@ class Routing:
         return Choice()
 
     def by_key(self, route: CacheRoute, scope: Scope) -> Choice:
-        """As the route's key function says. One that fails costs this request the cache, and nothing else: it goes to
-        the application, and shares no entry with those for whom there is a key."""
+        """Decided by the route's key function. If it fails, only caching is lost for this request: it goes to the
+        application, and shares no entry with requests that have a key.
+        """
         if route.key is None:
             return Choice(route)
         try:
             part: object = route.key(scope)
-            # The text of another object may have its address, which the object of the next user may have, too.
+            # The text of another object may contain its address, and the next user's object may have the same
+            # address.
             if part is not None and not isinstance(part, str | int):
                 if inspect.iscoroutine(part):
                     part.close()

@@ -1,4 +1,4 @@
-"""Requests that pass by what is stored: the application answers them itself, in their own task."""
+"""Requests that bypass the stored responses: the application answers them itself, in their own task."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["direct", "unsafe"]
 async def direct(
     app: Any, request: CacheRequest, receive: Receive, send: Send, status: CacheStatus, cache: Cache
 ) -> None:
-    """With its own scope, its own `receive`, and without a buffer."""
+    """With its own scope and `receive`, and without a buffer."""
 
     async def forward(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -47,7 +47,7 @@ def _is_storable(cache: Cache, request: CacheRequest, response: Response) -> boo
 
 
 async def unsafe(app: Any, request: CacheRequest, receive: Receive, send: Send, cache: Cache) -> None:
-    """RFC 9111, 4.4: what it may have changed is gone before its client knows that it was done."""
+    """RFC 9111, 4.4: responses that the request may have changed are dropped before its client gets the answer."""
     status = CacheStatus(forwarded="method", detail=request.passed)
     kept: list[StoredResponse] = []
     body: list[bytes] = []
@@ -79,7 +79,9 @@ async def unsafe(app: Any, request: CacheRequest, receive: Receive, send: Send, 
 
 
 def _for_get(cache: Cache, request: CacheRequest, response: Response) -> StoredResponse | None:
-    """RFC 9110, 9.3.3: the answer to a POST that says that it is what a GET of its URL would be, and for how long."""
+    """RFC 9110, 9.3.3: the response to a POST that states, with a lifetime, that a GET of its URL would give the
+    same.
+    """
     if request.method != "POST" or first(response.fields, b"content-location") is None:
         return None
     urls = invalidated_targets("POST", request.target.url, Response(200, tuple(

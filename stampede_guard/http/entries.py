@@ -1,9 +1,9 @@
 """Names of entries: which requests are the same request.
 
-scheme, host and path with all their bytes as they came, so that no two servers that read a path differently ever
-share an entry; the query verbatim, or as a route says; and for a variant, the request fields that it varies on. GET
-and HEAD share an entry. What a route stores has names of its own: a request with credentials, which goes by what the
-answer itself says, is never served what was stored for those without.
+A name contains scheme, host and path with all their bytes as they came. So two servers that read a path differently
+never share an entry. It contains the query verbatim, or as a route defines it, and for a variant the request fields
+that it varies on. GET and HEAD share an entry. What a route stores has separate names. A request with credentials
+follows the response's own fields, and is never served what a route stored for requests without them.
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from stampede_guard.keys.parts import digest, escape
 __all__ = ["Target", "base_name", "target_of", "target_of_url", "variant_name"]
 
 _LONGEST = 8192
-"""Bytes of a URL. A longer one is not cached: it would stand in the store as the name of its entry."""
+"""Bytes of a URL. A longer one is not cached, because the store would contain it as the name of its entry."""
 _HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.v]+\])(?::[0-9]*)?")
-"""RFC 9110, 7.2. One with a slash could be read on into the path, and share an entry with another host's."""
+"""RFC 9110, 7.2. A host with a slash could be read as part of the path, and share an entry with another host's."""
 _PORTS = {"http": ":80", "https": ":443"}
 
 
 class Target(NamedTuple):
-    """What a request is about. `path` and `query` are the bytes of the request, as text in Latin-1. `rewritten` is the
-    path that the application is told, where that is another one."""
+    """The target of a request. `path` and `query` are the bytes of the request, as text in Latin-1. `rewritten` is
+    the path that the application sees, if it is another one.
+    """
 
     scheme: str
     host: str
@@ -43,8 +44,9 @@ class Target(NamedTuple):
 
 
 def target_of(scope: Scope, fields: Fields) -> Target | None:
-    """None where it cannot be told what the request is for: there is more than one Host, or one that is no host; or
-    its target is no path, as in what is sent to a proxy (RFC 9112, 3.2.2), or too long to be the name of an entry."""
+    """None if the target is unclear: there is more than one Host, or an invalid one. Also None if the target is not
+    a path, as in a request to a proxy (RFC 9112, 3.2.2), or too long for the name of an entry.
+    """
     hosts = lines(fields, b"host")
     if len(hosts) > 1 or (hosts and _HOST.fullmatch(hosts[0]) is None):
         return None
@@ -68,7 +70,7 @@ def target_of(scope: Scope, fields: Fields) -> Target | None:
 
 
 def _quoted(path: str) -> bytes:
-    """Of a server that tells the path only as it is when decoded: a question mark in it begins no query."""
+    """For a server that only gives the decoded path: a question mark in it does not begin a query."""
     return quote(path, safe="/:@!$&'()*+,;=~", errors="surrogatepass").encode()
 
 
@@ -84,8 +86,10 @@ def target_of_url(url: str) -> Target | None:
 def base_name(
     prefix: str, target: Target, *, route: CacheRoute | None = None, part: str = "", forwarded: str = ""
 ) -> str:
-    """`prefix` is the guard's, with the middleware's; `part` is what a route's own key function gave; `forwarded` what
-    the request says of the URL that a proxy was asked for. The URL is there whole, so that an operator can match it."""
+    """`prefix` is the guard's and the middleware's. `part` is the result of a route's own key function. `forwarded`
+    is the URL that a proxy was asked for, from the request's fields. The URL is included completely, so that an
+    operator can match it.
+    """
     query = target.query if route is None else _selected(target.query, route)
     text = escape(f"{target.scheme}://{target.host}{target.path}") + "?" + escape(query)
     kind = "" if route is None else f"r:{digest(part)}:" if part else "r:"
@@ -95,12 +99,12 @@ def base_name(
 
 
 def _selected(query: str, route: CacheRoute) -> str:
-    """Stably sorted: of two parameters with the same name, the order may mean something."""
+    """Sorted stably: the order of two parameters with the same name may have a meaning."""
     if route.query == "verbatim" or not query:
         return query
     if route.query == "ignore":
         return ""
-    # As the application will read the names: `%70age` is `page`, and would not count if it were not known.
+    # Decoded as the application will read the names: `%70age` is `page`, and would otherwise not count.
     pairs = [(unquote_plus(pair.partition("=")[0]), pair) for pair in query.split("&") if pair]
     if route.query != "sorted":
         pairs = [(name, pair) for name, pair in pairs if name in route.query]
@@ -110,7 +114,8 @@ def _selected(query: str, route: CacheRoute) -> str:
 def variant_name(base: str, nonce: str, nominated: Fields, *, variants: int) -> str:
     """One of `variants` places. Two variants in one place take turns; a URL never has more entries than places.
 
-    The nonce comes from the response in the base entry. When that is invalidated, no variant can be reached any more.
+    The nonce comes from the response in the base entry. When that one is invalidated, no variant can be reached any
+    more.
     """
     text = "\0".join(f"{name.decode('latin-1')}\1{value.decode('latin-1')}" for name, value in nominated)
     return f"{base}#{nonce}.{int(digest(text, size=8), 16) % variants}"

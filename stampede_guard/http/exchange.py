@@ -1,9 +1,10 @@
-"""One run of the application, apart from any request: a task of its own, whose answer several may read as it comes.
+"""One run of the application in its own task, separate from any request. Several readers may read its response as
+it comes.
 
-To the application it looks as without a cache: the scope, the messages and the ContextVars are those of the request
-that it runs for, and what it sets there is carried back. What it sends is kept until the whole is there, without
-holding it back: the body is bounded. Once it is known that the response is not to be stored, it is one client's: each
-message goes to that client, and the application waits until it has been sent.
+The application sees the same as without a cache: the scope, the messages and the ContextVars of the request that it
+runs for. What it sets there is carried back. Its messages are kept until the response is complete. This does not
+delay it, because the body is bounded. Once it is known that the response will not be stored, it belongs to one
+client: each message goes to that client, and the application waits until it has been sent.
 """
 
 from __future__ import annotations
@@ -33,20 +34,21 @@ class BrokenOff(RuntimeError):
 
 
 class Part(NamedTuple):
-    """A message of a body, and the bytes of it. The message differs where it names a file (`pathsend`)."""
+    """A message of a body, and its bytes. The message differs if it names a file (`pathsend`)."""
 
     message: Message
     chunk: bytes
 
 
 class Exchange:
-    """`error` is what the application raised before its response was complete, or a `BrokenOff`.
+    """`error` is the exception of the application before its response was complete, or a `BrokenOff`.
 
-    `too_large`: the body is larger than `max_body_bytes`. `live`: it is one client's, from now on. `shared`: it has
-    been offered to several, because its length is known. `ours` are the conditions that we added for validation.
-    `told_of_leaving`: the application knows that its client left, so it may stop in mid-body. `start` is the first line
-    as the application sent it. `late` is what it raised when its response was complete. `send` is its own client's, for
-    what comes before the first line; `is_for_others` tells whether somebody else waits for what is being made.
+    `too_large`: the body is larger than `max_body_bytes`. `live`: from now on it belongs to one client. `shared`:
+    it was offered to several, because its length is known. `ours` are the conditions that the middleware added for
+    validation. `told_of_leaving`: the application knows that its client left, so it may stop in mid-body. `start`
+    is the first line from the application. `late` is an exception after its response was complete. `send` is its
+    own client's, for messages before the first line. `is_for_others` returns whether other requests wait for this
+    response.
     """
 
     def __init__(
@@ -105,7 +107,7 @@ class Exchange:
             if self.complete and not self.live:
                 self.late = error
                 if self._gone.is_set():
-                    # Its response is being served, so nobody is there to be told.
+                    # Its response is being served, so no caller is left to get the error.
                     log.exception("an application failed after its response was complete")
             else:
                 self.error = error
@@ -120,7 +122,7 @@ class Exchange:
     async def _receive(self) -> Message:
         message = await self._server()
         if message["type"] == "http.disconnect":
-            # Its client has left, which is its own affair where others wait for the same.
+            # Its client has left. That concerns only this client if others wait for the same response.
             while self._kept and not (self.live or self.complete or self._over) and self._is_for_others():
                 await self._changed.wait()
             self.told_of_leaving = True
@@ -140,7 +142,7 @@ class Exchange:
             self.too_large = self.too_large or content is None
             await self._take(message, content or b"", more=bool(message.get("more_body")))
         elif self._own_send is not None and not self._gone.is_set():
-            # Early hints, pushes, what a test client wants to know: for the client of this call alone.
+            # Early hints, pushes, information for a test client: only for the client of this call.
             await self._own_send(message)
 
     async def _begin(self, message: Message) -> None:
@@ -152,14 +154,14 @@ class Exchange:
         self.status = int(message["status"])
         self._mirror()
         self._tell()
-        # Whoever waits for this decides now whom the response is for, and nothing of it is sent before.
+        # The waiters now decide who gets the response, and nothing of it is sent before that.
         while not (self._kept or self._outlet or self._gone.is_set()):
             await self._changed.wait()
         if self._outlet is not None:
             await self._hand_on(message)
 
     async def _hand_on(self, message: Message) -> None:
-        """To its one client, as without a cache: an error of sending is the application's to see."""
+        """To its one client, as without a cache: the application sees an error of sending."""
         assert self._outlet is not None
         await self._outlet(message)
         if message["type"] in _BODIES and not message.get("more_body", False):
@@ -184,7 +186,7 @@ class Exchange:
             await self._changed.wait()
 
     def _mirror(self) -> None:
-        """What the application and its routers wrote into a scope of our making, into that of the request."""
+        """Copies what the application and its routers wrote into our scope to the scope of the request."""
         if self._original is not None:
             for name, value in list(self._scope.items()):
                 if name not in _OUR_OWN and self._original.get(name) is not value:
@@ -203,7 +205,7 @@ class Exchange:
         return Response(self.status, self.fields) if self.status else None
 
     async def whole(self) -> bytes | None:
-        """The body; None if it is too large, or broken off, or not as long as it was said to be."""
+        """The body; None if it is too large, broken off, or not as long as announced."""
         while not (self.complete or self.too_large or self._over):
             await self._changed.wait()
         if self.too_large or not self.complete:
@@ -214,7 +216,7 @@ class Exchange:
         return b"".join([part.chunk for part in self._parts])
 
     async def decided(self) -> None:
-        """Until it is known whether it is stored, one way or the other."""
+        """Waits until it is known whether the response is stored."""
         while not (self.live or self.complete or self._over):
             await self._changed.wait()
 
@@ -223,7 +225,7 @@ class Exchange:
         return self.error is not None or self.task.done()
 
     async def parts(self) -> AsyncIterator[tuple[Part, int]]:
-        """Messages as they come, with the bytes so far. Raises what the application raised."""
+        """Messages as they come, with the bytes so far. Raises the application's error."""
         number, sent = 0, 0
         while True:
             while number - self._dropped < len(self._parts):
@@ -234,9 +236,9 @@ class Exchange:
                 self._sent = max(self._sent, number)
                 if self.live:
                     self._tell()
-            # What is shared broke off: it is as small as it was said to be, and the slowest has yet to read it.
+            # A shared response broke off. It is as small as announced, and the slowest reader has yet to read it.
             if self.live and not self.shared and number > self._dropped:
-                # What its one client has, nobody needs any more. The application may go on.
+                # No reader needs the parts any more that its one client has. The application may continue.
                 del self._parts[: number - self._dropped]
                 self._dropped = number
                 self._tell()
@@ -247,7 +249,7 @@ class Exchange:
             await self._changed.wait()
 
     def keep(self) -> None:
-        """It is to be stored, or says something of what is: what the application sends is kept for all."""
+        """The response will be stored, or concerns a stored one: the application's messages are kept for all."""
         self._kept = True
         self._tell()
 
@@ -266,21 +268,23 @@ class Exchange:
         self._tell()
 
     def carry(self) -> None:
-        """The ContextVars that the application has set, into the context of the request that it ran for."""
+        """Copies the ContextVars that the application set into the context of its request."""
         for variable, value in list(self._context.items()):
             if self._before.get(variable, _UNSET) is not value and variable.get(_UNSET) is not value:
                 variable.set(value)
 
     def leave(self) -> None:
-        """Its one client has gone: nobody is there to send to."""
+        """Its one client has gone, so messages have no receiver."""
         self._gone.set()
         self._tell()
 
     async def end(self, *, within: float | None = None) -> None:
-        """Wait for what the application does after its response, or so many seconds. Raises what it raised."""
+        """Wait for the application's work after its response, at most so many seconds. Raises the application's
+        error.
+        """
         await asyncio.wait({self.task}, timeout=within)
         if not self.task.done():
-            # Nobody is left to hear how it ends.
+            # No caller is left for its outcome.
             self.leave()
         if (error := self.error or self.late) is not None:
             raise error
@@ -296,7 +300,7 @@ _BODIES = frozenset({"http.response.body", "http.response.pathsend", "http.respo
 
 
 def content_of(message: Message, most: int) -> bytes | None:
-    """What a message that names a file would send; None if that is more than `most` bytes, or cannot be read."""
+    """The content of a message that names a file; None if it is more than `most` bytes, or cannot be read."""
     try:
         if message["type"] == "http.response.pathsend":
             with open(message["path"], "rb") as file:
@@ -313,7 +317,7 @@ def content_of(message: Message, most: int) -> bytes | None:
 
 
 def as_fields(headers: Any) -> Fields:
-    """As bytes with lower-case names, whatever the application wrote."""
+    """As bytes with lower-case names, whatever form the application used."""
     return tuple([(bytes(name).lower(), bytes(value)) for name, value in headers])
 
 

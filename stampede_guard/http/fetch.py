@@ -1,4 +1,4 @@
-"""One request's part in a flight: how it asks the application, and what of the answer is for everybody."""
+"""One request's part in a flight: how it asks the application, and which part of the response is for all."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ if TYPE_CHECKING:
 __all__ = ["SERVER_ERRORS", "Fetch", "OriginFailed"]
 
 SERVER_ERRORS = frozenset({500, 502, 503, 504})
-"""RFC 5861, 4: instead of these, and of none at all, a stale response may be served."""
+"""RFC 5861, 4: a stale response may replace these, or a missing response."""
 
 
 class OriginFailed(StampedeError):
-    """The application failed, and what is stored may be served stale instead (RFC 5861, 4)."""
+    """The application failed, and a stale response may be served instead (RFC 5861, 4)."""
 
 
 class Fetch:
-    """`live` brings the exchange that this request may read as it comes: its own, or one that it waited for.
+    """`live` delivers the exchange that this request may read as it comes: its own, or one that it waited for.
 
-    `value` is what the flight got of this request's own exchange. `failed` is an exchange of its own that brought an
-    error where others are served what is stored. `outdated`: a HEAD found that what is stored has changed, and nobody
-    waits who would ask for what is there now.
+    `value` is what the flight got from this request's own exchange. `failed` is its own exchange that returned an
+    error while others are served the stored response. `outdated`: a HEAD found that the stored response has
+    changed, and no waiter would ask for the new one.
     """
 
     def __init__(
@@ -87,15 +87,16 @@ class Fetch:
         return told._replace(ordinary=False) if known else told
 
     def leave(self) -> None:
-        """The request has ended. What of it goes on goes on for others."""
+        """The request has ended. Its tasks continue for others."""
         self.gone = True
         exchange = self.live.result() if self.live.done() and not self.live.cancelled() else self.failed
         if exchange is not None and exchange.live and not self.collapsed and not exchange.complete:
             exchange.cancel()
 
     async def leave_cancelled(self) -> None:
-        """The request was cancelled. As without a cache its call of the application is, too, before what the
-        application uses is taken from it; but not where others wait for what it brings."""
+        """The request was cancelled. As without a cache, its call of the application is cancelled, too, before its
+        resources are taken away; but not if others wait for the response.
+        """
         self.leave()
         exchange = self._exchange
         if exchange is None or exchange.task.done():
@@ -113,8 +114,9 @@ class Fetch:
     # --- the computation of a flight -----------------------------------------------------------
 
     async def run(self) -> StoredResponse | Refused:
-        """For the engine, which publishes what this returns. Nothing comes of a fallback that helps nobody else: what
-        it published, with a token above that of the one who is slow, would keep his value out of the store."""
+        """Called by the engine, which publishes the result. A fallback that helps no other request returns nothing:
+        its publication, with a token above the slow holder's, would keep the holder's value out of the store.
+        """
         brought = await self._for_all(Refusals())
         for_another = brought.again if isinstance(brought, StoredResponse) else brought.is_for_another_to_ask
         if self._is_fallback and for_another:
@@ -129,10 +131,12 @@ class Fetch:
         return not flight.computing or (flight.leader is not None and flight.leader.run != self.run)
 
     async def _for_all(self, refusals: Refusals) -> StoredResponse | Refused:
-        """See `refusals`. The same of a HEAD, and of a condition or a range that only its own client can have an answer
-        to; and of a request whose client left."""
+        """See `refusals`. The same holds for a HEAD, for a condition or range that only its own client can use, and
+        for a request whose client left.
+        """
         if self._stands_in and self.refusal is not None:
-            # It has its answer, which is not for the others either. Now the engine would let it ask for itself.
+            # This request has its response, which is not for the others. Otherwise the engine would let it ask for
+            # itself.
             return REFUSED
         if not self.collapsed and not (self.gone and not self._in_background):
             self.begun = True
@@ -154,15 +158,16 @@ class Fetch:
         return brought
 
     async def _again(self, refusals: Refusals) -> StoredResponse | Refused:
-        """For those who wait in other processes: one of them asks next. What is stored stays as it is.
+        """For waiters in other processes: one of them asks next. The stored response stays.
 
-        1. A stale answer is served to one with a cookie, and renewed with his request. 2. What he is answered is his
-        alone. 3. Published as not storable, that would keep the others from renewing it, and let all of them through
-        when its stale time is over. But those who are like him are not to ask at each of their hits, either.
+        1. A stale response is served to a request with a cookie, and refreshed with that request. 2. The answer
+           belongs to that request's client alone. 3. Published as not storable, it would keep others from
+           refreshing, and release all of them at once when its stale time ends. But requests like it must not ask
+           at each hit either.
         """
         old, known = stored_before(), previous()
         if self.outdated:
-            # The fence keeps what follows from being taken for what is true of every answer.
+            # The fence prevents what follows from counting as true of every response.
             await self._cache.invalidate_key(self._name)
             return REFUSED
         if old is None or known is None:
@@ -190,7 +195,7 @@ class Fetch:
                 if brought is not None:
                     return brought
             assert exchange is not None
-            # A 304 or a 206 that nobody asked for: it is handed on, as without a cache.
+            # A 304 or a 206 without a request for it: passed on, as without a cache.
             return self._refuse(exchange, "status", personal=True)
         except asyncio.CancelledError:
             if exchange is not None:
@@ -205,7 +210,7 @@ class Fetch:
     async def _brought(
         self, exchange: Exchange, old: StoredResponse | None, requested_at: float, readers: list[Fetch]
     ) -> StoredResponse | Refused | None:
-        """None = that was of no use: ask for the whole."""
+        """None = the answer was useless: ask for the whole response."""
         head = await exchange.head()
         self.status = 0 if head is None else head.status
         if head is None:
@@ -254,10 +259,11 @@ class Fetch:
         return draft
 
     def _offer(self, exchange: Exchange, draft: StoredResponse, readers: list[Fetch]) -> None:
-        """To read it as it comes: to this request; and, where its size is known, to those that came before it began.
+        """Lets it be read as it comes: by this request; and, if its size is known, by requests that came before it
+        began.
 
-        1. A request joins after the exchange began. 2. In between an entry was invalidated. It must not be served what
-        may be older, so it waits for the store's word.
+        1. A request joins after the exchange began. 2. In between, an entry was invalidated. It must not be served
+           what may be older, so it waits for the store's answer.
         """
         exchange.keep()
         if not self.live.done():
@@ -281,7 +287,7 @@ class Fetch:
     def _refuse(
         self, exchange: Exchange, why: str, *, personal: bool = False, of_all: bool = False
     ) -> Refused:
-        """`personal`: it says nothing of what others would be answered. `of_all`: one such response says all of it."""
+        """`personal`: it says nothing about responses to others. `of_all`: one such response holds for all."""
         self.refusal = why
         self._personal = True
         self.is_evidence = not (personal or self.request.method == "HEAD" or self._has_left(exchange))
@@ -311,7 +317,7 @@ class Fetch:
         exchange.go_live()
         if self.gone:
             exchange.cancel()
-        # Shared, and for a moment remembered: a failing application is not asked by everybody in turn.
+        # Shared, and remembered for a moment: requests do not call a failing application one after the other.
         raise OriginFailed(why)
 
     def _may_be_stale(self, old: StoredResponse) -> bool:
@@ -326,7 +332,7 @@ class Fetch:
         self, exchange: Exchange, head: Response, old: StoredResponse | None, requested_at: float
     ) -> StoredResponse | Refused | None:
         if not exchange.ours:
-            # The client's own condition held: it is answered as without a cache.
+            # The client's own condition was true: it is answered as without a cache.
             return self._refuse(exchange, "status", personal=True)
         exchange.keep()
         if old is None or same_representation(old.fields, head.fields) == "other":
@@ -335,11 +341,11 @@ class Fetch:
         return self.value
 
     def _updated(self, old: StoredResponse, head: Response, requested_at: float) -> StoredResponse:
-        """RFC 9111, 4.3.4: with the fields of the answer; and as old as the answer."""
+        """RFC 9111, 4.3.4: with the fields of the answer, and with its age."""
         new = freshened(old.response, head)
         draft = self._judge(new, requested_at, nonce=old.nonce, dated=head.fields)
         if isinstance(draft, str):
-            # Good for those who asked, and for nobody after them; or for the one who asked.
+            # Valid for the present waiters only; or only for the request that asked.
             self._personal = not self.requester.ordinary
             self.is_evidence = self._personal
             self.refusal = draft if self._personal else None
@@ -350,7 +356,7 @@ class Fetch:
     async def _completed(
         self, exchange: Exchange, head: Response, old: StoredResponse | None, requested_at: float
     ) -> StoredResponse | Refused | None:
-        """RFC 9111, 3.4: a stored beginning and the rest, if a strong validator says that they are of one body."""
+        """RFC 9111, 3.4: a stored start and the rest, if a strong validator shows that both are parts of one body."""
         exchange.keep()
         held, tag = content_range(head), first(head.fields, b"etag")
         if old is None or held is None or tag is None or tag.startswith(b"W/"):
@@ -381,7 +387,7 @@ class Fetch:
                     exchange.go_live()
                     self.live.set_result(exchange)
                 return self.value
-            # What is one client's own says nothing of what others are served.
+            # A response for one client says nothing about what others are served.
             of_one = self._judge(head, requested_at, nonce="") in _OF_ONE_CLIENT
             self.outdated = verdict == "outdated" and not of_one
         return self._refuse(exchange, "method", personal=True)
@@ -389,4 +395,4 @@ class Fetch:
 
 _OF_ONE_CLIENT = ("authorization", "credentials", "private", "set-cookie", "no-store", "status")
 _UNWIND_SECONDS = 1.0
-"""How long a cancelled application may take to end before its request does."""
+"""Seconds that a cancelled application may take to end before its request does."""

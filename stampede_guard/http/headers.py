@@ -1,4 +1,4 @@
-"""cache_control: what an endpoint says of its answer, as a FastAPI dependency."""
+"""cache_control: the caching fields of an endpoint's response, as a FastAPI dependency."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _CONTRADICTIONS = (
 def cache_control(*, vary: tuple[str, ...] = (), **directives: float | bool) -> Callable[..., None]:
     """`@app.get("/prices", dependencies=[Depends(cache_control(max_age=60, stale_while_revalidate=600))])`.
 
-    Sets Cache-Control, and Vary, of what the endpoint returns; not of errors, which the framework makes anew, nor of a
-    `Response` that the endpoint makes itself. Seconds: `max_age`, `s_maxage` (for shared caches, such as this one),
-    `stale_while_revalidate`, `stale_if_error`. True or not given: `public`, `private`, `no_store`, `no_cache`,
-    `must_revalidate`, `immutable`. Raises `Misuse` for what contradicts itself.
+    Sets Cache-Control, and Vary, on the endpoint's response. It does not set them on errors, which the framework
+    creates itself, nor on a `Response` that the endpoint creates itself. Seconds: `max_age`, `s_maxage` (for shared
+    caches, such as this one), `stale_while_revalidate`, `stale_if_error`. True or not given: `public`, `private`,
+    `no_store`, `no_cache`, `must_revalidate`, `immutable`. Raises `Misuse` for contradictory directives.
     """
     from starlette.responses import Response
 
@@ -38,7 +38,7 @@ def cache_control(*, vary: tuple[str, ...] = (), **directives: float | bool) -> 
         if names:
             response.headers.append("vary", names)
 
-    # FastAPI reads the annotation; as a string it would look for the name in this module.
+    # FastAPI reads the annotation. As a string it would be looked up in this module.
     set_headers.__annotations__ = {"response": Response, "return": None}
     return set_headers
 

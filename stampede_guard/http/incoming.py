@@ -1,4 +1,4 @@
-"""What the server has for one request: its scope and its messages, for each call of the application that it costs."""
+"""The server's scope and messages of one request, for each call of the application that the request causes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ def _is_empty(message: Message) -> bool:
 
 
 class Incoming:
-    """The application is handed the server's own scope and `receive`, so that it and the middlewares around this one
-    see the same request. It may be called twice for one request (a 304 that is about something else): then it finds
-    both as they were at first. `read` are messages that were read before."""
+    """The application gets the server's own scope and `receive`, so that it and the middlewares around this one see
+    the same request. It may be called twice for one request (after a useless 304). Then it finds both unchanged.
+    `read` are messages that were read before.
+    """
 
     def __init__(self, scope: Scope, receive: Receive, read: tuple[Message, ...] = ()) -> None:
         self.scope = scope
@@ -30,14 +31,15 @@ class Incoming:
         self._before: dict[str, Any] | None = None
 
     def begin(self) -> Receive:
-        """For one call: `scope` is as it came, and the messages are told from the first one on."""
+        """For one call: `scope` is as it came, and the messages start again from the first."""
         if self._before is None:
             self._before = dict(self.scope)
         else:
-            # Routers write into the scope: a mounted one would look for the rest of a path that is gone already.
+            # Routers write into the scope: otherwise a mounted router would look for the rest of a path that was
+            # already removed.
             self.scope.clear()
             self.scope.update(self._before)
-        # Copies: a middleware may write into a message, and the next call is to find it as it was.
+        # Copies: a middleware may change a message, and the next call must find it unchanged.
         told: Iterator[Message] = iter([dict(message) for message in self._read or (_NO_BODY,)])
         owed = not self._read
 
@@ -58,7 +60,7 @@ class Incoming:
         return receive
 
     async def has_body(self) -> bool:
-        """In HTTP/2 and 3 no field need tell that a body follows: the first message does."""
+        """In HTTP/2 and 3, no field need announce a body: the first message shows it."""
         if not self._read:
             message = await self._server()
             self._read.append(message)

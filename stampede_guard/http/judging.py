@@ -1,4 +1,4 @@
-"""What becomes of a response that came from the application: stored, with what lifetimes, or why not."""
+"""What happens to a response of the application: stored, with which lifetimes, or the reason why not."""
 
 from __future__ import annotations
 
@@ -31,19 +31,21 @@ from stampede_guard.policy import Policy
 __all__ = ["is_anybodys", "judge", "lifetimes", "names_somebody", "with_body"]
 
 _OF_ROUTES = frozenset({200, 203, 204, 300, 301, 308})
-"""An error status, or a redirection for now, is stored only if the application itself says so."""
+"""An error status, or a temporary redirect, is stored only if the application's own fields allow it."""
 _ENDLESS = frozenset({b"text/event-stream", b"multipart/x-mixed-replace"})
 _SAYS_SOMETHING = (b"no-store", b"private", b"no-cache", b"max-age", b"s-maxage")
 _GENERAL = frozenset({400, *range(452, 500)})
 _CONTROL = re.compile(rb"[\r\n\0]")
-"""RFC 9110, 5.5: what a server further down may read as another line."""
+"""RFC 9110, 5.5: a downstream server may read these as another line."""
 _SHORTEST = 0.001
 _LONGEST = 10 * 366 * 86_400.0
 _MOST_ON_THE_WAY = 0.5
-"""Of its lifetime that the time which an answer took can take. RFC 9111, 4.2.3, knows no such bound; but what takes
-longer to be made than it is fresh would be of no use to those who wait for it, and each would ask the application."""
+"""The largest share of its lifetime that a response's travel time may count. RFC 9111, 4.2.3, has no such bound.
+But a response that takes longer to make than it is fresh would be useless to its waiters, and each would call the
+application.
+"""
 _LITTLE = 60.0
-"""Seconds that a response without a validator is kept when it is stale: for clients that accept that, and for HEAD."""
+"""Seconds that a stale response without a validator is kept: for clients that accept it, and for HEAD."""
 
 
 def judge(
@@ -57,8 +59,9 @@ def judge(
     method: str = "GET",
     nonce: str = "",
 ) -> StoredResponse | Refusal:
-    """The response as it will be stored, its body to come; or why it is not. `dated` has the fields that say how old it
-    is, where those are not its own: of the 304 that found it unchanged."""
+    """The response as it will be stored, without its body yet; or why it is not stored. `dated` has the fields that
+    give its age, if these come from the 304 that found it unchanged.
+    """
     told = _told(request, response, settings, received_at)
     if isinstance(told, str):
         return told
@@ -108,7 +111,7 @@ def judge(
 def _told(
     request: CacheRequest, response: Response, settings: Settings, received_at: float
 ) -> tuple[Directives, Lifetime] | Refusal:
-    """What the response says of itself, or its route where it says nothing."""
+    """What the response's own fields state, or its route if they state nothing."""
     own = effective(response.fields, settings.targets)
     route = request.route
     says = own.targeted or has(response.fields, b"expires") or any(name in own for name in _SAYS_SOMETHING)
@@ -127,7 +130,9 @@ def _told(
 
 
 def _is_endless(response: Response) -> bool:
-    """Its kind has no end until its client leaves: others would wait for that, and it be kept alive for them."""
+    """This kind of response has no end until its client leaves. Others would wait for that, and it would be kept
+    alive for them.
+    """
     kind = (first(response.fields, b"content-type") or b"").partition(b";")[0].strip().lower()
     return kind in _ENDLESS
 
@@ -135,8 +140,9 @@ def _is_endless(response: Response) -> bool:
 def _without_what_is_personal(
     response: Response, directives: Directives, settings: Settings
 ) -> Response | None:
-    """Without the fields that hand something to one client; None = it is not stored because of them. What `no-cache`
-    or `private` lists is left out in any case."""
+    """Without the fields for one client; None = it is not stored because of them. Fields listed by `no-cache` or
+    `private` are always left out.
+    """
     if settings.set_cookie == "store":
         return response
     listed = directives.names(b"no-cache") | directives.names(b"private")
@@ -151,7 +157,9 @@ def _without_what_is_personal(
 def _stricter(
     request: CacheRequest, response: Response, settings: Settings, directives: Directives, life: Lifetime
 ) -> Refusal | None:
-    """Where this cache stores less than RFC 9111 allows: what nobody declared to be for all is not shared."""
+    """The cases in which this cache stores less than RFC 9111 allows: it shares only what was declared to be for
+    all.
+    """
     if _is_malformed(response) or any(_CONTROL.search(value) for _, value in request.fields):
         return "malformed"
     known = names_somebody(request, settings)
@@ -160,14 +168,14 @@ def _stricter(
     safe = settings.heuristics and is_safe_listed(request.fields)
     if is_about_one_request(response.status) and b"public" not in directives:
         listed = request.route is not None and response.status in request.route.statuses
-        # A 400, and what means no more than that (RFC 9110, 15), to a request that has nothing of its own.
+        # A 400, and similar general errors (RFC 9110, 15), for a request without special fields.
         if not listed and not (safe and response.status in _GENERAL):
             return "status"
     return None if safe or _is_declared(directives, life) else "nothing to go by"
 
 
 def _is_malformed(response: Response) -> bool:
-    """Whether a server further down may read another response in it, or another length."""
+    """Whether a downstream server may read another response, or another length, in it."""
     lengths = set(lines(response.fields, b"content-length"))
     return (
         len(lengths) > 1
@@ -177,16 +185,16 @@ def _is_malformed(response: Response) -> bool:
 
 
 def _is_declared(directives: Directives, life: Lifetime) -> bool:
-    """Whether the application, or a route, has said that the response may be stored."""
+    """Whether the application, or a route, has declared that the response may be stored."""
     return life.explicit or b"public" in directives or b"no-cache" in directives
 
 
 def _varies_unsaid(response: Response) -> set[bytes]:
-    """Request fields that the response was chosen by, though its Vary does not say so."""
+    """Request fields that selected the response, although its Vary omits them."""
     found = set()
     coding = (first(response.fields, b"content-encoding") or b"identity").lower()
     if coding != b"identity":
-        # Without this a client that cannot read it would be served a compressed body.
+        # Otherwise a client that cannot read it would be served a compressed body.
         found.add(b"accept-encoding")
     if (first(response.fields, b"access-control-allow-origin") or b"*") != b"*":
         found.add(b"origin")
@@ -194,25 +202,26 @@ def _varies_unsaid(response: Response) -> set[bytes]:
 
 
 def names_somebody(request: CacheRequest, settings: Settings) -> bool:
-    """Whether the request says who is asking."""
+    """Whether the request identifies its user."""
     return bool(settings.credentials({name for name, _ in request.fields}, request.route))
 
 
 def is_anybodys(request: CacheRequest, settings: Settings) -> bool:
-    """Whether its answer is what anybody's would be, and the whole of it."""
+    """Whether its response would be the same for all clients, and is complete."""
     return request.method != "HEAD" and not names_somebody(request, settings)
 
 
 def _is_for_all(request: CacheRequest, directives: Directives) -> bool:
-    """RFC 9111, 3.5, for whatever says who is asking. Only for Authorization does must-revalidate say the same: where
-    applications write it beside a cookie they do not mean that."""
+    """RFC 9111, 3.5, for every field that identifies the user. must-revalidate has this meaning for Authorization
+    only: applications that send it with a cookie do not mean that.
+    """
     if b"public" in directives or b"s-maxage" in directives:
         return True
     return b"must-revalidate" in directives and has(request.fields, b"authorization")
 
 
 def _on_the_way(life: Lifetime) -> float:
-    """Seconds for which an answer may have been on its way, as to its age. A route's lifetime is told for here."""
+    """Seconds of travel time that count for a response's age. For a route's lifetime, the time counts from here."""
     return 0.0 if life.source == "route" else life.seconds * _MOST_ON_THE_WAY
 
 
@@ -231,7 +240,7 @@ def with_body(draft: StoredResponse, body: bytes, *, add_etag: bool) -> StoredRe
 
 
 def lifetimes(stored: StoredResponse, policy: Policy) -> Policy | None:
-    """For how long the engine keeps it: fresh, then for as long as it may be of use; None = it is not stored."""
+    """How long the engine keeps it: fresh, then as long as it may be useful; None = it is not stored."""
     if stored.unstorable:
         return None
     left = min(stored.lifetime, float(MOST_SECONDS)) - stored.age

@@ -17,7 +17,7 @@ __all__ = ["ENOUGH", "Marks"]
 
 MOST = 4096
 ENOUGH = 2
-"""Requesters that were refused. What one is refused may be about that one."""
+"""Refused requesters. One refusal may concern that requester only."""
 
 
 class _Mark(NamedTuple):
@@ -32,7 +32,9 @@ class _Mark(NamedTuple):
 
 
 class Marks:
-    """`seconds`: how long one counts, by `clock`. The store remembers for all; this spares asking it each time."""
+    """`seconds`: how long one counts, by `clock`. The store remembers for all processes; this saves asking it each
+    time.
+    """
 
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
         self._seconds = seconds

@@ -1,9 +1,10 @@
-"""StampedeMiddleware: a shared HTTP cache (RFC 9111) in front of any ASGI application, and no herd behind it.
+"""StampedeMiddleware: a shared HTTP cache (RFC 9111) in front of any ASGI application, without a herd behind it.
 
     app.add_middleware(StampedeMiddleware, guard=guard, routes=[CacheRoute("/reports/*", ttl=60)])
 
-Whatever `locked_cache` promises of a key holds of a URL: one call of the application per expiry, fleet-wide, by the
-same leases, wake-ups and fences. What may be stored and served is RFC 9111's: see `stampede_guard.http.spec`.
+The promises of `locked_cache` for a key hold for a URL: one call of the application per expiry, fleet-wide, with
+the same leases, wake-ups and fences. RFC 9111 decides what may be stored and served: see
+`stampede_guard.http.spec`.
 """
 
 from __future__ import annotations
@@ -32,26 +33,27 @@ __all__ = ["StampedeMiddleware"]
 
 
 class StampedeMiddleware:
-    """Without `routes` it obeys what the application's responses say; `routes` are for endpoints that say nothing.
+    """Without `routes` it obeys the fields of the application's responses; `routes` are for endpoints without such
+    fields.
 
-    `guard`: None = the default one. `name`: of this cache in Cache-Status. `targets`: fields that are obeyed before
-    Cache-Control (RFC 9213), in this order. `max_body_bytes`: a larger response passes through. `max_request_bytes`: a
-    POST with a larger body goes past its route. `variants`: at most so many responses per URL are stored for different
-    values of the fields in Vary. `keep`: for so many seconds a stale response with a validator is kept to be
-    validated. `stale_if_error`: for so many seconds a stale response is served in place of an error where neither side
-    says how long. `credential_headers`: requests with one of these, with Authorization or a Cookie, go past `routes`,
-    and their responses are stored only if they say `public` or `s-maxage`; None = all fields whose names are usual for
-    tokens and identities. `heuristics`: guess lifetimes from Last-Modified, for requests without fields of their own.
-    `set_cookie`: responses with Set-Cookie are not stored ("refuse"), without it ("strip"), or with it ("store").
-    `client_directives`: whether a client's no-cache and no-store count ("obey") or not ("ignore"). `stream_timeout`:
-    so many seconds after its first line a response without a length is no longer waited for. `x_cache` adds
-    X-Cache: HIT or MISS, `expose_key` the entry's name to Cache-Status, `add_etag` an ETag to stored responses that
-    have none.
+    `guard`: None = the default one. `name`: of this cache in Cache-Status. `targets`: fields that override
+    Cache-Control (RFC 9213), in this order. `max_body_bytes`: a larger response passes through.
+    `max_request_bytes`: the route does not apply to a POST with a larger body. `variants`: the number of responses
+    per URL that are stored for different values of the fields in Vary. `keep`: seconds for which a stale response
+    with a validator is kept for validation. `stale_if_error`: seconds for which a stale response replaces an error,
+    if neither side states a time. `credential_headers`: `routes` do not apply to requests with one of these, with
+    Authorization or with a Cookie, and their responses are stored only with `public` or `s-maxage`; None = all
+    fields with the usual names of tokens and identities. `heuristics`: guess lifetimes from Last-Modified, for
+    requests without special fields. `set_cookie`: responses with Set-Cookie are not stored ("refuse"), stored
+    without it ("strip"), or with it ("store"). `client_directives`: a client's no-cache and no-store are obeyed
+    ("obey") or not ("ignore"). `stream_timeout`: requests do not wait for a response without a length longer than
+    these seconds after its first line. `x_cache` adds X-Cache: HIT or MISS, `expose_key` the entry's name to
+    Cache-Status, `add_etag` an ETag to stored responses without one.
 
-    Requests are collapsed by what they ask for; one that a client wants answered by the origin (`no-cache`) joins
-    others that want the same. A flight runs with a copy of the context of the request that it runs for.
+    Requests for the same thing are collapsed. A request that wants an answer of the origin (`no-cache`) joins
+    others that want the same. A flight runs with a copy of the context of its request.
 
-    Raises `Misuse` when it is made, for what cannot work.
+    Raises `Misuse` at creation for invalid arguments.
     """
 
     def __init__(
@@ -110,7 +112,7 @@ class StampedeMiddleware:
 
     @property
     def cache(self) -> Cache:
-        """Made at the first request, when the default guard has been configured."""
+        """Created at the first request, when the default guard has been configured."""
         if self._cache is None:
             self._cache = Cache(self._app, self._guard or default_guard(), self.settings)
         return self._cache
@@ -136,7 +138,7 @@ class StampedeMiddleware:
         obey = self.settings.client_directives == "obey"
         route, request = choice.route, CacheRequest.of(scope, choice, fields, target, obey=obey)
         if not served:
-            # What is stored is served again when the mode is `on` again.
+            # Stored responses are served again when the mode is `on` again.
             await (
                 self._app(scope, receive, send) if route else unsafe(self._app, request, receive, send, cache)
             )

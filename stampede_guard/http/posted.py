@@ -1,4 +1,4 @@
-"""A POST that a route calls a question: its body is read first, since it is part of what is asked."""
+"""A POST that a route treats like a GET: its body is read first, because it is part of the key."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ __all__ = ["posted"]
 async def posted(
     app: Any, request: CacheRequest, receive: Receive, send: Send, cache: Cache, *, bypassed: bool
 ) -> None:
-    """Like a GET, if its body is not too large, and the client wants neither a condition nor that nothing is kept.
-    Else like any other POST."""
+    """Like a GET, if its body is not too large, and the client sends neither a condition nor `no-store`. Otherwise
+    like any other POST.
+    """
     most = cache.settings.max_request_bytes
     announced = content_length(request.fields)
     if not request.plain or request.only_for_itself or (announced is not None and announced > most):
@@ -44,13 +45,13 @@ async def posted(
 
 
 def _question(request: CacheRequest, body: bytes) -> str:
-    """What belongs to the name of a POST: its body, and what kind of one it is."""
+    """The parts of a POST that belong to its name: its body and the type of its body."""
     kind = [lines(request.fields, name) for name in (b"content-type", b"content-encoding")]
     return f"POST {kind!r} {digest(body.decode('latin-1'))} "
 
 
 async def _read(receive: Receive, most: int) -> tuple[bytes | None, list[Message]]:
-    """The body, and the messages that it came in; None if it is larger, or the client left in the middle of it."""
+    """The body, and the messages that contained it; None if it is larger, or if the client left before its end."""
     read: list[Message] = []
     size = 0
     while True:
@@ -64,7 +65,7 @@ async def _read(receive: Receive, most: int) -> tuple[bytes | None, list[Message
 
 
 def _replayed(read: list[Message], receive: Receive) -> Receive:
-    """For whoever answers by itself: what has been read, then what is still to come."""
+    """For a request that is answered directly: the messages already read, then the rest."""
     messages = iter(read)
 
     async def again() -> Message:

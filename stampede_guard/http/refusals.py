@@ -1,9 +1,9 @@
-"""What follows from a response that may not be stored, for those who wait for it.
+"""What a response that may not be stored means for its waiters.
 
-1. A visitor with a cookie is first at an expiry; a thousand without wait. 2. The visitor's response may not be stored.
-3. Let through, all of them would ask the application. So the next one asks for the others first: one that is not like
-those who were refused, an ordinary visitor if there is one. Who is like a refused one is let through; and when two
-ordinary ones were refused that are not alike, everybody is.
+1. A visitor with a cookie is first at an expiry; a thousand without one wait. 2. The visitor's response may not be
+   stored. 3. If all were released, all of them would call the application. So one more asks for the others first: a
+   waiter that is not like the refused ones, an ordinary visitor if there is one. Waiters like a refused one are
+   released. When two ordinary visitors that are not alike were refused, all are released.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 __all__ = ["ABOUT_THE_CLIENT", "ABOUT_THE_QUESTION", "Refusals"]
 
 ABOUT_THE_CLIENT = frozenset({"authorization", "credentials"})
-"""Refused because of who asked: another's answer may well be stored."""
+"""Refused because of the requester: another requester's response may be storable."""
 ABOUT_THE_QUESTION = frozenset({206, 304, 412, 416, 417})
-"""Or because of how it asked."""
+"""Or because of the form of the request."""
 
 
 class Refusals:
-    """Those of one flight. `ordinary` counts visitors that nothing sets apart."""
+    """The refusals of one flight. `ordinary` counts visitors without distinguishing fields."""
 
     def __init__(self) -> None:
         self.ordinary = 0
@@ -42,11 +42,11 @@ class Refusals:
 
     @property
     def are_for_all(self) -> bool:
-        """Whether everybody's response would be refused."""
+        """Whether every requester's response would be refused."""
         return self.ordinary >= ENOUGH
 
     def next_to_ask(self, waiting: Iterable[Fetch]) -> Fetch | None:
-        """One that waits and has a question that others have, too; None = those who wait are like the refused."""
+        """A waiter whose request others could have sent, too; None = all waiters are like the refused ones."""
         found = None
         for other in waiting:
             if not other.request.plain or other.gone or other.live.done() or other.begun:
@@ -56,5 +56,6 @@ class Refusals:
             if other.requester.ordinary:
                 return other
             found = found or other
-        # Another with a credential would be refused for the same reason, and what two were is no one's own affair.
+        # Another one with a credential would be refused for the same reason, and two refusals are no longer one
+        # requester's case.
         return None if self._by_name or len(self.identities) >= ENOUGH else found

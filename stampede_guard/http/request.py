@@ -38,16 +38,18 @@ _OF_SENDING = frozenset(
         "http.response.early_hint",
     }
 )
-"""Extensions for sending to a client past the ASGI messages that are stored. In the background there is no client."""
+"""Extensions for sending to a client outside the ASGI messages that are stored. In the background there is no
+client.
+"""
 
 
 class CacheRequest(msgspec.Struct, frozen=True):
-    """`part`: what belongs to its name beside the URL, on a route. `passed`: why it goes past the route that matches.
-    `plain`: without conditions and range, so what is stored answers it as it is. `asked`: what the client says of
-    caching; None = nothing, or that it does not count here. `asking`: the fields, without those that do not count.
-    `forwarded_for`: what its fields say of the URL that a proxy was asked for. `overridden`: it may be meant as one of
-    another method. `body`: of a POST that a route answers from what is stored; None for all others, which have
-    none."""
+    """`part`: what belongs to its name beside the URL, on a route. `passed`: why the matching route does not apply.
+    `plain`: without conditions and range, so a stored response answers it unchanged. `asked`: the client's caching
+    directives; None = none, or they are ignored here. `asking`: the fields, without ignored ones. `forwarded_for`:
+    the URL that a proxy was asked for, from its fields. `overridden`: it may be meant as a request with another
+    method. `body`: of a POST that a route answers from the store; None for all others.
+    """
 
     scope: Scope
     method: str
@@ -70,7 +72,8 @@ class CacheRequest(msgspec.Struct, frozen=True):
     def of(
         cls, scope: Scope, choice: Choice, fields: Fields, target: Target, *, obey: bool = True
     ) -> CacheRequest:
-        # A copy: the leader's own context, as without a cache. What is stored depends on the leader's request anyway.
+        # A copy: the leader's own context, as without a cache. The stored response depends on the leader's request
+        # anyway.
         names = {name for name, _ in fields}
         plain = scope["method"] in ("GET", "POST") and not names & _NOT_PLAIN
         wanted = requested_range(fields) if b"range" in names else None
@@ -111,7 +114,7 @@ class CacheRequest(msgspec.Struct, frozen=True):
 
     @property
     def requester(self) -> Requester:
-        """Who asks, as far as its fields tell."""
+        """Identifies the requester, as far as its fields show."""
         return requester(self.scope, self.fields)
 
     def without_range(self) -> Fields:
@@ -122,7 +125,7 @@ class CacheRequest(msgspec.Struct, frozen=True):
         return {**self.scope, "headers": list(fields)}
 
     def in_background(self, fields: Fields) -> dict[str, Any]:
-        """A scope for a call that outlives the request, with nothing that is the request's own."""
+        """A scope for a call that outlives the request, without the request's own objects."""
         scope = self.with_fields(fields)
         if "extensions" in scope:
             extensions = scope["extensions"] or {}
@@ -133,12 +136,12 @@ class CacheRequest(msgspec.Struct, frozen=True):
         return scope
 
     def may_have(self, stored: StoredResponse) -> bool:
-        """False where nobody said that it is for all, and this request has something by which it may be told apart."""
+        """False if it was not declared to be for all, and this request has distinguishing fields."""
         return not stored.guessed or is_safe_listed(self.fields)
 
     @property
     def only_for_itself(self) -> bool:
-        """RFC 9111, 5.2.1.5: what a client does not want stored is forwarded past the cache."""
+        """RFC 9111, 5.2.1.5: if a client does not want it stored, the request bypasses the cache."""
         return self.asked is not None and b"no-store" in self.asked
 
 
@@ -153,5 +156,5 @@ def parsed(scope: Scope) -> tuple[Fields, Target | None]:
 
 
 def has_two_lengths(fields: Fields) -> bool:
-    """What two servers may take for two different requests."""
+    """Two servers may read two different requests in it."""
     return len(lines(fields, b"content-length")) > 1

@@ -1,4 +1,4 @@
-"""Who a request is from, as far as its fields tell: which name somebody, and which mean the same for everybody."""
+"""What a request's fields show about its requester: which identify a user, and which mean the same for all."""
 
 from __future__ import annotations
 
@@ -59,8 +59,9 @@ SAFE = frozenset(
         b"req-num",
     }
 )
-"""Fields that every browser and client library sends and that say nothing of who asks. `Req-Num` numbers the requests
-of the public conformance suite."""
+"""Fields that every browser and client library sends and that do not identify a user. `Req-Num` numbers the
+requests of the public conformance suite.
+"""
 
 _OF_PROXIES = frozenset(
     {
@@ -92,14 +93,14 @@ _ORDINARY = SAFE | _OF_PROXIES
 _TELLING = frozenset(
     name for name in SAFE if name.startswith((b"accept", b"sec-", b"user-agent", b"referer", b"dnt"))
 )
-"""Of ordinary requests, what an application may still answer differently."""
+"""Fields of ordinary requests that may still change the application's response."""
 
 IDENTITY_BYTES = 16
 _LONGEST_NAME = 64
-"""Bytes of a field's name for which it is remembered what it means."""
+"""Bytes of a field's name for which its meaning is cached."""
 
 ALWAYS = frozenset({b"authorization", b"cookie", b"proxy-authorization"})
-"""Credentials whatever `credential_headers` says."""
+"""Always credentials, whatever `credential_headers` contains."""
 _SPEAKING = frozenset(
     b"""
     apikey appcheck assertion auth authentication authorization bearer cert certificate clientcert cookie cookie2
@@ -108,10 +109,11 @@ _SPEAKING = frozenset(
     totp webauth wsse xsrf
     """.split()
 )
-"""A field that has one of these between its dashes is a credential: X-Auth-Token, X-SSL-Client-Cert, X-CSRF-Token,
-X-Amzn-Oidc-Data, Ocp-Apim-Subscription-Key, Cf-Access-Jwt-Assertion and the like of any proxy."""
+"""A field with one of these between its dashes is a credential: X-Auth-Token, X-SSL-Client-Cert, X-CSRF-Token,
+X-Amzn-Oidc-Data, Ocp-Apim-Subscription-Key, Cf-Access-Jwt-Assertion and the like of any proxy.
+"""
 _KEYS_OF_REQUESTS = frozenset({b"idempotency-key", b"x-idempotency-key", b"x-cache-key"})
-"""Keys that open nothing."""
+"""Keys that are not credentials."""
 _NAMING = frozenset(
     b"""
     account actor business company customer email employee franchise group groups identity impersonate impersonation
@@ -120,7 +122,7 @@ _NAMING = frozenset(
     username vendor workspace
     """.split()
 )
-"""One with one of these says for whom it is: X-User-Id, X-Tenant. A route's own `key` may tell those apart."""
+"""A field with one of these names its user: X-User-Id, X-Tenant. A route's own `key` may distinguish those."""
 _NAMING_PAIRS = (
     b"act-as",
     b"acting-",
@@ -167,14 +169,18 @@ _BEGINNINGS = (
 
 
 def _remembered(rule: Callable[[bytes], bool]) -> Callable[[bytes], bool]:
-    """What a rule says of names of a usual length. A client can make up long ones, and fill the memory with them."""
+    """Caches the result of a rule for names of a usual length. A client could invent long names and fill the
+    memory.
+    """
     known = functools.lru_cache(maxsize=4096)(rule)
     return lambda name: known(name) if len(name) <= _LONGEST_NAME else rule(name)
 
 
 @_remembered
 def is_credential(name: bytes) -> bool:
-    """Whether a field of this name proves who asks, by the usual names of such fields. `name` is in lower case."""
+    """Whether a field with this name proves who the requester is, by the usual names of such fields. `name` is in
+    lower case.
+    """
     name = name.replace(b"_", b"-")
     if name in _ORDINARY or name in _KEYS_OF_REQUESTS:
         return False
@@ -186,7 +192,7 @@ def is_credential(name: bytes) -> bool:
 
 @_remembered
 def names_a_user(name: bytes) -> bool:
-    """Whether a field of this name says for whom the request is, without a proof."""
+    """Whether a field with this name states the user of the request, without a proof."""
     name = name.replace(b"_", b"-")
     if name in _ORDINARY or b"user-agent" in name:
         return False
@@ -194,13 +200,14 @@ def names_a_user(name: bytes) -> bool:
 
 
 def is_safe_listed(fields: Fields) -> bool:
-    """Whether the request has nothing by which an application could tell it from another visitor's."""
+    """Whether the request has no field by which an application could distinguish it from another visitor's."""
     return all(name in SAFE for name, _ in fields)
 
 
 class Requester(NamedTuple):
-    """`identity` is equal for requests that an application cannot tell apart, as far as their fields go. An `ordinary`
-    one has nothing but what every browser and proxy sends."""
+    """`identity` is equal for requests that an application cannot distinguish by their fields. An `ordinary` one
+    has only fields that every browser and proxy sends.
+    """
 
     identity: bytes
     ordinary: bool
@@ -236,10 +243,10 @@ _PLACES = frozenset(
     x-rewrite-url x-scheme x-script-name x-server-name x-ssl x-url-scheme
     """.split()
 )
-"""Fields by which an application may take the request for one of another URL, or write another into its answer."""
+"""Fields by which an application may read another URL in the request, or write another URL into its response."""
 _PLACES_BEGIN = (b"x-forwarded-", b"x-original-", b"x-rewrite-", b"x-override-")
 _OF_CLIENTS = frozenset({b"x-forwarded-for", b"x-forwarded-client-ip", b"x-original-forwarded-for"})
-"""Addresses of clients, which are different in each request."""
+"""Addresses of clients, which differ for each request."""
 
 
 @_remembered
@@ -251,14 +258,14 @@ def _is_place(name: bytes) -> bool:
 
 
 def overrides_method(names: Iterable[bytes]) -> bool:
-    """Whether an application may take the request for one of another method."""
+    """Whether an application may treat the request as one with another method."""
     return not _OVERRIDES.isdisjoint(names)
 
 
 def forwarded_part(names: frozenset[bytes] | set[bytes], fields: Fields, *, scheme: str, host: str) -> str:
-    """What belongs to the key of the URL that a proxy was asked for; empty where it is the request's own.
+    """The part of the key for the URL that a proxy was asked for; empty if that is the request's own URL.
 
-    Whoever makes these fields up has entries of his own, and poisons nobody else's.
+    A client that invents these fields gets its own entries, and cannot poison other clients' entries.
     """
     places = {name for name in names - SAFE if _is_place(name)}
     if not places:
@@ -279,7 +286,7 @@ def forwarded_part(names: frozenset[bytes] | set[bytes], fields: Fields, *, sche
 
 
 def _host_and_proto(line: bytes) -> list[bytes]:
-    """RFC 7239: not the addresses of clients, which are different in each request."""
+    """RFC 7239: without the addresses of clients, which differ for each request."""
     parts = members(((b"forwarded", line),), b"forwarded")
     pairs = [pair.strip().lower() for part in parts for pair in part.split(b";")]
     return [pair for pair in pairs if pair.startswith((b"host", b"proto"))]

@@ -1,4 +1,4 @@
-"""CacheRoute: what is cached of endpoints that say nothing about it themselves."""
+"""CacheRoute: caching for endpoints that send no caching fields."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _LONGEST = 366 * 86_400.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRoute:
-    """Cache what answers paths like `pattern` for `ttl` seconds, unless the answer says itself what to do with it.
+    """Cache responses for paths like `pattern` for `ttl` seconds, unless the response's own fields decide.
 
-    In `pattern`, `*` at the end stands for the rest of the path, elsewhere for one segment. `stale_ttl`: for so many
-    seconds more a stale answer is served while one request renews it, and when renewing fails. `vary`: request fields
-    that the answer depends on, beside those that its Vary names. `query`: "sorted" by name (the order means nothing),
-    "verbatim", "ignore", or a tuple of the names that count. `cookies="ignore"`: requests with a Cookie are served like
-    all others; by default they, like those with credentials, go by what the answer says itself. `key` gives one more
-    part of the key, from the ASGI scope, as a text; None = this request goes past the route, as does one for which it
-    raises, which the log tells once. With "POST" in `methods`, a POST is a question like a GET: its body and
-    Content-Type are part of the key, and `key` finds the body in `scope["body"]`. It invalidates nothing, and nothing
-    but time invalidates it. Only answers of status 200, 203, 204, 300, 301 and 308 are stored, and those of `statuses`,
-    such as (404, 410). `client_directives`: whether a client's `no-cache`, `no-store` and the like count here ("obey")
-    or not ("ignore"); None = as the middleware says.
+    In `pattern`, `*` at the end matches the rest of the path, elsewhere one segment. `stale_ttl`: further seconds
+    for which a stale response is served while one request refreshes it, or if the refresh fails. `vary`: request
+    fields that the response depends on, in addition to its Vary. `query`: "sorted" by name (the order has no
+    meaning), "verbatim", "ignore", or a tuple of the names that count. `cookies="ignore"`: requests with a Cookie
+    are served like all others. By default, they follow the response's own fields, like those with credentials.
+    `key` returns one more part of the key, from the ASGI scope, as a text. If it returns None, the route does not
+    apply to this request; the same if it raises, which the log reports once. With "POST" in `methods`, a POST is
+    treated like a GET: its body and Content-Type are part of the key, and `key` finds the body in `scope["body"]`.
+    It invalidates nothing, and only time invalidates it. Only responses of status 200, 203, 204, 300, 301 and 308
+    are stored, and those of `statuses`, such as (404, 410). `client_directives`: a client's `no-cache`, `no-store`
+    and the like are obeyed here ("obey") or not ("ignore"); None = as the middleware.
 
-    Raises `Misuse` for a pattern or a combination that cannot work.
+    Raises `Misuse` for an invalid pattern or combination.
     """
 
     pattern: str = field(kw_only=False)
@@ -58,7 +58,7 @@ class CacheRoute:
     """`vary`, as bytes in lower case."""
 
     def __post_init__(self) -> None:
-        # As they came: a caller without a type checker may have given anything.
+        # Unchecked: a caller without a type checker may have passed anything.
         given: dict[str, Any] = {
             name: getattr(self, name) for name in ("pattern", "vary", "methods", "query", "key", "statuses")
         }
@@ -117,12 +117,12 @@ class CacheRoute:
         return Misuse(f"CacheRoute({self.pattern!r}): {name}={getattr(self, name)!r} is not allowed: {rule}")
 
     def matches(self, path: bytes) -> bool:
-        """Of a raw path. One that another server might read as another path matches nothing."""
+        """For a raw path. A path that another server might read as another path matches nothing."""
         return self._match.fullmatch(path) is not None and _TRICKS.search(path) is None
 
     @property
     def directives(self) -> Directives:
-        """What an endpoint of this route would say if it said something."""
+        """The directives that this route adds for an endpoint without its own."""
         seconds = {b"s-maxage": b"%d" % max(1, round(self.ttl))}
         if self.stale_ttl:
             seconds |= dict.fromkeys(

@@ -1,4 +1,4 @@
-"""What a middleware was told when it was made, checked."""
+"""The checked arguments of a middleware."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAME = re.compile(r"[A-Za-z*][!#$%&'*+\-.^_`|~0-9A-Za-z:/]{0,63}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """See `StampedeMiddleware` for what each means."""
+    """See `StampedeMiddleware` for their meanings."""
 
     routes: tuple[CacheRoute, ...] = ()
     name: str = "stampede_guard"
@@ -82,7 +82,7 @@ class Settings:
                 raise Misuse(f"{field}={value!r}: it must be a number of seconds between 0 and a year")
 
     def credentials(self, names: Set[bytes], route: CacheRoute | None = None) -> Set[bytes]:
-        """Those of the field names by which a request says who asks; without what its route tells apart itself."""
+        """The names of fields that identify the requester, without those that its route distinguishes itself."""
         if self.credential_headers is not None:
             known = names & (ALWAYS | frozenset(self.credential_headers))
         else:

@@ -1,7 +1,7 @@
-"""A response as it stands in the store: what is served, and what was worked out about it once and for all.
+"""A response as it is in the store: what is served, and everything computed from it in advance.
 
-Everything that depends on nothing but the response is computed when it is stored, so that a hit parses no header field
-of it again. The encoding is our own and carries a version: bytes that are something else are a miss.
+Everything that depends only on the response is computed when it is stored, so that a hit parses none of its header
+fields. The encoding is our own and has a version. Other bytes count as a miss.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return Situation(age, self.lifetime, Directives(dict(self.directives), self.targeted))
 
     def serves_all(self, age: float) -> bool:
-        """Fresh for every request that says nothing of caching: what the verdict would be, at the price of a hit."""
+        """Fresh for every request without caching directives: a fast form of the verdict for a hit."""
         return age < self.lifetime and not any(name == b"no-cache" for name, _ in self.directives)
 
     def is_for(self, request_fields: Fields) -> bool:
@@ -86,7 +86,9 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return not self.vary or nominated(request_fields, self.vary) == self.nominated
 
     def may_be_shared(self, age: float) -> bool:
-        """Whether it may answer the requests that waited for it: what nobody may use again is its requester's only."""
+        """Whether it may answer the requests that waited for it. If it can never be used again, it is its
+        requester's only.
+        """
         situation = self.situation(age)
         return situation.is_fresh and not situation.always_validated and not self.unstorable
 
@@ -132,7 +134,7 @@ _decode = msgspec.msgpack.Decoder(StoredResponse).decode
 
 
 class HttpCodec:
-    """Bytes of a `StoredResponse`, or of `AGAIN` or `ONCE`; none at all for `REFUSED`."""
+    """Encodes a `StoredResponse`, or `AGAIN` or `ONCE`; `REFUSED` has no bytes."""
 
     fingerprint = "http1"
     shareable: bool | None = True

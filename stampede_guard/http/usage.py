@@ -1,7 +1,7 @@
-"""How often variants are asked for lately, as this process has seen, in a bounded space.
+"""How often variants were requested recently, as this process has seen, in bounded space.
 
-A count-min sketch (Cormode and Muthukrishnan, 2005), halved now and then, as in TinyLFU (Einziger, Friedman and Manes,
-2017): what is asked for once does not push out what is in use, however many such there are.
+A count-min sketch (Cormode and Muthukrishnan, 2005), halved from time to time, as in TinyLFU (Einziger, Friedman
+and Manes, 2017). Variants that are requested once do not displace variants in use, however many there are.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ _MOST = 255
 
 
 class Usage:
-    """64 KiB, whatever is counted."""
+    """64 KiB, whatever it counts."""
 
     def __init__(self) -> None:
         self._counts = [array("B", bytes(_WIDTH)) for _ in range(_ROWS)]
         self._additions = 0
 
     def count(self, what: object) -> int:
-        """How often it was added, or a little more; never less, but for halvings."""
+        """How often it was added, or a little more; never less, except after halvings."""
         return min(row[place] for row, place in zip(self._counts, _places(what), strict=True))
 
     def add(self, what: object) -> int:
@@ -47,6 +47,7 @@ def _places(what: object) -> list[int]:
 
 
 def wins(newcomer: int, occupant: int, *, fresh: bool) -> bool:
-    """Whether a variant takes the place of another. A fresh one that is asked for as often stays; so one that comes
-    once takes nobody's place."""
+    """Whether a variant replaces another. A fresh one that is requested as often stays. So a variant that is
+    requested once replaces none.
+    """
     return newcomer >= max(2, occupant + 1) if fresh else newcomer >= occupant

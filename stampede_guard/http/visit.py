@@ -1,9 +1,9 @@
-"""One GET or HEAD, from its key to its answer.
+"""One GET or HEAD, from its key to its response.
 
-fresh   what is stored, at once
-stale   the same where the response or the client allows it, and a renewal in the background
-miss    a passenger of this process's flight; who has the application called reads its answer as it comes, the others
-        are answered from what is stored, or, if it may not be stored, each by a call of its own
+fresh   serve the stored response at once
+stale   the same if the response or the client allows it, with a refresh in the background
+miss    join this process's flight. The request whose call it is reads the response as it comes. The others are answered
+        from the stored response or, if it may not be stored, each by its own call
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from stampede_guard.http.stored import Refused, StoredResponse
 __all__ = ["Visit"]
 
 BACKGROUND_SECONDS = 10.0
-"""How long a request whose response is stored waits for what the application does after it."""
+"""How long a request whose response is stored waits for the application's later work."""
 SETTLING_SECONDS = 0.5
 Wait = Callable[[], Awaitable[None]]
 
 ROUNDS = 3
-"""Flights that may bring a response for other requests (another variant, another range) before it asks by itself."""
+"""Flights that may return responses for other requests (another variant or range) before a request asks by itself."""
 _FOR_WANT_OF_A_ROUTE = frozenset({None, "uncacheable", "nothing to go by", "credentials", "authorization"})
 
 
@@ -94,20 +94,20 @@ class Visit:
         return "request" if found.stored.situation(found.age).is_fresh else "stale"
 
     def _forwarded(self, why: Forwarded, refusal: str | None) -> tuple[Forwarded, str | None]:
-        """RFC 9211, 2.2: `bypass` where this cache is told not to handle such a request. It is no `uri-miss`, since
-        there may well be an answer for that URI; but where the answer says itself why it is not stored, its word
-        counts."""
+        """RFC 9211, 2.2: `bypass` if this cache does not handle such a request. It is not a `uri-miss`, because a
+        response for that URI may exist. But if the response's own fields forbid storing, their reason is reported.
+        """
         passed = self._request.passed
         if passed is not None and why == "uri-miss" and refusal in _FOR_WANT_OF_A_ROUTE:
             return "bypass", passed
         return why, refusal
 
-    # --- what is stored ------------------------------------------------------------------------
+    # --- the stored response -------------------------------------------------------------------
 
     async def _from_store(self, found: Found) -> bool:
         stored = found.stored
         if stored is not None and self._request.asked is None and stored.serves_all(found.age):
-            # The verdict that is nearly always the one, without looking at everything it might depend on.
+            # The usual verdict, without a check of everything else.
             decision: Verdict = "fresh"
         else:
             situation = stored.situation(found.age) if stored is not None else None
@@ -140,7 +140,7 @@ class Visit:
         return CacheStatus(hit=True, ttl=left, key=self._exposed(found), detail=detail)
 
     def _stores(self, found: Found) -> bool:
-        """Whether what its flight brings reaches the store."""
+        """Whether its flight's response reaches the store."""
         return not self._bypassed and not self._cache.is_away(found.key)
 
     def _exposed(self, found: Found) -> str | None:
@@ -154,7 +154,7 @@ class Visit:
     # --- a flight ------------------------------------------------------------------------------
 
     async def _from_flight(self, found: Found, why: Forwarded, *, bypassed: bool) -> bool:
-        """Whether it was answered."""
+        """Whether the request was answered."""
         cache = self._cache
         fetch = Fetch(cache, self._request, found.key, incoming=self._incoming, send=self._send)
         cache.wait(found.key, fetch)
@@ -181,8 +181,9 @@ class Visit:
     async def _waits_for_the_whole(
         self, exchange: Exchange, found: Found, flight: asyncio.Future[Any]
     ) -> bool:
-        """A condition or a range is answered from what has been stored; but what is not stored goes to its client. For
-        an error there may be something stale in its place."""
+        """A condition or a range is answered from the stored response. A response that is not stored goes to its
+        client. A stale one may replace an error.
+        """
         if exchange.live and exchange.status in SERVER_ERRORS:
             found = self._cache.aged(found)
             return found.stored is not None and self._serves_stale(found, found.stored)
@@ -227,7 +228,7 @@ class Visit:
         return True
 
     async def _collapsed(self, found: Found, value: StoredResponse, why: Forwarded) -> bool:
-        """What another request's call has brought."""
+        """Serves the response of another request's call."""
         cache, request = self._cache, self._request
         if not (value.is_for(request.fields) and covers(value, request) and request.may_have(value)):
             return False
@@ -251,7 +252,9 @@ class Visit:
         why: Forwarded,
         error: Exception | None,
     ) -> bool:
-        """RFC 5861, 4: the stale response if it may be served; else what the application answered; else ask it."""
+        """RFC 5861, 4: the stale response if it may be served; else the application's response; else call the
+        application.
+        """
         own = fetch.failed or (fetch.live.result() if fetch.live.done() else None)
         found = self._cache.aged(found)
         stored = found.stored
@@ -278,7 +281,7 @@ class Visit:
         self, code: int, text: str, found: Found, why: Forwarded, *extra: tuple[bytes, bytes]
     ) -> bool:
         if found.replaces:
-            # It joined without a look at what is there.
+            # It joined the flight without a read of the store.
             found = await self._cache.look_up(self._request)
         found = self._cache.aged(found)
         if found.stored is not None and self._serves_stale(found, found.stored):
@@ -293,9 +296,9 @@ class Visit:
     async def _stream(
         self, found: Found, fetch: Fetch, exchange: Exchange, flight: asyncio.Future[Any], why: Forwarded
     ) -> None:
-        """The end of what is stored goes out only when it is stored: the next request finds it."""
+        """The end of a stored response is sent only after it is stored: so the next request finds it."""
         if not exchange.status:
-            # The server, or a middleware around this one, says what it says without a cache.
+            # The server, or a middleware around this one, then does the same as without a cache.
             exchange.carry()
             raise exchange.error or AssertionError("an exchange without an answer has an error")
         detail = fetch.refusal
@@ -320,12 +323,12 @@ class Visit:
             elif exchange.live and not exchange.is_kept:
                 await self._hand_on(exchange, status, until_stored)
                 if not fetch.handed_over:
-                    # The next request from here finds what has become of this one.
+                    # The next request from here finds the outcome of this one.
                     await asyncio.wait({flight}, timeout=SETTLING_SECONDS)
             else:
                 await self._send_own(exchange, status, until_stored)
         except BrokenOff:
-            # As without a cache: an application may stop in mid-body when its client has gone, and that is no error.
+            # As without a cache: an application may stop in mid-body when its client has gone, without an error.
             if fetch.collapsed or not exchange.told_of_leaving:
                 raise
         finally:
@@ -333,7 +336,7 @@ class Visit:
                 exchange.carry()
 
     async def _hand_on(self, exchange: Exchange, status: CacheStatus, until_stored: Wait) -> None:
-        """What is not stored comes as without a cache, in the task of the application."""
+        """A response that is not stored is sent as without a cache, in the application's task."""
         headers = marked(exchange.fields, status, self._cache.settings)
 
         async def outlet(message: Message) -> None:
@@ -348,8 +351,9 @@ class Visit:
         await exchange.end()
 
     async def _send_own(self, exchange: Exchange, status: CacheStatus, until_stored: Wait) -> None:
-        """To the client of the call that made it, while it is kept for all. Its client may be slow, or have gone: then
-        it alone ends here. It has nothing of one connection (RFC 9111, 3.1)."""
+        """To the client of the call that made it, while it is kept for all. Its client may be slow, or gone: then
+        only this request ends here. It contains no fields for one connection (RFC 9111, 3.1).
+        """
         headers = marked(without_hops(exchange.fields), status, self._cache.settings)
         exchange.carry()
         await self._send({**exchange.start, "headers": headers})
@@ -358,14 +362,14 @@ class Visit:
                 await until_stored()
             exchange.carry()
             await self._send(_with_its_end(part.message))
-        # As without a cache, a middleware around this one goes on when the application has ended: what it opened for
-        # the request is still used by background tasks.
+        # As without a cache, a middleware around this one continues after the application has ended: background
+        # tasks still use what it opened for the request.
         await exchange.end(within=BACKGROUND_SECONDS)
 
     async def _read_along(
         self, exchange: Exchange, fetch: Fetch, status: CacheStatus, until_stored: Wait
     ) -> None:
-        """What another request's call brings, while it comes."""
+        """Reads the response of another request's call as it comes."""
         headers = marked(fetch.shared_fields, status, self._cache.settings)
         await self._send({"type": "http.response.start", "status": exchange.status, "headers": headers})
         more = True
@@ -382,13 +386,13 @@ class Visit:
 
 
 def _with_its_end(message: Message) -> Message:
-    """Told, where the application leaves it out."""
+    """Adds the final flag if the application omits it."""
     if message["type"] != "http.response.body" or "more_body" in message:
         return message
     return {**message, "more_body": False}
 
 
 def _look_at(flight: asyncio.Future[Any]) -> None:
-    """So that the failure of a flight that nobody waits for any more is not reported as forgotten."""
+    """Retrieves the exception of a flight without waiters, so that asyncio does not report it as never retrieved."""
     if not flight.cancelled():
         flight.exception()

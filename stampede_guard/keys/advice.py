@@ -1,7 +1,8 @@
-"""What an error proposes where a parameter cannot be part of a key: the cure that cannot mix up two users first.
+"""The advice in errors about parameters that cannot be part of a key. The cure that cannot mix up two users comes
+first.
 
-`unkeyed=` is never proposed for what may decide who is asking: whoever copied that would serve one user's result to
-all. For everything else it comes last, with the condition under which it is right.
+`unkeyed=` is never proposed for a parameter that may identify the user: a copied proposal would serve one user's
+result to all. For every other parameter it comes last, with the condition under which it is correct.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ from stampede_guard.keys.sensitive import names_a_user
 __all__ = ["for_object", "for_parameter", "for_request", "is_request"]
 
 _REQUESTS = ("Request", "HTTPConnection", "WebSocket", "BaseRequest")
-# A connection to a database is the same for everybody, whatever it is called.
+# A connection to a database is the same for every user, whatever its name.
 _DATABASES = frozenset(
     "aiomysql aiosqlite asyncpg motor psycopg psycopg2 psycopg_pool pymongo redis sqlalchemy sqlite3 sqlmodel valkey"
     .split()
 )  # fmt: skip
 
 _OF_DATABASES = frozenset({"conn", "connection", "cursor", "database", "db", "engine", "pool", "transaction"})
-"""Names of parameters: a class `Session` may be a user's, and one that is called `db` is none."""
+"""Names of parameters. A class `Session` may be a user's session, but a parameter `db` is not."""
 
 
 @functools.lru_cache(maxsize=256)
 def is_request(kind: type) -> bool:
-    """Whether it is what a web framework calls a request or a connection."""
+    """Whether it is a request or a connection of a web framework."""
     return any(
         base.__name__ in _REQUESTS
         and root_package(base) in ("starlette", "fastapi", "aiohttp", "django", "flask")
@@ -46,7 +47,7 @@ def _may_be_a_user(parameter: str, kinds: Sequence[type]) -> bool:
 
 
 def for_parameter(parameter: str, kinds: Sequence[type]) -> str:
-    """For a parameter whose value, or something inside it, is of these classes."""
+    """For a parameter whose value, or a value inside it, is of these classes."""
     if parameter in ("self", "cls"):
         return for_object(parameter, kinds)
     own = "or key=lambda ...: ... with the function's parameters, returning what the result does depend on"
@@ -77,7 +78,7 @@ def for_object(parameter: str, kinds: Sequence[type]) -> str:
 
 
 def for_request(request: str, parameters: Sequence[str]) -> str:
-    """A request says who asks in many places. The `key=` works when it is copied: it gets all arguments of the call."""
+    """A request identifies its user in many places. A copied `key=` works: it gets all arguments of the call."""
     if len(parameters) == 1:
         lists = [f'{request}.headers.getlist("{header}")' for header in ("authorization", "cookie")]
         parts = f"{' + '.join(lists)} + [{request}.url]"

@@ -1,4 +1,4 @@
-"""Functions with the parameters of another one, so that Python itself binds the arguments of a call."""
+"""Functions with the parameters of another function, so that Python itself binds the arguments of a call."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 def arguments_of(
     function: Callable[..., Any], names: Sequence[str], resources: frozenset[str]
 ) -> Callable[..., tuple[Any, ...]]:
-    """A function with the parameters of the original that returns those of these names."""
+    """A function with the parameters of the original. It returns the parameters with these names."""
     return binder(function, parameters_of(function), names, resources)
 
 
@@ -49,7 +49,7 @@ def binder(
     keyed: Sequence[str],
     supplied: frozenset[str],
 ) -> Callable[..., tuple[Any, ...]]:
-    """A function with the parameters of the original that returns the keyed ones as a tuple."""
+    """A function with the parameters of the original. It returns the keyed ones as a tuple."""
     return made(function, parameters, supplied, f"({''.join(f'{name}, ' for name in keyed)})")
 
 
@@ -62,14 +62,13 @@ def made(
 ) -> Callable[..., Any]:
     """A function with the parameters of the original and this body.
 
-    Python itself then binds arguments and defaults, ten times faster than `inspect.Signature.bind`, and
-    complains about wrong ones in its own words. What the computation gets from elsewhere becomes optional, by
-    keyword.
+    Python then binds arguments and defaults, ten times faster than `inspect.Signature.bind`, and its own errors
+    report wrong arguments. Parameters that the computation gets from elsewhere become optional keyword parameters.
     """
     optional = {name: parameter for name, parameter in parameters.items() if name in supplied}
     ordered = [parameter for name, parameter in parameters.items() if name not in supplied]
     declared = _declaration(ordered, optional)
-    # only names that Python accepted as parameters stand in this source; no value does
+    # this source contains only names that Python accepted as parameters, and no values
     bound: Any = eval(f"lambda {declared}: {body}", {"__builtins__": {}} | (tools or {}))
     by_position = (_Parameter.POSITIONAL_ONLY, _Parameter.POSITIONAL_OR_KEYWORD)
     bound.__defaults__ = tuple(

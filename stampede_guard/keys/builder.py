@@ -1,4 +1,4 @@
-"""From a call to its key: bind the arguments once, write each as text, keep the whole short."""
+"""From a call to its key: bind the arguments once, write each as text, keep the key short."""
 
 from __future__ import annotations
 
@@ -42,21 +42,20 @@ _Parameter = inspect.Parameter
 
 
 class KeyBuilder:
-    """Builds the keys of one function. Made once, when the function is decorated.
+    """Builds the keys of one function. Created once, when the function is decorated.
 
-    `unkeyed` names parameters that do not change the result. `resources` names parameters that the
-    computation gets from elsewhere: a call may omit them, and they are not in the key. `context` lists
-    context variables whose values are part of the key (an unset one is a value of its own). `key` is called
-    with the arguments of the call and returns what takes the place of them all: a string, or a tuple of
-    parts. `version` and `fingerprint` (of the result's type) separate the entries of different code; `name`
-    replaces `module.qualname`, and must be given where several functions share that, as those made by one
-    factory do.
+    `unkeyed` names parameters that do not change the result. `resources` names parameters that the computation gets
+    from elsewhere: a call may omit them, and they are not in the key. `context` lists context variables whose
+    values are part of the key (an unset one is a value of its own). `key` is called with the arguments of the call.
+    Its result replaces them all: a string, or a tuple of parts. `version` and `fingerprint` (of the result's type)
+    separate the entries of different code. `name` replaces `module.qualname`. It is required if several functions
+    share that, as functions from one factory do.
 
-    `secret` names parameters whose values are always hashed, as are those whose names suggest a secret or a person.
+    `secret` names parameters whose values are always hashed, like those whose names suggest a secret or a person.
 
-    `key_of(*args, **kwargs)` is `build(args, kwargs)` for callers in a hurry.
+    `key_of(*args, **kwargs)` is a faster `build(args, kwargs)`.
 
-    Raises `KeyPartError` for a name that is no parameter, and for a parameter whose annotation says already
+    Raises `KeyPartError` for a name that is not a parameter, and for a parameter whose annotation already shows
     that it cannot be part of a key.
     """
 
@@ -96,7 +95,7 @@ class KeyBuilder:
         sensitive = {name for name in parameters if name in hidden or is_sensitive(name)}
         self._hashed = {f"{escape(name)}=" for name in sensitive}
         self._hashed |= {label for label, variable in self._context if is_sensitive(variable.name)}
-        # What a service remembers in its attributes changes, and what a dependency yields ends with its request.
+        # The attributes of a service change, and a dependency's value ends with its request.
         self._of_more_than_its_attributes = {"self="} | {
             f"{escape(name)}=" for name in keyed if is_yielded(parameters[name].default, hints.get(name))
         }
@@ -120,8 +119,8 @@ class KeyBuilder:
     def build(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """The key of a call, at most 200 characters, without braces, spaces and control characters.
 
-        Raises `KeyPartError` for a value without a stable text, and `TypeError` for arguments that do not
-        fit.
+        Raises `KeyPartError` for a value without a stable text, and `TypeError` for arguments that do not fit the
+        function.
         """
         return self.key_of(*args, **kwargs)
 
@@ -134,10 +133,10 @@ class KeyBuilder:
     ) -> Callable[..., str]:
         """A function with the parameters of the original that returns the key: `head + "a=1,b='x'"`.
 
-        One expression, because every hit pays for it. Ordinary integers and texts are written in place, all else by
+        One expression, because every hit runs it. Ordinary integers and texts are written in place, other values by
         `_part`.
         """
-        # Longer than any parameter's name, so it is none.
+        # Longer than any parameter's name, so it collides with none.
         mine = "_" * (1 + max(map(len, parameters), default=0))
         texts = [self._in_place(name, mine) for name in keyed]
         text = f'f"{",".join(texts)}"'
@@ -186,13 +185,13 @@ class KeyBuilder:
         return self._whole(label + self._part(label, value))
 
     def may_change(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether a call's key may be another one later, because something that it is made of has changed."""
+        """Whether a call's key may change later, because a value in it has changed."""
         return bool(self._context or self._defaults) or not all_immutable(args, kwargs)
 
     def copied(
         self, copying: Copying, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with copies of all that is part of the key, defaults that may change included."""
+        """The arguments with copies of all values in the key, mutable defaults included."""
         copying.live |= any(isinstance(variable, Bound) for _, variable in self._context)
         left_out, fitted = self._left_out, self.fitted
         own = [
@@ -222,11 +221,11 @@ class KeyBuilder:
         return shorten(text)
 
     def _hash(self, label: str, value: Any) -> str:
-        # With the function and the parameter: one person's address has another hash in each of them.
+        # The hash covers the function and the parameter: one person's address has a different hash in each.
         return f"~{digest(f'{self._head}{label}{self._text(label, value)}')}"
 
     def _whole(self, text: str) -> str:
-        """The key whose parts are these; what a call adds beside its arguments comes behind them."""
+        """The key with these parts. Parts that do not come from arguments go to the end."""
         if self._context:
             texts = [
                 label + (text if text[:1] == "~" else shorten(text)) for label, text in self._context_texts()
@@ -237,10 +236,10 @@ class KeyBuilder:
         return self._head + text
 
     def describe(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
-        """The parts of a call's key before anything is shortened, for an operator's eyes only.
+        """The parts of a call's key before anything is shortened, for operators only.
 
-        Parameters stand under their names, context variables under `@name`, and what is the same for every
-        call under `:name`, `:version` and `:fingerprint`. What is always hashed stays so.
+        Parameters appear under their names, context variables under `@name`, and the parts common to all calls
+        under `:name`, `:version` and `:fingerprint`. Values that are always hashed stay hashed.
         """
         parts = {":name": self.name, ":version": self.version, ":fingerprint": self.fingerprint}
         for label, value in zip(self._labels, self._arguments(*args, **kwargs), strict=True):
@@ -265,7 +264,7 @@ class KeyBuilder:
         for attempt in range(_ATTEMPTS):
             try:
                 if label in self._of_more_than_its_attributes and is_plain_object(type(value)):
-                    # What decides the result is for it to say.
+                    # Only such an object itself knows what decides the result.
                     raise Unkeyable(type(value))
                 write = _text_of_class if label == "cls=" and isinstance(value, type) else text_of
                 text = write(value)
@@ -280,7 +279,7 @@ class KeyBuilder:
                     parameter=label[:-1],
                 ) from None
             except RuntimeError:
-                # Another thread changes it at this moment.
+                # Another thread is changing it at this moment.
                 if attempt + 1 == _ATTEMPTS:
                     raise
         raise AssertionError("the last attempt returns or raises")
@@ -321,7 +320,7 @@ class KeyBuilder:
 def _changeable_defaults(
     parameters: Mapping[str, inspect.Parameter], keyed: Sequence[str]
 ) -> list[tuple[str, Any, bool]]:
-    """Name, value, and whether it can be given by name."""
+    """Name, value, and whether it can be passed by name."""
     return [
         (name, parameters[name].default, parameters[name].kind is not _Parameter.POSITIONAL_ONLY)
         for name in keyed
@@ -333,7 +332,7 @@ def _changeable_defaults(
 
 
 def readable_name(name: str) -> str:
-    """A function's name as its keys begin with it: escaped, a long one from its end."""
+    """A function's name at the start of its keys: escaped, and cut from the front if it is long."""
     return escape(name.replace("<locals>.", ""))[-_LONGEST_NAME:]
 
 
@@ -365,7 +364,7 @@ def _checked(function: str, option: str, names: Iterable[str], parameters: Itera
 
 
 def _take_requests(hints: Mapping[str, Any]) -> bool:
-    """Whether `key=` is given a request: what it takes from there may be a credential."""
+    """Whether `key=` gets a request: what it reads there may be a credential."""
     kinds = [kind for name, hint in hints.items() if name != "return" for kind in alternatives(hint)]
     return any(isinstance(kind, type) and advice.is_request(kind) for kind in kinds)
 

@@ -1,7 +1,8 @@
-"""Copies of arguments that a computation may read later, when the caller has changed its own.
+"""Copies of arguments that a computation may read after the caller has changed its own.
 
-Copied is what a key is made of: collections, records, and objects that their attributes describe, however deep. Shared
-is what cannot change, and what a copy would be another thing of: an object with a `__cache_key__`, an open connection.
+Copied are the values in a key: collections, records, and objects that are described by their attributes, at every
+depth. Shared are immutable values, and values whose copy would be another thing: an object with a `__cache_key__`,
+an open connection.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ IMMUTABLE: frozenset[type] = frozenset(
 
 
 def all_immutable(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether nobody can change these: then there is nothing to copy, nor to look at again."""
-    # A loop, because each call without a hit pays for this, and a generator costs as much as three more arguments.
+    """Whether all of these are immutable. Then nothing needs to be copied, or checked again later."""
+    # A loop: each call without a hit runs it, and a generator would cost as much as three more arguments.
     for value in args:
         if type(value) not in IMMUTABLE:
             return False
@@ -46,10 +47,10 @@ def all_immutable(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 class Copying:
-    """Copies of several values. `live`: something was met that is shared although it may change.
+    """Copies of several values. `live`: a mutable value was shared.
 
-    `objects`: also of plain objects, whose attributes are in the key. Behind `key=` they are not: such an object may be
-    anything, and stays the one that it is.
+    `objects`: also copy plain objects, whose attributes are in the key. Not with `key=`: such an object may be
+    anything, and stays the same object.
     """
 
     def __init__(self, *, objects: bool = True) -> None:
@@ -80,7 +81,7 @@ class Copying:
         return [(self.of(key), self.of(item)) for key, item in value.items()]
 
     def same_or(self, value: Any, made: Callable[[Any], Any]) -> Any:
-        """Of a collection that cannot change itself, although what is in it may."""
+        """For a collection that is immutable itself, but may contain mutable items."""
         items = self.items(value)
         return value if all(one is other for one, other in zip(items, value, strict=True)) else made(items)
 
@@ -97,7 +98,7 @@ class Copying:
         for name, item in attributes(value).items():
             own = self.of(item)
             if name in getattr(value, "__dict__", ()):
-                # Also where a library's own way of copying forgets it.
+                # Needed if a library's own way of copying omits it.
                 copied.__dict__[name] = own
             elif own is item:
                 continue

@@ -1,8 +1,9 @@
-"""How a class is named in a key: by its module and name, and one that is not found there also by its definition.
+"""How a key names a class: by its module and name, and if it is not found there, also by its definition.
 
-Two runs of one function make two classes of the same name, and so do two calls of `type`, `make_dataclass`,
-`create_model` or `Enum("Colour", ...)`. They may share a name in keys only if nothing tells them apart: their bodies,
-their bases and what their methods hold of the function around them are in the name as a digest.
+Two runs of one function create two classes with the same name. So do two calls of `type`, `make_dataclass`,
+`create_model` or `Enum("Colour", ...)`. They may share a name in keys only if they do not differ. So the name
+contains a digest of their bodies, their bases and the values that their methods capture from the enclosing
+function.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ __all__ = [
 _PLAIN = "-_.~@:/+="
 _MOST_DEPTH = 8
 _HEAP_TYPE = 1 << 9
-# What says nothing about how a class behaves, or differs between two runs of the same code.
+# Attributes that do not affect how a class behaves, or that differ between two runs of the same code.
 _NOISE = frozenset(
     {
         "__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__firstlineno__", "__static_attributes__",
@@ -71,7 +72,7 @@ def is_local(kind: type) -> bool:
 
 
 def is_found_by_name(kind: type) -> bool:
-    """Whether its module has it under its name. Others of the same name are then found elsewhere, or nowhere."""
+    """Whether its module has it under its name. Then no other class has this module and name."""
     found: Any = sys.modules.get(kind.__module__)
     for name in kind.__qualname__.split("."):
         found = getattr(found, "__dict__", {}).get(name)
@@ -79,22 +80,24 @@ def is_found_by_name(kind: type) -> bool:
 
 
 def needs_definition(kind: type) -> bool:
-    """Whether another class of its name may be about: one made inside a function, or by a call such as `type(...)`."""
+    """Whether another class with its name may exist: one made inside a function, or by a call such as `type(...)`."""
     if is_local(kind) or is_found_by_name(kind):
         return is_local(kind)
-    # Python's own stand where it likes. `types` is what `make_dataclass` says, whoever called it.
+    # Python's own classes may be anywhere. `make_dataclass` gives `types` as the module, whatever the caller.
     root = kind.__module__.partition(".")[0]
     standard = root in sys.stdlib_module_names and root not in ("types", "__main__")
     return bool(kind.__flags__ & _HEAP_TYPE) and not standard and not _is_plain_namedtuple(kind)
 
 
 def _is_plain_namedtuple(kind: type) -> bool:
-    """Its fields are in the text, and it has no methods of its own: drivers make them for each shape of a row."""
+    """Its fields are in the text, and it has no methods of its own. Drivers create such a class for each shape of a
+    row.
+    """
     return kind.__bases__ == (tuple,) and isinstance(getattr(kind, "_fields", None), tuple)
 
 
 def class_name(kind: type) -> str:
-    """Where a class is defined, escaped; with a digest of its definition where its name does not say which it is."""
+    """Where a class is defined, escaped. If its name is ambiguous, a digest of its definition follows."""
     name = escape(f"{kind.__module__}.{kind.__qualname__}")
     if not needs_definition(kind):
         return name
@@ -121,7 +124,7 @@ def _definition(kind: type, depth: int) -> str:
 
 
 def _member(kind: type, value: Any, depth: int) -> str:
-    """A method or class attribute as far as it tells two classes apart."""
+    """A method or class attribute, as far as it can differ between two classes."""
     if isinstance(value, staticmethod | classmethod):
         value = value.__func__
     if isinstance(value, property | functools.cached_property):
@@ -185,7 +188,9 @@ def _code(code: types.CodeType) -> str:
 
 
 def _constant(value: Any) -> str:
-    """Of a function's code. The order of a set depends on the process, and `x in {"a", "b"}` has one in it."""
+    """A constant in a function's code. The order of a set depends on the process, and `x in {"a", "b"}` contains
+    one.
+    """
     if isinstance(value, types.CodeType):
         return _code(value)
     if isinstance(value, tuple | frozenset):
@@ -194,13 +199,13 @@ def _constant(value: Any) -> str:
     return repr(value)
 
 
-# --- classes that nothing tells apart -----------------------------------------------------------------
+# --- classes that do not differ -----------------------------------------------------------------------
 
 _listening = threading.local()
 
 
 def note_local(kind: type) -> None:
-    """Called by what writes a class that its name does not tell, or a value of one, each time."""
+    """Call this each time a class with an ambiguous name, or a value of one, is written."""
     kinds = getattr(_listening, "kinds", None)
     if kinds is not None:
         kinds.append(kind)
@@ -217,10 +222,10 @@ def _noted() -> Iterator[list[type]]:
 
 
 class LocalClasses:
-    """The classes that one cached function was called with and that their names do not tell, by name.
+    """The classes with ambiguous names that one cached function was called with, by name.
 
-    `isinstance` tells two of one name and definition apart, and no text does. So the second one that is alive at
-    the same time is refused.
+    `isinstance` distinguishes two classes with the same name and definition, but no text does. So the second one
+    that is alive at the same time is refused.
     """
 
     MARK = escape("<locals>")
@@ -229,7 +234,7 @@ class LocalClasses:
         self._known: dict[str, weakref.ref[type]] = {}
 
     def check(self, write: Callable[[], str]) -> None:
-        """Look at the classes of whatever `write` makes a text of. Raises `Unkeyable`."""
+        """Check the classes in whatever `write` turns into text. Raises `Unkeyable`."""
         with _noted() as kinds:
             write()
         for kind in kinds:
@@ -255,7 +260,7 @@ class LocalClasses:
 
 
 def _collect() -> None:
-    # A class refers to itself, so one that nobody uses any more is still there until the next collection.
+    # A class refers to itself, so an unused one stays alive until the next collection.
     import gc
 
     _definition_digest.cache_clear()

@@ -1,13 +1,13 @@
 """`version="auto"`: a fingerprint of a function's code, so that pods with different code use different entries.
 
-Equal in every process that runs the same source on the same minor version of Python. It covers the function's
-bytecode, its constants, names and default values, the functions and classes within it, what `functools.wraps` and
-`functools.partial` wrap, and the functions that it closes over. It leaves out line numbers, file names, docstrings and
-annotations.
+It is equal in every process that runs the same source on the same minor version of Python. It covers the function's
+bytecode, its constants, names and default values, the functions and classes within it, the functions inside
+`functools.wraps` and `functools.partial`, and the functions that it closes over. It leaves out line numbers, file
+names, docstrings and annotations.
 
-It does not cover the functions that this one calls by a global name, nor values that it reads or closes over: those may
-differ from process to process, and then no process would share an entry. Who changes the meaning of a result there
-writes another `version=` by hand.
+It does not cover functions that this one calls by a global name, nor values that it reads or closes over. Those may
+differ between processes, and then no processes would share an entry. If the meaning of a result changes there,
+write another `version=` by hand.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stampede_guard.errors import KeyPartError
 __all__ = ["AUTO", "code_version"]
 
 AUTO = "auto"
-"""In the place of a version: `code_version` of the function."""
+"""As a version: use the function's `code_version`."""
 _PLAIN = (int, float, complex, str, bytes, type(None), type(...))
 _DEPTH = 20
 _KINDS = (
@@ -36,13 +36,13 @@ _KINDS = (
     | inspect.CO_ITERABLE_COROUTINE
     | inspect.CO_ASYNC_GENERATOR
 )
-"""What a flag says of how the function runs. Others tell of `__future__` imports and of docstrings."""
+"""Flags that change how the function runs. Other flags concern `__future__` imports and docstrings."""
 _HAS_DOCSTRING = 0x4000000
 """A flag of code objects from Python 3.14 on, `inspect.CO_HAS_DOCSTRING`."""
 
 
 def code_version(function: Callable[..., Any]) -> str:
-    """Sixteen hex digits. Raises `KeyPartError` for what has no Python code, such as a builtin."""
+    """Sixteen hex digits. Raises `KeyPartError` if there is no Python code, as for a builtin."""
     digest = hashlib.blake2b(digest_size=8)
     digest.update(f"{sys.version_info[0]}.{sys.version_info[1]}".encode())
     codes = 0
@@ -64,7 +64,7 @@ def code_version(function: Callable[..., Any]) -> str:
 
 
 def _layers(function: Any) -> Iterator[Any]:
-    """The function, and what it wraps."""
+    """The function, and the functions that it wraps."""
     for _ in range(_DEPTH):
         if isinstance(function, functools.partial):
             function = function.func
@@ -80,7 +80,7 @@ def _layers(function: Any) -> Iterator[Any]:
 
 
 def _functions_closed_over(function: Any) -> list[CodeType]:
-    """A decorator without `functools.wraps` closes over what it decorates."""
+    """A decorator without `functools.wraps` closes over the decorated function."""
     found: list[CodeType] = []
     for cell in function.__closure__ or ():
         try:
@@ -93,7 +93,9 @@ def _functions_closed_over(function: Any) -> list[CodeType]:
 
 
 def _text(value: Any, depth: int = 0) -> str:
-    """Equal texts for equal code. What is neither code nor a constant is its type only: a repr may hold an address."""
+    """Equal texts for equal code. For values that are neither code nor constants, only the type: a repr may hold an
+    address.
+    """
     if depth > _DEPTH:
         return "..."
     if type(value) is CodeType:
@@ -103,7 +105,7 @@ def _text(value: Any, depth: int = 0) -> str:
     if type(value) in (tuple, list):
         return f"{type(value).__name__}({','.join(_text(part, depth + 1) for part in value)})"
     if type(value) in (set, frozenset):
-        # In the order of the texts: that of a set depends on the process.
+        # Sorted by text: the order of a set depends on the process.
         return f"set({','.join(sorted(_text(part, depth + 1) for part in value))})"
     if type(value) is dict:
         pairs = (f"{_text(key, depth + 1)}:{_text(held, depth + 1)}" for key, held in value.items())
@@ -128,8 +130,9 @@ def _code_text(code: CodeType, depth: int) -> str:
 
 
 def _has_docstring(code: CodeType) -> bool:
-    """Whether the first constant is a docstring. Until 3.14 every function keeps that place for it; generator
-    expressions, comprehensions and lambdas, which have no name, may keep another text there."""
+    """Whether the first constant is a docstring. Before 3.14, every function reserves that place for it. Generator
+    expressions, comprehensions and lambdas may have another text there.
+    """
     if sys.version_info >= (3, 14):
         return bool(code.co_flags & _HAS_DOCSTRING)
     named = not code.co_name.startswith("<") and bool(code.co_flags & inspect.CO_NEWLOCALS)

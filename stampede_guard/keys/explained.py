@@ -1,6 +1,6 @@
-"""What an entry's name says by itself, for an operator: namespace, function, version's digest, parts.
+"""The parts of an entry's name, for an operator: namespace, function, digest of the version, parts.
 
-The other way round, from a call to its parts with everything that was hashed, is `function.explain(...)`.
+`function.explain(...)` goes the other way, from a call to its parts, including the hashed ones.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from stampede_guard.keys.kinds import UNNAMED
 __all__ = ["KEPT_FOR_COMPARISON", "LONGEST_NAME", "Explanation", "Part", "bare", "explain_name"]
 
 KEPT_FOR_COMPARISON = "?shadow"
-"""Behind the name of an entry: where mode `shadow` keeps values. In an entry's own name `?` is escaped."""
+"""Suffix of an entry's name where mode `shadow` stores values. In an entry's own name, `?` is escaped."""
 
 LONGEST_NAME = 8192
-"""Characters: a key of 512, each of them escaped as four bytes, is longer than any other."""
+"""Characters. The longest name is a key of 512 characters that are each escaped as four bytes."""
 
 _FUNCTION = re.compile(r"(?P<function>.*?):(?P<digest>[0-9a-f]{12}):(?P<parts>.*)", re.DOTALL)
 _URL = re.compile(r"http\d*:(?P<url>.+)", re.DOTALL)
@@ -28,7 +28,7 @@ _HASHED = re.compile(r"(?P<begin>.*)~(?P<digest>[0-9a-f]{32})", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`label`: a parameter, `@` and a context variable, or `key=`. `text` is as in the key, unescaped."""
+    """`label`: a parameter, `@` and a context variable, or `key=`. `text` is the text in the key, unescaped."""
 
     label: str
     text: str
@@ -37,11 +37,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`kind`: "function" for a decorated one, "key" for `get_or_compute` and `single`, "tag" for the version of a tag,
-    "url" for what the HTTP cache stores.
+    """`kind`: "function" for a decorated one, "key" for `get_or_compute` and `single`, "tag" for the version of a
+    tag, "url" for an entry of the HTTP cache.
 
-    `digest` is of the function's whole name, its `version=` and the shape of its result; of a key, of the type.
-    `complete`: False where the name ends in a digest of all that did not fit.
+    `digest` covers the function's whole name, its `version=` and the shape of its result; for a key, the type.
+    `complete`: False if the name ends in a digest of the parts that did not fit.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Explanation:
 
 
 def explain_name(name: str, *, namespace: str | None = None) -> Explanation:
-    """Raises `Misuse` for what is no complete name of an entry. `namespace` helps where it has colons itself."""
+    """Raises `Misuse` if this is not a complete name of an entry. Pass `namespace` if it contains colons."""
     if not 0 < len(name) <= LONGEST_NAME:
         raise Misuse(f"the name of an entry has 1 to {LONGEST_NAME} characters, not {len(name)}")
     name = bare(name)
@@ -84,7 +84,7 @@ def explain_name(name: str, *, namespace: str | None = None) -> Explanation:
 
 
 def bare(name: str) -> str:
-    """Also as it stands in Redis, as {name}:v."""
+    """Accepts the form in Redis, {name}:v, too."""
     found = re.fullmatch(r"\{(.+)\}(?::[verlwf])?", name, re.DOTALL)
     return found[1] if found is not None else name
 
@@ -103,7 +103,7 @@ def _parts(text: str) -> tuple[tuple[Part, ...], bool]:
     hashed = _HASHED.fullmatch(text)
     complete = True
     if hashed is not None and not hashed["begin"].endswith("="):
-        # The whole was too long: what is left of the last part is its beginning.
+        # The whole text was too long: only the start of the last part is left.
         text, complete = hashed["begin"], False
     parts = [_part(part) for part in _at_commas(text) if part]
     return tuple(parts), complete
@@ -117,7 +117,7 @@ def _part(text: str) -> Part:
 
 
 def _at_commas(text: str) -> list[str]:
-    """Apart where a comma is in no brackets. Those of values are escaped."""
+    """Splits at commas outside brackets. Commas in values are escaped."""
     parts, depth, begin = [], 0, 0
     for index, mark in enumerate(text):
         depth += {"(": 1, ")": -1}.get(mark, 0)

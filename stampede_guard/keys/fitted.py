@@ -1,8 +1,8 @@
-"""Whom an invalidation means: the arguments as they are declared, and as they may have been given instead.
+"""Which entries an invalidation means: those of the arguments as declared, and of other forms that callers may use.
 
-A call's key is made of its arguments as they are: `load(7)` and `load("7")` are two calls, and each gets what was
-computed for it. Whoever invalidates means both. So the arguments are first read as the annotations say
-(`stampede_guard.keys.fitting`), and then the entries of all calls are addressed that may have been made with them.
+A call's key is built from its arguments as they are: `load(7)` and `load("7")` are two calls with two entries. A
+caller that invalidates means both. So the arguments are first converted to the declared types
+(`stampede_guard.keys.fitting`). Then the entries of all calls that may have been made with them are addressed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Arguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class Fitted:
-    """Of one function. A default is taken as it is, whatever the annotation says."""
+    """For one function. A default is used as it is, whatever the annotation."""
 
     __slots__ = (
         "_annotations",
@@ -98,14 +98,14 @@ class Fitted:
                 self._fitters[each] = fitter
 
     def names(self, args: tuple[Any, ...]) -> list[str]:
-        """The parameters that positional arguments are for."""
+        """The parameters that positional arguments fill."""
         return [*self._positions[: len(args)], *([self._rest] * (len(args) - len(self._positions)))]
 
     def named(self, key: str) -> str:
         return key if key in self._defaults and key != self._rest else self._rest_named
 
     def redeclare(self, name: str, annotation: Any) -> None:
-        """A parameter is given something else here than the function declares: one of the many ids."""
+        """Here a parameter gets another type than the function declares: one of the many ids."""
         self._fitters.pop(name, None)
         self._annotations = {**self._annotations, name: annotation}
         self._with_moments.discard(name)
@@ -183,13 +183,15 @@ class Fitted:
                 del pairs[next(iter(pairs))]
 
     def declared(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-        """All of them as they are declared. Raises `KeyPartError` for what cannot be read as that."""
+        """All arguments, converted to the declared types. Raises `KeyPartError` if a conversion fails."""
         names = self.names(args)
         own = tuple([self._fit(name, value) for name, value in zip(names, args, strict=True)])
         return own, {key: self._fit(self.named(key), value) for key, value in kwargs.items()}
 
     def addressed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Arguments]:
-        """The declared arguments first, then those given, then equal ones of other types. Raises as `declared`."""
+        """First the declared arguments, then the given ones, then equal ones of other types. Raises like
+        `declared`.
+        """
         if not self._fitters and not self._with_moments:
             return [(args, kwargs)]
         choices = [self._choices(name, value) for name, value in zip(self.names(args), args, strict=True)]
@@ -265,7 +267,7 @@ class Fitted:
 
 
 def _as_given(kind: type, value: Any) -> list[Any]:
-    """A declared value as a caller gave it that had another type for it: as text, as a number, as a list."""
+    """The other forms in which a caller may have passed a declared value: as text, as a number, as a list."""
     if kind is type(value):
         return []
     if kind is str:
@@ -303,10 +305,10 @@ def _as_given(kind: type, value: Any) -> list[Any]:
 
 
 class _Moments(Copying):
-    """The zones of all moments in a value, however deep; or a copy with the moments in another zone."""
+    """The zones of all moments in a value, at every depth; or a copy with the moments in another zone."""
 
     def __init__(self, zone: datetime.tzinfo | None = None) -> None:
-        # A service with all it holds is not for looking through: only collections and records are.
+        # Only collections and records are searched, not a service with all its attributes.
         super().__init__(objects=False)
         self.zones: list[datetime.tzinfo] = []
         self._zone = zone
@@ -346,7 +348,7 @@ def _each_once(found: list[Any]) -> list[Any]:
 
 
 def _may_hold_moments(annotation: Any) -> bool:
-    """Whether it is worth looking for them in values: not in ten thousand numbers."""
+    """Whether values may contain moments. A list of ten thousand numbers need not be searched."""
     return any(
         not isinstance(kind, type) or not issubclass(kind, _WITHOUT_MOMENTS)
         for kind in alternatives(annotation)

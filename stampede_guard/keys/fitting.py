@@ -1,10 +1,10 @@
-"""A value read as the annotation of its parameter says, as FastAPI does it before an endpoint is called.
+"""Converts a value to the annotation of its parameter, as FastAPI does before it calls an endpoint.
 
-For `project: int` the text "7" is 7. Text becomes what is declared; one kind of collection becomes another; a value of
-NumPy, and a subclass of a UUID, date or Decimal, becomes the plain value. Numbers stay of the type they are.
+For `project: int` the text "7" is 7. Text becomes the declared type. One kind of collection becomes another. A
+value of NumPy, and a subclass of a UUID, date or Decimal, becomes the plain value. Numbers keep their type.
 
-Only annotations that are understood as a whole are held against values. `Any`, classes of your own, protocols and the
-like take everything.
+Only annotations that are understood completely are checked against values. `Any`, your own classes, protocols and
+the like accept every value.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ __all__ = ["Fitter", "Misfit", "fitter_of"]
 
 
 class Misfit(Exception):
-    """A value is not what the annotation says, and cannot be read as that."""
+    """A value does not have the declared type, and cannot be converted to it."""
 
 
 class Fitter:
-    """`exact`: classes whose values fit as they are, whatever they hold. `fit` raises `Misfit`."""
+    """`exact`: classes whose values fit without a check of their content. `fit` raises `Misfit`."""
 
     __slots__ = ("exact", "fit", "loosely")
 
@@ -51,7 +51,7 @@ class Fitter:
         self.fit = fit
         self.exact = frozenset(exact)
         self.loosely = loosely
-        """Equal values of other types that a caller may have given instead."""
+        """Equal values of other types that a caller may have passed instead."""
 
 
 _Fit = Callable[[Any], Any]
@@ -84,7 +84,7 @@ def _cached(annotation: Any) -> Fitter | None:
 
 
 def fitter_of(annotation: Any) -> Fitter | None:
-    """None for an annotation that takes everything, or that is not understood."""
+    """None for an annotation that accepts every value, or that is not understood."""
     try:
         return _cached(annotation)
     except TypeError:  # cannot be hashed
@@ -120,7 +120,7 @@ def _fitter(annotation: Any) -> Fitter | None:
 def _record(read: Callable[[Any], Any], value: Any) -> Any:
     try:
         return read(value)
-    except Exception:  # what a class's own validation raises
+    except Exception:  # the error of a class's own validation
         raise Misfit from None
 
 
@@ -163,7 +163,7 @@ def _scalar(kind: type, read: Callable[[str], Any] | None, value: Any) -> Any:
 
 
 def _subclass(kind: type, value: Any) -> Any:
-    """A driver's UUID for a UUID. A number or text with a class of its own means something, so it stays."""
+    """Converts a driver's UUID to a UUID. A number or text with its own class has a meaning, so it stays."""
     if kind in (int, float, str, bytes, complex) or isinstance(value, enum.Enum):
         return value
     if kind is datetime.date and isinstance(value, datetime.datetime):
@@ -298,7 +298,7 @@ def _union(members: tuple[Any, ...]) -> Fitter | None:
                 found.append(fitter.fit(value))
         return tuple(found)
 
-    # Exact only if no other member would have to look into the value.
+    # Exact only if no other member would need to check the value's content.
     return Fitter(fit, frozenset().union(*(fitter.exact for fitter in known)), loosely)
 
 
@@ -326,7 +326,7 @@ _ANY_ITEMS: dict[Any, Callable[[Any], Any]] = _LISTS | _SETS | _ABSTRACT
 
 
 def _of_another_kind(abstract: Any, value: Any) -> tuple[Any, ...]:
-    """`Sequence[int]` takes a list and a tuple, and each is a call of its own."""
+    """`Sequence[int]` accepts a list and a tuple, and each gives a separate call."""
     kinds = (list, tuple, set, frozenset)
     if type(value) not in kinds:
         return ()
@@ -348,7 +348,7 @@ def _any_items(made: Callable[[Any], Any], value: Any) -> Any:
 
 
 def _items(abstract: Any, made: Any, items: Fitter | None, value: Any) -> Any:
-    """`abstract`: an abstract class whose values stay of the class that they are."""
+    """`abstract`: an abstract class, whose values keep their own class."""
     if (
         abstract is not None
         and isinstance(value, abstract)

@@ -1,13 +1,13 @@
-"""What a function is called in keys, events and switches: its module and qualified name, or what `name=` says.
+"""The name of a function in keys, events and switches: its module and qualified name, or the value of `name=`.
 
-`__main__` is no name, because every script has it:
+`__main__` cannot be a name, because every script has it:
 
-python -m shop.load       `__spec__` says which module it is: `shop.load.read`
+python -m shop.load       `__spec__` gives the module: `shop.load.read`
 python load.py            the file: `load@1f0c9a2b3d4e.read`, with a digest of its absolute path. Two scripts called
-                          load.py in two folders share nothing; the workers of one script share everything, also those
+                          load.py in two folders share nothing. The workers of one script share everything, also those
                           that multiprocessing starts, where the module is called `__mp_main__`
--c, stdin, a prompt, a    there is nothing to tell it from others by. It stays `__main__.read`, which is enough within
-notebook                  one process; `is_nameless` says so, and a store that other processes share refuses it
+-c, stdin, a prompt, a    nothing distinguishes it from others. It stays `__main__.read`, which is enough within
+notebook                  one process; `is_nameless` reports it, and a store that other processes share refuses it
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from stampede_guard.keys.parts import digest
 __all__ = ["DOCTOR", "checked_name", "full_name", "innermost", "is_nameless"]
 
 DOCTOR = "stampede-guard-doctor"
-"""What the keys begin with that `stampede-guard doctor` writes to try a store."""
+"""Prefix of the keys that `stampede-guard doctor` writes to test a store."""
 _PROGRAMS = ("__main__", "__mp_main__")
 _RESERVED = re.compile(
     rf"""
@@ -60,7 +60,7 @@ def innermost(function: Any) -> Any:
 
 
 def full_name(function: Callable[..., Any]) -> str:
-    """Module and qualified name. Raises `KeyPartError` for a function that has none, as a lambda has."""
+    """Module and qualified name. Raises `KeyPartError` for a function without a name, such as a lambda."""
     inner = innermost(function)
     qualname = getattr(inner, "__qualname__", None)
     if not isinstance(qualname, str) or not qualname or qualname.endswith("<lambda>"):
@@ -75,9 +75,9 @@ def full_name(function: Callable[..., Any]) -> str:
 
 
 def checked_name(name: str) -> str:
-    """The name as keys have it: NFC (Unicode Annex 15), so that two spellings of one text are one name.
+    """The name as keys contain it: NFC (Unicode Annex 15), so that two spellings of one text are one name.
 
-    Raises `KeyPartError` where the library has the name for itself, and for control characters.
+    Raises `KeyPartError` for the library's reserved names, and for control characters.
     """
     name = unicodedata.normalize("NFC", name)
     if not name.strip():
@@ -102,7 +102,9 @@ def checked_name(name: str) -> str:
 
 
 def is_nameless(function: Callable[..., Any]) -> bool:
-    """Whether it was typed at a prompt, in a notebook or with -c: other processes have another of that name."""
+    """Whether it was defined at a prompt, in a notebook or with -c. Other processes may have another function of
+    this name.
+    """
     inner = innermost(function)
     return getattr(inner, "__module__", None) in _PROGRAMS and _file(inner) is None
 
@@ -120,12 +122,12 @@ def _module(function: Any) -> str | None:
     if isinstance(name, str) and name not in _PROGRAMS:
         return name
     if getattr(sys, "frozen", False):
-        file = sys.executable  # what is unpacked for each run has another path each time
+        file = sys.executable  # a program that is unpacked for each run has another path each time
     return f"{PurePath(file).stem}@{digest(os.path.abspath(file), size=6)}"
 
 
 def _file(function: Any) -> str | None:
-    """Of the program that a function of `__main__` is in; None where there is none, as with -c."""
+    """The file of the program that contains a function of `__main__`; None if there is none, as with -c."""
     file = _globals(function).get("__file__")
     code = getattr(function, "__code__", None)
     if code is not None and code.co_filename.startswith("<"):

@@ -1,4 +1,4 @@
-"""Numbers and texts that equal a given one and are of another type, or written otherwise: each has a key of its own."""
+"""Numbers and texts that equal a given one but have another type or form: each has its own key."""
 
 from __future__ import annotations
 

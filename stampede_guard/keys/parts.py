@@ -50,7 +50,7 @@ is_plain = re.compile(r"[A-Za-z0-9\-_.~@:/+]{0,40}={0,2}", re.ASCII).fullmatch
 
 
 def shorten(text: str) -> str:
-    """The text itself while it is short enough to be read, else its digest behind a mark."""
+    """The text itself if it is short enough to be readable, else a mark and its digest."""
     return text if len(text) <= LONGEST_PART else f"~{digest(text)}"
 
 
@@ -72,7 +72,7 @@ def _items(value: Iterable[Any]) -> str:
 
 
 def _int(value: int) -> str:
-    # int to decimal text is quadratic and refused beyond 4300 digits
+    # converting an int to decimal text is quadratic, and refused beyond 4300 digits
     return str(value) if -_WIDEST_INT < value < _WIDEST_INT else hex(value)
 
 
@@ -88,7 +88,7 @@ def _zone(zone: datetime.tzinfo | None, moment: datetime.datetime | None) -> str
     if zone is None:
         return ""
     if type(zone) is datetime.timezone:
-        # The offset is in the ISO text. A name that somebody gave it is not.
+        # The offset is in the ISO text, but a name that was given to it is not.
         name = str(zone)
         return "" if name == str(datetime.timezone(zone.utcoffset(None))) else f",name,{escape(name)}"
     if isinstance(zone, zoneinfo.ZoneInfo):
@@ -123,7 +123,7 @@ def _deque(value: collections.deque[Any]) -> str:
 
 
 def _defaultdict(value: collections.defaultdict[Any, Any]) -> str:
-    """With what it makes of a missing key: a class; a function has no text."""
+    """Includes its factory for missing keys: a class. A function has no text."""
     made = value.default_factory
     if made is not None and not isinstance(made, type):
         raise Unkeyable(type(made), "the function that a defaultdict calls has no text")
@@ -166,7 +166,7 @@ _EXACT: dict[type, Callable[[Any], str]] = {
     uuid.UUID: lambda value: f"UUID({value.hex})",
 }
 
-# Of a subclass's value, the value that the base would be: what a subclass says of itself in `__str__` is no matter.
+# For a subclass's value: the value of the base class. What the subclass defines in `__str__` is ignored.
 _BASE_VALUES: dict[type, Callable[[Any], Any]] = {
     str: str.__str__,
     int: int.__int__,
@@ -199,7 +199,7 @@ _ORDERED_CONTENTS: dict[type, Callable[[Any], Iterable[str]]] = {
     collections.defaultdict: lambda value: [_defaultdict(value)],
     collections.deque: lambda value: [_deque(value)],
 }
-# Libraries whose subclasses stand for the base itself: a driver's UUID, a frozen clock's dates.
+# Libraries whose subclasses count as the base itself: a driver's UUID, a frozen clock's dates.
 _STAND_INS = frozenset({"asyncpg", "freezegun", "time_machine"})
 _ADDRESSES = (
     ipaddress.IPv4Address, ipaddress.IPv6Address, ipaddress.IPv4Network, ipaddress.IPv6Network,
@@ -209,7 +209,7 @@ _ADDRESSES = (
 
 @functools.lru_cache(maxsize=2048)
 def _encoder_for(kind: type) -> Callable[[Any], str]:
-    """How to write values of a class that is not in the table. Raises `Unkeyable`."""
+    """How to write values of a class outside the table. Raises `Unkeyable`."""
     encode = _encoder(kind)
     if not needs_definition(kind):
         return encode
@@ -254,7 +254,7 @@ def _encoder(kind: type) -> Callable[[Any], str]:
 
 
 def is_plain_object(kind: type) -> bool:
-    """Whether nothing but its attributes says what an object of this class is. Raises `Unkeyable`."""
+    """Whether the attributes of such an object describe it completely. Raises `Unkeyable`."""
     if kind in _EXACT or is_record(kind) or hasattr(kind, "__cache_key__") or issubclass(kind, enum.Enum):
         return False
     _encoder_for(kind)  # type: ignore[arg-type]
@@ -263,14 +263,14 @@ def is_plain_object(kind: type) -> bool:
 
 
 def is_scalar(kind: type) -> bool:
-    """Whether its values are numbers, texts, dates and the like, which nobody can change."""
+    """Whether its values are numbers, texts, dates and the like, which are immutable."""
     if any(base.__name__ == "generic" and base.__module__ == "numpy" for base in kind.__mro__):
         return True
     return issubclass(kind, (*_BASE_VALUES, pathlib.PurePath, *_ADDRESSES)) and not is_record(kind)
 
 
 def is_copied_whole(kind: type) -> bool:
-    """Whether a copy of such an object's content and attributes is the same thing again. False where no key has it."""
+    """Whether a copy of such an object's content and attributes equals it. False if it cannot be in a key."""
     if hasattr(kind, "__cache_key__"):
         return False
     try:
@@ -281,7 +281,7 @@ def is_copied_whole(kind: type) -> bool:
 
 
 def forget_classes() -> None:
-    """So that classes which nobody uses any more can be collected."""
+    """Lets unused classes be collected."""
     _encoder_for.cache_clear()
     state._layout.cache_clear()
     plain_object_problem.cache_clear()
@@ -315,7 +315,7 @@ def _written(tag: str, kind: type, value: Any) -> str:
 
 
 def _own_texts(kind: type, base: type, value: Any) -> list[str]:
-    """What a value carries beside its content. Only a class that declares fields may carry any."""
+    """The attributes of a value beside its content. Only a class that declares fields may have any."""
     own = attributes(value, base)
     if own and not is_record(kind):
         raise Unkeyable(kind, "it carries attributes of its own")
@@ -332,12 +332,13 @@ def _container(tag: str, kind: type, base: type, content: Callable[[Any], Iterab
 
 
 def _scalar(tag: str, kind: type, base: type, value: Any) -> str:
-    """A subclass of a plain value: the base's text, if that is all there is to it."""
+    """The base's text for a subclass of a plain value, if it has no other content."""
     plain = _BASE_VALUES[base](value)
     try:
         refuse_hidden_state(kind, base)
     except Unkeyable:
-        # Written in C, as asyncpg's UUID and pandas' Timestamp are. What it hides must not make it another value.
+        # The class is written in C, as asyncpg's UUID and pandas' Timestamp are. Its hidden content must not change
+        # its value.
         if root_package(kind) not in _STAND_INS and not bool(plain == value):
             raise Unkeyable(kind, f"it holds more than a {base.__name__} can") from None
     own = _own_texts(kind, base, value)
@@ -348,7 +349,7 @@ def _scalar(tag: str, kind: type, base: type, value: Any) -> str:
 
 
 def plain_value(base: type, value: Any) -> Any:
-    """The value of the base class itself that a subclass's value equals; the value as it is if it holds more."""
+    """The equal value of the base class for a subclass's value. The value itself if it has more content."""
     kind = type(value)
     if kind is base or base not in _BASE_VALUES:
         return value
@@ -376,7 +377,7 @@ def _numpy_scalar(kind: type, tag: str, value: Any) -> str:
 
 
 def _of_a_library(kind: type, tag: str) -> Callable[[Any], str] | None:
-    """What pydantic and Starlette have for URLs, queries, headers and secrets."""
+    """The text for URLs, queries, headers and secrets of pydantic and Starlette."""
     names = {base.__name__ for base in kind.__mro__ if root_package(base) in ("starlette", "pydantic")}
     if hasattr(kind, "get_secret_value"):
         return lambda value: f"{tag}(~{digest(text_of(value.get_secret_value()))})"

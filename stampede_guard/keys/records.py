@@ -1,6 +1,6 @@
-"""A record read from what it is written as: a dictionary for a model, a list for a named tuple, as FastAPI reads them.
+"""Reads a record from its written form: a dictionary for a model, a list for a named tuple, as FastAPI does.
 
-What is of the declared class already fits as it is. Field by field the annotations of the class count.
+A value of the declared class already fits. Field by field, the annotations of the class apply.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stampede_guard.annotations import field_names, resolve, root_package
 __all__ = ["Reader", "record_reader"]
 
 Reader = Callable[[Any], Any]
-"""Raises whatever the class raises for what is none of its values."""
+"""Raises the class's own error if the input is not a valid value."""
 
 
 def record_reader(kind: Any, fit: Callable[[Any, Any], Any]) -> Reader | None:
@@ -37,7 +37,7 @@ def record_reader(kind: Any, fit: Callable[[Any, Any], Any]) -> Reader | None:
     if field_names(kind) is not None:
         return _or_itself(kind, _of_fields(kind, fit))
     if root_package(kind) == "pydantic" and hasattr(kind, "__get_pydantic_core_schema__"):
-        # HttpUrl, AwareDatetime and the like: some of them are no class of the values that they describe.
+        # HttpUrl, AwareDatetime and the like: some of them are not the class of the values that they describe.
         adapter = importlib.import_module("pydantic").TypeAdapter(kind)
         return lambda value: value if type(value) is kind else adapter.validate_python(value)
     return None

@@ -1,6 +1,6 @@
-"""Which parameters hold a secret or name a person. What they hold is hashed in keys, whatever its length.
+"""Which parameters hold a secret or name a person. Their values are hashed in keys, whatever their length.
 
-The hash is not a lock: whoever can read the store and guess a short secret can check the guess. It keeps values out of
+The hash does not protect a short secret: anyone who can read the store can check a guess. It keeps values out of
 the names that operators list, log and put on dashboards.
 """
 
@@ -26,7 +26,7 @@ _PERSONS = frozenset(
     usernames login firstname lastname surname fullname forename nickname ip gender salary
     """.split()
 )
-# Somebody, unless it is their number: `user` may be a name or an address, `user_id` is what an operator looks for.
+# A person, unless it is a number: `user` may be a name or an address; an operator searches for a `user_id`.
 _SOMEBODY = frozenset(
     "user users person persons customer customers patient employee member visitor owner".split()
 )
@@ -64,7 +64,7 @@ def is_sensitive(name: str) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def names_a_user(name: str) -> bool:
-    """Whether what a parameter holds may say who somebody is: nobody may be told to leave it out of a key."""
+    """Whether a parameter may identify a user. Then no error may advise leaving it out of a key."""
     return bool(set(_words(name)) & _IDENTITIES) or is_sensitive(name)
 
 

@@ -1,6 +1,7 @@
-"""What an object holds beside the content of a built-in base: every attribute, declared or not.
+"""The complete state of an object beyond the content of a built-in base: every attribute, declared or not.
 
-Key and computation agree only if all of it is in the key. So what cannot be seen from Python refuses the object.
+Key and computation agree only if all of it is in the key. So an object with state that Python cannot see is
+refused.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from stampede_guard.keys.classes import Unkeyable
 __all__ = ["attributes", "is_record", "plain_object_problem", "refuse_hidden_state"]
 
 _HEAP_TYPE = 1 << 9
-# The base that carries the state of a model; what a caller has set explicitly is no difference between two models.
+# The base class that holds the state of a model. Which fields were set explicitly does not make two models differ.
 _PYDANTIC_SLOTS = ("__pydantic_extra__", "__pydantic_private__")
 _NOT_STATE = frozenset(
     {"__dict__", "__weakref__", "__pydantic_fields_set__", "_attrs_cached_hash", *_PYDANTIC_SLOTS}
@@ -28,13 +29,13 @@ _PLAIN_OF_PYTHON = frozenset({"argparse.Namespace", "collections.UserDict", "col
 
 
 def is_record(kind: type) -> bool:
-    """Whether a class declares what it holds: dataclass, pydantic, msgspec, attrs."""
+    """Whether a class declares its fields: dataclass, pydantic, msgspec, attrs."""
     return field_names(kind) is not None
 
 
 @functools.lru_cache(maxsize=2048)
 def _layout(kind: type, content: type) -> tuple[tuple[str, ...], tuple[Any, ...], frozenset[str]]:
-    """Declared fields in order; slots of the classes above the content; names that only cache what others say."""
+    """Declared fields in order; slots of the classes above the content; names of attributes that only cache others."""
     slots: dict[str, Any] = {}
     cached: set[str] = set()
     laid_out = _line_of_bases(kind)
@@ -50,9 +51,10 @@ def _layout(kind: type, content: type) -> tuple[tuple[str, ...], tuple[Any, ...]
 
 
 def _line_of_bases(kind: type) -> set[type]:
-    """Those that lay out the object in memory.
+    """The bases that define the object's memory layout.
 
-    Others may be in the order of lookups by a trick, as in asyncpg's UUID: to read a slot of theirs reads other memory.
+    Other classes may be in the method resolution order by a trick, as in asyncpg's UUID. Reading one of their slots
+    would read other memory.
     """
     found, base = set(), kind
     while base is not object:
@@ -62,9 +64,10 @@ def _line_of_bases(kind: type) -> set[type]:
 
 
 def attributes(value: Any, content: type = object) -> dict[str, Any]:
-    """Every attribute of the object itself: fields first, then all others by name. None of a built-in `content`.
+    """Every attribute of the object itself: fields first, then all others by name. The attributes of a built-in
+    `content` are left out.
 
-    Left out is what a `cached_property` remembers, and which fields of a model were set by hand.
+    Also left out are cached values of a `cached_property`, and which fields of a model were set explicitly.
     """
     kind = type(value)
     names, slots, cached = _layout(kind, content)  # type: ignore[arg-type]  # mypy takes a type for unhashable
@@ -88,15 +91,15 @@ def attributes(value: Any, content: type = object) -> dict[str, Any]:
 
 
 def refuse_hidden_state(kind: type, content: type = object) -> None:
-    """Raises `Unkeyable` for a class whose objects hold something that no attribute shows, as those written in C do."""
+    """Raises `Unkeyable` for a class whose objects have state without an attribute, as those written in C may have."""
     if isinstance(getattr(kind, "__struct_fields__", None), tuple):
-        return  # msgspec's are written in C, and their fields are all there is
+        return  # msgspec's are written in C, and have only their fields
     for base in kind.__mro__:
         if base in content.__mro__ or base is object:
             continue
         parent = base.__base__ or object
         slots = sum(1 for value in vars(base).values() if isinstance(value, types.MemberDescriptorType))
-        # Beside its slots a class of Python adds a dict and a list of weak references at most.
+        # Beside its slots, a Python class adds at most a dict and a list of weak references.
         grown = base.__basicsize__ - max(parent.__basicsize__, object.__basicsize__)
         if not base.__flags__ & _HEAP_TYPE or grown > 8 * (slots + 2):
             raise Unkeyable(kind, "what it holds is not in attributes, so nobody can tell two of them apart")
@@ -104,7 +107,9 @@ def refuse_hidden_state(kind: type, content: type = object) -> None:
 
 @functools.lru_cache(maxsize=2048)
 def plain_object_problem(kind: type) -> str | None:
-    """Why an object of this class is not what its attributes say; None if it is, as a class given to `Depends`."""
+    """Why the attributes do not describe an object of this class; None if they do, as for a class given to
+    `Depends`.
+    """
     live = live_kind(kind)
     full = f"{kind.__module__}.{kind.__qualname__}"
     unknown = "it has no text that stays the same between processes"

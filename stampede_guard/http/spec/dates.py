@@ -16,7 +16,7 @@ _DAYS = "|".join(calendar.day_abbr)
 _LONG_DAYS = "|".join(calendar.day_name)
 _MONTH = "|".join(_MONTHS)
 _TIME = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)"
-# In any case: the grammar says otherwise, but a cache should not (RFC 9111, 4.2).
+# In any case: the grammar requires one case, but a cache should be lenient (RFC 9111, 4.2).
 _FORMATS = tuple(
     re.compile(text, re.IGNORECASE | re.ASCII)
     for text in (
@@ -28,8 +28,9 @@ _FORMATS = tuple(
 
 
 def parse_date(text: bytes, *, now: float) -> float | None:
-    """Seconds since the epoch; None for what is no date. `now` decides the century of a two-digit year: one that would
-    be more than 50 years ahead is of the past (RFC 9110, 5.6.7)."""
+    """Seconds since the epoch; None if it is not a date. `now` decides the century of a two-digit year: a date more
+    than 50 years ahead is in the past (RFC 9110, 5.6.7).
+    """
     try:
         written = text.decode("ascii")
     except UnicodeDecodeError:
@@ -63,7 +64,7 @@ def _moment(parts: dict[str, str | None], now: float) -> float | None:
 
 
 def date_of(fields: Fields, name: bytes, *, now: float) -> float | None:
-    """The date of a field that may stand once only. None where it is missing, malformed, or stands more than once."""
+    """The date of a field that may occur once only. None if it is missing, malformed, or occurs more than once."""
     found = lines(fields, name)
     return parse_date(found[0], now=now) if len(found) == 1 else None
 

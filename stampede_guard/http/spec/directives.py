@@ -1,7 +1,7 @@
 """Cache directives: Cache-Control (RFC 9111, 5.2) and targeted fields (RFC 9213).
 
-A Cache-Control that is odd in one place still means what it says in the others. A targeted field is a dictionary of
-Structured Fields (RFC 9651, 3.2), which is wholly ignored when any of it is malformed or of a wrong type.
+A Cache-Control with one malformed directive keeps its other directives. A targeted field is a dictionary of
+Structured Fields (RFC 9651, 3.2). It is ignored completely if any part of it is malformed or has a wrong type.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from stampede_guard.http.spec.message import Fields
 __all__ = ["MOST_SECONDS", "Directives", "cache_control", "effective", "seconds"]
 
 MOST_SECONDS = 2**31
-"""RFC 9111, 1.2.2: what is larger counts as this."""
+"""RFC 9111, 1.2.2: larger numbers count as this one."""
 
 _DIGITS = re.compile(rb"[0-9]+")
 _WORD = re.compile(rb"[a-z-]+(?=[ \t;])")
 _FORBIDS = frozenset({b"no-store", b"no-cache", b"private"})
 _LISTS = frozenset({b"no-cache", b"private"})
-"""What may list field names."""
+"""Directives that may list field names."""
 _SECONDS = frozenset(
     {b"max-age", b"s-maxage", b"stale-while-revalidate", b"stale-if-error", b"max-stale", b"min-fresh"}
 )
@@ -30,8 +30,9 @@ _SECONDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Directives:
-    """By lower-case name; the value is None where there was none. `targeted`: from a targeted field, which replaces
-    Cache-Control and Expires."""
+    """By lower-case name; the value is None if there was none. `targeted`: from a targeted field, which replaces
+    Cache-Control and Expires.
+    """
 
     values: Mapping[bytes, bytes | None]
     targeted: bool = False
@@ -43,7 +44,7 @@ class Directives:
         return bool(self.values)
 
     def seconds(self, name: bytes) -> int | None:
-        """The directive's delta-seconds; None without it; 0 where it is malformed, which reuses least."""
+        """The directive's delta-seconds; None without it; 0 if it is malformed, which reuses least."""
         if name not in self.values:
             return None
         value = seconds(self.values[name])
@@ -58,25 +59,26 @@ class Directives:
 
 
 def seconds(text: bytes | None) -> int | None:
-    """Delta-seconds (RFC 9111, 1.2.2): digits and nothing else, and at most 2^31."""
+    """Delta-seconds (RFC 9111, 1.2.2): digits only, and at most 2^31."""
     if text is None or _DIGITS.fullmatch(text) is None:
         return None
     digits = text.lstrip(b"0") or b"0"
-    # Not all of a number of any length: converting it would take quadratic time.
+    # Do not convert a number of any length: that would take quadratic time.
     return MOST_SECONDS if len(digits) > 10 else min(int(digits), MOST_SECONDS)
 
 
 def cache_control(fields: Fields, name: bytes = b"cache-control") -> Directives:
-    """Directives may stand in any number of lines. Of two with the same name, numbers mean the smaller (RFC 9111,
-    4.2.1 lets a cache choose what reuses less), and what lists fields loses its list to one that has none. Directives
-    that no cache of this kind obeys are dropped: a response may have any number of them."""
+    """Directives may be in any number of lines. If two have the same name, the smaller number counts (RFC 9111,
+    4.2.1 lets a cache choose what reuses less), and a list of fields loses to a directive without a list.
+    Directives that no such cache obeys are dropped: a response may have any number of them.
+    """
     found: dict[bytes, bytes | None] = {}
     listed: dict[bytes, list[bytes]] = {}
     for member in members(fields, name):
         key, equals, value = member.partition(b"=")
         key = key.lower()
         if key not in _KNOWN:
-            # Written with a semicolon or a blank behind it, a word that forbids is meant all the same.
+            # A forbidding directive with a semicolon or a blank after it still counts.
             word = _WORD.match(key)
             if word is not None and word[0] in _FORBIDS:
                 found[word[0]] = None
@@ -91,7 +93,7 @@ def cache_control(fields: Fields, name: bytes = b"cache-control") -> Directives:
         else:
             found[key] = None if key in found else argument
             listed.pop(key, None)
-    # Joined once, at the end: a list that grew member by member would be copied each time.
+    # Joined once, at the end: otherwise a growing list would be copied for each member.
     return Directives({**found, **{key: b",".join(parts) for key, parts in listed.items()}})
 
 
@@ -111,7 +113,7 @@ _ITEM = re.compile(
 _BARE = rb"(?:" + re.sub(rb"\?P<[a-z]+>", rb"?:", _ITEM.pattern) + rb")"
 _WITH = _BARE + rb"(?:; *[a-z*][a-z0-9_\-.*]*(?:=" + _BARE + rb")?)*"
 _INNER_LIST = re.compile(rb"\( *(?:" + _WITH + rb"(?: +" + _WITH + rb")* *)?\)")
-"""No directive that is known here has one, but a directive that is not known may."""
+"""No known directive has one, but an unknown directive may."""
 _BOOLEANS = frozenset(
     {
         b"no-store",
@@ -133,7 +135,7 @@ _SPACES = re.compile(rb"[ \t]*")
 
 
 def targeted(fields: Fields, name: bytes) -> Directives | None:
-    """RFC 9213, 2.1: None where the field is missing, empty or malformed; it is then as if it were not there."""
+    """RFC 9213, 2.1: None if the field is missing, empty or malformed; it then counts as missing."""
     text = combined(fields, name)
     if text is None:
         return None
@@ -155,12 +157,12 @@ def targeted(fields: Fields, name: bytes) -> Directives | None:
         if text[place : place + 1] != b",":
             return None
         place = _SPACES.match(text, place + 1).end()  # type: ignore[union-attr]
-    # Empty, or a comma with nothing behind it.
+    # Empty, or a comma at the end.
     return None
 
 
 def _member(text: bytes, place: int) -> tuple[bytes, bytes | None, int] | None:
-    """Name, value and where it ends. The text is never copied: a field of any length is read once."""
+    """Name, value and end position. The text is never copied: a field of any length is read once."""
     key = _KEY.match(text, place)
     if key is None:
         return None
@@ -201,8 +203,9 @@ def _after_parameters(text: bytes, place: int) -> int:
 
 
 def effective(fields: Fields, targets: Iterable[bytes]) -> Directives:
-    """The directives that this cache obeys: of the first targeted field that is there and valid, else Cache-Control's
-    (RFC 9213, 2.2)."""
+    """The directives that this cache obeys: those of the first valid targeted field, else Cache-Control's (RFC
+    9213, 2.2).
+    """
     for name in targets:
         found = targeted(fields, name)
         if found is not None:

@@ -34,20 +34,20 @@ HOP_BY_HOP = frozenset(
         b"upgrade",
     }
 )
-"""RFC 9111, 3.1: not stored, whoever lists them."""
+"""RFC 9111, 3.1: never stored, whether listed or not."""
 
 _OF_ONE_REQUESTER = frozenset(
     {b"authentication-info", b"authorization", b"clear-site-data", b"set-authorization", b"set-login"}
 )
 _HANDING = frozenset(b"cookie cookie2 csrf csrftoken xsrf jwt nonce otp session sessionid sid bearer".split())
 _OF_PAGES = (b"continuation", b"cursor", b"next", b"page")
-"""A token that names a place in a list is for everybody who reads the list."""
+"""A token that names a place in a list is for all readers of the list."""
 
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _SPACE = b" \t"
 _MARK = re.compile(rb'[",]')
 _QUOTED = re.compile(rb'"[^"\\]*(?:\\(?:.|\Z)[^"\\]*)*"?', re.DOTALL)
-"""A quoted string, or what is left of the line where it is not closed. It matches at every quote."""
+"""A quoted string, or the rest of the line if it is not closed. It matches at every quote."""
 
 
 def lines(fields: Fields, name: bytes) -> list[bytes]:
@@ -78,9 +78,9 @@ def members(fields: Fields, name: bytes) -> list[bytes]:
 
 
 def _split(line: bytes) -> list[bytes]:
-    """At commas, but not at those within quoted strings. An unclosed quote runs to the end.
+    """Splits at commas outside quoted strings. An unclosed quote runs to the end.
 
-    Each byte is looked at once: a field of any length takes a time like its length.
+    Each byte is read once: the time is proportional to the field's length.
     """
     if b'"' not in line:
         found = line.split(b",")
@@ -97,8 +97,9 @@ def _split(line: bytes) -> list[bytes]:
 
 
 def is_of_one_requester(name: bytes) -> bool:
-    """Whether a response field of this name hands something to one client: a session, a token, a proof of who answered
-    it. `name` is in lower case."""
+    """Whether a response field with this name is for one client: a session, a token, a proof of who was answered.
+    `name` is in lower case.
+    """
     if name in _OF_ONE_REQUESTER:
         return True
     parts = name.replace(b"_", b"-").split(b"-")
@@ -124,6 +125,6 @@ def without(fields: Fields, names: Iterable[bytes]) -> Fields:
 
 
 def without_hops(fields: Fields) -> Fields:
-    """Without what belongs to one connection, also what `Connection` lists (RFC 9110, 7.6.1)."""
+    """Without fields for one connection, including those that `Connection` lists (RFC 9110, 7.6.1)."""
     listed = {member.lower() for member in members(fields, b"connection")}
     return without(fields, HOP_BY_HOP | listed)

@@ -1,4 +1,4 @@
-"""How old a response is and how long it is fresh (RFC 9111, 4.2)."""
+"""The age of a response and how long it is fresh (RFC 9111, 4.2)."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ __all__ = [
 ]
 
 HEURISTIC_STATUSES = frozenset({200, 203, 204, 206, 300, 301, 308, 404, 405, 410, 414, 501})
-"""RFC 9110, 15.1: cacheable without a word about it."""
+"""RFC 9110, 15.1: cacheable without explicit freshness."""
 HEURISTIC_FRACTION = 0.1
-"""Of the time since the last modification: the typical setting of RFC 9111, 4.2.2."""
+"""Share of the time since the last modification: the typical setting of RFC 9111, 4.2.2."""
 MOST_HEURISTIC_SECONDS = 86_400.0
-"""A guess does not last longer than a day."""
+"""A guessed lifetime is at most a day."""
 
 
 class Lifetime(NamedTuple):
-    """Seconds for which a response is fresh, counted from its origin, and who said so."""
+    """Seconds for which a response is fresh, counted from its origin, and the source of that number."""
 
     seconds: float
     source: Literal["directive", "expires", "route", "heuristic", "none"]
@@ -40,10 +40,10 @@ class Lifetime(NamedTuple):
 
 
 def lifetime(response: Response, directives: Directives, *, received_at: float) -> Lifetime:
-    """Freshness lifetime for a shared cache (RFC 9111, 4.2.1): s-maxage, max-age, Expires less Date, a heuristic.
+    """Freshness lifetime for a shared cache (RFC 9111, 4.2.1): s-maxage, max-age, Expires minus Date, a heuristic.
 
-    An Expires that is no date, or stands more than once, is in the past (5.3). With a targeted field, nothing but its
-    own directives counts (RFC 9213, 2.2).
+    An Expires that is not a date, or occurs more than once, is in the past (5.3). With a targeted field, only its
+    own directives count (RFC 9213, 2.2).
     """
     for name in (b"s-maxage", b"max-age"):
         told = directives.seconds(name)
@@ -60,7 +60,7 @@ def lifetime(response: Response, directives: Directives, *, received_at: float) 
 
 
 def _heuristic(response: Response, directives: Directives, sent: float, now: float) -> Lifetime:
-    """RFC 9111, 4.2.2: only for a status that is cacheable by default, or what is marked `public`."""
+    """RFC 9111, 4.2.2: only for a status that is cacheable by default, or a response marked `public`."""
     modified = date_of(response.fields, b"last-modified", now=now)
     allowed = response.status in HEURISTIC_STATUSES or b"public" in directives
     if modified is None or not allowed or modified >= sent:
@@ -72,7 +72,7 @@ _AGE = re.compile(rb"([0-9]+)[ \t]*(?:;.*)?", re.DOTALL)
 
 
 def age_value(fields: Fields) -> int:
-    """RFC 9111, 5.1: the first member of the first line. What is no number is as if it were not there.
+    """RFC 9111, 5.1: the first member of the first line. If it is not a number, it counts as missing.
 
     A number with parameters counts as the number, which makes the response older rather than younger.
     """
@@ -85,11 +85,12 @@ def age_value(fields: Fields) -> int:
 
 
 def corrected_initial_age(fields: Fields, *, requested_at: float, received_at: float) -> float:
-    """RFC 9111, 4.2.3: the larger of what the clocks say and what Age says, with the time the answer took: it may have
-    been true at any moment of that."""
+    """RFC 9111, 4.2.3: the larger of the age by the clocks and the Age field, plus the response's travel time. The
+    age may have been correct at any moment of that time.
+    """
     date = date_of(fields, b"date", now=received_at)
     apparent = 0.0 if date is None else max(0.0, received_at - date)
     delay = max(0.0, received_at - requested_at)
-    # A date has whole seconds: an answer that came within its second is not older than that.
+    # A date has whole seconds: a response within that second is not older.
     apparent = 0.0 if apparent < 1.0 else apparent
     return min(max(apparent, age_value(fields) + delay), float(MOST_SECONDS))

@@ -1,4 +1,4 @@
-"""What an unsafe request makes of stored responses (RFC 9111, 4.4)."""
+"""How an unsafe request affects stored responses (RFC 9111, 4.4)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from stampede_guard.http.spec.message import Response
 __all__ = ["SAFE_METHODS", "invalidated_targets", "is_safe"]
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PRI", "PROPFIND", "QUERY", "REPORT", "SEARCH"})
-"""RFC 9110, 9.2.1, and what IANA's registry of methods calls safe (RFC 3253, 4918, 5323, 10008). Any other method,
-also an unknown one, may have changed something."""
+"""RFC 9110, 9.2.1, and the safe methods of IANA's registry (RFC 3253, 4918, 5323, 10008). Any other method, even an
+unknown one, may have changed something.
+"""
 
 
 def is_safe(method: str) -> bool:
@@ -20,7 +21,8 @@ def is_safe(method: str) -> bool:
 
 def invalidated_targets(method: str, target: str, response: Response) -> tuple[str, ...]:
     """URLs whose stored responses must not be used again: the request's own, and those of Location and
-    Content-Location on the same origin. None of them after an error, or a safe method."""
+    Content-Location on the same origin. Empty after an error, or for a safe method.
+    """
     if is_safe(method) or not 200 <= response.status < 400:
         return ()
     targets = {target: None}
@@ -41,7 +43,7 @@ def _joined(target: str, reference: bytes) -> str | None:
 
 
 def origin(target: str) -> tuple[str, str] | None:
-    """Scheme and authority, lower-case, without the scheme's own port; None for what is no URL."""
+    """Scheme and authority, lower-case, without the scheme's default port; None if it is not a URL."""
     try:
         parts = urlsplit(target)
         port = parts.port

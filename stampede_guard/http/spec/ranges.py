@@ -1,4 +1,4 @@
-"""Byte ranges: asked for, stored, and served from what is stored (RFC 9110, 14; RFC 9111, 3.3 and 3.4)."""
+"""Byte ranges: requested, stored, and served from stored bytes (RFC 9110, 14; RFC 9111, 3.3 and 3.4)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CONTENT_RANGE = re.compile(rb"bytes[ \t]+([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,1
 
 
 class ContentRange(NamedTuple):
-    """First and last byte, both included, and the complete length where it is known."""
+    """First and last byte, both included, and the complete length if it is known."""
 
     first: int
     last: int
@@ -35,8 +35,9 @@ class Wanted(NamedTuple):
 
 
 def requested_range(fields: Fields) -> Wanted | None:
-    """The one range that a request asks for; None without, or for several, or for what is malformed: a server may then
-    ignore it and send the whole (RFC 9110, 14.2)."""
+    """The one range of a request. None without one, for several, or for a malformed one: a server may then ignore
+    it and send the whole (RFC 9110, 14.2).
+    """
     found = lines(fields, b"range")
     if len(found) != 1:
         return None
@@ -50,7 +51,7 @@ def requested_range(fields: Fields) -> Wanted | None:
 
 
 def content_range(response: Response) -> ContentRange | None:
-    """Of a 206; None where it is missing, malformed, or contradicts itself or the body."""
+    """Of a 206; None if it is missing or malformed, or contradicts itself or the body."""
     found = lines(response.fields, b"content-range")
     match = _CONTENT_RANGE.fullmatch(found[0]) if len(found) == 1 else None
     if match is None:
@@ -63,7 +64,7 @@ def content_range(response: Response) -> ContentRange | None:
 
 
 def bounds(wanted: Wanted, length: int) -> tuple[int, int] | None:
-    """First and last byte of a complete body of `length`; None where there are no such bytes."""
+    """First and last byte of a complete body of `length`; None if there are no such bytes."""
     if wanted.suffix is not None:
         return (max(0, length - wanted.suffix), length - 1) if wanted.suffix and length else None
     start = wanted.first or 0
@@ -73,10 +74,11 @@ def bounds(wanted: Wanted, length: int) -> tuple[int, int] | None:
 
 
 def partial(stored: Response, held: ContentRange | None, wanted: Wanted) -> Response | None:
-    """The 206 that answers a range from a stored 200, or from a stored 206 whose bytes `held` include it; else None.
+    """The 206 that answers a range from a stored 200, or from a stored 206 whose bytes `held` include it; else
+    None.
 
-    A stored 206 may have fewer bytes than its Content-Range says: what is there is served, and told as what it is (a
-    server may send less than was asked for, 15.3.7).
+    A stored 206 may have fewer bytes than its Content-Range states. The present bytes are served, with their true
+    range (a server may send less than the request asks for, 15.3.7).
     """
     offset = 0 if held is None else held.first
     length = len(stored.body) if held is None else held.length
@@ -87,7 +89,7 @@ def partial(stored: Response, held: ContentRange | None, wanted: Wanted) -> Resp
         return None
     body = stored.body[start - offset : end - offset + 1]
     if wanted.suffix is not None and held is not None and len(stored.body) > end - start:
-        # Its last bytes are the last bytes, also where Content-Range counts its first one wrongly.
+        # Its last bytes are the last bytes, even if the first number in Content-Range is wrong.
         body = stored.body[start - end - 1 :]
     if not body:
         return None
@@ -97,7 +99,7 @@ def partial(stored: Response, held: ContentRange | None, wanted: Wanted) -> Resp
 
 
 def unsatisfiable(stored: Response, held: ContentRange | None = None) -> Response | None:
-    """RFC 9110, 15.5.17, for a complete stored body, or a part whose complete length is known; else None."""
+    """RFC 9110, 15.5.17, for a complete stored body, or a part with a known complete length; else None."""
     length = len(stored.body) if held is None else held.length
     if length is None:
         return None
@@ -105,9 +107,9 @@ def unsatisfiable(stored: Response, held: ContentRange | None = None) -> Respons
 
 
 def if_range_holds(request: Fields, stored: Fields, *, now: float) -> bool:
-    """RFC 9110, 13.1.5: a strong tag that is equal, or exactly the Last-Modified; True without the field.
+    """RFC 9110, 13.1.5: an equal strong tag, or exactly the Last-Modified; True without the field.
 
-    A Last-Modified of the second in which the response was made may be that of two contents (8.8.2.2).
+    If Last-Modified is the second in which the response was made, two contents may share it (8.8.2.2).
     """
     condition = first(request, b"if-range")
     if condition is None:

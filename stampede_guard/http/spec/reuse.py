@@ -1,4 +1,4 @@
-"""Whether a stored response may answer a request, and what else may be done (RFC 9111, 4, 4.2.4 and 5.2.1)."""
+"""Whether a stored response may answer a request, and what else is possible (RFC 9111, 4, 4.2.4 and 5.2.1)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Situation:
 
     @property
     def never_stale(self) -> bool:
-        """RFC 9111, 4.2.4 with 5.2.2: nobody is served this stale, whatever he asks for."""
+        """RFC 9111, 4.2.4 with 5.2.2: it is never served stale, whatever the client asks for."""
         return (
             self.always_validated
             or b"must-revalidate" in self.directives
@@ -42,9 +42,10 @@ class Situation:
 
     @property
     def stale_only_if_told(self) -> bool:
-        """s-maxage means proxy-revalidate for a shared cache (RFC 9111, 5.2.2.10), so neither a client's wish nor our
-        own default is a reason to serve this stale. An origin that writes stale-while-revalidate or stale-if-error
-        beside it means just that, and is widely taken at its word."""
+        """s-maxage means proxy-revalidate for a shared cache (RFC 9111, 5.2.2.10). So neither a client's directive
+        nor our default allows serving it stale. An origin that also sends stale-while-revalidate or stale-if-error
+        allows exactly that, and caches widely accept it.
+        """
         return self.never_stale or b"s-maxage" in self.directives
 
     @property
@@ -54,10 +55,10 @@ class Situation:
 
 
 def verdict(situation: Situation | None, request: Fields) -> Verdict:
-    """What to do for a request with these fields, with the stored response that matches it, if there is one.
+    """What to do for a request with these fields, with the matching stored response, if there is one.
 
-    `validate` is to ask the origin, with the stored validators if there are any. `gateway-timeout`: the client wants
-    nothing but what is stored (RFC 9111, 5.2.1.7).
+    `validate` means: ask the origin, with the stored validators if there are any. `gateway-timeout`: the client
+    accepts stored responses only (RFC 9111, 5.2.1.7).
     """
     asked = request_directives(request)
     found = _verdict(situation, asked)
@@ -69,7 +70,7 @@ def _verdict(situation: Situation | None, asked: Directives) -> Verdict:
         return "validate"
     most_age = asked.seconds(b"max-age")
     if most_age is not None and situation.age > most_age:
-        # A client that limits the age and also accepts stale responses means both (5.2.1.2).
+        # A client that limits the age and also accepts stale responses wants both conditions (5.2.1.2).
         return "validate"
     least_left = asked.seconds(b"min-fresh") or 0
     if situation.is_fresh and -situation.staleness >= least_left:
@@ -96,7 +97,7 @@ def _most_staleness(asked: Directives) -> float:
 
 
 def request_directives(request: Fields) -> Directives:
-    """Cache-Control of a request; `Pragma: no-cache` where there is none (RFC 9111, 5.4)."""
+    """The request's Cache-Control; without one, `Pragma: no-cache` counts (RFC 9111, 5.4)."""
     if has(request, b"cache-control"):
         return cache_control(request)
     if b"no-cache" in {member.lower() for member in members(request, b"pragma")}:
@@ -105,14 +106,15 @@ def request_directives(request: Fields) -> Directives:
 
 
 def asks_for_origin(request: Fields) -> bool:
-    """Whether the client itself wants the origin to be asked: its answer is not to be taken from somebody else's."""
+    """Whether the client itself wants an answer of the origin. Another request's answer must not be used for it."""
     asked = request_directives(request)
     return b"no-cache" in asked or b"no-store" in asked or asked.seconds(b"max-age") == 0
 
 
 def may_serve_on_error(situation: Situation, request: Fields, *, default: float = 0.0) -> bool:
-    """RFC 5861, 4: instead of an error, a response that is stale for no longer than `stale-if-error`, which either side
-    may give; `default` seconds where neither does. Never what may not be served stale at all."""
+    """RFC 5861, 4: instead of an error, a response that has been stale for at most `stale-if-error`, which either
+    side may state; `default` seconds if neither does. Never a response that must not be served stale.
+    """
     if situation.is_fresh:
         return True
     if situation.never_stale:

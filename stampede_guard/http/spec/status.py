@@ -1,4 +1,4 @@
-"""`Cache-Status` (RFC 9211): what this cache did, for those who look at an answer."""
+"""`Cache-Status` (RFC 9211): reports what this cache did."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ _TOKEN = re.compile(r"[A-Za-z*][!#$%&'*+\-.^_`|~0-9A-Za-z:/]*")
 
 
 class CacheStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """RFC 9211, 2.1 to 2.8. `ttl`: seconds it is fresh yet, negative when stale. `detail` is our own word."""
+    """RFC 9211, 2.1 to 2.8. `ttl`: further seconds of freshness, negative when stale. `detail` is this cache's own
+    word.
+    """
 
     hit: bool = False
     forwarded: Forwarded | None = None
@@ -27,7 +29,7 @@ class CacheStatus(msgspec.Struct, frozen=True, kw_only=True):
     detail: str | None = None
 
     def serialise(self, name: str) -> bytes:
-        """A member of the list, as Structured Fields are written (RFC 9651, 4.1)."""
+        """A member of the list, in the syntax of Structured Fields (RFC 9651, 4.1)."""
         parts = [_bare(name)]
         if self.hit:
             parts.append("hit")

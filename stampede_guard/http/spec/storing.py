@@ -1,4 +1,4 @@
-"""Whether a response may be stored, and as what (RFC 9111, 3)."""
+"""Whether a response may be stored, and in which form (RFC 9111, 3)."""
 
 from __future__ import annotations
 
@@ -23,20 +23,21 @@ UNDERSTOOD = frozenset(
     | set(range(400, 418))
     | {421, 422, 426, 428, 429, 431, 451, 500, 501, 502, 503, 504, 505, 511}
 )
-"""Final status codes whose requirements are carried out here (RFC 9111, 5.2.2.3, with RFC 9110, 15)."""
+"""Final status codes that this cache implements (RFC 9111, 5.2.2.3, with RFC 9110, 15)."""
 
 NEVER_STORED = frozenset({226, 304, 412, 416, 417, 428, 429, 431, 511})
-"""What another request would have been answered otherwise: without this one's condition, range, expectation or
-instance manipulation (RFC 3229); and what RFC 6585 forbids to store."""
+"""Another request would have been answered differently, without this one's condition, range, expectation or
+instance manipulation (RFC 3229). Also the statuses that RFC 6585 forbids to store.
+"""
 
 _ABOUT_THE_RESOURCE = frozenset({404, 410, 414})
-"""Client errors that any request for the URL would have been answered with."""
+"""Client errors that every request for the URL would get."""
 _ABOUT_THE_CLIENT = frozenset({505, 506, 510})
-"""Server errors that follow from the version, the preferences or the extensions of one request."""
+"""Server errors caused by the version, the preferences or the extensions of one request."""
 
 
 def is_about_one_request(status: int) -> bool:
-    """Whether another request for the same URL may have been answered otherwise: the fault is said to be this one's."""
+    """Whether another request for the same URL might get another answer: the status blames this request."""
     return (400 <= status <= 499 and status not in _ABOUT_THE_RESOURCE) or status in _ABOUT_THE_CLIENT
 
 
@@ -54,16 +55,17 @@ Refusal = Literal[
     "stream",
     "malformed",
 ]
-"""Why a response is not stored; the text of `Cache-Status`'s detail."""
+"""Why a response is not stored; the `detail` in Cache-Status."""
 
 
 def may_store(request: Request, response: Response, directives: Directives, life: Lifetime) -> Refusal | None:
     """RFC 9111, 3, condition by condition; None if it may be stored.
 
-    Three are stricter than the RFC. What may never be used again, stale or fresh, and has no validator is not stored.
-    And an answer with Set-Cookie is stored only if it says itself how long it is fresh: the RFC leaves it to the
-    origin to say so (7.3), and an application that says nothing has not thought of it. And an answer to the conditions
-    of one request (`NEVER_STORED`) is not stored, whatever it says: anybody could have it served to all.
+    Three rules are stricter than the RFC. A response that can never be used again, stale or fresh, and has no
+    validator is not stored. A response with Set-Cookie is stored only with an explicit lifetime: the RFC leaves
+    that to the origin (7.3), and an application without a lifetime has not thought of it. An answer to the
+    conditions of one request (`NEVER_STORED`) is not stored, whatever its fields: otherwise a client could have it
+    served to all.
     """
     if request.method not in ("GET", "HEAD", "POST"):
         return "method"
@@ -71,7 +73,7 @@ def may_store(request: Request, response: Response, directives: Directives, life
         return "status"
     if b"must-understand" in directives and response.status not in UNDERSTOOD:
         return "status"
-    # 5.2.2.3: who understands must-understand ignores no-store beside it.
+    # 5.2.2.3: a cache that understands must-understand ignores no-store beside it.
     if b"no-store" in directives and b"must-understand" not in directives:
         return "no-store"
     if b"no-store" in cache_control(request.fields):
@@ -95,8 +97,9 @@ def _shared_with_authorization(directives: Directives) -> bool:
 
 
 def _worth_storing(response: Response, directives: Directives, life: Lifetime) -> bool:
-    """RFC 9111, 3, last condition: explicit freshness, `public`, or a status that is cacheable by default. And
-    something that a later request could use: time, or a validator."""
+    """RFC 9111, 3, last condition: explicit freshness, `public`, or a status that is cacheable by default. In
+    addition, it must have something that a later request can use: remaining time, or a validator.
+    """
     allowed = life.explicit or b"public" in directives or response.status in HEURISTIC_STATUSES
     return allowed and (life.seconds > 0 or has_validator(response.fields) or life.explicit)
 
@@ -106,7 +109,8 @@ def has_validator(fields: Fields) -> bool:
 
 
 def stored_fields(response: Response, directives: Directives) -> Fields:
-    """RFC 9111, 3.1: without what belongs to one connection, and without what `no-cache` and `private` list (5.2.2.4
-    and 5.2.2.7: a listed field is for the first requester, or not to be used again without validation)."""
+    """RFC 9111, 3.1: without fields for one connection, and without the fields that `no-cache` and `private` list
+    (5.2.2.4 and 5.2.2.7: a listed field is for the first requester only, or must be validated before use).
+    """
     listed = directives.names(b"no-cache") | directives.names(b"private")
     return without(without_hops(response.fields), listed)

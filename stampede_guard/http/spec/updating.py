@@ -1,4 +1,4 @@
-"""What a 304 or the answer to a HEAD changes of a stored response (RFC 9111, 3.2, 4.3.4, 4.3.5)."""
+"""What a 304 or the answer to a HEAD changes in a stored response (RFC 9111, 3.2, 4.3.4, 4.3.5)."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from stampede_guard.http.spec.validation import same_representation
 __all__ = ["freshened", "head_verdict", "updated_fields"]
 
 _KEPT = frozenset({b"content-encoding", b"content-type", b"content-range", b"content-length"})
-"""RFC 9111, 3.2: about the stored content itself, which has not come again."""
+"""RFC 9111, 3.2: these describe the stored content, which was not sent again."""
 _NEVER_MERGED = frozenset({b"location", b"refresh", b"trailer", b"transfer-encoding"})
-"""A 304 is for one client, and what is merged from it is for all. What it says to its client alone stays with it
-(`is_of_one_requester`), and so does what would send others elsewhere or change how a body is read."""
+"""A 304 is for one client, but merged fields are for all. So fields for its client alone are not merged
+(`is_of_one_requester`), nor fields that would redirect others or change how a body is read.
+"""
 
 
 def updated_fields(stored: Fields, answer: Fields) -> Fields:
-    """The stored fields with those of the answer in their place; what the answer does not name stays."""
+    """The stored fields, replaced by those in the answer. Fields that the answer lacks stay."""
     fresh = tuple(
         pair
         for pair in without_hops(answer)
@@ -33,7 +34,7 @@ def freshened(stored: Response, answer: Response) -> Response:
 def head_verdict(stored: Response, answer: Response) -> str:
     """RFC 9111, 4.3.5: `update` the stored response to a GET, `outdated` if it has changed, or `other`."""
     if not 200 <= answer.status < 400 or answer.status in (206, 304):
-        # A HEAD that failed says nothing of a GET: frameworks answer it with 405 where only GET has a handler.
+        # A failed HEAD says nothing about a GET: frameworks answer 405 if only GET has a handler.
         return "other"
     if answer.status != stored.status:
         return "outdated"

@@ -34,10 +34,12 @@ _IN_304 = frozenset(
         b"set-cookie",
     }
 )
-"""RFC 9110, 15.4.5, and what a cache says of itself; and any other targeted field (RFC 9213, 2), by its ending."""
+"""RFC 9110, 15.4.5, and fields about the cache itself; and any other targeted field (RFC 9213, 2), by its ending.
+"""
 _TAG = re.compile(rb'(?:[^",]|"[^"]*"?)+')
-"""What stands between commas that are in no quotes: in an entity-tag nothing escapes (8.8.3), so this is no list of
-quoted strings. Each byte can be read in one way only, so a field of any length takes a time like its length."""
+"""The text between commas outside quotes. An entity-tag has no escapes (8.8.3), so this is not a list of quoted
+strings. Each byte can be read in one way only, so the time is proportional to the field's length.
+"""
 
 
 def is_not_modified(
@@ -45,8 +47,8 @@ def is_not_modified(
 ) -> bool:
     """Whether a stored response answers the request's condition with 304 (RFC 9111, 4.3.2).
 
-    If-None-Match goes before If-Modified-Since, which counts only without it (RFC 9110, 13.2.2). A date that is none is
-    ignored. Without Last-Modified, the stored response's Date takes its place, else the time it was received.
+    If-None-Match comes before If-Modified-Since, which counts only without it (RFC 9110, 13.2.2). An invalid date
+    is ignored. Without Last-Modified, the stored response's Date replaces it, else the time when it was received.
     """
     tags = combined(request_fields, b"if-none-match")
     if tags is not None:
@@ -69,13 +71,14 @@ def _matches_one(tags: bytes, etag: bytes | None) -> bool:
 
 
 def weakly_equal(one: bytes, other: bytes) -> bool:
-    """RFC 9110, 8.8.3.2: equal but for their weakness. A tag without its quotes equals only another without."""
+    """RFC 9110, 8.8.3.2: equal except for their weakness. A tag without quotes equals only another one without."""
     return one.removeprefix(b"W/") == other.removeprefix(b"W/")
 
 
 def not_modified(response: Response) -> Response:
-    """The 304 for a stored response: what a 200 would have had of these fields (RFC 9110, 15.4.5). Last-Modified guides
-    an update where there is no ETag."""
+    """The 304 for a stored response, with the fields that a 200 would have (RFC 9110, 15.4.5). Last-Modified guides
+    an update if there is no ETag.
+    """
     kept = _IN_304 if has(response.fields, b"etag") else _IN_304 | {b"last-modified"}
     return Response(
         304, tuple(pair for pair in response.fields if pair[0] in kept or pair[0].endswith(b"-cache-control"))
@@ -95,15 +98,15 @@ def conditions_for(stored: Fields) -> Fields:
 
 
 def unconditional(request_fields: Fields) -> Fields:
-    """The client's own conditions do not go along when we ask for what everybody will be served."""
+    """Removes the client's own conditions, because the answer will be served to all."""
     return without(request_fields, CONDITIONS)
 
 
 def same_representation(stored: Fields, answer: Fields) -> Literal["same", "other", "unknown"]:
-    """Which stored response a 304 (or the answer to a HEAD) is about (RFC 9111, 4.3.4 and 4.3.5).
+    """Which stored response a 304 (or the answer to a HEAD) concerns (RFC 9111, 4.3.4 and 4.3.5).
 
-    A strong validator decides, and is only that of an equally strong one; else a weak one or Last-Modified; an answer
-    without any is about what was asked for.
+    A strong validator decides, and matches only an equally strong one; else a weak one or Last-Modified. An answer
+    without validators concerns the requested response.
     """
     new, old = first(answer, b"etag"), first(stored, b"etag")
     if new is not None:

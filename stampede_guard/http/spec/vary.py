@@ -1,4 +1,4 @@
-"""Which stored response is for which request (RFC 9111, 4.1)."""
+"""Which stored response matches which request (RFC 9111, 4.1)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["names_in_vary", "nominated", "normal_value"]
 def names_in_vary(fields: Fields) -> tuple[bytes, ...] | None:
     """The request fields that Vary names, lower-case, sorted, each once; None for `*`, which matches no request.
 
-    What is no field name makes the Vary unusable, which is as good as `*`.
+    An invalid field name makes the whole Vary unusable, like `*`.
     """
     found = set()
     for member in members(fields, b"vary"):
@@ -26,10 +26,11 @@ def names_in_vary(fields: Fields) -> tuple[bytes, ...] | None:
 
 
 def nominated(request_fields: Fields, names: tuple[bytes, ...]) -> Fields:
-    """The request's fields of these names, normalised; one that is missing is not there, which only matches another
-    request that lacks it (4.1)."""
+    """The request's fields with these names, normalised. A missing field is left out, and matches only another
+    request that lacks it (4.1).
+    """
     if len(names) > _FEW:
-        # In one pass: an application that names thousands of fields must not have the request read as many times.
+        # In one pass: if an application names thousands of fields, the request must not be read as many times.
         wanted = frozenset(names)
         request_fields = tuple([pair for pair in request_fields if pair[0] in wanted])
         given = {name for name, _ in request_fields}
@@ -43,18 +44,20 @@ def nominated(request_fields: Fields, names: tuple[bytes, ...]) -> Fields:
 
 
 def _short(value: bytes) -> bytes:
-    """What is long is kept as its digest: it is a client that chooses how much of a store its fields take. No field
-    begins with a NUL (RFC 9110, 5.5), so none can be written to equal another's digest."""
+    """A long value is stored as its digest, because a client could otherwise fill the store with its fields. No
+    field begins with a NUL (RFC 9110, 5.5), so no field can equal another one's digest.
+    """
     if len(value) <= _LONGEST and value[:1] != b"\0":
         return value
     return b"\0" + hashlib.blake2b(value, digest_size=24).digest()
 
 
 def normal_value(name: bytes, value: bytes) -> bytes:
-    """The value without differences that mean nothing: white space around list members, and what is known of the field.
+    """The value without differences that have no meaning: white space around list members, and known rules of the
+    field.
 
-    RFC 9111, 4.1, allows it where the field's own definition says that the values are equivalent. For an unknown field
-    that is the white space of a list; a value with a quoted string in it is left alone.
+    RFC 9111, 4.1, allows this if the field's own definition makes the values equivalent. For an unknown field only
+    the white space of a list is normalised. A value with a quoted string in it stays unchanged.
     """
     if b'"' in value:
         return value
@@ -65,7 +68,7 @@ def normal_value(name: bytes, value: bytes) -> bytes:
 
 
 def _weighted(value: bytes) -> list[tuple[float, bytes]] | None:
-    """Members of a preference list, lower-case, with their weight (RFC 9110, 12.4.2); None where one is malformed."""
+    """Members of a preference list, lower-case, with their weight (RFC 9110, 12.4.2); None if one is malformed."""
     found = []
     for member in value.lower().split(b","):
         what, *parameters = (part.strip() for part in member.split(b";"))
@@ -82,8 +85,9 @@ def _weighted(value: bytes) -> list[tuple[float, bytes]] | None:
 
 
 def _preferences(value: bytes) -> bytes:
-    """In order of preference, equals in the order of the alphabet; what is refused (`q=0`) comes last, as such. Two old
-    names mean what the new ones mean (8.4.1)."""
+    """In order of preference, equal weights in alphabetical order. Refused members (`q=0`) come last. Two old names
+    mean the same as the new ones (8.4.1).
+    """
     weighted = _weighted(value)
     if weighted is None:
         return b",".join(part.strip().lower() for part in value.split(b","))
@@ -92,8 +96,9 @@ def _preferences(value: bytes) -> bytes:
 
 
 def _languages(value: bytes) -> bytes:
-    """Language tags have no case (RFC 5646, 2.1.1), and are in order of preference. The order of equals is kept: it is
-    not said to mean anything, but servers take the first (RFC 9110, 12.5.4)."""
+    """Language tags ignore case (RFC 5646, 2.1.1), and are sorted by preference. Equal weights keep their order: it
+    officially has no meaning, but servers take the first (RFC 9110, 12.5.4).
+    """
     weighted = _weighted(value)
     if weighted is None:
         return b",".join(part.strip().lower().replace(b" ", b"") for part in value.split(b","))
