@@ -1,13 +1,17 @@
-"""Leases, elections and jobs: what must run once runs once, on any number of workers and pods.
+"""Leases, elections and jobs: work that must run once runs once, on any number of workers and pods.
 
-Caches fail open; leases fail closed: with the back end away nothing new starts, and what runs is told.
+Caches fail open, leases fail closed. While the back end is away, nothing new starts, and running work gets a signal.
 
-Why at most one holder believes: belief is counted from before the question left, for a little less than the back end
-counts from when it carried the question out (`core.timing`, `core.holding`, `core.grants`). It is asked of the clock at
-each look. Nothing but an answer prolongs it. What is left is what no lease can know: a process that stands still
-between its look and its deed. For that there is the token, and `lease.fenced(conn)`.
+*Belief* is the time during which a holder assumes that it has the lease. Why at most one holder believes at a time:
 
-The names are loaded on first use: no back end's library is imported before it is asked for.
+* The holder counts from before it sent the request. The back end counts from when it executed the request, which is
+  later. The holder also counts a little less time (`core.timing`, `core.holding`, `core.grants`).
+* Each check compares the deadline with the clock. Only an answer of the back end extends the deadline.
+
+One case remains that no lease can detect: a process is suspended between its check and its write. Use the token or
+`lease.fenced(conn)` for such writes.
+
+Names are loaded on first use, so a back end's library is imported only when it is used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Getting a lease: ask, wait in the queue, ask again; and leaving nothing behind when that ends otherwise."""
+"""Acquiring a lease: ask, wait in the queue, ask again. A failed attempt leaves nothing in the back end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Acquisition"]
 
 
 class Acquisition:
-    """One attempt, under a holder's name of its own. `handed_over`: see `Ask`. `title`: what events call it."""
+    """One attempt, with its own holder id. `handed_over`: see `Ask`. `title`: its name in events."""
 
     def __init__(
         self,
@@ -37,16 +37,16 @@ class Acquisition:
         self.holder = part.world.fresh()
         self.answer: Answer | None = None
         self.succeeds = False
-        """Whether somebody else was seen to have it while this attempt went on."""
+        """Whether this attempt saw another holder."""
         self._state: State = holding.Idle()
         self._error: StoreError | None = None
         self._woken: asyncio.Future[None] | None = None
         self._asking: asyncio.Task[Answer] | None = None
 
     async def granted(self, *, wait: float) -> Holding | Stopping:
-        """What to believe. Raises `LeaseTaken` or `StoreError` when `wait` seconds have not sufficed.
+        """The granted state. Raises `LeaseTaken` or `StoreError` without a grant within `wait` seconds.
 
-        Whatever else ends it, a cancellation too, the back end is told to forget the attempt, in the background.
+        If the attempt fails or is cancelled, a background task removes it from the back end.
         """
         stop_listening = self.part.listen_for_call(self.name, self.holder, self._called)
         try:
@@ -108,7 +108,7 @@ class Acquisition:
         return holding.Answered(answer, world.now(), world.draw(), hears=self.part.hears)
 
     async def _sleep(self, until: float) -> Event:
-        """Until then, or until a hint brings the next question forward."""
+        """Sleep until then, or until a hint makes the next request earlier."""
         world = self.part.world
         self._woken = woken = asyncio.get_running_loop().create_future()
         while True:
@@ -124,7 +124,7 @@ class Acquisition:
             self._woken = woken = asyncio.get_running_loop().create_future()
 
     def _called(self, ahead: int) -> None:
-        """Our turn may have come: `ahead` others were called before us."""
+        """It may be our turn: `ahead` other waiters were called before us."""
         world = self.part.world
         self._state, command = holding.decide(
             self._state, holding.Freed(world.now(), world.draw(), ahead), self.timing
@@ -137,16 +137,17 @@ class Acquisition:
             self._woken.set_result(None)
 
     def _may_have_left_something(self, wait: float) -> bool:
-        """Whether the back end may have something of ours: a place, or a grant that we were not told in time."""
+        """Whether the back end may have a place of ours, or a grant whose answer was late."""
         return wait > 0 or self._error is not None or isinstance(self.answer, Granted)
 
     async def _leave(self) -> None:
         if self._asking is not None:
             if self.part.unsent(self._asking) and self.answer is None and self._error is None:
-                # It was the first question, and it never left: a storm of cancellations is no storm of questions.
+                # The first request was never sent, so there is nothing to undo. A burst of cancellations thus sends
+                # no burst of requests.
                 self._asking.cancel()
                 return
-            # First let the question end: carried out after this it would be granted to nobody.
+            # Let the request end first. If the back end executed it after the leave, the grant would stay unused.
             await asyncio.wait({self._asking})
             if not self._asking.cancelled():
                 self._asking.exception()
@@ -159,8 +160,8 @@ class Acquisition:
             case Held(owner, token, remaining):
                 return LeaseTaken(self.name, holder=called(owner), token=token, remaining=remaining)
             case Withheld(why, remaining):
-                return StoreUnavailable(f"no lease {self.name!r} for another {remaining:.0f} s: {why}")
-            case _:
                 return StoreUnavailable(
-                    f"the answer about the lease {self.name!r} came too late to be believed"
+                    f"the lease {self.name!r} is not granted for another {remaining:.0f} s: {why}"
                 )
+            case _:
+                return StoreUnavailable(f"the answer about the lease {self.name!r} came too late to be used")

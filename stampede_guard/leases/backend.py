@@ -1,4 +1,4 @@
-"""What leases need of a back end."""
+"""The protocols that a back end of leases implements."""
 
 from __future__ import annotations
 
@@ -11,69 +11,73 @@ __all__ = ["Backend", "Fence"]
 
 
 class Fence(Protocol):
-    """A back end whose leases are in the user's own database has this as well."""
+    """An extra method of back ends whose leases are in the user's own database."""
 
     async def fence(self, conn: Any, name: str, *, holder: str, token: int) -> bool:
-        """Whether it is held now under this holder and token; and until the transaction of `conn` ends nobody else can
-        get it. The statement is run within that transaction and may wait for as long as the connection's own time-outs
-        let it."""
+        """Whether this holder and token have the lease now. If so, it cannot change hands before the transaction ends.
+
+        The statement runs within the transaction of `conn`. Only the connection's own time-outs limit its wait."""
 
 
 class Backend(Protocol):
     """A store of leases as one event loop uses it. Names are complete: namespace and lease name.
 
-    Every method is one atomic step of the store, on the store's clock (the rules are `core.grants`), and has a time-out
-    of its own (`timeout`, seconds). It raises `StoreUnavailable` (not reached, or no answer in time: what was asked may
-    still be carried out) or `StoreRefused` (it answered, and the answer was no). It never asks twice by itself.
+    Every method is one atomic step of the store, on the store's clock (the rules are `core.grants`). Every method has
+    its own time-out (`timeout`, seconds) and never retries by itself. It raises `StoreUnavailable` if the store was not
+    reached or did not answer in time; the store may still execute the request. It raises `StoreRefused` if the store
+    answered with a refusal.
     """
 
     async def acquire(self, ask: Ask, *, timeout: float) -> Answer:
-        """Grant, or say who has it. The token is greater than every token that was ever granted for the name."""
+        """Grant the lease, or return its holder. The token is greater than every earlier token of the name."""
 
     async def renew(
         self, name: str, *, holder: str, token: int, lease_ttl: float, timeout: float
     ) -> Renewed | Refused:
-        """Only what is still held under this holder and token is extended; nothing is ever created."""
+        """Extend the lease if this holder and token still have it. Never create one."""
 
     async def release(
         self, name: str, *, holder: str, token: int, at_least_for: float, to: str = "", timeout: float
     ) -> bool:
-        """Give it back; whether it was still held. It stays out of reach until `at_least_for` seconds after its grant.
+        """Release the lease. Returns whether it was still held.
 
-        Token 0: whatever token this holder has, as after an acquisition whose answer was lost. The next is woken; of
-        those who wait, the ones go first whose owner is called `to` (its process, pod, host or label).
+        The lease cannot be granted again until `at_least_for` seconds after its grant. Token 0 means any token of this
+        holder, for example after an acquisition whose answer was lost. The next waiter is woken. Waiters whose owner is
+        called `to` (process, pod, host or label) go first.
         """
 
     async def leave(self, name: str, *, holder: str, timeout: float) -> None:
-        """Give up the place in the queue, and the lease if it was granted meanwhile."""
+        """Give up the place in the queue, and the lease if it was granted in between."""
 
     async def check(self, name: str, *, holder: str, token: int, timeout: float) -> bool:
-        """Whether the store says that it is held under this holder and token now."""
+        """Whether the store says that this holder and token have the lease now."""
 
     async def force(
         self, name: str, *, token: int, by: str, now: bool, audited: bool = True, timeout: float
     ) -> Forced | NotForced:
-        """Somebody wants it free: compared with the token that he saw. With `now` the holder is not waited for.
+        """Ask for the release of the lease, if it still has this `token`. With `now`, do not wait for the holder.
 
-        `audited`: it is an operator's deed, and written down; not so what calls do to each other many times a day."""
+        `audited`: record it, because an operator did it. Calls that replace each other do this often: no record."""
 
     async def show(self, name: str, *, timeout: float) -> LeaseView | None: ...
 
     async def views(self, prefix: str, *, limit: int, timeout: float) -> list[LeaseView]: ...
 
     async def audits(self, prefix: str, *, limit: int, timeout: float) -> list[Audit]:
-        """What operators did, newest first; the store keeps the last thousand."""
+        """The actions of operators, newest first. The store keeps the last thousand."""
 
     def on_freed(self, call: Callable[[str], None]) -> None:
-        """`call(name)` is called in the event loop when a lease was freed or its release asked for, as far as the store
-        can tell: a hint, which may be lost. Who waits or holds asks again by itself now and then."""
+        """Call `call(name)` in the event loop when a lease was freed, or when its release was requested.
+
+        This is a hint and may be lost. Waiters and holders also ask again from time to time."""
 
     def on_called(self, call: Callable[[str, int], None]) -> None:
-        """`call(holder, ahead)` is called in the event loop when the turn of a waiter may have come, of this process or
-        of another: the lease is free, or was, and `ahead` others were called before it. A hint, as above."""
+        """Call `call(holder, ahead)` in the event loop when it may be a waiter's turn, of this process or of another.
+
+        The lease is or was free, and `ahead` other waiters were called before it. This is a hint, as above."""
 
     @property
     def hears(self) -> bool:
-        """Whether such calls reach this process at present. Who waits asks less often while they do."""
+        """Whether such calls currently reach this process. Waiters ask less often while they do."""
 
     async def aclose(self) -> None: ...

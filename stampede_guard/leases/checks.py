@@ -1,4 +1,4 @@
-"""What the parameters of leases and jobs may be. What is raised names the field and the rule."""
+"""Checks of the parameters of leases and jobs. Each error names the field and the rule."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["count", "flag", "gives_values", "no_other", "seconds", "takes_one", 
 def seconds(
     field: str, value: object, *, least: float = 0.0, above: bool = False, endless: bool = False
 ) -> None:
-    """At least `least`, or more than that; with `endless`, `math.inf` as well."""
+    """A number of seconds, at least `least`. `above`: it must be greater. `endless`: `math.inf` is allowed."""
     rule = f"write a number of seconds, {f'more than {least:g}' if above else f'{least:g} or more'}"
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
         raise PolicyError(field, value, rule)
@@ -23,7 +23,7 @@ def seconds(
 
 
 def text(value: object) -> str:
-    """Itself, or nothing where it is no text, for what is then refused as that."""
+    """The value if it is a string, else an empty string, which the caller's check then refuses."""
     return value if isinstance(value, str) else ""
 
 
@@ -33,7 +33,7 @@ def whole(field: str, value: object, *, least: int) -> None:
 
 
 def count(field: str, value: object) -> None:
-    """A finite number that is not negative, whole or not."""
+    """A finite number, 0 or more; it may have a fraction."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         raise PolicyError(field, value, "write a number, 0 or more")
 
@@ -44,24 +44,26 @@ def flag(field: str, value: object) -> None:
 
 
 def takes_one(field: str, function: Any, what: str) -> None:
-    """A function, coroutine function or object with `__call__` that can be called with `what`."""
+    """A function, coroutine function or object with `__call__` that takes one argument, `what`."""
     if not callable(function) or isinstance(function, type):
         raise PolicyError(field, function, f"write a function that takes {what}")
     if gives_values(function):
         raise PolicyError(
-            field, function, "it has `yield`, so nothing of it would run: write one that returns"
+            field,
+            function,
+            "its body has `yield`, so a call would run nothing: write a function that returns",
         )
     try:
         inspect.signature(function).bind(None)
     except TypeError:
-        raise PolicyError(field, function, f"it is called with {what}, and must take that alone") from None
+        raise PolicyError(field, function, f"it must take exactly one argument, {what}") from None
     except ValueError:
-        # A function in C that does not tell.
+        # A function written in C without a signature.
         return
 
 
 def gives_values(function: Any) -> bool:
-    """Whether it is a generator function of either kind: a call of it runs nothing."""
+    """Whether it is a generator function, sync or async. A call of one runs nothing of its body."""
     return any(
         inspect.isgeneratorfunction(found) or inspect.isasyncgenfunction(found)
         for found in (function, getattr(type(function), "__call__", None))  # noqa: B004
@@ -69,7 +71,7 @@ def gives_values(function: Any) -> bool:
 
 
 def no_other(what: str, given: Any, known: Any) -> None:
-    """Raises `Misuse` for names among `given` that are none of `known`."""
+    """Raises `Misuse` for names in `given` that are not in `known`."""
     unknown = sorted(set(given) - set(known))
     if unknown:
         raise Misuse(f"{what} has no {', '.join(unknown)}; it has {', '.join(known)}")

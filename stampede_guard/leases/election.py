@@ -1,9 +1,10 @@
-"""Elections: of all who stand, one leads, and says so only while that is true.
+"""Elections: one of the candidates leads. `is_leader` is true only while no other candidate can lead.
 
-A candidate waits in the lease's queue, in a task of its own, so that start-up waits for nobody. Elected, it runs
-`on_elected(lease)`; when leadership is to end that is cancelled and awaited, `on_lost(lease)` is called, and only
-then the lease is given back. So the next leader begins when the last one has stopped, at once after a clean shutdown,
-and within `lease_ttl` plus a second after a crash.
+A candidate waits in the lease's queue, in its own task, so start-up is not delayed. When it is elected, it runs
+`on_elected(lease)`. Leadership ends in this order:
+1. `on_elected` is cancelled and awaited, 2. `on_lost(lease)` is called, 3. the lease is released.
+So the next leader starts after the previous one has stopped: at once after a clean shutdown, and within `lease_ttl`
+plus a second after a crash.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ if TYPE_CHECKING:
 __all__ = ["Election", "OnLeader"]
 
 OnLeader = Callable[[Lease], Any]
-"""A function or coroutine function of the lease that it leads under."""
+"""A function or coroutine function that takes the lease of the leadership."""
 
 FOR_EVER = float("inf")
 
 
 class Election:
-    """Made by `Leases.election`. `async with election:` or `election.start()` stands for it, in this event loop.
+    """Made by `Leases.election`. `async with election:` or `election.start()` makes this event loop a candidate.
 
-    `is_leader` may be asked in any thread, at any time, for nothing: it is computed from the clock.
+    `is_leader` works in any thread at any time. It sends no request; it is computed from the clock.
     """
 
     def __init__(
@@ -65,32 +66,32 @@ class Election:
         self._stopping = False
         self._leading = False
 
-    # --- asking
+    # --- reading
 
     @property
     def is_leader(self) -> bool:
-        """True only while nobody else can be: never longer than the back end would say so, whatever fails."""
+        """True only while no other candidate can lead. It ends before the back end's deadline, whatever fails."""
         return self._keeper is not None and self._keeper.settled
 
     @property
     def token(self) -> int:
-        """Of the present leadership, 0 without: greater than those of all leaders before."""
+        """The token of the current leadership, 0 if there is none. It is greater than all earlier leaders' tokens."""
         keeper = self._keeper
         return keeper.token if keeper is not None and keeper.settled else 0
 
     @property
     def lease(self) -> Lease | None:
-        """That of the present leadership."""
+        """The lease of the current leadership, or None."""
         keeper = self._keeper
         return Lease(keeper) if keeper is not None and keeper.settled else None
 
     @property
     def part(self) -> Part | None:
-        """That of the event loop in which it stands."""
+        """The `Part` of the event loop in which it is a candidate."""
         return self._part
 
     def health(self) -> dict[str, Any]:
-        """For a health endpoint: what this process believes, and whom it saw leading when it asked last."""
+        """For a health endpoint: what this process believes, and the leader that its last request saw."""
         keeper, attempt = self._keeper, self._attempt
         leader = ""
         if keeper is not None and keeper.settled:
@@ -107,20 +108,20 @@ class Election:
         }
 
     async def wait_elected(self, timeout: float | None = None) -> Lease:
-        """The lease, once elected. Raises `TimeoutError` after `timeout` seconds; `Misuse` if it does not stand."""
+        """The lease, once elected. Raises `TimeoutError` after `timeout` seconds; `Misuse` if it is not a candidate."""
         if self._task is None or self._part is None:
-            raise Misuse(f"the election {self.name!r} has not been started: nobody would be elected")
+            raise Misuse(f"the election {self.name!r} was not started: call election.start() first")
         deadline = FOR_EVER if timeout is None else self._part.world.now() + timeout
         while (lease := self.lease) is None:
             if self._stopping:
-                raise Misuse(f"the election {self.name!r} was stopped: nobody will be elected")
+                raise Misuse(f"the election {self.name!r} was stopped: this process will not be elected")
             if self._part.world.now() >= deadline:
                 raise TimeoutError(f"not elected leader of {self.name!r} within {timeout:g} s")
             await self._news(deadline)
         return lease
 
     async def _news(self, deadline: float) -> None:
-        """Until somebody is elected here, standing ends, or `deadline`."""
+        """Wait until this process is elected, stops being a candidate, or `deadline`."""
         assert self._part is not None
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
@@ -138,32 +139,35 @@ class Election:
         for future in tuple(self._waiting):
             _settle(future, None)
 
-    # --- standing
+    # --- being a candidate
 
     def start(self) -> None:
-        """Stand from now on. Returns at once."""
+        """Become a candidate. Returns at once."""
         if self._task is not None and not self._task.done():
-            raise Misuse(f"the election {self.name!r} has been started before")
+            raise Misuse(f"the election {self.name!r} was already started")
         self._part = self._house.part()
         self._stopping = False
         self._task = self._part.begin(self._stand(self._part), name=f"stands for {self.name}")
 
     async def stop(self) -> None:
-        """Stand no more. A leader stops leading first, and hands over at once. Cancelled, it goes on doing so."""
+        """Stop being a candidate. A leader steps down first and releases the lease at once.
+
+        If the caller is cancelled, this continues in the background.
+        """
         self._stopping = True
         task = self._task
         if task is None:
             return
-        # Who leads steps down in order; who waits just goes.
+        # A leader steps down in order. A waiting candidate is only cancelled.
         if not self._end_leadership("") and not self._leading:
             task.cancel()
         await asyncio.wait({task})
 
     async def resign(self, to: str | None = None) -> bool:
-        """Lead no more, and stand again behind all others; whether it led. `to`: who is to lead next.
+        """Step down, and queue again behind all other candidates. Returns whether this process led.
 
-        `to` is the process, pod, host or label of another candidate, as in a blue/green deploy; if it does not stand,
-        the first of the queue is next. Returns when the lease has been given back.
+        `to` is the process, pod, host or label of the next leader, as in a blue/green deploy. If it is not a candidate,
+        the first in the queue is next. Returns after the lease was released.
         """
         keeper = self._keeper
         if not self._end_leadership(to or ""):
@@ -175,7 +179,7 @@ class Election:
         return True
 
     def leave_the_parents(self) -> None:
-        """In a forked child, which may stand for itself."""
+        """Called in a forked child: forget the parent's candidacy. The child may start its own."""
         self._task = self._keeper = self._attempt = self._part = self._leave = None
         self._waiting, self._stopping, self._leading = [], False, False
 
@@ -214,10 +218,12 @@ class Election:
         try:
             state = await self._attempt.granted(wait=FOR_EVER)
         except Exception as error:
-            # Refused rather than away: somebody has to do something about it, and we go on asking. So with a mistake:
-            # who stands no more will never lead.
+            # The back end refused, so an operator has to act. Ask again later. Also after a programming error, because
+            # the process must stay a candidate.
             mistake = None if isinstance(error, LeaseTaken | StoreError) else error
-            log.error("the election %s is stood for again later: %s", self.name, error, exc_info=mistake)
+            log.error(
+                "the election %s failed, the next attempt follows: %s", self.name, error, exc_info=mistake
+            )
             await part.pause(self._timing.lease_ttl)
             return
         keeper = Keeper(self._attempt, state)
@@ -228,7 +234,7 @@ class Election:
         finally:
             self._leading = False
         if not self._stopping:
-            # Behind those who wait, and not before they have had their turn.
+            # Queue behind the waiting candidates, and give them time to take their turn first.
             await part.pause(2 * self._timing.poll_every)
 
     async def _lead(self, part: Part, keeper: Keeper) -> None:
@@ -251,7 +257,7 @@ class Election:
         work = part.begin(_called(self._on_elected, lease), name=f"leads {self.name}")
 
         def ended(work: asyncio.Task[None]) -> None:
-            # Who has nothing left to do goes on leading. Who has failed makes place for others.
+            # If `on_elected` returned, this process continues to lead. If it failed, it resigns.
             if work.cancelled():
                 if not leave.done():
                     log.error("on_elected of the election %s was cancelled, so it resigns", self.name)
@@ -264,7 +270,7 @@ class Election:
         return work
 
     async def _step_down(self, keeper: Keeper, work: asyncio.Task[None] | None, to: str) -> None:
-        """First the work ends, then the lease: the next leader must not meet it."""
+        """End the work first, then the lease: the work must not overlap with the next leader's."""
         self._keeper = None
         if work is not None:
             work.cancel()
@@ -274,7 +280,7 @@ class Election:
         await given_back(keeper, to=to)
         keeper.given_back.raise_it("resigned")
         if work is not None and not work.done():
-            log.error("on_elected of %s goes on though it was cancelled: nothing protects it", self.name)
+            log.error("on_elected of %s still runs after its cancellation, without a lease", self.name)
             await asyncio.wait({work})
 
     async def _tell_lost(self, lease: Lease) -> None:
@@ -292,7 +298,7 @@ async def _called(call: OnLeader, lease: Lease) -> None:
 
 
 async def _done_or_lost(task: asyncio.Task[None], keeper: Keeper) -> None:
-    """Until it has ended, but no longer than the lease protects it."""
+    """Wait until the task has ended or the lease is lost."""
     lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     keeper.lost.then(lambda: _settle(lost, None))
     await asyncio.wait({task, lost}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,18 +1,18 @@
-"""`run_exclusive`: a function that never runs twice at a time, wherever it is called: a button, a tick, another pod.
+"""`run_exclusive`: at most one call of a function runs at a time, in all processes and pods.
 
     @leases.run_exclusive("import", overlap="skip")
     async def import_all(): ...
 
-What a call does while another one runs is `overlap`:
+`overlap` is what a call does while another one runs:
 
 | overlap | the call |
 |---|---|
-| `skip` | returns `SKIPPED`, at once |
-| `queue` | waits for its turn, `wait` seconds at most; then it raises `LeaseTaken` |
-| `replace` | asks the one that runs to stop, and runs when that has: its body is cancelled and raises `LeaseLost` |
+| `skip` | returns `SKIPPED` at once |
+| `queue` | waits for its turn, at most `wait` seconds; then it raises `LeaseTaken` |
+| `replace` | asks the running call to stop, and runs after it; the running call is cancelled and raises `LeaseLost` |
 
-In a run of the job of the same name, which holds that lease, each of them raises `ReentrantCall`. With the back end
-away nothing runs: the call raises `StoreError`.
+In a run of the job of the same name, which holds that lease, each of them raises `ReentrantCall`. While the back end
+is away, nothing runs: the call raises `StoreError`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _CURRENT: ContextVar[tuple[Lease | PlainLease, ...]] = ContextVar("stampede_guar
 
 
 class Skipped:
-    """The type of `SKIPPED`, which is false."""
+    """The type of `SKIPPED`, which is falsy."""
 
     def __bool__(self) -> bool:
         return False
@@ -59,17 +59,17 @@ class Skipped:
 
 
 SKIPPED: Final = Skipped()
-"""What a call returns that did not run, because another one does."""
+"""The result of a call that did not run, because another one runs."""
 
 
 def current_lease() -> Lease | PlainLease | None:
-    """That of the exclusive function which runs now, as for its token."""
+    """The lease of the exclusive function that runs now, for example for its token."""
     leases = _CURRENT.get()
     return leases[-1] if leases else None
 
 
 class RunExclusive:
-    """Made by `Leases.run_exclusive`; decorates a coroutine function, or a plain one that is called in a thread."""
+    """Made by `Leases.run_exclusive`. Decorates a coroutine function, or a plain one that is called in a thread."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class RunExclusive:
             return call
         if isinstance(function, staticmethod | classmethod):
             raise Misuse(
-                f"run_exclusive decorates the function: write @{type(function).__name__} above it, not below"
+                f"run_exclusive decorates the function itself: write @{type(function).__name__} above it, not below"
             )
         if not inspect.isroutine(function) or checks.gives_values(function):
             raise Misuse(
@@ -120,7 +120,7 @@ class RunExclusive:
         return plain_call
 
     async def run(self, function: Callable[[], Awaitable[R]]) -> R | Skipped:
-        """The same for what is no function of its own."""
+        """Run a callable without the decorator."""
         self._refuse_to_wait_for_itself()
         async with contextlib.AsyncExitStack() as stack:
             lease = await self._entered(stack)
@@ -131,10 +131,10 @@ class RunExclusive:
                 return await function()
             finally:
                 _CURRENT.reset(before)
-        raise AssertionError("a hold swallows nothing")
+        raise AssertionError("a hold suppresses no exception")
 
     def run_plain(self, function: Callable[[], R]) -> R | Skipped:
-        """The same for plain code, in a thread without an event loop; `current_lease().stopping` tells it to stop."""
+        """As `run`, in a thread without an event loop. `current_lease().stopping` is raised when it must stop."""
         self._refuse_to_wait_for_itself()
         with contextlib.ExitStack() as stack:
             lease = self._entered_plain(stack)
@@ -145,13 +145,15 @@ class RunExclusive:
                 return function()
             finally:
                 _CURRENT.reset(before)
-        raise AssertionError("a hold swallows nothing")
+        raise AssertionError("a hold suppresses no exception")
 
     def _refuse_to_wait_for_itself(self) -> None:
         refuse_own(self._house, self._name)
         running = [lease.name for lease in _CURRENT.get() if lease.remaining() > 0]
         if self._overlap != "skip" and self._name in running:
-            raise ReentrantCall(f"{self._name!r} waits for itself: it is called by what runs under that name")
+            raise ReentrantCall(
+                f"{self._name!r} waits for itself: the running call of that name calls it again"
+            )
 
     def _entered_plain(self, stack: contextlib.ExitStack) -> PlainLease | None:
         if self._overlap != "queue":
@@ -184,7 +186,7 @@ class RunExclusive:
         await part.backend.force(
             self._name,
             token=token,
-            by=f"a call that replaces it, by {called(part.owner)}",
+            by=f"a newer call by {called(part.owner)}",
             now=False,
             audited=False,
             timeout=self._timing.request_timeout,

@@ -1,7 +1,8 @@
-"""What a forked child must let go of at once: connections of which it has a copy, and which its parent goes on using.
+"""A forked child must abandon its copies of connections at once, because the parent continues to use them.
 
-At once, because an event loop's selector is shared with the parent by the kernel: a copied socket that the child closes
-later, when it collects its garbage, would be taken out of the parent's loop, which would never hear from it again.
+The reason for "at once": the kernel shares the event loop's selector between parent and child.
+1. the child's garbage collector closes a copied socket, 2. this removes it from the shared selector, 3. the parent's
+loop receives no further events for that socket.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _holders: weakref.WeakSet[_Holder] = weakref.WeakSet()
 
 
 def let_go_in_children(holder: _Holder) -> None:
-    """`holder.abandon()` is called in every forked child, for as long as the holder lives."""
+    """Call `holder.abandon()` in every forked child, as long as the holder object exists."""
     _holders.add(holder)
 
 

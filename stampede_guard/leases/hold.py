@@ -1,6 +1,6 @@
-"""`async with leases.hold(...)`: the body runs while the lease is held, and is cancelled before it ends.
+"""`async with leases.hold(...)`: the body runs while the lease is held, and is cancelled before the lease ends.
 
-The cancellation is told from others as `asyncio.timeout` does it: who cancels the task besides gets a CancelledError.
+Our cancellation is distinguished from others as in `asyncio.timeout`: a cancel() by other code raises CancelledError.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ async def acquired(
     handed_over: bool = False,
     title: str = telling.HOLD,
 ) -> Keeper:
-    """Raises `LeaseTaken` or `StoreError`, which is told."""
+    """Acquire the lease, and log and report the result. Raises `LeaseTaken` or `StoreError`."""
     asked_at = part.world.now()
     attempt = Acquisition(part, name, owner, timing, handed_over=handed_over, title=title)
     try:
@@ -50,7 +50,10 @@ async def acquired(
 
 
 async def given_back(keeper: Keeper, *, at_least_for: float = 0.0, to: str = "") -> Released | Lost:
-    """How it ended, which is told. Cancelled, it goes on in the background, bounded by the request's time-out."""
+    """Release the lease, log and report the outcome, and return it.
+
+    If the caller is cancelled, the release continues in the background, at most for the request's time-out.
+    """
     part = keeper.part
 
     async def give_back() -> Released | Lost:
@@ -62,7 +65,7 @@ async def given_back(keeper: Keeper, *, at_least_for: float = 0.0, to: str = "")
 
 
 class Hold:
-    """Made by `Leases.hold`; for one `with` or `async with`. `handed_over`: see `words.Ask`."""
+    """Made by `Leases.hold`, for one `with` or `async with`. `handed_over`: see `words.Ask`."""
 
     def __init__(
         self,
@@ -102,7 +105,7 @@ class Hold:
     ) -> None:
         keeper, task = self._keeper, self._task
         assert keeper is not None and task is not None
-        # From here on nobody cancels on our behalf.
+        # From here on the keeper cannot cancel this task.
         self._task = None
         ours = self._told and task.uncancel() <= self._cancelling and kind is asyncio.CancelledError
         outcome = await given_back(keeper, at_least_for=self._at_least_for)
@@ -113,7 +116,7 @@ class Hold:
         if task is None:
             return
         if asyncio.current_task() is task:
-            # It runs right now, in `check()`, and may be about to leave: then there is nothing to cancel.
+            # The body itself runs now, inside `check()`. It may leave the block next; then no cancel is needed.
             asyncio.get_running_loop().call_soon(self._cancel_body)
         else:
             self._cancel_body()
@@ -125,8 +128,8 @@ class Hold:
 
     async def _acquired(self) -> Keeper:
         if self._used:
-            raise Misuse(f"this hold of {self._name!r} was used before: call leases.hold() for each block")
-        # From now on, and not when it is granted: who comes meanwhile would take it for his own.
+            raise Misuse(f"this hold of {self._name!r} was already used: call leases.hold() for each block")
+        # Set before the grant. Otherwise a second caller could enter during the wait and overwrite `_keeper`.
         self._used = True
         try:
             part = self._house.part()
@@ -147,9 +150,9 @@ class Hold:
     def _judge(
         self, outcome: Released | Lost, keeper: Keeper, error: BaseException | None, *, stopped: bool
     ) -> None:
-        """Raises `LeaseLost` for a body that was stopped, and for one that ended well without having been protected.
+        """Raises `LeaseLost` if the body was stopped, or if it ended without an error after the lease was lost.
 
-        What it raised itself stays what it raised.
+        An exception of the body itself is not replaced.
         """
         if stopped or (error is None and isinstance(outcome, Lost)):
             why = keeper.stopping.why or outcome.why
@@ -160,7 +163,7 @@ class Hold:
     def __enter__(self) -> PlainLease:
         if asyncio._get_running_loop() is not None:
             raise Misuse(
-                "this is a coroutine's thread, which `with` would block: write `async with leases.hold(...)`"
+                "`with` would block the event loop of this thread: write `async with leases.hold(...)`"
             )
         ours: list[Keeper] = []
 
@@ -171,7 +174,7 @@ class Hold:
         try:
             return PlainLease(portal().call(acquire))
         except BaseException:
-            # Interrupted just after it was granted: there will be no `__exit__`.
+            # Interrupted just after the grant: Python will not call `__exit__`.
             for keeper in ours:
                 portal().call(given_back, keeper)
             raise

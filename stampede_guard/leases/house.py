@@ -1,7 +1,7 @@
-"""Leases: a namespace of names in a back end, and everything that is built on holding one.
+"""Leases: a namespace of lease names in a back end, and the features that are built on leases.
 
-A `Leases` may be made before there is an event loop, and used from several; it keeps a part for each, made at the
-first use there. A forked child makes its own.
+A `Leases` may be made before an event loop exists, and used in several. It makes one `Part` per event loop, at the
+first use there. A forked child makes its own parts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from stampede_guard.portal import at_end, portal, portal_loop
 
 __all__ = ["DEFAULT_WAIT", "Leases"]
 
-# No colon: "shop" with "eu:import" would be "shop:eu" with "import".
+# Colons are not allowed: otherwise "shop" with "eu:import" would be the same as "shop:eu" with "import".
 NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 LONGEST_NAME = 200
 DEFAULT_WAIT = 30.0
@@ -43,12 +43,12 @@ _HOUSES: weakref.WeakSet[Leases] = weakref.WeakSet()
 
 
 class Leases:
-    """Use `PostgresLeases`, `RedisLeases` or `MemoryLeases`; this is what they have in common.
+    """The common base of `PostgresLeases`, `RedisLeases` and `MemoryLeases`; use one of these.
 
-    `open_backend` is called once in each event loop. `label` is what people call this process, besides its pod, host
-    and process id. `hooks` are told `LeaseWon`, `LeaseReleased`, `HoldLost` and `LeaseSkipped` of
-    `stampede_guard.events`. `namespace` is `$STAMPEDE_GUARD_NAMESPACE` or `default` where none is given. `world`: clock
-    and timers, for simulations. Raises `Misuse` for a namespace or hook that cannot work.
+    `open_backend` is called once per event loop. `label` is a name of this process for people, in addition to its pod,
+    host and process id. `hooks` receive the events `LeaseWon`, `LeaseReleased`, `HoldLost` and `LeaseSkipped` of
+    `stampede_guard.events`. `namespace` defaults to `$STAMPEDE_GUARD_NAMESPACE`, else `default`. `world`: clock and
+    timers, for simulations. Raises `Misuse` for an invalid namespace or hook.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Leases:
         self._closing: set[asyncio.Task[None]] = set()
         _HOUSES.add(self)
 
-    # --- what is built on a lease
+    # --- features built on a lease
 
     def hold(
         self,
@@ -97,11 +97,11 @@ class Leases:
     ) -> Hold:
         """`async with leases.hold("import") as lease:`; in code without an event loop, `with`.
 
-        The body is cancelled `grace` seconds before belief ends (default: a twelfth of `lease_ttl`), and the block
-        then raises `LeaseLost`; in a `with`, look at `lease.stopping`. `wait`: seconds in the queue, 0 = ask once.
-        Given back earlier than `at_least_for` seconds after its grant, nobody gets it before. Raises `LeaseTaken`
-        when the wait is over, `StoreError` when the back end is away: nothing starts then; `PolicyError` for
-        durations that contradict.
+        If the lease cannot be renewed, the body is cancelled `grace` seconds before belief ends (default: a twelfth of
+        `lease_ttl`), and the block raises `LeaseLost`. In a `with`, check `lease.stopping`. `wait`: seconds in the
+        queue, 0 = ask once. After an early release, the lease cannot be granted until `at_least_for` seconds after its
+        grant. Raises `LeaseTaken` when the wait is over. Raises `StoreError` when the back end is away: the body does
+        not run. Raises `PolicyError` for durations that contradict each other.
         """
         timing = job_timing(
             lease_ttl,
@@ -126,11 +126,11 @@ class Leases:
         request_timeout: float | None = None,
         poll_every: float | None = None,
     ) -> Election:
-        """One of all who stand for `name` leads: see `stampede_guard.leases.election`. It is not started by this.
+        """One of the candidates for `name` leads: see `stampede_guard.leases.election`. This call does not start it.
 
-        `on_elected(lease)` runs while it leads, and is cancelled when that ends; one that fails resigns.
-        `on_lost(lease)` is called after it. Both may be coroutine functions. Raises `PolicyError` for durations that
-        contradict.
+        `on_elected(lease)` runs while this process leads, and is cancelled when that ends. If it fails, this process
+        resigns. `on_lost(lease)` is called after it. Both may be coroutine functions. Raises `PolicyError` for
+        durations that contradict each other.
         """
         timing = leader_timing(
             lease_ttl,
@@ -159,7 +159,7 @@ class Leases:
         request_timeout: float | None = None,
         poll_every: float | None = None,
     ) -> RunExclusive:
-        """A decorator: never two at a time, from wherever it is called. See `stampede_guard.leases.exclusive`."""
+        """A decorator: at most one call runs at a time, in all processes. See `stampede_guard.leases.exclusive`."""
         timing = job_timing(
             lease_ttl,
             grace=grace,
@@ -180,15 +180,15 @@ class Leases:
     # --- for operators
 
     async def show(self, name: str) -> LeaseView | None:
-        """A lease as the back end knows it; None if nobody ever had it."""
+        """The lease as the back end knows it; None if it was never granted."""
         return await self.part().backend.show(self.full(name), timeout=OPERATOR_TIMEOUT)
 
     async def views(self, *, limit: int = 1_000) -> list[LeaseView]:
-        """All of this namespace."""
+        """The leases of this namespace, at most `limit`."""
         return await self.part().backend.views(self.prefix, limit=limit, timeout=OPERATOR_TIMEOUT)
 
     async def withheld(self, lease_ttl: float = JOB_TTL) -> Withheld | None:
-        """Whether the back end grants nothing for now, why, and for how long: a Redis that was started a moment ago."""
+        """Whether the back end grants nothing now, why, and for how long. Example: a Redis that was just started."""
         asked = getattr(self.part().backend, "withheld", None)
         found: Withheld | None = None
         if asked is not None:
@@ -196,24 +196,24 @@ class Leases:
         return found
 
     async def audits(self, *, limit: int = 100) -> list[Audit]:
-        """What operators did in this namespace, newest first."""
+        """The actions of operators in this namespace, newest first."""
         return await self.part().backend.audits(self.prefix, limit=limit, timeout=OPERATOR_TIMEOUT)
 
     async def force_release(self, name: str, *, token: int, by: str, now: bool = False) -> Forced | NotForced:
-        """Have it given back by whoever holds it under `token`, the one that was seen; `by`: who wants that.
+        """Ask the holder to release the lease, if its token is still `token`. `by`: the operator who asks.
 
-        The holder hears of it at once where the back end's hint reaches him, at his next renewal otherwise; he stops
-        and gives back. Until then, or until his lease ends, nobody gets it. With `now` he is not waited for: until he
-        notices, two may believe. Either way it is written down.
+        The holder receives the request at once if the back end's hint reaches it, else at its next renewal. Then it
+        stops and releases. Until then, or until its lease ends, no other process gets the lease. With `now`, the back
+        end does not wait for the holder. Until the holder notices, two may believe. Each call is recorded as an audit.
         """
         if not by:
-            raise Misuse("force_release(by=...) is written down: say who asks for it")
+            raise Misuse('force_release(by=...) is recorded: write who asks for it, such as by="alice"')
         return await self.part().backend.force(
             self.full(name), token=token, by=by, now=now, timeout=OPERATOR_TIMEOUT
         )
 
     def health(self) -> dict[str, Any]:
-        """For a health endpoint: who this process is, what it holds and what it leads. Asks nobody."""
+        """For a health endpoint: this process, its leases and its elections. Sends no request."""
         owner = self._owner or this_process(self.label)
         return {
             "namespace": self.namespace,
@@ -233,7 +233,7 @@ class Leases:
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _app: Any = None) -> AsyncIterator[None]:
-        """`FastAPI(lifespan=leases.lifespan)`: stands in all elections made so far; at the end hands over."""
+        """`FastAPI(lifespan=leases.lifespan)`: a candidate in all elections made so far. At the end it steps down."""
         started: list[Election] = []
         async with self.in_use():
             try:
@@ -246,7 +246,7 @@ class Leases:
 
     @contextlib.asynccontextmanager
     async def in_use(self) -> AsyncIterator[None]:
-        """Closed at the end, unless others of this event loop go on with it: two `Jobs` may share their leases."""
+        """Close at the end, unless other users in this event loop remain: two `Jobs` may share their leases."""
         part = self.part()
         part.users += 1
         try:
@@ -257,17 +257,17 @@ class Leases:
                 await self.aclose()
 
     async def aclose(self) -> None:
-        """End this event loop's part and that of plain code.
+        """Close the part of this event loop, and the part of plain code.
 
-        Jobs that were started are stopped first, as by `Jobs.stop()`; elections are handed over, requests are waited
-        for. What else runs under a lease is not. Cancelled, it goes on.
+        1. Started jobs are stopped, as by `Jobs.stop()`. 2. Leaders step down. 3. Running requests are awaited. Other
+        work under a lease is not awaited. If the caller is cancelled, closing continues.
         """
         await self._close_here()
         if portal_loop() in self._parts:
             await portal().elsewhere(self._close_here)
 
     def close(self) -> None:
-        """End the part of plain code. Done by itself when the process ends."""
+        """Close the part of plain code. This also happens automatically when the process exits."""
         if portal_loop() in self._parts:
             portal().call(self._close_here)
 
@@ -283,7 +283,7 @@ class Leases:
             return
         try:
             for end in tuple(part.before_closing):
-                # While the part is still there: what ends needs it for its last requests.
+                # Before the part is closed: these functions still send requests through it.
                 await end()
         except asyncio.CancelledError:
             self._begin_closing(part)
@@ -294,7 +294,7 @@ class Leases:
         await asyncio.shield(self._begin_closing(part))
 
     def _begin_closing(self, part: Part) -> asyncio.Task[None]:
-        """In a task of its own: what was closed by half nobody would close."""
+        """Close in a separate task. Otherwise a cancellation would leave the part half closed."""
         task = asyncio.create_task(self._ended(part), name="stampede_guard closes leases")
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
@@ -302,7 +302,7 @@ class Leases:
 
     async def _ended(self, part: Part) -> None:
         standing = [election for election in self._elections if election.part is part]
-        # Who leads may need the part to tidy up.
+        # Stop elections first: a leader may use the part for its clean-up.
         await asyncio.gather(*(election.stop() for election in standing))
         loop = asyncio.get_running_loop()
         with self._lock:
@@ -312,22 +312,22 @@ class Leases:
         if still_ours:
             await part.aclose()
 
-    # --- what faces are built on
+    # --- for the other modules of this package
 
     def full(self, name: str) -> str:
-        """The complete name. Raises `Misuse` for one that cannot be."""
+        """The complete name. Raises `Misuse` for an invalid name."""
         if not _can_be_a_name(name):
             raise Misuse(
-                f"a lease or a job cannot be called {name!r}: write 1 to {LONGEST_NAME} printable characters"
+                f"{name!r} cannot be the name of a lease or a job: write 1 to {LONGEST_NAME} printable characters"
             )
         return self.prefix + name
 
     def part(self) -> Part:
-        """The running event loop's."""
+        """The part of the running event loop."""
         loop = asyncio.get_running_loop()
         part = self._parts.get(loop)
         if part is None or part.generation != generation():
-            # Without a lock: only this loop's thread makes its part.
+            # No lock is needed: only the thread of this event loop makes its part.
             owner = self._owner or this_process(self.label)
             part = Part(
                 self._open_backend(), world=self._world(), owner=owner, hooks=self._hooks, prefix=self.prefix
@@ -338,7 +338,7 @@ class Leases:
         return part
 
     def leave_the_parents(self) -> None:
-        """In a forked child: its sockets are copies, and to use or to end them would disturb the parent."""
+        """Called in a forked child: its sockets are copies. Using or closing them would disturb the parent."""
         for part in self._parts.values():
             abandon = getattr(part.backend, "abandon", None)
             if abandon is not None:
@@ -346,7 +346,7 @@ class Leases:
         self._parts.clear()
         for election in self._elections:
             election.leave_the_parents()
-        # Another thread of the parent may have held it.
+        # Another thread of the parent may have held the lock during the fork.
         self._lock = threading.Lock()
 
     def _forget_closed_loops(self) -> None:

@@ -1,7 +1,7 @@
-"""The keeper renews a lease, apart from what it protects, and tells when belief ends.
+"""The keeper renews a lease in the background and signals the end of belief to the protected work.
 
-It is no task that loops: timers and answers are events for `core.holding`, and each command begins one thing. So the
-end of belief is told by a timer of its own, also while a renewal hangs.
+The keeper has no loop. Timers and answers are events for `core.holding`, and each command starts one action. A separate
+timer signals the end of belief, so the signal comes in time even while a renewal hangs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Keeper"]
 
 
 class Keeper:
-    """`stopping` is raised when the body is to end, `lost` when nothing protects it any more."""
+    """`stopping` is raised when the body must end, `lost` when the lease no longer protects the body."""
 
     def __init__(self, won: Acquisition, state: Holding | Stopping) -> None:
         self.name = won.name
@@ -36,7 +36,7 @@ class Keeper:
         self.lost = Signal()
         self.given_back = Signal()
         self.left_behind = False
-        """Whether the back end could not be told, so that the lease ends by itself."""
+        """Whether the release failed, so that the lease ends only at its deadline."""
         self._state: State = state
         self._cancel_timer: Callable[[], object] | None = None
         self._generation = generation()
@@ -48,41 +48,42 @@ class Keeper:
         self._feed(holding.Looked(self.part.world.now()))
 
     def remaining(self) -> float:
-        """Seconds of belief that are left, by the clock. In any thread; 0 in a forked child."""
+        """Seconds of belief that are left, from the clock. Works in any thread. 0 in a forked child."""
         if self._generation != generation():
             return 0.0
         return max(0.0, holding.deadline_of(self._state) - self.part.world.now())
 
     @property
     def settled(self) -> bool:
-        """Whether new work may begin under it: held, and not stopping."""
+        """Whether new work may start under the lease: it is held and not stopping."""
         return isinstance(self._state, Holding) and self.remaining() > 0
 
     def look(self) -> None:
-        """Make the flags agree with the clock now."""
+        """Update the flags from the clock."""
         self._feed(holding.Looked(self.part.world.now()))
 
     def _hinted(self) -> None:
         self._feed(holding.Freed(self.part.world.now()))
 
     def disown(self, why: str) -> None:
-        """The back end has said that it is not ours: as if a renewal had been refused."""
+        """Treat the lease as lost, as after a refused renewal: the back end said that it is not ours."""
         if isinstance(self._state, Holding | Stopping):
             self._state = Lost(self.token, why)
             self._lose(why)
 
     async def release(self, *, at_least_for: float = 0.0, to: str = "") -> Released | Lost:
-        """Give it back; how that ended."""
+        """Release the lease and return the outcome."""
         if self._generation != generation():
-            # It is the parent's, who goes on with it.
-            return Lost(self.token, "it is held by the process that this one was forked from")
+            # The lease belongs to the parent, which continues to use it.
+            return Lost(self.token, "the parent of this forked process holds it")
         self._feed(holding.Ended(self.part.world.now()))
         self._stop_waiting()
         if isinstance(self._state, holding.Leaving):
             held = await self._give_back(at_least_for, to)
             self._feed(holding.Returned(held, self.part.world.now()))
         elif isinstance(self._state, Lost):
-            # Nothing is believed, but the back end may still have it, and who waits need not wait for its end.
+            # We no longer believe, but the back end may still have the lease. Release it, so that waiters need not
+            # wait for its deadline.
             await self._give_back(at_least_for, to)
         if not isinstance(self._state, Released | Lost):
             raise AssertionError(self._state)
@@ -99,10 +100,10 @@ class Keeper:
                 timeout=self.timing.request_timeout,
             )
         except Exception as error:
-            # After a mistake, too, it ends by itself, and who waits for it to be given back goes on.
+            # Also after a programming error: the lease ends at its deadline, and the caller of release() continues.
             mistake = None if isinstance(error, StoreError) else error
             log.warning(
-                "the lease %s (token %d) was not given back, it ends by itself: %s",
+                "the lease %s (token %d) could not be released, it ends at its deadline: %s",
                 self.name,
                 self.token,
                 error,
@@ -142,10 +143,14 @@ class Keeper:
                 timeout=self.timing.request_timeout,
             )
         except Exception as error:
-            # A mistake, too, may pass, and then the next one is answered.
+            # Also after a programming error: it may be temporary, and the next renewal may succeed.
             mistake = None if isinstance(error, StoreError) else error
             log.warning(
-                "the lease %s (token %d) was not renewed: %s", self.name, self.token, error, exc_info=mistake
+                "the lease %s (token %d) could not be renewed: %s",
+                self.name,
+                self.token,
+                error,
+                exc_info=mistake,
             )
             self._feed(holding.Failed(world.now()))
         else:

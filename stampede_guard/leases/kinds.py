@@ -1,4 +1,4 @@
-"""Leases by back end. A back end's library is imported when the first of its kind is made."""
+"""Leases by back end. A back end's library is imported when its class is first used."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["MemoryLeases", "PostgresLeases", "RedisLeases"]
 
 
 class MemoryLeases(Leases):
-    """In this process alone: for tests and for programs of one process. `clock` gives seconds since 1970.
+    """Leases in this process only, for tests and for single-process programs. `clock` returns seconds since 1970.
 
-    Others with the same `rows` share them, as several processes share a database.
+    Several `MemoryLeases` may have the same `rows`. They share the leases as several processes share a database.
     """
 
     def __init__(
@@ -29,9 +29,9 @@ class MemoryLeases(Leases):
     ) -> None:
         checks.no_other("MemoryLeases", options, ("rows", "clock", *_OURS))
         if rows is not None and not isinstance(rows, Rows):
-            raise Misuse(f"rows={rows!r}: write the `rows` of other MemoryLeases, or nothing")
+            raise Misuse(f"rows={rows!r}: write the `rows` of another MemoryLeases, or omit rows=")
         if not callable(clock):
-            raise Misuse(f"clock={clock!r}: write a function that gives seconds since 1970")
+            raise Misuse(f"clock={clock!r}: write a function that returns seconds since 1970")
         self.rows = Rows(clock) if rows is None else rows
         super().__init__(lambda: MemoryBackend(self.rows), **options)
 
@@ -48,13 +48,13 @@ class _Elsewhere(Leases):
         module, _, name = cls._home.partition(":")
         backend = getattr(importlib.import_module(f"stampede_guard.leases.{module}"), name)
         make = getattr(backend, way)
-        # Made once to have a mistake told here; it connects when first used.
+        # Make one now, so that wrong options raise here. It connects only when it is used.
         make(given, **options)
         return cls(lambda: make(given, **options), **ours)
 
 
 class PostgresLeases(_Elsewhere):
-    """In a table of a PostgreSQL database. Needs `pip install stampede-guard[postgres]`."""
+    """Leases in a table of a PostgreSQL database. Needs `pip install stampede-guard[postgres]`."""
 
     _home = "postgres.backend:PostgresBackend"
 
@@ -62,7 +62,7 @@ class PostgresLeases(_Elsewhere):
     def from_url(cls, url: str, **options: Any) -> Self:
         """`postgresql://user:password@host/database`. Options: those of `Leases`, and of `PostgresBackend.from_url`.
 
-        Raises `UrlError` for another kind of URL, `Misuse` for an option that is none and where asyncpg is missing.
+        Raises `UrlError` for another kind of URL. Raises `Misuse` for an unknown option, or if asyncpg is missing.
         """
         driver = _asyncpg()
         scheme = checks.text(url).partition("://")[0].partition("+")[0]
@@ -72,7 +72,7 @@ class PostgresLeases(_Elsewhere):
                 f"PostgresLeases is for postgresql://user@host/database, not {scheme}://: write {other}"
             )
         _check_port(url)
-        # Prepared statements are not kept, whatever is wished: behind a pooler they would be another's.
+        # `statement_cache_size` is not an option: behind a pooler, a prepared statement may meet another connection.
         drivers = inspect.signature(driver.connect).parameters.keys() - {"dsn", "statement_cache_size"}
         others = options.keys() - drivers
         checks.no_other("PostgresLeases (beside what asyncpg.connect takes)", others, (*_OURS, *_POSTGRES))
@@ -83,11 +83,11 @@ class PostgresLeases(_Elsewhere):
 
     @classmethod
     def from_connect(cls, connect: Callable[[], Awaitable[Any]], **options: Any) -> Self:
-        """`await connect()` makes a connection of asyncpg, each time a new one, in whatever event loop asks for it.
+        """`await connect()` makes a new asyncpg connection for each call, in the event loop that calls it.
 
-        For passwords that rotate, tokens of a cloud, connectors. It counts as part of a request: what it waits for must
-        be there within `request_timeout`. Behind a pooler it gives `statement_cache_size=0` to asyncpg. A pool's
-        connections are refused. Options: those of `Leases`, and of `PostgresBackend.from_connect`. Raises `Misuse`.
+        Use it for rotating passwords, cloud tokens and connectors. It runs as part of a request, so it must finish
+        within `request_timeout`. Behind a pooler, `connect` must pass `statement_cache_size=0` to asyncpg. Connections
+        of a pool are refused. Options: those of `Leases`, and of `PostgresBackend.from_connect`. Raises `Misuse`.
         """
         _asyncpg()
         checks.no_other("PostgresLeases.from_connect", options, (*_OURS, *_POSTGRES))
@@ -95,13 +95,13 @@ class PostgresLeases(_Elsewhere):
         return cls._made("from_connect", connect, options)
 
     async def create_schema(self) -> None:
-        """Create the tables that are missing. They may also be created with the SQL that is shipped."""
+        """Create the missing tables. You may also run the SQL file of the package instead."""
         backend: Any = self.part().backend
         await backend.create_schema()
 
 
 class RedisLeases(_Elsewhere):
-    """In Redis or Valkey."""
+    """Leases in Redis or Valkey."""
 
     _home = "redis.backend:RedisBackend"
     _keys_by_namespace = True
@@ -110,7 +110,7 @@ class RedisLeases(_Elsewhere):
     def from_url(cls, url: str, **options: Any) -> Self:
         """`redis://host:6379/0` and `rediss://`. Options: those of `Leases`, and of `RedisBackend.from_url`.
 
-        Raises `UrlError` for another kind of URL, and `Misuse` for an option that is none.
+        Raises `UrlError` for another kind of URL, and `Misuse` for an unknown option.
         """
         if checks.text(url).startswith("postgres"):
             raise UrlError(
@@ -122,8 +122,8 @@ class RedisLeases(_Elsewhere):
     def from_client(cls, client: Any, **options: Any) -> Self:
         """Your own `redis.asyncio` `Redis`, `RedisCluster` or `Sentinel(...).master_for(...)`.
 
-        It lends its settings, never its connections, and is yours to close. Options: those of `Leases`, and of
-        `RedisBackend`. Raises `Misuse` for anything else.
+        Only its settings are used, never its connections; you close it. Options: those of `Leases`, and of
+        `RedisBackend`. Raises `Misuse` for any other object or option.
         """
         return cls._checked("from_client", client, options)
 
@@ -149,12 +149,15 @@ _POSTGRES = ("schema", "connections", "listen")
 
 
 def _check_port(url: object) -> None:
-    """Before the first request, which would only say that there is no answer. Several hosts are asyncpg's to read."""
+    """Check the port now: the first request would only report that there is no answer.
+
+    A URL with several hosts is not checked here; asyncpg parses it.
+    """
     try:
         where = urlsplit(checks.text(url))
         if "," not in where.netloc:
             _ = where.port
     except ValueError:
         raise UrlError(
-            "the URL of the database has no port of 1 to 65535: postgresql://user:password@host:5432/database"
+            "the port in the database URL must be 1 to 65535: write postgresql://user:password@host:5432/database"
         ) from None

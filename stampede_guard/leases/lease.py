@@ -16,7 +16,7 @@ __all__ = ["Lease", "PlainLease"]
 
 
 class _Believed:
-    """What is known without asking anybody, from the clock at each look."""
+    """The holder's view without a request, computed from the clock at each access."""
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
@@ -27,7 +27,7 @@ class _Believed:
 
     @property
     def token(self) -> int:
-        """Greater than that of every holder before. Give it to what you write to, and let it refuse smaller ones."""
+        """Greater than every earlier holder's token. Send it with each write; the target must refuse smaller ones."""
         return self._keeper.token
 
     @property
@@ -36,21 +36,21 @@ class _Believed:
 
     @property
     def succeeds(self) -> bool:
-        """Whether somebody else held it while this holder waited for it: what was to be done until then was theirs."""
+        """Whether another process held the lease while this one waited. The work until then was that process's."""
         return self._keeper.succeeds
 
     @property
     def stopping(self) -> Signal:
-        """Raised `grace` seconds before belief ends, and when the release was asked for: finish."""
+        """Raised `grace` seconds before belief ends, and when the release was requested. Finish your work then."""
         return self._keeper.stopping
 
     @property
     def lost(self) -> Signal:
-        """Raised when nothing protects the holder any more. `await lease.lost` gives the reason."""
+        """Raised when the lease no longer protects the holder. `await lease.lost` returns the reason."""
         return self._keeper.lost
 
     def remaining(self) -> float:
-        """Seconds for which nobody else can have it, whatever happens now; 0 when it is lost or given back."""
+        """Seconds for which no other process can get the lease. 0 after its loss or release."""
         return self._keeper.remaining()
 
     def __repr__(self) -> str:
@@ -69,30 +69,31 @@ class _Believed:
             name=f"checks {keeper.name}",
         ):
             return
-        why = keeper.lost.why or keeper.stopping.why or "the back end has it no more"
+        why = keeper.lost.why or keeper.stopping.why or "the back end no longer has it"
         keeper.disown(why)
         raise LeaseLost(keeper.name, token=keeper.token, why=why)
 
 
 class Lease(_Believed):
     async def check(self) -> None:
-        """Ask the back end. Raises `LeaseLost` if it is not ours any more, `StoreError` when that cannot be known."""
+        """Ask the back end. Raises `LeaseLost` if the lease is no longer ours, `StoreError` if that is unknown."""
         await self._check()
 
     @contextlib.asynccontextmanager
     async def fenced(self, conn: Any) -> AsyncIterator[Any]:
         """A transaction of your own PostgreSQL connection that commits only if the lease is still held.
 
-        Verified in the same transaction just before COMMIT, and from there on nobody else can get the lease until it
-        has committed. `conn`: of asyncpg, psycopg (async), or SQLAlchemy (AsyncConnection, AsyncSession); on the
-        database of `PostgresLeases`. Raises `LeaseLost`, and nothing was written; `Misuse` with another back end.
+        The lease is verified in the same transaction just before COMMIT. From then until the end of the transaction,
+        no other process can get the lease. Use a `conn` of asyncpg, psycopg (async) or SQLAlchemy (AsyncConnection,
+        AsyncSession) to the database of `PostgresLeases`. Raises `LeaseLost`; the transaction is then rolled back.
+        Raises `Misuse` with another back end.
         """
         keeper = self._keeper
         fence = getattr(keeper.part.backend, "fence", None)
         if fence is None:
             raise Misuse(
-                "lease.fenced(conn) needs the leases in the same database: use PostgresLeases. Elsewhere give "
-                "lease.token to what you write to, and let it refuse smaller ones"
+                "lease.fenced(conn) needs the leases in the same database: use PostgresLeases. With another back end, "
+                "send lease.token with each write, and refuse smaller tokens where you write"
             )
         async with _transaction(conn):
             yield conn
@@ -100,15 +101,15 @@ class Lease(_Believed):
                 conn, keeper.name, holder=keeper.holder, token=keeper.token
             )
             if not held:
-                why = keeper.lost.why or "the back end has it no more"
+                why = keeper.lost.why or "the back end no longer has it"
                 raise LeaseLost(keeper.name, token=keeper.token, why=why)
 
 
 class PlainLease(_Believed):
-    """For code without an event loop: look at `stopping` now and then; sleep with `stopping.wait(seconds)`."""
+    """For code without an event loop: check `stopping` regularly, and sleep with `stopping.wait(seconds)`."""
 
     def check(self) -> None:
-        """Ask the back end. Raises `LeaseLost` if it is not ours any more, `StoreError` when that cannot be known."""
+        """Ask the back end. Raises `LeaseLost` if the lease is no longer ours, `StoreError` if that is unknown."""
         portal().call(self._check)
 
 

@@ -1,4 +1,4 @@
-"""Leases in this process's memory, on the rules of `core.grants`: for tests, and for one process alone."""
+"""Leases in this process's memory, by the rules of `core.grants`: for tests and for single-process programs."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ ROWS_BEFORE_PRUNING = 1_024
 
 
 class Rows:
-    """What several `MemoryBackend`s share, each for one owner or event loop. `clock` gives seconds since 1970.
+    """The rows that several `MemoryBackend`s share, one per owner or event loop. `clock` returns seconds since 1970.
 
-    A step is taken within `step(name)`: plain code and coroutines of one process are in different threads.
+    A step runs within `step(name)`, under a lock: plain code and coroutines of a process run in different threads.
     """
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
@@ -43,12 +43,12 @@ class Rows:
 
     @contextlib.contextmanager
     def step(self, name: str) -> Iterator[tuple[Row, float]]:
-        """The row and the time, while nobody else takes a step."""
+        """The row and the time, while no other step runs."""
         with self._lock:
             yield self.row(name), self.clock()
 
     def row(self, name: str) -> Row:
-        # The tokens of a name that was forgotten go on behind those of all that were.
+        # A forgotten name continues with larger tokens than every forgotten name had.
         return self._rows.get(name) or (Row(last=self._forgotten) if self._forgotten else EMPTY)
 
     def put(self, name: str, row: Row) -> None:
@@ -64,13 +64,13 @@ class Rows:
             listener.tell(name)
 
     def tell_called(self, before: Row, after: Row) -> None:
-        """Those whose turn has come with this step."""
+        """Notify the waiters that this step has called."""
         for ahead, holder in enumerate(newly_called(before.queue, after.queue)):
             for listener in tuple(self.waiting):
                 listener.tell(holder, ahead)
 
     def _prune(self) -> None:
-        """So that names with parameters in them do not pile up."""
+        """Delete unused rows. Otherwise names that contain parameters would accumulate."""
         now = self.clock()
         for name in [name for name, row in self._rows.items() if grants.idle(row, now)]:
             self._forgotten = max(self._forgotten, self._rows.pop(name).last)
@@ -78,7 +78,7 @@ class Rows:
 
 
 class _Listener:
-    """Who hears what was freed, in his own event loop."""
+    """Calls a function in the event loop that registered it."""
 
     def __init__(self, call: Callable[..., None]) -> None:
         self._call = call
@@ -88,13 +88,13 @@ class _Listener:
         if asyncio._get_running_loop() is self._loop:
             self._call(*what)
         else:
-            # His loop may have been closed since: then nobody waits there.
+            # The loop may be closed by now. Then no waiter is left in it.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._call, *what)
 
 
 class MemoryBackend:
-    """A `Backend`. It answers at once and is never away, so `timeout` means nothing here."""
+    """A `Backend`. It answers at once and is never away, so `timeout` has no effect here."""
 
     hears = True
 
@@ -174,7 +174,7 @@ class MemoryBackend:
         self.rows.waiting.append(listener)
 
     def runs(self) -> MemoryRuns:
-        """The slots and runs of jobs, shared like the rows."""
+        """The slots and runs of jobs. They are shared like the rows."""
         return self.rows.runs
 
     async def aclose(self) -> None:

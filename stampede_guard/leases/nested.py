@@ -1,4 +1,4 @@
-"""The leases under which the code that runs now was begun as a job: what asks for one of them would wait for itself."""
+"""The leases of the jobs whose runs started the current code. A request for one of them would wait for itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RUNNING: ContextVar[tuple[tuple[Leases, Lease], ...]] = ContextVar("stampede_gu
 
 @contextlib.contextmanager
 def inside(house: Leases, lease: Lease) -> Iterator[None]:
-    """The body is a job's run. What it begins, tasks and threads, counts as part of it for as long as it lasts."""
+    """The body is a job's run. Tasks and threads that it starts are part of the run until the run ends."""
     before = _RUNNING.set((*_RUNNING.get(), (house, lease)))
     try:
         yield
@@ -31,12 +31,13 @@ def inside(house: Leases, lease: Lease) -> Iterator[None]:
 def refuse_own(house: Leases, name: str) -> None:
     """Raises `ReentrantCall` in a run of the job whose lease is this one.
 
-    Skipped because its own job runs, a function would never be called, and each slot of the job would be completed.
+    Skipping the call would be wrong: the job itself holds the lease, so the function would never run, and each slot of
+    the job would still count as completed.
     """
     if any(
         known is house and lease.name == name and lease.remaining() > 0 for known, lease in _RUNNING.get()
     ):
         raise ReentrantCall(
-            f"{name!r} waits for itself: the job of that name, which calls it, holds the lease of its name already; "
-            "call the function itself there, without run_exclusive, or give the job another name="
+            f"{name!r} waits for itself: the job of that name calls it and already holds the lease of that name; "
+            "call the function there without run_exclusive, or give the job another name="
         )

@@ -1,4 +1,4 @@
-"""Who this process is, for people to read and for tokens to be traced back to."""
+"""The identity of this process, for people to read and for tracing a token to its process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _process = ""
 
 
 def this_process(label: str = "") -> Owner:
-    """A UUID for as long as this process lives, another one after a fork; pod from `POD_NAME`, else `HOSTNAME`."""
+    """The owner of this process: a UUID that changes after a fork; the pod from `POD_NAME`, else `HOSTNAME`."""
     global _process
     if not _process:
         _process = str(uuid.uuid4())
@@ -24,7 +24,7 @@ def this_process(label: str = "") -> Owner:
 
 
 def called(owner: Owner) -> str:
-    """What people call an owner: label, pod and process id."""
+    """The display name of an owner: label, pod and process id."""
     place = owner.pod or owner.host or owner.process
     name = f"{place}/{owner.pid}" if owner.pid else place
     return f"{owner.label} ({name})" if owner.label else name

@@ -1,4 +1,4 @@
-"""The part of `Leases` that belongs to one event loop: the back end, who waits for a hint, what still runs."""
+"""The state of `Leases` in one event loop: the back end, the listeners for hints and the running tasks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ log = logging.getLogger("stampede_guard.leases")
 
 
 class Part:
-    """`prefix` stands before every name. Closing waits for what was begun: each request has a time-out of its own."""
+    """`prefix` is put before every name. Closing waits for running tasks; each request has its own time-out."""
 
     def __init__(
         self, backend: Backend, *, world: World, owner: Owner, hooks: Hooks | None = None, prefix: str = ""
@@ -36,12 +36,12 @@ class Part:
         self.prefix = prefix
         self.generation = generation()
         self.users = 0
-        """Lifespans that go on."""
+        """The number of open lifespans."""
         self.keepers: set[Keeper] = set()
-        """Those that believe, or did when they looked last; to be copied in other threads."""
+        """Keepers that believed when they last checked the clock. Other threads must copy this set first."""
         self._withheld = False
         self.before_closing: dict[Callable[[], Awaitable[object]], None] = {}
-        """What is built on this part and has to end before it does."""
+        """Functions to await before this part closes: they end what uses the part."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waiting: dict[str, dict[Callable[[], object], None]] = {}
         self._called: dict[str, Callable[[int], object]] = {}
@@ -52,18 +52,18 @@ class Part:
             on_called(self._call)
 
     def begin(self, work: Coroutine[Any, Any, T], *, name: str) -> asyncio.Task[T]:
-        """In a task of our own, which no caller's cancellation ends; its errors are for whoever awaits it."""
+        """Run `work` in its own task, which no caller's cancellation ends. Whatever awaits the task gets its errors."""
         task = asyncio.get_running_loop().create_task(work, name=f"stampede_guard {name}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
     def leave(self, work: Coroutine[Any, Any, Any], *, name: str) -> None:
-        """The same for what nobody awaits: an error is a line in the log."""
+        """As `begin`, for work that is not awaited: an error is logged."""
         self.begin(work, name=name).add_done_callback(_log_error)
 
     async def carry_out(self, work: Coroutine[Any, Any, T], *, name: str) -> T:
-        """What it returns or raises. Cancelled, it goes on: a request that is torn off costs its connection."""
+        """The result of `work`. A cancelled caller does not end `work`: a cancelled request costs its connection."""
         task = self.begin(work, name=name)
         try:
             await asyncio.wait({task})
@@ -73,23 +73,28 @@ class Part:
         return task.result()
 
     def tell_withheld(self, answer: Answer) -> None:
-        """Once, and once when it is over: who waits would not know why nothing is granted."""
+        """Log once when the back end starts to withhold leases, and once when it grants again.
+
+        Otherwise an operator would not know why the waiters get nothing.
+        """
         if isinstance(answer, Withheld):
             if not self._withheld:
-                log.warning("no lease is granted for another %.0f s: %s", answer.remaining, answer.why)
+                log.warning(
+                    "the back end grants no lease for another %.0f s: %s", answer.remaining, answer.why
+                )
             self._withheld = True
         elif isinstance(answer, Granted) and self._withheld:
             self._withheld = False
-            log.info("leases are granted again")
+            log.info("the back end grants leases again")
 
     def unsent(self, asking: asyncio.Task[Any]) -> bool:
-        """Whether a question that was begun still waits for a connection, where the back end has few of them."""
+        """Whether this request still waits for a connection, in back ends that limit their connections."""
         unsent: Callable[[asyncio.Task[Any]], bool] | None = getattr(self.backend, "unsent", None)
         return unsent is not None and not asking.done() and unsent(asking)
 
     def listen(self, name: str, call: Callable[[], object]) -> Callable[[], None]:
-        """`call()` at each hint that the lease was freed; what is returned ends it."""
-        # In the order in which they came.
+        """Call `call()` at each hint that the lease was freed. The returned function ends this."""
+        # A dict keeps the order of registration.
         calls = self._waiting.setdefault(name, {})
         calls[call] = None
 
@@ -101,9 +106,9 @@ class Part:
         return end
 
     def listen_for_call(self, name: str, holder: str, call: Callable[[int], object]) -> Callable[[], None]:
-        """`call(ahead)` when this waiter's turn may have come; what is returned ends it."""
+        """Call `call(ahead)` when it may be this waiter's turn. The returned function ends this."""
         if not self._hears_calls:
-            # A back end of somebody else's, which tells only of what was freed.
+            # A third-party back end that only reports freed leases.
             return self.listen(name, lambda: call(-1))
         self._called[holder] = call
 
@@ -118,7 +123,7 @@ class Part:
 
     @property
     def hears(self) -> bool:
-        """Whether a waiter would hear at present that its turn has come."""
+        """Whether the back end can currently notify a waiter of its turn."""
         return bool(getattr(self.backend, "hears", False))
 
     def _freed(self, name: str) -> None:
@@ -126,7 +131,7 @@ class Part:
             call()
 
     async def pause(self, seconds: float) -> None:
-        """On the world's clock; at least one turn of the event loop."""
+        """Sleep on the world's clock, for at least one iteration of the event loop."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         cancel = self.world.later(seconds, lambda: None if future.done() else future.set_result(None))
         try:
@@ -136,7 +141,7 @@ class Part:
 
     @property
     def busy(self) -> int:
-        """Tasks that have not ended, for tests and for closing."""
+        """The number of unfinished tasks, for tests and for closing."""
         return len(self._tasks)
 
     async def aclose(self) -> None:
@@ -150,6 +155,6 @@ def _log_error(task: asyncio.Task[Any]) -> None:
         return
     error = task.exception()
     if isinstance(error, StoreError):
-        log.warning("in the background: %s, which failed: %s", task.get_name(), error)
+        log.warning("background task %r failed: %s", task.get_name(), error)
     elif error is not None:
         log.error("%s failed", task.get_name(), exc_info=error)

@@ -1,4 +1,4 @@
-"""A flag that is raised once: to be awaited in its event loop, and to be looked at or waited for in any thread."""
+"""A flag that is raised once. Code in its event loop can await it; any thread can check it or block on it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Signal"]
 
 
 class Signal:
-    """`if signal:`, `await signal` (gives `why`), or `signal.wait(seconds)` in another thread than the event loop's."""
+    """`if signal:`, `await signal` (returns `why`), or `signal.wait(seconds)` in a thread without the event loop."""
 
     def __init__(self) -> None:
         self.why = ""
@@ -25,16 +25,16 @@ class Signal:
         return self._flag.is_set()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Block this thread until it is raised, or so many seconds; whether it was."""
+        """Block this thread until the flag is raised, at most `seconds`. Returns whether it was raised."""
         return self._flag.wait(seconds)
 
     def __await__(self) -> Generator[object, None, str]:
-        # Shielded, because the future is everybody's.
+        # Shielded, because several tasks await this future.
         yield from asyncio.shield(self._future).__await__()
         return self.why
 
     def raise_it(self, why: str) -> None:
-        """In the event loop. The first reason stays."""
+        """Raise the flag; call this in the event loop. Later calls do not change the reason."""
         if self._flag.is_set():
             return
         self.why = why
@@ -45,7 +45,7 @@ class Signal:
             call()
 
     def then(self, call: Callable[[], object]) -> None:
-        """`call()` when it is raised, in the same step; at once if it has been."""
+        """Call `call()` directly when the flag is raised, or now if it already is."""
         if self._flag.is_set():
             call()
         else:

@@ -1,8 +1,8 @@
-"""Who got what, who gave it back, lost it or skipped: one line in the log each, and one event for the hooks.
+"""Reports who got, released, lost or skipped a lease: one log line and one event for the hooks each.
 
-The line has the name of the lease: operators wrote it, or look for it. The event's `function` is for metrics. It is the
-name of an election, a job or an exclusive function, which the program declares. It is `hold` for `leases.hold(name)`,
-because a name made for one block may have a user's address in it.
+The log line contains the lease's name, because operators search for it. The event's `function` is for metrics. It is
+the name of an election, a job or an exclusive function, which the program declares. For `leases.hold(name)` it is
+`hold`, because a name made for one block may contain a user's address.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from stampede_guard.leases.part import Part, log
 __all__ = ["HOLD", "ended", "skipped", "title_of", "won"]
 
 HOLD = "hold"
-"""What events call leases whose names are made at run time."""
+"""The title in events of leases whose names are made at run time."""
 
 
 def title_of(name: str, prefix: str) -> str:
-    """Of what a program declares: the name without what may stand behind a colon."""
+    """The title of a declared name: without the prefix, and without the part after a colon."""
     return name.removeprefix(prefix).partition(":")[0]
 
 
@@ -35,14 +35,14 @@ def ended(keeper: Keeper, outcome: Released | Lost, seconds: float) -> None:
     event: events.Event
     if isinstance(outcome, Lost):
         log.error(
-            "lease %s: %s has lost it after %.1f s (token %d): %s",
+            "lease %s: %s lost it after %.1f s (token %d): %s",
             keeper.name, called(keeper.owner), seconds, keeper.token, outcome.why,
         )  # fmt: skip
         event = events.HoldLost(keeper.title, keeper.name, keeper.token, seconds, outcome.why)
     else:
         log.info(
             "lease %s: %s %s after %.1f s (token %d)%s",
-            keeper.name, called(keeper.owner), "uses it no more" if keeper.left_behind else "gave it back",
+            keeper.name, called(keeper.owner), "no longer uses it" if keeper.left_behind else "gave it back",
             seconds, keeper.token, f": {outcome.why}" if outcome.why else "",
         )  # fmt: skip
         event = events.LeaseReleased(keeper.title, keeper.name, keeper.token, seconds, outcome.why)

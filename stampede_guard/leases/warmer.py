@@ -1,14 +1,15 @@
-"""Warmers: the elected worker refreshes hot keys before they expire, so that users never meet a cold one.
+"""Warmers: the elected worker refreshes hot keys before they expire, so that users never wait for a cold key.
 
     warmer = leases.warmer(guard)           # one per process
     app = FastAPI(lifespan=warmer.lifespan)
 
-Every process learns from its own guard which keys are called most, and how to compute them; the one that is elected
-refreshes those that it knows. What it must not miss although nobody called it here is named: `warmer.keep(quality, 7)`.
+Every process learns from its own guard which keys are called most, and how to compute them. The elected process
+refreshes the keys that it has learnt. Use `warmer.keep(quality, 7)` for a key that must be warm even if it was never
+called in that process.
 
-A key is refreshed `ahead` of its expiry, at least twice its last computation's time. Learnt are functions whose
-computation may outlive its caller: not those with a session of the request (`unkeyed=`), nor plain ones in threads,
-nor those of tenants.
+A key is refreshed `ahead` seconds before its expiry, or earlier if its last computation took longer than half of that.
+A warmer learns only functions whose computation may outlive its caller. It does not learn functions with a session of
+the request (`unkeyed=`), plain functions in threads, or functions of tenants.
 """
 
 from __future__ import annotations
@@ -36,15 +37,15 @@ if TYPE_CHECKING:
 __all__ = ["Warmer"]
 
 CANDIDATES = 8
-"""Keys that are counted, in multiples of those that are kept warm."""
+"""How many keys are counted, as a multiple of `most`."""
 HALVED_EVERY = 10.0
-"""Seconds until a call counts half as much: what was hot yesterday makes place."""
+"""Seconds until a call counts half as much. So yesterday's hot keys are replaced."""
 SCANNED = 10
-"""Calls of keys that find no place, in multiples of those that have one, after which all of these count half."""
+"""After this many calls of uncounted keys, as a multiple of the counted keys, all counts are halved."""
 _OWN = ("most", "at_once", "every", "ahead", "least")
 _ELECTION = ("on_lost", "lease_ttl", "grace", "renew_every", "request_timeout", "poll_every")
 AHEAD = 0.1
-"""Of a key's time to live, if nothing is known that asks for more."""
+"""The default of `ahead`, as a part of the key's `ttl`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,10 +60,11 @@ class _Key:
 
 
 class Warmer:
-    """Made by `Leases.warmer`. `most`: keys kept warm. `at_once`: computations. `every`: seconds between two looks.
+    """Made by `Leases.warmer`. `most`: how many keys are kept warm. `at_once`: computations at a time.
 
-    `ahead`: seconds before its expiry that a key is refreshed (default: a tenth of its `ttl`). `least`: calls within
-    `HALVED_EVERY` or so that make a key hot. Raises `PolicyError` and, for a guard that is none, `Misuse`.
+    `every`: seconds between two checks of the keys. `ahead`: a key is refreshed this many seconds before it expires
+    (default: a tenth of its `ttl`). `least`: a key is hot after about this many calls within `HALVED_EVERY` seconds.
+    Raises `PolicyError`, and `Misuse` if `guard` is not a guard.
     """
 
     def __init__(
@@ -101,9 +103,9 @@ class Warmer:
         guard.add_hook(self._heard)
 
     def keep(self, function: Any, *args: Any, **kwargs: Any) -> None:
-        """Keep this call of a cached function warm, however seldom it is called. Before the election is won, or later.
+        """Keep this call of a cached function warm, even if it is rarely called. May be called at any time.
 
-        Raises `Misuse` for a function that is not cached by this guard.
+        Raises `Misuse` for a function that this guard does not cache.
         """
         if not hasattr(function, "refresh") or not hasattr(function, "key"):
             raise Misuse(
@@ -113,10 +115,10 @@ class Warmer:
 
     @property
     def hot(self) -> list[str]:
-        """The names of the entries that this process would keep warm now, for operators: they hold parameters."""
+        """The names of the entries that this process would keep warm now. For operators: names contain parameters."""
         return [key.name for key in self._hottest()]
 
-    # --- learning, in whatever thread a call is made
+    # --- learning; these methods run in the thread of the call
 
     def _called(self, plan: Plan, key: str, run: Run) -> None:
         if plan.request_bound or plan.in_thread:
@@ -132,7 +134,10 @@ class Warmer:
             known.run = run
 
     def _makes_place(self) -> bool:
-        """For a key that is new to a full table. Also where nobody was elected, who would forget by the clock."""
+        """Whether a new key finds a place in the full table, after halving if necessary.
+
+        This also works in processes that are not elected: only the elected one halves the counts by time.
+        """
         self._turned_away += 1
         if self._turned_away < SCANNED * len(self._keys):
             return False
@@ -162,7 +167,7 @@ class Warmer:
             if key.calls < 0.5 and key.name not in self._kept:
                 del self._keys[key.name]
 
-    # --- warming, by the elected
+    # --- warming, in the elected process
 
     async def _warm(self, lease: Lease) -> None:
         part = self.election.part
@@ -177,7 +182,7 @@ class Warmer:
             halving.cancel()
 
     async def _meet_those_kept(self) -> None:
-        """Their first call tells how they are computed."""
+        """Call each kept function once: the warmer learns from the call how to compute it."""
         for name, call in list(self._kept.items()):
             if name not in self._keys:
                 await self._guarded(name, call)
@@ -211,11 +216,11 @@ class Warmer:
         return self._ahead if self._ahead is not None else AHEAD * plan.policy.ttl
 
     async def _fresh_for(self, key: _Key) -> float:
-        """Seconds for which the stored value is fresh; 0 without one."""
+        """Seconds for which the stored value stays fresh; 0 if there is no value."""
         try:
             reading = await self.guard.runtime().session.read(key.name)
         except StampedeError:
-            # The store is away: nothing is refreshed into it.
+            # The store is away: do not refresh.
             return float("inf")
         if reading is None:
             return 0.0
@@ -227,7 +232,7 @@ class Warmer:
             await call()
             self._failed.discard(function)
         except Exception as error:
-            # Once for a function, until one of its keys can be refreshed.
+            # Log once per function, until one of its keys can be refreshed again.
             if function not in self._failed:
                 self._failed.add(function)
                 log.warning("the warmer could not refresh a key of %s: %r", function, error)
@@ -235,7 +240,7 @@ class Warmer:
     # --- life
 
     async def __aenter__(self) -> Self:
-        # Again, where it was ended before: in another event loop, perhaps.
+        # The warmer may have been stopped before, perhaps in another event loop.
         self.guard.watch(self._called)
         self._turns = asyncio.Semaphore(self._at_once)
         self.election.start()

@@ -1,7 +1,8 @@
-"""What a lease's holder and its back end say to each other, as data.
+"""The requests and answers between the holder of a lease and its back end, as data.
 
-A *lease* is the right to do what a name stands for: holder, token, deadline. Two clocks are never compared: a back end
-works with its own clock and answers with durations; a holder measures from the moment before its request left.
+A *lease* is the right to do the work that a name stands for. It has a holder, a token and a deadline. Two clocks are
+never compared. A back end uses its own clock and answers with durations. A holder measures from before it sent the
+request.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Who holds, for people to read: it decides nothing. `process`: a UUID, another one after a fork."""
+    """The process that holds, for people to read. No decision depends on it. `process`: a UUID, new after a fork."""
 
     process: str
     pod: str = ""
@@ -37,12 +38,12 @@ class Owner:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """One acquirer asks for one lease; asked again with the same `holder` it is the same question.
+    """One acquirer asks for one lease. The same `holder` may ask again: it is the same request.
 
-    `holder`: a UUID for this acquisition, and the identity that counts. `lease_ttl`: seconds. `place`: seconds for
-    which a waiting acquirer's place in the queue holds without being asked again; 0 = it does not queue.
-    `turn`: seconds for which a place holds once its turn was called, 0 = as long as before. `handed_over`: the back end
-    may give the lease to others before its deadline, when it sees that the holder's process is gone.
+    `holder`: a UUID of this acquisition; it identifies the holder. `lease_ttl`: seconds. `place`: the acquirer keeps
+    its place in the queue for this many seconds without asking again; 0 = it does not queue. `turn`: once it is called,
+    it keeps its place for this many seconds; 0 = as long as before. `handed_over`: the back end may grant the lease to
+    others before its deadline, if it sees that the holder's process has ended.
     """
 
     name: str
@@ -56,16 +57,17 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The lease is the asker's: for at least `lease_ttl` seconds from some moment after the question was sent."""
+    """The acquirer has the lease for at least `lease_ttl` seconds, from a moment after it sent the request."""
 
     token: int
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Somebody else has it, or an earlier waiter is to have it. `remaining`: seconds to its end if nobody renews.
+    """Another holder has the lease, or an earlier waiter gets it next.
 
-    `ahead`: waiters before the asker; -1 = it does not queue. `resting`: nobody holds it; `at_least_for` is not over.
+    `remaining`: seconds until it ends, unless its holder renews. `ahead`: waiters before the acquirer; -1 = it has no
+    place. `resting`: the lease has no holder, but `at_least_for` is not over.
     """
 
     owner: Owner
@@ -77,7 +79,7 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Withheld:
-    """The back end grants nothing for now: it may have forgotten leases that are still believed in. Ask again later."""
+    """The back end grants nothing now: it may have forgotten leases whose holders still believe. Ask again later."""
 
     why: str
     remaining: float
@@ -88,9 +90,9 @@ Answer = Granted | Held | Withheld
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
-    """It holds for another `lease_ttl`; but with `asked_to_leave` (who asked for its release) only as long as it did.
+    """The lease is extended by `lease_ttl`. With `asked_to_leave` (who asked for its release) it is not extended.
 
-    Then the holder stops and releases.
+    In that case the holder stops and releases.
     """
 
     asked_to_leave: str = ""
@@ -98,28 +100,28 @@ class Renewed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """It is not this holder's any more; nothing was changed. It will never be again under this token."""
+    """This holder no longer has the lease, and cannot get it again under this token. Nothing was changed."""
 
     why: Literal["gone", "taken"] = "gone"
 
 
 @dataclass(frozen=True, slots=True)
 class Forced:
-    """The release asked for is noted. `remaining`: seconds until it can be granted anew in any case."""
+    """The request to release is recorded. `remaining`: after this many seconds the lease can be granted in any case."""
 
     remaining: float
 
 
 @dataclass(frozen=True, slots=True)
 class NotForced:
-    """Nothing was changed, because the token is not the one that was seen. `token`: the current one, 0 = not held."""
+    """Nothing was changed: the token is not the one that the caller saw. `token`: the current one, 0 = not held."""
 
     token: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseView:
-    """A lease as an operator sees it. Times are the back end's, in seconds since 1970; 0 = never."""
+    """A lease as operators see it. Times are from the back end's clock, in seconds since 1970; 0 = never."""
 
     name: str
     token: int
@@ -135,7 +137,7 @@ class LeaseView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Audit:
-    """What an operator did: `by` whom, to which token, and whether he overrode the holder (`--now`)."""
+    """A forced release: `by` which operator, of which token, and whether it overrode the holder (`--now`)."""
 
     name: str
     token: int

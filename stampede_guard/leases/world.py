@@ -1,4 +1,4 @@
-"""What a holder has of the world beside the back end: clock, timers, chance, fresh names. Simulations have another."""
+"""A holder's environment besides the back end: clock, timers, random numbers, new names. Simulations replace it."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from typing import Protocol
 __all__ = ["SystemWorld", "World", "generation"]
 
 LONGEST_TIMER = 1.0
-"""Seconds. The event loop's clock stands still while the machine sleeps: that it slept is noticed so late at most."""
+"""Seconds. The event loop's clock stops while the machine sleeps, so timers compare with our clock this often."""
 
 
 class World(Protocol):
     def now(self) -> float:
-        """Seconds on a clock that is never set, and that goes on while the machine sleeps."""
+        """Seconds on a monotonic clock that also runs while the machine sleeps."""
 
     def later(self, seconds: float, call: Callable[[], object]) -> Callable[[], object]:
-        """`call()` in the event loop, after so many seconds or more; what is returned takes it back."""
+        """Call `call()` in the event loop after at least `seconds`. The returned function cancels this."""
 
     def draw(self) -> float:
         """A random number from 0 to 1."""
 
     def fresh(self) -> str:
-        """A name that nobody else has."""
+        """A globally unique name."""
 
 
 class SystemWorld:
-    """The real one, for the running event loop."""
+    """The real world, for the running event loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -52,7 +52,7 @@ class SystemWorld:
 
 
 class _Timer:
-    """`due`: on our clock, which is looked at now and then."""
+    """`due`: a time on our clock. The timer checks that clock at least every `LONGEST_TIMER` seconds."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, due: float, call: Callable[[], object]) -> None:
         self._loop, self._due, self._call = loop, due, call
@@ -73,11 +73,11 @@ class _Timer:
 
 
 def _going_on() -> Callable[[], float]:
-    """A clock that goes on while a laptop or a virtual machine is suspended, as the back end's does."""
+    """A clock that runs while a laptop or a virtual machine is suspended, as the back end's clock does."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return functools.partial(time.clock_gettime, time.CLOCK_BOOTTIME)
     if sys.platform == "darwin":
-        # There it is this one that goes on, by clock_gettime(3); what Python takes for `monotonic` stands still.
+        # On macOS CLOCK_MONOTONIC runs during sleep (clock_gettime(3)). The clock of `time.monotonic` stops.
         return functools.partial(time.clock_gettime, time.CLOCK_MONOTONIC)
     return time.monotonic
 
@@ -88,7 +88,7 @@ _generation = 0
 
 
 def generation() -> int:
-    """Another number in a forked child: what its parent holds is not held by it."""
+    """A number that differs in a forked child: the child does not hold its parent's leases."""
     return _generation
 
 

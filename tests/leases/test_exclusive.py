@@ -68,7 +68,7 @@ def test_replace_runs_when_the_other_one_has_stopped() -> None:
         first = asyncio.create_task(a.run(work))
         await asyncio.sleep(1)
         second, asked_at = asyncio.create_task(b.run(work)), asyncio.get_running_loop().time()
-        with pytest.raises(LeaseLost, match="replaces it"):
+        with pytest.raises(LeaseLost, match="a newer call"):
             await first
         # Long before it would have been renewed: the back end's hint reached it.
         assert asyncio.get_running_loop().time() - asked_at < 1

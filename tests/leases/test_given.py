@@ -183,7 +183,7 @@ class TestConnect:
             return object()
 
         leases = PostgresLeases.from_connect(connect, namespace=namespace, listen=False)
-        with pytest.raises(Misuse, match="connections of asyncpg, not a object"):
+        with pytest.raises(Misuse, match="an asyncpg connection, not a object"):
             await leases.create_schema()
         await leases.aclose()
         for given in (None, "postgresql://localhost", object()):

@@ -238,7 +238,7 @@ def test_who_enters_the_same_hold_in_another_thread_gives_back_nothing_of_the_fi
     thread = threading.Thread(target=enter)
     thread.start()
     assert asked.wait(60)
-    with pytest.raises(Misuse, match="used before"):
+    with pytest.raises(Misuse, match="already used"):
         hold.__enter__()
     go_on.set()
     thread.join(60)
@@ -334,7 +334,7 @@ def test_a_hold_that_is_used_twice_does_not_give_back_what_is_held_under_it() ->
     leases = MemoryLeases()
     hold = leases.hold("n")
     with hold as lease:
-        with pytest.raises(Misuse, match="used before"):
+        with pytest.raises(Misuse, match="already used"):
             hold.__enter__()
         lease.check()
         assert lease.remaining() > 0

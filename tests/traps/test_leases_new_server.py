@@ -37,7 +37,7 @@ async def test_who_waits_is_told_once_why_nothing_is_granted(
                 with pytest.raises(StoreError, match="started or promoted"):
                     async with leases.hold(name, wait=0):
                         pass
-        told = [record for record in caplog.records if "no lease is granted for another" in record.message]
+        told = [record for record in caplog.records if "grants no lease for another" in record.message]
         assert len(told) == 1 and told[0].levelno == logging.WARNING
         withheld = await leases.withheld()
         assert withheld is not None and 0 < withheld.remaining <= 60

@@ -1,8 +1,10 @@
-"""The pure decisions of leases: no clock, chance, loop or store. Times and durations arrive as arguments.
+"""The pure decisions of leases: no clock, random numbers, event loop or store. Times arrive as arguments.
 
-`grants` are the rules of a back end, the same for memory, Redis and PostgreSQL; `queue` is the order of those who wait;
-`timing` are the durations and what must hold between them; `holding` is what a holder may believe, and does next;
-`moves` are the events and commands of that.
+`grants`   the rules of a back end, the same for memory, Redis and PostgreSQL
+`queue`    the order of the waiters
+`timing`   the durations, and the conditions between them
+`holding`  what a holder may believe, and what it does next
+`moves`    the events and commands of `holding`
 """
 
 from __future__ import annotations

@@ -1,26 +1,29 @@
 """The rules of a lease's back end, as pure functions of one row and the back end's own time.
 
-Memory and the simulation run these; the Lua of Redis and the SQL of PostgreSQL are their twins. Why they are safe:
+Memory and the simulation run these functions. The Lua of Redis and the SQL of PostgreSQL implement the same rules.
+Why they are safe:
 
-* A holder counts `lease_ttl` from before its question left, on a clock that goes at most rho too slow. The row's
-  deadline is counted from when the question was carried out, which is later. So belief ends before the row does.
-* For that, a deadline is never shortened while its holder may believe: `ask` and `renew` keep the later one. The
-  exceptions are the holder's own word (`release`, `leave`) and an operator's `now`.
-* An answer that extends belief (`Granted`, `Renewed` without `asked_to_leave`) always extends the row. Where the row is
-  not to be extended, because somebody asked for its release, `ask` answers `Held` even to the holder itself.
-* A token is greater than all before: `max(last + 1, now in microseconds)`. The time alone would do after a restart
-  without data, `last` alone before one; together they grow through both.
-* A holder whose process is gone may be followed before its deadline, where it asked for that (`handed_over`):
-  1. its connection is gone when somebody asks, 2. the holder says nothing for `GONE_FOR` seconds, 3. the connection is
-  still gone when somebody asks again. A renewal between 1 and 3 takes the doubt back, and so does a connection that is
-  there again: a reconnect is no death.
-  1. a holder's connection breaks though the holder lives, 2. it renews at once, on another connection, and names no
-  witness, 3. the deadline decides, as without one.
-  What remains is a holder that lives, whose connection was closed at the server's side, and that cannot reach the
-  server for `GONE_FOR` seconds after that. It may still believe when another is granted the lease. So only runs of jobs
-  ask for this: slots are taken once whatever leases do, and the token tells the later writer from the earlier one.
-* A clock that was set back would stretch what is there: deadline, rest and places are cut to what was asked for, which
-  is never earlier than what a holder believes. One that was set forward ends leases early: that is what tokens are for.
+* A holder counts `lease_ttl` from before it sent the request, on a clock that is at most rho too slow. The row's
+  deadline is counted from when the request was executed, which is later. So belief ends before the row's deadline.
+* Therefore a deadline is never shortened while its holder may believe: `ask` and `renew` keep the later one. The
+  exceptions are the holder's own request (`release`, `leave`) and an operator's `now`.
+* An answer that extends belief (`Granted`, `Renewed` without `asked_to_leave`) always extends the row. After a request
+  to release, the row must not be extended. Then `ask` answers `Held` even to the holder itself.
+* A token is greater than all earlier ones: `max(last + 1, now in microseconds)`. After a restart without data, the time
+  makes it grow. Otherwise `last` does, even if the clock was set back.
+* If its holder's process has ended, a lease may pass on before its deadline. The holder must allow this in its request
+  (`handed_over`) and name a *witness*: a connection or subscription that shows that its process lives.
+  The process has ended: 1. an acquirer asks, and the witness is missing, 2. the holder sends nothing for `GONE_FOR`
+  seconds, 3. an acquirer asks again, the witness is still missing, and the lease is free. A renewal between 1 and 3
+  ends the doubt. So does a witness that is back: a reconnect does not mean that the process has ended.
+  Only the connection is lost: 1. it breaks, but the holder lives, 2. the holder renews at once on another connection,
+  without a witness, 3. the deadline decides, as for every holder without a witness.
+  One risk remains: the server closed the connection of a live holder, which then cannot reach the server for `GONE_FOR`
+  seconds. That holder may still believe when the lease is granted to another. So only runs of jobs use `handed_over`:
+  a slot is claimed only once in any case, and the larger token identifies the later writer.
+* A clock that was set back would extend deadline, rest and places. So they are cut to the duration that was requested.
+  The cut deadline is never before the end of a holder's belief. A clock that was set forward ends leases early. Tokens
+  protect against that.
 """
 
 from __future__ import annotations
@@ -59,17 +62,17 @@ __all__ = [
 
 NOBODY = Owner(process="")
 GONE_FOR = 3.0
-"""Seconds for which a holder's connection must have been gone, at two questions at least, before it is followed."""
+"""The lease passes on after its holder's witness was missing for so many seconds, in at least two requests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What is kept of one name. Times in seconds since 1970 on the back end's clock; 0 = never.
+    """What the back end keeps for one name. Times in seconds since 1970 on the back end's clock; 0 = never.
 
-    `last`: the largest token granted. `holder`: empty = not held; `token`, `owner` and `granted_at` then tell of the
-    last one. `deadline` is over = not held, either. `rests_until`: nobody gets it before. `witness`: what shows the
-    back end that the holder's process is there, empty = nothing does. `missing_since`: when it was first seen to be
-    gone.
+    `last`: the largest token granted. `holder`: empty = not held; then `token`, `owner` and `granted_at` are those of
+    the last holder. After `deadline` the lease is not held either. `rests_until`: no grant before this time.
+    `witness`: shows the back end that the holder's process lives; empty = unknown. `missing_since`: when an acquirer
+    first saw that the witness was missing.
     """
 
     last: int = 0
@@ -92,7 +95,7 @@ EMPTY = Row()
 
 
 def settled(row: Row, now: float) -> Row:
-    """The row as it is to be read now: what has lapsed is gone, and nothing lasts longer than was asked for."""
+    """The row as it applies now: without lapsed values, and with no value longer than was requested."""
     held = bool(row.holder) and now < row.deadline
     return replace(
         row,
@@ -106,7 +109,7 @@ def settled(row: Row, now: float) -> Row:
 
 
 def idle(row: Row, now: float) -> bool:
-    """Whether nothing would be lost with the row but its last token."""
+    """Whether the row holds no information except its last token."""
     row = settled(row, now)
     return not row.holder and not row.rests_until and not row.queue
 
@@ -116,9 +119,9 @@ def next_token(last: int, now: float) -> int:
 
 
 def ask(row: Row, question: Ask, now: float, *, witness: str = "", gone: bool = False) -> tuple[Row, Answer]:
-    """Granted if it is free and no live waiter is before the asker. Asked again by the holder: the same token.
+    """Grant the lease if it is free and no live waiter is before the acquirer. A holder that asks gets its token again.
 
-    `witness`: the asker's own. `gone`: whether that of the present holder is.
+    `witness`: the acquirer's own. `gone`: whether the current holder's witness is missing.
     """
     row = settled(row, now)
     if row.holder == question.holder:
@@ -144,7 +147,7 @@ def ask(row: Row, question: Ask, now: float, *, witness: str = "", gone: bool = 
 
 
 def doubted(row: Row, now: float, *, gone: bool) -> Row:
-    """The row once somebody else has looked for its holder's witness: free where that has been gone for long enough."""
+    """The row after an acquirer checked its holder's witness. If that was missing for `GONE_FOR`, the lease is free."""
     if not row.witness or not gone:
         return replace(row, missing_since=0.0)
     if not row.missing_since:
@@ -172,7 +175,7 @@ def _granted(row: Row, question: Ask, now: float, witness: str) -> tuple[Row, An
 
 
 def _extended(row: Row, lease_ttl: float, now: float, witness: str) -> Row:
-    # With less than before it is not shortened: an answer lost on its way must have done no harm.
+    # A shorter `lease_ttl` does not shorten the deadline: if this answer is lost, the holder believes the old one.
     return replace(
         row,
         lease_ttl=max(row.lease_ttl, lease_ttl),
@@ -186,14 +189,14 @@ def _extended(row: Row, lease_ttl: float, now: float, witness: str) -> Row:
 def renew(
     row: Row, *, holder: str, token: int, lease_ttl: float, now: float, witness: str = ""
 ) -> tuple[Row, Renewed | Refused]:
-    """Only what is held under this holder and token is extended, and not when its release was asked for."""
+    """Extend the lease only if this holder and token have it, and only if its release was not requested."""
     row = settled(row, now)
     if not row.holder:
         return row, Refused("gone")
     if row.holder != holder or row.token != token:
         return row, Refused("taken")
     if row.asked_to_leave:
-        # It is there, though it is to go.
+        # The holder lives, even though it must release.
         return replace(row, witness=witness, missing_since=0.0), Renewed(row.asked_to_leave)
     return _extended(row, lease_ttl, now, witness), Renewed()
 
@@ -201,10 +204,10 @@ def renew(
 def release(
     row: Row, *, holder: str, token: int, at_least_for: float, now: float, to: str = ""
 ) -> tuple[Row, bool]:
-    """Free from now on, or from `at_least_for` seconds after its grant; whether it was still held.
+    """Free the lease, now or `at_least_for` seconds after its grant. Returns whether it was still held.
 
-    Token 0: whatever this holder has, its place in the queue included. `to` goes first among those who wait. What has
-    lapsed and was nobody's since rests as well.
+    Token 0: any token of this holder. The holder's place in the queue ends in any case. Waiters called `to` go first.
+    `at_least_for` also applies to a lease that has lapsed, if no other holder got it since.
     """
     was_holder, row = row.holder, settled(row, now)
     row = replace(row, queue=without(row.queue, holder))
@@ -235,7 +238,7 @@ def check(row: Row, *, holder: str, token: int, now: float) -> bool:
 def force(
     row: Row, *, name: str, token: int, by: str, at_once: bool, now: float
 ) -> tuple[Row, Forced | NotForced, Audit | None]:
-    """Compared with the token that was seen. `at_once`: the holder, which may still believe, is not waited for."""
+    """Request the release if `token` is the current one. `at_once`: free it now, even if the holder still believes."""
     row = settled(row, now)
     if not row.holder or row.token != token:
         return row, NotForced(row.token if row.holder else 0), None

@@ -3,16 +3,17 @@
     decide(state, event, timing) -> state, command
 
 Belief is one number, `deadline`, on the holder's own clock. It comes from an answer and is counted from before the
-question left (`sent_at`), so that however late an answer is, it never says more than the back end did. Nothing else
-moves it: an error, a time-out, an unknown reply leave it as it is. It is believed while `now < deadline`, asked of the
-clock at each look, and not of a flag that somebody would have to be in time to lower.
+request was sent (`sent_at`). So even a late answer never promises more than the back end did. Nothing else changes the
+deadline: after an error, a time-out or an unknown reply it stays the same. The holder believes while `now < deadline`,
+and each check reads the clock. A flag would not do, because it could be cleared too late.
 
-`STOPPING` starts `grace` before that end, or when the release was asked for: the body is told. It is final, though
-renewals go on as long as the body does (a body that cleans up is better covered than not). `LOST` is final, too: what
-an answer says that comes after the end of belief is not believed, because somebody may have looked in between.
+`STOPPING` starts `grace` before the deadline, or when the release was requested. Then the body gets the signal to stop.
+`STOPPING` never returns to `HELD`. Renewals continue until the body ends, so that its clean-up is still protected.
+`LOST` is final, too. An answer that arrives after the deadline is ignored: other code may have seen the end of belief
+already.
 
-`Looked` is an event that may always happen, at any time, any number of times. Each command asks for one thing, of which
-the driver tells the end by an event; `Sleep` and `Wait` ask for a `Looked` at that time.
+The event `Looked` may happen at any time, any number of times. Each command starts one action, and the driver reports
+its end by an event. `Sleep` requests a `Looked` at that time.
 """
 
 from __future__ import annotations
@@ -61,9 +62,10 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Acquiring:
-    """A question is under way. `until`: when the patience ends. `ahead`, `hears`: as of the last answer.
+    """A request was sent. `until`: the end of the wait. `ahead`, `hears`: from the last answer.
 
-    `freed`: it was given back meanwhile, and so many are called before us; None = it was not.
+    `freed`: the lease was released since the request was sent, and so many waiters are called before us; None = it was
+    not.
     """
 
     until: float
@@ -76,7 +78,7 @@ class Acquiring:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """`ahead`: as in `Held`. `ask_at`: the next question. `hears`: whether it would hear that its turn has come."""
+    """`ahead`: as in `Held`. `ask_at`: when to ask next. `hears`: whether the back end can call this waiter."""
 
     until: float
     ask_at: float
@@ -87,9 +89,9 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """HELD. `sent_at`: of the renewal that is under way, None = none is. `hinted`: a hint came after it had left.
+    """HELD. `sent_at`: when the running renewal was sent, None = none runs. `hinted`: a hint came after that.
 
-    `asked_at`: of the last renewal, answered or not.
+    `asked_at`: when the last renewal was sent, answered or not.
     """
 
     token: int
@@ -102,7 +104,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Stopping:
-    """The body has been told why. `renew_at`: infinite when it was asked to leave, for that ends by itself."""
+    """The body got the signal to stop. `renew_at`: infinite after a request to release; then the lease just ends."""
 
     token: int
     deadline: float
@@ -115,7 +117,7 @@ class Stopping:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """The body has ended; the release is under way."""
+    """The body has ended; the release was sent."""
 
     token: int
     deadline: float
@@ -124,7 +126,7 @@ class Leaving:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """`why`: empty, or why the body was told to stop before."""
+    """`why`: why the body got the signal to stop; empty if it got none."""
 
     token: int
     why: str = ""
@@ -132,7 +134,7 @@ class Released:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """Belief has ended, or the back end said so, before it was given back. `token` 0: it was never had."""
+    """The lease was lost before its release: belief ended, or the back end said so. `token` 0: it was never held."""
 
     token: int
     why: str
@@ -142,11 +144,11 @@ State = Idle | Acquiring | Waiting | Holding | Stopping | Leaving | Released | L
 
 
 NOT_RENEWED = "it could not be renewed in time"
-ENDED_MEANWHILE = "its time was over before it was given back"
+ENDED_MEANWHILE = "its time ended before it was released"
 
 
 def deadline_of(state: State) -> float:
-    """Until when to believe; in the past where there is nothing to believe, as when the release has been sent."""
+    """The end of belief. It is in the past without belief, for example after the release was sent."""
     return state.deadline if isinstance(state, Holding | Stopping) else -NEVER
 
 
@@ -184,7 +186,7 @@ def _acquiring(state: Acquiring, event: Event, timing: Timing) -> tuple[State, C
         if event.now < deadline - timing.grace:
             held = Holding(event.answer.token, deadline, state.sent_at + timing.renew_every)
             return _look(held, event.now, timing)
-        # Too late to be worth anything. Asked again by its holder it is the same grant, counted anew.
+        # The answer came too late to be useful. Ask again: the holder gets the same grant with a later deadline.
         if event.now < state.until:
             return replace(state, sent_at=event.now), _ask(state, timing)
         return Lost(0, NOT_RENEWED), GiveUp()
@@ -193,12 +195,12 @@ def _acquiring(state: Acquiring, event: Event, timing: Timing) -> tuple[State, C
     if not isinstance(event, Answered | Failed):
         return state, Nothing()
     if event.now >= state.until:
-        return Lost(0, "somebody else has it"), GiveUp()
+        return Lost(0, "another process has it"), GiveUp()
     ahead, remaining, hears = -1, NEVER, False
     if isinstance(event, Answered) and isinstance(event.answer, Held):
         ahead, remaining, hears = event.answer.ahead, event.answer.remaining, event.hears
         if ahead < 0 and state.queues:
-            # The queue is full: behind all others, and nobody calls who has no place.
+            # The queue is full: this one is behind all others. The back end calls only waiters with a place.
             ahead = FARTHEST_POLL
     elif isinstance(event, Answered) and isinstance(event.answer, Withheld):
         remaining = event.answer.remaining
@@ -237,7 +239,7 @@ def _holding(state: Holding | Stopping, event: Event, timing: Timing) -> tuple[S
             return _renewed(state, event, timing)
         case Ended():
             if event.now >= state.deadline:
-                # It is given back all the same: that the back end still had it would mean nobody else did.
+                # Release it anyway. If the back end still had our lease, no other process has held it.
                 return Leaving(state.token, state.deadline, _why(state) or ENDED_MEANWHILE), Release()
             return Leaving(state.token, state.deadline, _why(state)), Release()
         case _:
@@ -248,7 +250,7 @@ def _renewed(state: Holding | Stopping, event: Answered, timing: Timing) -> tupl
     if event.now >= state.deadline:
         return _look(state, event.now, timing)
     if isinstance(event.answer, Refused):
-        why = "somebody else has it" if event.answer.why == "taken" else "the back end has it no more"
+        why = "another process has it" if event.answer.why == "taken" else "the back end no longer has it"
         return Lost(state.token, why), Lose(why)
     sent_at = state.sent_at
     if not isinstance(event.answer, Renewed) or sent_at is None:
@@ -271,15 +273,15 @@ def _renewed(state: Holding | Stopping, event: Answered, timing: Timing) -> tupl
 
 
 def _hinted(state: Holding | Stopping, now: float, timing: Timing) -> tuple[State, Command]:
-    """Somebody may want it: the back end is asked now and not only when the next renewal is due.
+    """The release may have been requested: renew now, before the next renewal is due.
 
-    Not more often than after a failure: whoever can send hints is not to make us send as many questions.
+    But not more often than after a failure. Otherwise a flood of hints would cause a flood of requests.
     """
     if state.sent_at is not None:
-        # 1. our question is carried out, 2. the release is asked for, 3. the hint comes, 4. our answer, which does not
-        # know of it.
+        # 1. the back end executes our renewal, 2. the release is requested, 3. the hint arrives, 4. our answer arrives
+        # and does not contain the request.
         return replace(state, hinted=True), Nothing()
-    # The first question of all was the one that got it.
+    # Before the first renewal, the last request was the one that got the lease.
     last_asked = max(state.asked_at, state.deadline - timing.trusted)
     soon = max(now, last_asked + timing.retry_every)
     return _look(replace(state, renew_at=min(state.renew_at, soon)), now, timing)

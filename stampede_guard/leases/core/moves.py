@@ -1,4 +1,4 @@
-"""What happens to an acquirer (events), and what it is to do next (commands): see `leases.core.holding`."""
+"""The events and commands of an acquirer, a pure state machine: see `leases.core.holding`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """`wait`: seconds of patience; 0 = one question, and no place in the queue."""
+    """`wait`: seconds to wait at most; 0 = one request, and no place in the queue."""
 
     now: float
     wait: float
@@ -45,7 +45,7 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """`draw`: a random number from 0 to 1. `hears`: whether the back end's calls are heard at present."""
+    """`draw`: a random number from 0 to 1. `hears`: whether the back end's calls currently arrive."""
 
     answer: Answer | Renewed | Refused
     now: float
@@ -55,7 +55,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """An error or no answer in time: nothing is known."""
+    """An error, or no answer in time: the outcome is unknown."""
 
     now: float
     draw: float = 0.0
@@ -63,9 +63,9 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """The back end's hint that it was given back, or that its holder is to give it back.
+    """The back end's hint that the lease was released, or that its holder should release it.
 
-    `ahead`: how many were called before this one, -1 = not known.
+    `ahead`: how many waiters were called before this one, -1 = unknown.
     """
 
     now: float
@@ -75,14 +75,14 @@ class Freed:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The body has ended, of itself or because it was told."""
+    """The body has ended, by itself or after the signal to stop."""
 
     now: float
 
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """What the release said: whether it was held until then; None = unknown."""
+    """The answer to the release: whether the lease was held until then; None = unknown."""
 
     held: bool | None
     now: float
@@ -102,7 +102,7 @@ class AskFor:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Somebody else has it, or the back end is away, and the patience is over."""
+    """The wait is over: another holder has the lease, or the back end is away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +117,14 @@ class Renew:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """Tell the body, and look again."""
+    """Signal the body to stop, then send `Looked`."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Lose:
-    """Tell the body, loudly: nothing protects it any more."""
+    """Signal the body that the lease no longer protects it."""
 
     why: str
 

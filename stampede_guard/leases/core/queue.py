@@ -1,9 +1,10 @@
-"""Who waits for a lease, in order. A place lapses when its acquirer does not ask again in time.
+"""The waiters for a lease, in order. A place lapses when its acquirer does not ask again in time.
 
-When the lease becomes free the first few are *called*, and nobody else: a thousand waiters that all wake would ask a
-thousand times for one grant. Each of them goes on asking now and then by itself, so a call may be lost. Who was called
-and does not ask within its `turn` loses its place, so that a dead waiter costs the others seconds and not its place's
-whole time. Whoever asks for a free lease out of turn has those before it called, once each.
+When the lease becomes free, only the first few waiters are *called*. If a thousand waiters woke up, they would send a
+thousand requests for one grant. Each waiter also asks by itself from time to time, so a lost call does no harm. A
+called waiter that does not ask within its `turn` loses its place. So a dead waiter delays the others for seconds, not
+for the whole time of its place. If an acquirer asks for a free lease out of turn, the waiters before it are called,
+once each.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ __all__ = [
 ]  # fmt: skip
 
 MOST_WAITING = 1_000
-"""Places in one queue. Who comes later asks now and then, without one."""
+"""Places in one queue. Later acquirers have no place; they ask from time to time."""
 
 
 CALLED = 3
-"""How many are called when the lease becomes free: the first, and two for the case that it does not answer."""
+"""How many waiters are called when the lease becomes free: the first, and two in case it does not respond."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """`until`: on the back end's clock. `seconds`: what was asked for; a clock that is set back prolongs no place.
+    """`until`: on the back end's clock. `seconds`: the requested time; if the clock is set back, a place is cut to it.
 
-    `turn`: seconds for which it holds once it is called, 0 = until its end. `called`: since it last asked.
+    `turn`: seconds that the place lasts once it is called, 0 = until its end. `called`: called since it last asked.
     """
 
     holder: str
@@ -44,7 +45,7 @@ Queue = tuple[Place, ...]
 
 
 def live(queue: Queue, now: float) -> Queue:
-    """Without those that have lapsed."""
+    """The queue without the lapsed places."""
     return tuple(
         place if place.until <= now + place.seconds else replace(place, until=now + place.seconds)
         for place in queue
@@ -53,7 +54,7 @@ def live(queue: Queue, now: float) -> Queue:
 
 
 def ahead(queue: Queue, holder: str) -> int:
-    """How many come before this one; all of them if it has no place."""
+    """How many waiters are before this one; all of them if it has no place."""
     for index, place in enumerate(queue):
         if place.holder == holder:
             return index
@@ -61,7 +62,10 @@ def ahead(queue: Queue, holder: str) -> int:
 
 
 def joined(queue: Queue, ask: Ask, now: float) -> Queue:
-    """With the asker at the place it has, or at the end; as it is if it does not queue, or the queue is full."""
+    """The queue with the acquirer, at its old place or at the end.
+
+    Unchanged if the acquirer does not queue, or if the queue is full.
+    """
     if ask.place <= 0:
         return queue
     place = Place(ask.holder, ask.owner, now + ask.place, ask.place, ask.turn)
@@ -76,7 +80,7 @@ def without(queue: Queue, holder: str) -> Queue:
 
 
 def called(queue: Queue, now: float, most: int = CALLED) -> Queue:
-    """With the first `most` called: their places end with their turn, unless they ask before."""
+    """The queue with its first `most` waiters called. Their places end with their turn unless they ask before."""
     return (*(place if place.called else _called_now(place, now) for place in queue[:most]), *queue[most:])
 
 
@@ -86,13 +90,13 @@ def _called_now(place: Place, now: float) -> Place:
 
 
 def newly_called(before: Queue, after: Queue) -> tuple[str, ...]:
-    """The holders that a step has called, in their order."""
+    """The waiters that a step has called, in order."""
     known = {place.holder for place in before if place.called}
     return tuple(place.holder for place in after[:CALLED] if place.called and place.holder not in known)
 
 
 def promoted(queue: Queue, to: str) -> Queue:
-    """With those first whose owner is called `to`: its process, pod, host or label. Otherwise in the order they had."""
+    """The queue with all waiters called `to` (process, pod, host or label) first. Otherwise the order stays."""
     if not to:
         return queue
     first = named(queue, to)
@@ -100,7 +104,7 @@ def promoted(queue: Queue, to: str) -> Queue:
 
 
 def named(queue: Queue, to: str) -> Queue:
-    """Those whose owner is called so."""
+    """The waiters whose owner is called `to`."""
     return tuple(
         place
         for place in queue

@@ -1,4 +1,4 @@
-"""The durations of a lease, and what must hold between them for it to be safe and not to be lost for nothing."""
+"""The durations of a lease, and the conditions that make it safe and prevent an unnecessary loss."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ LEADER_TTL = 15.0
 RHO = 0.01
 SHORTEST_TTL = 0.2
 RETRIES = 4
-"""A renewal that failed is tried again this often in the time between two renewals, but at most once a second."""
+"""Retries of a failed renewal between two regular renewals, but at most one per second."""
 SLOWEST_POLL = 4
-"""Where calls are not heard, who has three or more before him asks this many times less often."""
+"""If calls do not arrive: a waiter multiplies `poll_every` by its position in the queue, at most by this."""
 FARTHEST_POLL = 40
-"""Where they are, whoever has so many before him asks so many times less often: he is called when it is his turn."""
+"""If calls arrive: the same, at most by this. The back end calls the waiter in time."""
 WATCHING = 20
-"""So many of those who wait also ask when the lease is to end, for its holder may be gone and call nobody."""
+"""So many waiters also ask when the lease should end: a dead holder releases nothing, so no waiter would be called."""
 TURN = 3
-"""Times `poll_every` for which a place holds once it was called, where calls are heard."""
+"""How long a called place lasts, as a multiple of `poll_every`, if calls arrive."""
 JITTER = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """All in seconds. Raises `PolicyError`, which names the field and the rule.
+    """All values are in seconds, except `rho`. Raises `PolicyError`, which names the field and the rule.
 
     | field | meaning |
     |---|---|
-    | `lease_ttl` | the back end gives the lease to others so long after the last renewal |
+    | `lease_ttl` | the back end may grant the lease to others this long after the last renewal |
     | `renew_every` | from one renewal to the next |
-    | `request_timeout` | of each request |
-    | `grace` | the body is told to stop so long before belief ends |
-    | `poll_every` | who waits asks so often; a release wakes him earlier |
-    | `rho` | a holder's clock and the back end's differ at most by this rate |
-    | `margin` | taken off for what no rate covers: a tick of a clock, a loop that is late |
+    | `request_timeout` | the time-out of each request |
+    | `grace` | the body gets the signal to stop this long before belief ends |
+    | `poll_every` | a waiter asks this often; a release wakes it earlier |
+    | `rho` | the clocks of a holder and of the back end differ at most by this rate |
+    | `margin` | subtracted for errors that no rate covers: a clock's tick, a late event loop |
     """
 
     lease_ttl: float
@@ -74,11 +74,11 @@ class Timing:
 
     @property
     def trusted(self) -> float:
-        """Seconds of belief that one answer is worth, counted from before its question left."""
+        """Seconds of belief from one answer, counted from before its request was sent."""
         return self.lease_ttl * (1 - self.rho) - self.margin
 
     def deadline(self, sent_at: float) -> float:
-        """Until when to believe what was answered to a question sent at `sent_at`, on the holder's own clock."""
+        """The end of belief after an answer to a request sent at `sent_at`, on the holder's own clock."""
         return sent_at + self.trusted
 
     @property
@@ -87,14 +87,15 @@ class Timing:
 
     @property
     def place(self) -> float:
-        """How long the first place in a queue is asked for."""
+        """The seconds that a new place in the queue is requested for."""
         return self.place_for(-1, hears=False)
 
     def place_for(self, ahead: int, *, hears: bool) -> float:
-        """How long a place in the queue holds: one question may be lost without losing it.
+        """How long a place in the queue lasts: one lost request must not lose the place.
 
-        Of those who watch for the lease's end no longer than the lease, or a pod's death would cost both in turn.
-        `ahead` -1: not known yet. `hears`: whether calls are heard.
+        A waiter that watches for the lease's end keeps its place at most for `lease_ttl`. Otherwise, if a pod with the
+        lease and a place died, the others would wait for the end of the lease and then for the end of the place.
+        `ahead` -1: unknown. `hears`: whether calls arrive.
         """
         behind = self._behind(ahead if ahead >= 0 else SLOWEST_POLL, hears)
         needed = 1.5 * (self.poll_every * behind * (1 + JITTER) + self.request_timeout)
@@ -103,18 +104,18 @@ class Timing:
         return min(self.lease_ttl, needed)
 
     def turn(self, *, hears: bool) -> float:
-        """How long a place holds once its turn was called; 0 = as it is."""
+        """How long a place lasts once it was called; 0 = unchanged."""
         return self.poll_every * TURN + self.request_timeout if hears else 0.0
 
     def next_question(
         self, remaining: float, ahead: int, draw: float, *, place: float | None = None, hears: bool = False
     ) -> float:
-        """Seconds until asking again. `draw` is a random number from 0 to 1, so that not all ask at once.
+        """Seconds until the next request. `draw` is a random number from 0 to 1, so that waiters do not ask together.
 
-        `place`: how long the place holds that was asked for last.
+        `place`: the seconds that the last request asked its place for.
         """
         regular = self.poll_every * self._behind(ahead, hears) * (1 + JITTER * draw)
-        # Half a place at most, so that one question may be lost without losing it.
+        # At most half the time of a place, so that one lost request does not lose the place.
         latest = min(regular, (self.place if place is None else place) / 2)
         if ahead >= WATCHING and hears:
             return latest
@@ -125,7 +126,7 @@ class Timing:
         return min(max(ahead, 0) + 1, FARTHEST_POLL if hears else SLOWEST_POLL)
 
     def after_waking(self, ahead: int, draw: float) -> float:
-        """Seconds from a release until asking: who is next at once, the others in their order."""
+        """Seconds from a release until the request: the next waiter asks at once, the others after it in order."""
         behind = ahead if ahead >= 0 else SLOWEST_POLL
         return min(behind, SLOWEST_POLL) * 0.05 * self.poll_every * (0.5 + draw)
 
@@ -138,7 +139,7 @@ def job_timing(
     request_timeout: float | None = None,
     poll_every: float | None = None,
 ) -> Timing:
-    """For work that is done once: 60 s, renewed every 20 s, 3 s for a request. Shorter leases in proportion."""
+    """For work that runs once: 60 s, renewed every 20 s, 3 s per request. Shorter leases in proportion."""
     return _timing(lease_ttl, 3.0, grace, renew_every, request_timeout, poll_every)
 
 
@@ -150,7 +151,7 @@ def leader_timing(
     request_timeout: float | None = None,
     poll_every: float | None = None,
 ) -> Timing:
-    """For a leader, who is to be replaced soon: 15 s, renewed every 5 s, 2 s for a request."""
+    """For a leader, which should be replaced soon after a crash: 15 s, renewed every 5 s, 2 s per request."""
     return _timing(lease_ttl, 2.0, grace, renew_every, request_timeout, poll_every)
 
 
@@ -175,4 +176,4 @@ def _timing(
 
 def _check_seconds(field: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise PolicyError(field, value, "it is a number of seconds")
+        raise PolicyError(field, value, "write a number of seconds")

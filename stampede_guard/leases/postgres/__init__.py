@@ -1,4 +1,4 @@
-"""Leases in PostgreSQL: one table, one statement a step, on the database's own clock.
+"""Leases in PostgreSQL: each step is one statement, on the database's own clock.
 
 Needs the extra `stampede_guard[postgres]`.
 """

@@ -1,9 +1,9 @@
-"""Leases in PostgreSQL. The database is the truth: each step is one statement on its clock, on whatever connection.
+"""Leases in PostgreSQL. Each step is one statement on the database's clock, on any connection.
 
-No step depends on a session of the database (no prepared statements, no SET that outlives its statement), so that steps
-may go through PgBouncer in transaction mode. What belongs to a session is the sign of life of `listening`, which is not
-given through a pooler. Not kept: a grant that is lost because a standby
-that has not received it is promoted; use synchronous replication where that must not be.
+No step depends on a database session: no prepared statements, and no SET that outlives its statement. So steps may go
+through PgBouncer in transaction mode. Only the witness of `listening` belongs to a session; it is not used through a
+pooler. Not covered: a standby that has not received a grant is promoted, and the grant is lost. Use synchronous
+replication to prevent that.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ __all__ = ["PostgresBackend"]
 
 SCHEMA_PATIENCE = 30.0
 _RENEWING = 4
-"""Connections for renewals: one is used, unless its row is locked, by a fenced transaction say."""
+"""Connections for renewals. One is enough, unless a row is locked, for example by a fenced transaction."""
 _ENDING = 2
-"""Connections for `release` and `leave`: a storm of cancellations uses one of them."""
+"""Connections for `release` and `leave`. A burst of cancellations uses only one of them."""
 _TRIES = 3
 
 
 class PostgresBackend:
-    """A `Backend` and a `Fence` for one event loop; connects when first used.
+    """A `Backend` and a `Fence` for one event loop. It connects on first use.
 
-    `connections`: at most so many for everything but renewals, which have their own. `listen`: a connection that hears
-    what was freed; `False` = waiters only ask now and then, which is also what happens behind a pooler; or another
-    `Connect` for it, past the pooler. `schema`: of the tables, see `schema.sql`.
+    `connections`: the limit for ordinary statements; renewals and releases have separate connections. `listen`: keep a
+    connection that receives notifications. With `False`, waiters only ask from time to time, as they do behind a
+    pooler. Or another `Connect` for it that bypasses the pooler. `schema`: of the tables, see `schema.sql`.
     """
 
     def __init__(
@@ -67,16 +67,16 @@ class PostgresBackend:
         self._schema = tables.checked(schema)
         self._sql = Statements.of(self._schema)
         self.room = Room(connect, size=connections)
-        """Of ordinary statements: jobs use it, too."""
+        """The connections for ordinary statements, also those of jobs."""
         self._renewals = Room(connect, size=_RENEWING)
         self._endings = Room(connect, size=_ENDING)
-        """Of what is given back and given up: it waits for nobody who asks, and nobody who asks for it."""
+        """The connections for `release` and `leave`. These and acquirers do not wait for each other."""
         self._leaving = Leaving(self._leave_all)
         self._forgetting = Forgetting(lambda: self.prune("", older_than=KEPT_FOR, timeout=TIMEOUT))
         self._freed: list[Callable[[str], None]] = []
         self._called: list[Callable[[str, int], None]] = []
         self._vouched: set[str] = set()
-        """Names that were granted to this process, and may be handed over when it is not seen any more."""
+        """Names granted to this process that the back end may hand over if it no longer sees this process."""
         hearing: Connect | None = connect if listen is True else listen or None
         self.ear = (
             Ear(hearing, self._tell_freed, self._tell_called, self._tell_vouched, deadline=deadline)
@@ -96,7 +96,7 @@ class PostgresBackend:
     ) -> PostgresBackend:
         """`postgresql://user:password@host:port/database`; `settings` as in `asyncpg.connect`.
 
-        `listen`: another URL for listening, past a pooler. Raises `UrlError`.
+        `listen`: another URL for listening that bypasses a pooler. Raises `UrlError`.
         """
         ear = connect_to(listen, **settings) if isinstance(listen, str) else listen
         return cls(connect_to(url, **settings), schema=schema, connections=connections, listen=ear)
@@ -110,12 +110,12 @@ class PostgresBackend:
         connections: int = 4,
         listen: bool | Connect = True,
     ) -> PostgresBackend:
-        """`await connect()` makes a new connection of asyncpg; `listen`: another one for listening. Raises `Misuse`."""
+        """`await connect()` makes a new asyncpg connection; `listen`: another one for listening. Raises `Misuse`."""
         ear = listen if isinstance(listen, bool) else connect_with(listen)
         return cls(connect_with(connect), schema=schema, connections=connections, listen=ear)
 
     async def create_schema(self, *, timeout: float = SCHEMA_PATIENCE) -> None:
-        """Create the tables that are missing; any number of processes may do so at once."""
+        """Create the missing tables. Any number of processes may do this at once."""
         script = tables.script(self._schema)
         await self.room.use(lambda connection: connection.execute(script), timeout=timeout)
 
@@ -133,7 +133,7 @@ class PostgresBackend:
                 await connection.execute(self._sql.make, ask.name)
                 self._forgetting.added()
             raise StoreRefused(
-                f"the row of {ask.name!r} goes as soon as it was made: who deletes rows of leases?"
+                f"the row of {ask.name!r} is deleted again and again: find the program that deletes rows of leases"
             )
 
         row = await self.room.use(step, timeout=timeout)
@@ -183,11 +183,11 @@ class PostgresBackend:
         await self._endings.fetch(self._sql.leave, _ms(timeout), names, holders, timeout=timeout)
 
     def unsent(self, asking: asyncio.Task[Any]) -> bool:
-        """Whether this question still waits for a connection. Then it may be cancelled, and nothing is to be undone."""
+        """Whether this request still waits for a connection. Then it may be cancelled, and there is nothing to undo."""
         return self.room.unsent(asking)
 
     def runs(self) -> PostgresRuns:
-        """The slots and runs of jobs, in the same schema, through the same connections."""
+        """The slots and runs of jobs, in the same schema and on the same connections."""
         return PostgresRuns(self.room, self._renewals, schema=self._schema)
 
     async def check(self, name: str, *, holder: str, token: int, timeout: float) -> bool:
@@ -207,11 +207,12 @@ class PostgresBackend:
         return Forced(max(0.0, rows[0]["remaining"]))
 
     async def fence(self, conn: Any, name: str, *, holder: str, token: int) -> bool:
-        """Within the transaction of `conn`: whether it is held now; and if so, nobody else gets it before the end of
-        that transaction. See `leases.postgres.fencing`."""
+        """Whether this holder and token have the lease now, checked within the transaction of `conn`.
+
+        If so, no other process gets it before that transaction ends. See `leases.postgres.fencing`."""
         return await verify(conn, self._schema, name, holder=holder, token=token)
 
-    # --- looking ----------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     async def show(self, name: str, *, timeout: float) -> LeaseView | None:
         rows = await self.room.fetch(self._sql.show, name, timeout=timeout)
@@ -236,10 +237,10 @@ class PostgresBackend:
         ]
 
     async def prune(self, prefix: str, *, older_than: float, most: int = MOST, timeout: float) -> int:
-        """Delete the rows of names that nobody has used for so many seconds, `most` of them; how many.
+        """Delete at most `most` rows of names that were unused for `older_than` seconds. Returns how many.
 
-        Done by itself, see `leases.postgres.forgetting`. Their next tokens are larger all the same, unless the
-        database's clock was set back by more than that.
+        This also runs automatically, see `leases.postgres.forgetting`. The next tokens of these names are larger than
+        the old ones, unless the database's clock was set back by more than `older_than`.
         """
         rows = await self.room.fetch(self._sql.prune, prefix, older_than, most, timeout=timeout)
         return int(rows[0]["pruned"])
@@ -271,7 +272,7 @@ class PostgresBackend:
         return self.ear.witness if self.ear is not None else ""
 
     def _tell_vouched(self) -> None:
-        """The server may not see this process any more: each holder renews at once, and says what shows it now."""
+        """The server may no longer see this process. So each holder renews at once and sends its current witness."""
         for name in tuple(self._vouched):
             self._tell_freed(name)
 
@@ -287,7 +288,7 @@ class PostgresBackend:
 
 
 def _ms(seconds: float) -> str:
-    # 0 would mean: wait for ever.
+    # 0 would mean no time-out.
     return str(max(1, round(seconds * 1000)))
 
 

@@ -1,14 +1,15 @@
-"""The fence in the user's own transaction: what it writes is committed only if the lease was still held at the end.
+"""The fence in the user's own transaction: it commits only if the lease is still held at the end.
 
-`SELECT ... FOR SHARE` of the lease's row, as the transaction's last statement before COMMIT. If it finds the row held
-under this holder and token, nobody can change the row before the transaction ends: not another acquirer, not an
-operator, not even the holder's own renewal. So nothing is committed by somebody whose lease has gone to another.
+The fence is `SELECT ... FOR SHARE` of the lease's row, the last statement before COMMIT. If it finds the row with this
+holder and token, the row cannot change before the transaction ends. Other acquirers, operators and even the holder's
+own renewals wait. So a process whose lease has passed to another cannot commit.
 
-Between the two nothing slow should happen: renewals wait as well. Who stands still there would block the lease for as
-long, so the server is told to end his transaction, and its session, when the lease ends
-(`idle_in_transaction_session_timeout`, for this transaction alone, and never longer than it was). A transaction at
-REPEATABLE READ or SERIALIZABLE sees the row as it was at its beginning, and PostgreSQL ends it with a serialization
-failure if the row was renewed since; use READ COMMITTED, the default.
+Do nothing slow between the fence and COMMIT, because renewals wait, too. A process that is suspended there would block
+the lease. Therefore `idle_in_transaction_session_timeout` is set for this transaction: the server ends the transaction
+and its session when the lease ends. The setting is never made longer than it was.
+
+At REPEATABLE READ or SERIALIZABLE, a transaction sees the row as it was at its start. PostgreSQL ends it with a
+serialization failure if the row was renewed since. Use READ COMMITTED, the default.
 """
 
 from __future__ import annotations
@@ -34,5 +35,5 @@ WHERE pg_settings.name = 'idle_in_transaction_session_timeout' AND clock_timesta
 
 
 async def verify(conn: Any, schema: str, name: str, *, holder: str, token: int) -> bool:
-    """`conn` and what is raised: see `leases.postgres.foreign`."""
+    """Whether the lease is held. For `conn` and the errors see `leases.postgres.foreign`."""
     return await in_transaction(conn, _SQL.format(schema=schema), name, holder, token) is not None

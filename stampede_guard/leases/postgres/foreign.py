@@ -1,4 +1,4 @@
-"""One statement in the user's own transaction, through whatever library his connection is of."""
+"""Runs one statement in the user's own transaction: on a connection of asyncpg, psycopg or SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ __all__ = ["in_transaction"]
 async def in_transaction(conn: Any, sql: str, *args: object) -> Any:
     """The first row, or None. `sql` has its parameters as `$1`.
 
-    `conn`: an asyncpg connection, a psycopg `AsyncConnection`, a SQLAlchemy `AsyncConnection` or `AsyncSession`; in a
-    transaction. Raises `Misuse` for anything else, and where no transaction was begun: what ends with its own statement
-    protects nothing. Errors of the connection are raised as they are.
+    `conn`: an asyncpg connection, a psycopg `AsyncConnection`, a SQLAlchemy `AsyncConnection` or `AsyncSession`, in a
+    transaction. Raises `Misuse` for any other object. Raises `Misuse` without a transaction: in autocommit the row lock
+    would end with the statement and protect nothing. Errors of the connection are raised unchanged.
     """
     if hasattr(conn, "fetchrow"):
         if not conn.is_in_transaction():
             raise _outside()
         return await conn.fetchrow(sql, *args)
     named = {f"p{number}": arg for number, arg in enumerate(args, 1)}
-    # Of subclasses too, which are in modules of the user's.
+    # Look at all base classes: a subclass may be in a module of the user.
     libraries = {base.__module__.partition(".")[0] for base in type(conn).__mro__}
     if "sqlalchemy" in libraries:
-        # Not imported here: whoever has such a connection has it. In brackets: `:p1::text` is no parameter to it.
+        # Not imported here: if there is such a connection, SQLAlchemy is loaded. The brackets are needed, because
+        # SQLAlchemy does not take `:p1::text` as a parameter.
         text = sys.modules["sqlalchemy"].text
         found = await conn.execute(text(re.sub(r"\$(\d+)", r"(:p\1)", sql)), named)
         return found.first()
@@ -36,13 +37,13 @@ async def in_transaction(conn: Any, sql: str, *args: object) -> Any:
         cursor = await conn.execute(re.sub(r"\$(\d+)", r"%(p\1)s", sql), named)
         return await cursor.fetchone()
     raise Misuse(
-        "this needs the connection of your transaction, of asyncpg, psycopg or SQLAlchemy, not "
+        "write the connection of your transaction (asyncpg, psycopg or SQLAlchemy), not "
         f"{type(conn).__name__}"
     )
 
 
 def _outside() -> Misuse:
     return Misuse(
-        "this belongs into a transaction, and none was begun: write `async with conn.transaction():` around what you "
-        "write and this"
+        "this needs a transaction, and none was begun: write `async with conn.transaction():` around this and your "
+        "statements"
     )

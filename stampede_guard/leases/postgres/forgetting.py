@@ -1,8 +1,8 @@
-"""Names that nobody uses any more do not pile up in the table: who adds to it also takes away.
+"""Deletes unused names, so that they do not accumulate in the table. Processes that add names also delete.
 
-Names with a parameter or a slot in them are used once and never again. So now and then whoever has put a new one into
-the table deletes what was idle for a day: more than was put in since, however short a process lives and however few of
-them run jobs. A table to which nothing is added does not grow, and is left alone.
+A name with a parameter or a slot in it is used once and never again. So a process that adds a name sometimes deletes
+rows that were idle for a day. It deletes more than were added since, even if processes live only briefly and few of
+them run jobs. A table that gets no new names does not grow, so nothing is deleted.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from stampede_guard.errors import StoreError
 __all__ = ["EACH", "KEPT_FOR", "MOST", "Forgetting"]
 
 KEPT_FOR = 86_400.0
-"""Seconds for which a row that nobody uses is kept, for people who look."""
+"""Seconds for which an unused row is kept, so that operators can still see it."""
 EACH = 100
 """New names, on average, from one deletion to the next."""
 MOST = 5_000
-"""Rows deleted at once: many more than came since the last time."""
+"""Rows deleted at once: many more than were added since the last deletion."""
 PAUSE = 10.0
-"""Seconds from one deletion to the next of the same process, at least."""
+"""The minimum of seconds between two deletions of one process."""
 TIMEOUT = 5.0
 
 log = logging.getLogger("stampede_guard.leases")
 
 
 class Forgetting:
-    """`prune()` deletes, at most `MOST` rows. `clock` never goes back; `draw` gives chances from 0 to 1."""
+    """`prune()` deletes at most `MOST` rows. `clock` is monotonic. `draw` returns random numbers from 0 to 1."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Forgetting:
         self._work: asyncio.Task[None] | None = None
 
     def added(self) -> None:
-        """A name was put into the table. Nobody waits for what this begins."""
+        """Call this after adding a name. It may start a deletion in the background."""
         under_way = self._work is not None and not self._work.done()
         if under_way or self._draw() * EACH >= 1 or self._clock() < self._not_before:
             return
@@ -60,9 +60,9 @@ class Forgetting:
         try:
             await self._prune()
         except StoreError as error:
-            log.warning("old names of leases were not deleted: %s", error)
+            log.warning("unused lease names could not be deleted: %s", error)
 
     async def aclose(self) -> None:
-        """What is under way has a time-out of its own."""
+        """Wait for a running deletion; it has its own time-out."""
         if self._work is not None:
             await asyncio.wait({self._work})

@@ -1,7 +1,7 @@
-"""Many acquirers that give up at once are one statement: a storm of cancellations must not hold up who asks.
+"""Combines acquirers that give up at the same time into one statement. So a burst of cancellations delays no acquirer.
 
-What comes while a statement is under way waits for the next one, which takes all of it. So there is never more than one
-connection at it, and with the database away all who wait learn that by one time-out and not by one each.
+Requests that arrive while a statement runs wait for the next statement, which contains all of them. So at most one
+connection is in use. While the database is away, all requests fail after one time-out, not after one each.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Leave:
 
 
 class Leaving:
-    """`leave_all(leaves, timeout)` gives up these places, and what was granted for them, in one step."""
+    """`leave_all(leaves, timeout)` gives up these places, and leases that were granted to them, in one step."""
 
     def __init__(self, leave_all: Callable[[Sequence[Leave], float], Awaitable[None]]) -> None:
         self._leave_all = leave_all
@@ -36,7 +36,7 @@ class Leaving:
         self._work: asyncio.Task[None] | None = None
 
     async def leave(self, name: str, holder: str, timeout: float) -> None:
-        """Raises `StoreError`. `timeout`: seconds for the statement that it becomes part of."""
+        """Give up one place. `timeout`: seconds for the combined statement. Raises `StoreError`."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         self._waiting.append(Leave(name, holder, timeout, done))
@@ -49,29 +49,29 @@ class Leaving:
             leaves, self._waiting = self._waiting[:AT_ONCE], self._waiting[AT_ONCE:]
             error = await self._tried(leaves)
             if isinstance(error, NotNow) and len(leaves) > 1:
-                # One row may be locked by a fenced transaction: the others are not to lose their turn for it.
+                # A fenced transaction may have locked one row. Try the others one by one, so that they do not fail.
                 for leave in leaves:
                     _settle(leave, await self._tried([leave]))
                 continue
             if isinstance(error, StoreUnavailable) and not isinstance(error, NotNow):
-                # The database is silent: it would be so to all who wait, one time-out after the other.
+                # The database does not answer. Fail all waiting requests now; otherwise each would add a time-out.
                 leaves, self._waiting = [*leaves, *self._waiting], []
             for leave in leaves:
                 _settle(leave, error)
 
     async def _tried(self, leaves: list[Leave]) -> StoreError | None:
-        # By name: two processes lock the same rows in the same order.
+        # Sorted by name, so that all processes lock rows in the same order.
         ordered = sorted(leaves, key=lambda leave: (leave.name, leave.holder))
         try:
             await self._leave_all(ordered, max(leave.timeout for leave in leaves))
         except StoreError as error:
             return error
         except Exception as error:
-            return StoreUnavailable(f"a mistake of ours: {error!r}")
+            return StoreUnavailable(f"unexpected error in stampede_guard: {error!r}")
         return None
 
     async def aclose(self) -> None:
-        """What waits is sent first; each statement has a time-out."""
+        """Send the waiting requests first; each statement has a time-out."""
         if self._work is not None and not self._work.done():
             await asyncio.wait({self._work})
 

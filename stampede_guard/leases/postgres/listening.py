@@ -1,10 +1,10 @@
-"""LISTEN, where it works: on a connection that is the server's own and not a pooler's.
+"""LISTEN on a direct connection to the server. It is not used through a pooler.
 
-Behind PgBouncer in transaction mode LISTEN is accepted, hears nothing, and stays behind on a connection that others use
-next. A pooler shows itself: the key for cancelling that it gives its clients is not that of the server process.
+PgBouncer in transaction mode accepts LISTEN, but delivers no notifications. The LISTEN also stays on a server
+connection that other clients use next. A pooler can be detected: the process id in its cancel key is not the server's.
 
-The same connection is this process's sign of life: it holds an advisory lock of its session, which the server lets go
-when the connection ends, as it does at once when the process is killed. `witness` names it to those who look.
+The same connection is this process's sign of life. It holds a session advisory lock. The server releases the lock when
+the connection ends. If the process is killed, that happens at once. `witness` is the id that others check.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ log = logging.getLogger("stampede_guard")
 FIRST_RETRY = 0.1
 LONGEST_RETRY = 30.0
 QUIET_SECONDS = 60.0
-"""How often the connection is asked whether it is still there."""
+"""Seconds between two checks of the connection."""
 
 
 class Ear:
-    """Calls `hear(name)` for each lease that was freed, and `call(holder, ahead)` for each waiter whose turn has come,
-    while `hearing`; `changed()` when `witness` has changed. Begins with `start`."""
+    """While `hearing`, calls `hear(name)` for each freed lease, and `call(holder, ahead)` for each called waiter.
+
+    Calls `changed()` when `witness` changes. Runs after `start`."""
 
     def __init__(
         self,
@@ -57,19 +58,19 @@ class Ear:
         let_go_in_children(self)
         self.hearing = False
         self.witness = ""
-        """What shows the server that this process is there; empty = nothing does at present."""
+        """Shows the server that this process lives; empty = currently nothing does."""
         self.pooled = False
-        """A pooler is between: it is not tried again."""
+        """There is a pooler between: LISTEN is not tried again."""
 
     def start(self) -> None:
         if self._task is None:
-            # Nothing of the request that came first: this task serves all.
+            # An empty context: this task serves all requests, and must not keep values of the first one.
             self._task = asyncio.get_running_loop().create_task(
                 self._run(), name="stampede_guard lease listener", context=Context()
             )
 
     async def settled(self) -> None:
-        """Until it listens, or has failed to for the first time."""
+        """Wait until it listens, or until the first attempt has failed."""
         self.start()
         await self._settled.wait()
 
@@ -79,7 +80,7 @@ class Ear:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def abandon(self) -> None:
-        """After a fork, in the child."""
+        """Called in a forked child."""
         connection, self._connection = self._connection, None
         if connection is not None:
             let_go_after_fork(connection)
@@ -89,17 +90,15 @@ class Ear:
         while True:
             try:
                 if not await self._listens():
-                    log.info(
-                        "a pooler is before the database: freed leases are found by asking, without LISTEN"
-                    )
+                    log.info("the database is behind a pooler: waiters poll for freed leases, without LISTEN")
                     return
                 retry = FIRST_RETRY
                 await self._keep()
             except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError) as error:
-                log.debug("leases are not listened for now, they are asked for: %s", error)
+                log.debug("LISTEN for leases failed, waiters poll meanwhile: %s", error)
             except Exception as error:
-                # What a user's own `connect` raises: the steps meet the same error, and who asks hears of it.
-                log.debug("leases are not listened for now: %s", type(error).__name__)
+                # An error of the user's own `connect`. The steps get the same error and report it to their callers.
+                log.debug("LISTEN for leases failed, waiters poll meanwhile: %s", type(error).__name__)
             finally:
                 self.hearing = False
                 self._vouch("")
@@ -121,9 +120,9 @@ class Ear:
             connection.add_termination_listener(lambda _: self._lost.set())
             await connection.add_listener(CHANNEL, self._heard)
             await connection.add_listener(CALLS, self._heard_call)
-            # Another number for each connection: the server may not have noticed yet that the last one ended.
+            # A new number for each connection: the server may not have noticed yet that the previous one ended.
             key = secrets.randbits(62)
-            life = await connection.fetchval(  # noqa: SG303 the connection is of this process alone, and its end is to free the lock
+            life = await connection.fetchval(  # noqa: SG303 only this process uses the connection, and its end must free the lock
                 """SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::bigint || '-' || oid
                 FROM pg_advisory_lock($1), pg_database WHERE datname = current_database()""",
                 key,

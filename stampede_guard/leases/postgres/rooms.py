@@ -1,11 +1,11 @@
-"""Connections to PostgreSQL that hold nobody up: few, each statement with a time-out, none used again in doubt.
+"""A small pool of PostgreSQL connections. Each statement has a time-out, and a connection in doubt is never reused.
 
-Not asyncpg's pool: that resets a connection with statements of its own (one of them lets go of every advisory lock),
-which behind PgBouncer run on whatever server connection comes next, and waits for them without a time-out.
+asyncpg's own pool is not used, because it resets each connection with statements of its own. One of them releases all
+advisory locks. Behind PgBouncer they run on any server connection, and the pool waits for them without a time-out.
 
-A step waits for two things, and only the second is the database's: for one of our few connections, and for the answer.
-So its time-out begins with the connection. While others are answered it waits in the queue for as long as that takes;
-when nobody was answered for a whole time-out the database is silent, and all who wait are told so.
+A step waits for a connection of the pool and then for the answer. Only the second wait depends on the database, so the
+time-out begins when the step has its connection. While other steps get answers, a step stays in the queue as long as
+necessary. If no step got an answer for a whole time-out, the database counts as silent, and all queued steps fail.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ Connect = Callable[[], Awaitable[Any]]
 
 APPLICATION_NAME = "stampede_guard leases"
 IDLE_FOR = 60.0
-"""Seconds after which a connection that nobody used is closed: a process that is idle keeps none for a burst."""
+"""Seconds after which an unused connection is closed, so that an idle process does not keep those of a burst."""
 
 _BROKEN = (asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
-"""The second is asyncpg's word for a question after the server took its leave, unasked."""
+"""asyncpg raises `InternalClientError` for a request after the server closed the connection by itself."""
 _CLOSE_PATIENCE = 1.0
 _NOT_SERVING = ("08", "53", "57")
 """Classes of SQLSTATE: connection, resources, an operator's intervention. Source: PostgreSQL, Appendix A."""
 _PASSING = ("25006", "40001", "40P01", "55P03")
-"""Read-only (a standby now), serialization, deadlock, lock time-out: nothing was changed; another time it may be."""
+"""Read-only (the server is a standby now), serialization, deadlock, lock time-out. Nothing changed; retry later."""
 _MISSING = ("3F000", "42P01", "42703", "42883")
 _POOLED = ("26000", "42P05")
-"""A prepared statement that is not there, or is there already: the server's side is another one each time."""
+"""A prepared statement is missing or exists already: a pooler uses different server connections."""
 
 
 def connect_to(url: str, **settings: Any) -> Connect:
     """Connections to `postgresql://user:password@host:port/database?option=value`; `settings` as `asyncpg.connect`.
 
-    A driver's name in the scheme (`postgresql+asyncpg://`) is left out. Raises `UrlError` for another scheme.
+    A driver name in the scheme (`postgresql+asyncpg://`) is removed. Raises `UrlError` for another scheme.
     """
     found = re.fullmatch(r"postgres(?:ql)?(?:\+\w+)?://(.*)", str(url).strip(), re.DOTALL)
     if found is None:
@@ -58,14 +58,14 @@ def connect_to(url: str, **settings: Any) -> Connect:
     settings = _named(dsn, settings)
 
     async def connect() -> Any:
-        # Prepared statements belong to a server connection, and behind PgBouncer that is another one each time.
+        # A prepared statement belongs to one server connection. Behind PgBouncer that may be another one each time.
         return await asyncpg.connect(dsn, statement_cache_size=0, **settings)
 
     return connect
 
 
 def _named(dsn: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """With the name that `pg_stat_activity` shows, unless the user has one of his own."""
+    """The settings with an application name for `pg_stat_activity`, unless the user has set one."""
     given = settings.get("server_settings") or {}
     own = "application_name" in given or "application_name" in parse_qs(urlsplit(dsn).query)
     if own or os.environ.get("PGAPPNAME"):
@@ -74,34 +74,37 @@ def _named(dsn: str, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def connect_with(connect: Connect) -> Connect:
-    """The user's own. Raises `Misuse` for what is no function, and later for what makes no connections to be kept."""
+    """Connections from the user's function. Raises `Misuse` if it is not callable.
+
+    The result raises `Misuse` later if the function returns a pool's connection or another object.
+    """
     if not callable(connect):
         raise Misuse(
-            "connect is a function without arguments whose awaited result is a new connection of asyncpg: write "
+            "connect must be a function without arguments that returns a new asyncpg connection: write "
             f"lambda: asyncpg.connect(...), not a {type(connect).__name__}"
         )
 
     async def checked() -> Any:
         connection = await connect()
         if isinstance(connection, asyncpg.pool.PoolConnectionProxy):
-            # The pool would miss it for as long as we keep it, and would wait for it when it is closed.
+            # We keep connections. The pool would lack this one, and closing the pool would wait for it.
             connection.terminate()
-            raise Misuse("a pool's connections are for others: connect makes one with asyncpg.connect(...)")
+            raise Misuse("connect returned a pool's connection: make a new one with asyncpg.connect(...)")
         if not isinstance(connection, asyncpg.Connection):
-            raise Misuse(f"connect makes connections of asyncpg, not a {type(connection).__name__}")
+            raise Misuse(f"connect must return an asyncpg connection, not a {type(connection).__name__}")
         return connection
 
     return checked
 
 
 class NotNow(StoreUnavailable):
-    """The database answered: nothing was changed, because a row was locked, say. Another time it may be."""
+    """The database answered, but changed nothing, for example because a row was locked. A later request may succeed."""
 
 
 class Room:
-    """At most `size` connections, made when needed and closed when nobody has used them for `idle_for` seconds.
+    """At most `size` connections, made when needed and closed when they were unused for `idle_for` seconds.
 
-    Who waits for one is served in order. Waiting is no outage while others are answered.
+    Waiting steps get connections in order. While other steps get answers, a wait does not count as an outage.
     """
 
     def __init__(self, connect: Connect, *, size: int, idle_for: float = IDLE_FOR) -> None:
@@ -110,7 +113,7 @@ class Room:
         self._idle_for = idle_for
         self._seats = asyncio.Semaphore(size)
         self._idle: list[tuple[Any, float]] = []
-        """With the time since which nobody has used it; the oldest stands first."""
+        """Each with the time of its last use; the oldest is first."""
         self._busy: set[Any] = set()
         self._waiting: set[asyncio.Task[Any] | None] = set()
         self._answered_at = -math.inf
@@ -122,13 +125,13 @@ class Room:
     async def fetch(self, sql: str, *args: object, timeout: float) -> Sequence[Any]:
         """The rows of one statement in autocommit. Raises `StoreUnavailable` or `StoreRefused`.
 
-        A connection whose statement was not answered, for whatever reason, is closed at once.
+        A connection whose statement got no answer, for any reason, is closed at once.
         """
         rows: Sequence[Any] = await self.use(lambda connection: connection.fetch(sql, *args), timeout=timeout)
         return rows
 
     async def use(self, call: Callable[[Any], Awaitable[Any]], *, timeout: float) -> Any:
-        """As `fetch`, for more than one statement. `timeout`: seconds, from the moment it has a connection."""
+        """As `fetch`, for more than one statement. `timeout`: seconds, counted from when it has a connection."""
         seats = await self._seat(timeout)
         began = asyncio.get_running_loop().time()
         try:
@@ -138,7 +141,7 @@ class Room:
                 return await self._use(call)
         except TimeoutError:
             if self._answered_at < began:
-                # What was silent to one, and to all others meanwhile, is most likely silent on every connection.
+                # No step got an answer in this time, so the other connections are probably dead, too.
                 self._drop_idle()
             raise _silent(timeout) from None
         except (asyncpg.PostgresError, *_BROKEN) as error:
@@ -150,7 +153,7 @@ class Room:
             seats.release()
 
     async def _seat(self, timeout: float) -> asyncio.Semaphore:
-        """Until one of the connections is ours. Raises `StoreUnavailable` once the database is silent to all."""
+        """Wait for a free connection. Raises `StoreUnavailable` if no step gets an answer for `timeout` seconds."""
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         seats = self._seats
         self._waiting.add(task)
@@ -168,7 +171,7 @@ class Room:
             self._waiting.discard(task)
 
     def unsent(self, task: asyncio.Task[Any]) -> bool:
-        """Whether this task still waits for a connection: nothing of its was sent, so it may be cancelled."""
+        """Whether this task still waits for a connection. Then it has sent nothing and may be cancelled."""
         return task in self._waiting
 
     async def _use(self, call: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -186,7 +189,7 @@ class Room:
             if answered:
                 self._answered_at = asyncio.get_running_loop().time()
             if connection not in self._busy:
-                pass  # a copy of our parent's
+                pass  # after a fork: a copy of the parent's connection
             elif answered and not self._closed and not connection.is_closed():
                 self._put_by(connection)
             else:
@@ -199,12 +202,12 @@ class Room:
         except (asyncpg.PostgresError, *_BROKEN, Misuse):
             raise
         except Exception as error:
-            # Of the user's own: a password that is fetched for each connection, say. Its text may be a secret.
+            # An error of the user's function, which may fetch a password, for example. Its text may be secret.
             raise StoreUnavailable(f"no connection to the database: {type(error).__name__}") from error
 
     def _taken(self) -> Any | None:
         while self._idle:
-            # The last one that was used: what nobody needs grows old at the other end.
+            # Take the most recently used one, so that unneeded connections become idle at the other end and are closed.
             connection, _ = self._idle.pop()
             if not connection.is_closed():
                 return connection
@@ -217,7 +220,7 @@ class Room:
             self._reaper = loop.call_later(self._idle_for, self._reap)
 
     def _reap(self) -> None:
-        """Close what nobody has used for long."""
+        """Close the connections that were unused for `idle_for` seconds."""
         loop, self._reaper = asyncio.get_running_loop(), None
         while self._idle:
             due = self._idle[0][1] + self._idle_for
@@ -225,7 +228,7 @@ class Room:
                 self._reaper = loop.call_at(due, self._reap)
                 return
             connection, _ = self._idle.pop(0)
-            # In the background, and for no longer than a moment: it says goodbye to the server.
+            # Close it in the background, at most for `_CLOSE_PATIENCE`: it sends a last message to the server.
             task = loop.create_task(_closed(connection), name="stampede_guard closes an idle connection")
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
@@ -236,7 +239,7 @@ class Room:
             connection.terminate()
 
     async def aclose(self) -> None:
-        """What is under way fails with `StoreUnavailable`."""
+        """Close all connections. Running steps fail with `StoreUnavailable`."""
         self._closed = True
         if self._reaper is not None:
             self._reaper.cancel()
@@ -249,11 +252,11 @@ class Room:
             await asyncio.wait(set(self._closing))
 
     def abandon(self) -> None:
-        """After a fork, in the child: the sockets are the parent's, to whom not a word may be cut short."""
+        """Called in a forked child. The sockets belong to the parent; the child must not write to them or end them."""
         for connection in [*(idle for idle, _ in self._idle), *self._busy]:
             let_go_after_fork(connection)
         self._idle, self._busy = [], set()
-        # Timers and tasks are of the parent's loop.
+        # Timers and tasks belong to the parent's loop.
         self._waiting, self._closing, self._reaper = set(), set(), None
         self._seats = asyncio.Semaphore(self._size)
 
@@ -273,10 +276,10 @@ _kept_after_fork: list[Any] = []
 
 
 def let_go_after_fork(connection: Any) -> None:
-    """The copied socket leads nowhere from now on; its number stays taken until this process ends."""
+    """Replace the copied socket by /dev/null. Its file descriptor stays in use until this process ends."""
     transport = getattr(connection, "_transport", None)
     raw = transport.get_extra_info("socket") if transport is not None else None
-    # An object that is collected would say goodbye to the server over whatever has that number by then.
+    # Keep the object. Its destructor would write to the file descriptor, which could belong to another file by then.
     _kept_after_fork.append(connection)
     if raw is None or raw.fileno() < 0:
         return
@@ -292,17 +295,17 @@ def _code(error: BaseException) -> str:
 
 
 def store_error(error: BaseException) -> StoreError:
-    """What an error of asyncpg means for who asked."""
+    """The `StoreError` for an error of asyncpg."""
     code = _code(error)
     if isinstance(error, _BROKEN) or code.startswith(_NOT_SERVING):
         return StoreUnavailable(f"the database cannot be reached: {str(error) or type(error).__name__}")
     if code in _PASSING:
-        return NotNow(f"the database did not do it now: {error}")
+        return NotNow(f"the database could not execute it now: {error}")
     if code in _MISSING:
         return StoreRefused(
-            f"the tables of the leases are not as they should be ({error}): call `await leases.create_schema()` once, "
+            f"the tables of the leases are missing or outdated ({error}): call `await leases.create_schema()` once, "
             "or run stampede_guard/leases/postgres/schema.sql"
         )
     if code in _POOLED:
-        return StoreRefused("a pooler is before the database: connect with statement_cache_size=0")
+        return StoreRefused("the database is behind a pooler: connect with statement_cache_size=0")
     return StoreRefused(f"the database refused: {error}", may_pass=code.startswith("5"))

@@ -1,4 +1,4 @@
-"""The tables, as the SQL that is shipped, in the schema that is wanted."""
+"""The SQL that creates the tables, for a chosen schema."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEFAULT = "stampede_guard"
 
 
 def checked(schema: str) -> str:
-    """Raises `Misuse` for what is no plain identifier."""
+    """The schema's name. Raises `Misuse` unless it is a plain identifier."""
     if not re.fullmatch(r"[a-z_][a-z0-9_]{0,62}", str(schema)):
         raise Misuse(
             f"schema={schema!r} is not allowed: write lower-case letters, digits and underscores, such as {DEFAULT!r}"
@@ -22,9 +22,9 @@ def checked(schema: str) -> str:
 
 
 def script(schema: str) -> str:
-    """Creates what is missing, in one transaction, one process at a time.
+    """The SQL that creates missing tables in one transaction. A lock admits one process at a time.
 
-    Two at once would both find nothing, and one would fail: IF NOT EXISTS does not wait.
+    IF NOT EXISTS does not wait. Without the lock, two processes would both find no table, and one would fail.
     """
     text = "".join(
         file.read_text("utf-8")

@@ -1,9 +1,9 @@
--- Tables of stampede_guard's leases. May be run again at any time: what exists stays as it is.
--- In another schema: replace the word stampede_guard where it stands before a point, and in the first statement.
+-- Tables of stampede_guard's leases. You may run this file again at any time: existing tables stay unchanged.
+-- For another schema: replace the word stampede_guard wherever a point follows it, and in the first statement.
 
 CREATE SCHEMA IF NOT EXISTS stampede_guard;
 
--- One row a name. A row that is not held is kept for its last token; `holder` = '' or a past `deadline`: not held.
+-- One row per name. A row that is not held is kept for its last token. `holder` = '' or a past `deadline`: not held.
 CREATE TABLE IF NOT EXISTS stampede_guard.leases (
     name text PRIMARY KEY,
     last bigint NOT NULL DEFAULT 0,
@@ -17,14 +17,14 @@ CREATE TABLE IF NOT EXISTS stampede_guard.leases (
     rest double precision NOT NULL DEFAULT 0,
     rests_until timestamptz,
     asked_to_leave text NOT NULL DEFAULT '',
-    -- Who waits is in `lease_places`. This is for processes of the version before, while they are there.
+    -- Waiters are in `lease_places`. This column is only for processes of the previous version.
     queue jsonb NOT NULL DEFAULT '[]',
-    -- What shows the server that the holder's process is there, and when it was first seen to be gone; '' = nothing does.
+    -- The witness shows that the holder's process lives; '' = unknown. `missing_since`: when it was first seen missing.
     witness text NOT NULL DEFAULT '',
     missing_since timestamptz
 ) WITH (fillfactor = 50);
 
--- Tables made by the version before lack what came since. Looked at first: ALTER would wait for every transaction.
+-- Tables of the previous version lack newer columns. Check first, because ALTER would wait for every transaction.
 DO $$ BEGIN
     IF NOT EXISTS (
         SELECT FROM pg_attribute WHERE attrelid = 'stampede_guard.leases'::regclass AND attname = 'missing_since'
@@ -34,7 +34,7 @@ DO $$ BEGIN
     END IF;
 END $$;
 
--- What operators did; the newest thousand.
+-- The newest thousand actions of operators.
 CREATE TABLE IF NOT EXISTS stampede_guard.lease_audits (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text NOT NULL,
@@ -45,7 +45,7 @@ CREATE TABLE IF NOT EXISTS stampede_guard.lease_audits (
     owner jsonb NOT NULL
 );
 
--- One row a job: its schedule, and what came of it last. Slots are milliseconds since 1970, in UTC.
+-- One row per job: its schedule and its last results. Slots are milliseconds since 1970, in UTC.
 CREATE TABLE IF NOT EXISTS stampede_guard.jobs (
     name text PRIMARY KEY,
     schedule text NOT NULL,
@@ -54,7 +54,7 @@ CREATE TABLE IF NOT EXISTS stampede_guard.jobs (
     version bigint NOT NULL,
     registered_at timestamptz NOT NULL,
     scheduled_at timestamptz NOT NULL,
-    -- When somebody who follows this schedule last said so, and for how many seconds that is good; 0 = for ever.
+    -- When a process with this schedule last reported, and for how many seconds that counts; 0 = for ever.
     seen_at timestamptz NOT NULL,
     seen_for double precision NOT NULL DEFAULT 0,
     pruned_to bigint NOT NULL DEFAULT 0,
@@ -65,14 +65,14 @@ CREATE TABLE IF NOT EXISTS stampede_guard.jobs (
     last_error text NOT NULL DEFAULT ''
 ) WITH (fillfactor = 50);
 
--- One row a slot: running, or with its one outcome. `outcome` = '': about to be claimed, as good as no row.
+-- One row per slot: running, or with its one outcome. `outcome` = '': a claim is about to follow; the same as no row.
 CREATE TABLE IF NOT EXISTS stampede_guard.runs (
     job text NOT NULL,
     slot bigint NOT NULL,
     run text NOT NULL DEFAULT '',
     outcome text NOT NULL DEFAULT ''
         CHECK (outcome IN ('', 'running', 'completed', 'failed', 'missed', 'skipped', 'abandoned')),
-    -- Which attempt this is, and how many there may be in all.
+    -- The number of this attempt, and how many attempts are allowed in all.
     attempt integer NOT NULL DEFAULT 0,
     attempts integer NOT NULL DEFAULT 0,
     alive_until timestamptz,
@@ -87,15 +87,15 @@ CREATE TABLE IF NOT EXISTS stampede_guard.runs (
 
 CREATE INDEX IF NOT EXISTS runs_running ON stampede_guard.runs (job) WHERE outcome = 'running';
 CREATE INDEX IF NOT EXISTS runs_again ON stampede_guard.runs (job, slot) WHERE outcome = 'abandoned' AND attempt < attempts;
--- A rare outcome is found without looking at the others. By the negative slot, newest first: an order that the primary key
--- cannot give, or a planner that expects many of an outcome would walk that, and look at every run for the few there are.
+-- Finds a rare outcome without reading the others. The slot is negative (newest first), an order that the primary key
+-- cannot give. Otherwise a planner that expects many rows of an outcome would walk that key and read every run.
 CREATE INDEX IF NOT EXISTS runs_outcome ON stampede_guard.runs (job, outcome, (-slot));
 
--- Steps of the leases that look at who waits. Each is one call on one row of `leases`, which it locks first: what it reads
--- after that is as it is then, and not as it was when the statement began, which is why these are functions.
+-- Steps that read the queue. Each is one call on one row of `leases`, which it locks first. They are functions, so that
+-- they read the queue as it is after the lock. A single statement would read it as it was when the statement began.
 -- A step reads and writes a bounded number of places, however many wait. The rules are those of leases/core/grants.py.
 
--- Who waits: one row each. `position`: the order. `called`: its turn may have come; since then it has asked nothing.
+-- The waiters, one row each. `position`: the order. `called`: it was called and has not asked since.
 CREATE TABLE IF NOT EXISTS stampede_guard.lease_places (
     name text NOT NULL,
     holder text NOT NULL,
@@ -110,8 +110,8 @@ CREATE TABLE IF NOT EXISTS stampede_guard.lease_places (
 CREATE INDEX IF NOT EXISTS lease_places_order ON stampede_guard.lease_places (name, position);
 CREATE INDEX IF NOT EXISTS lease_places_until ON stampede_guard.lease_places (name, until);
 
--- Whether the process that `witness` stands for is gone; NULL = this server cannot tell. A witness is a session's
--- advisory lock (after the point) in one life of this server and one database (before it), for locks are a database's own.
+-- Whether the process of this `witness` has ended; NULL = unknown to this server. A witness is an advisory lock of a
+-- session (after the point) in one life of this server and one database (before it). Each database has its own locks.
 CREATE OR REPLACE FUNCTION stampede_guard.leases_gone(witness text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     IF witness = ''
@@ -121,11 +121,11 @@ BEGIN
     THEN
         RETURN NULL;
     END IF;
-    -- Shared, so that those who look do not hide the holder from each other. It ends with this transaction.
+    -- A shared lock, so that two checks do not take each other for the holder. It ends with this transaction.
     RETURN pg_try_advisory_xact_lock_shared(split_part(witness, '.', 2)::bigint);
 END $$;
 
--- The first few of those who wait are told that their turn may have come, once each.
+-- Calls the first waiters: notifies them once each that it may be their turn.
 CREATE OR REPLACE FUNCTION stampede_guard.leases_call(asked text, now timestamptz, most int) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -169,7 +169,7 @@ BEGIN
         RETURN;
     END IF;
     now := clock_timestamp();
-    -- A waiter that only keeps its place need not wait for the row, nor does anybody wait for it on disk.
+    -- A waiter that only keeps its place needs no row lock, and its commit need not wait for the disk.
     IF place > 0 AND l.holder NOT IN ('', asker) AND now < l.deadline AND l.renewed_at <= now
         AND l.missing_since IS NULL AND stampede_guard.leases_gone(l.witness) IS NOT TRUE
     THEN
@@ -196,7 +196,7 @@ BEGIN
     END IF;
     now := clock_timestamp();
     held := l.holder <> '' AND now < l.deadline;
-    -- Whoever decides saves what was cut: a clock that is set back later must not bring it back.
+    -- A step that decides saves the cut values: a clock that is set back later must not make the old ones valid again.
     stale := l.deadline > now + l.lease_ttl * interval '1 second' OR l.rests_until <= now
         OR l.rests_until > now + l.rest * interval '1 second';
     l.deadline := CASE WHEN held THEN least(l.deadline, now + l.lease_ttl * interval '1 second') END;
@@ -205,7 +205,7 @@ BEGIN
     resting := l.rests_until IS NOT NULL;
     DELETE FROM stampede_guard.lease_places AS p WHERE p.name = asked AND p.until <= now;
     IF l.renewed_at > now THEN
-        -- The clock was set back: no place lasts longer than was asked for.
+        -- The clock was set back: cut places to the time that was requested.
         UPDATE stampede_guard.lease_places AS p SET until = now + p.seconds * interval '1 second'
         WHERE p.name = asked AND p.until > now + p.seconds * interval '1 second';
     END IF;
@@ -308,7 +308,7 @@ BEGIN
     remaining := extract(epoch FROM till - now);
 END $$;
 
--- NULL = nobody knows the name; else whether it was still held.
+-- Returns whether the lease was still held; NULL = the name is unknown.
 CREATE OR REPLACE FUNCTION stampede_guard.leases_release(
     patience text, released text, releaser text, its_token bigint, at_least_for float8, prefer text, most_called int
 ) RETURNS boolean LANGUAGE plpgsql AS $$
@@ -369,7 +369,7 @@ BEGIN
         witness = '', missing_since = NULL
     WHERE u.name = released;
     IF prefer <> '' THEN
-        -- Before the first who waits, in the order that they had.
+        -- Move them before the first waiter, and keep their order.
         WITH wanted AS (
             SELECT p.holder, row_number() OVER (ORDER BY p.position) - 1 AS number, count(*) OVER () AS of_them
             FROM stampede_guard.lease_places AS p WHERE p.name = released AND prefer IN (
@@ -387,7 +387,7 @@ BEGIN
     RETURN held;
 END $$;
 
--- Many acquirers give up: one after the other, by name, so that two who do so do not wait for each other.
+-- Many acquirers give up, one after the other, ordered by name. So two such calls cannot deadlock.
 CREATE OR REPLACE FUNCTION stampede_guard.leases_leave(
     patience text, names text[], holders text[], most_called int
 ) RETURNS void LANGUAGE plpgsql AS $$

@@ -1,16 +1,16 @@
 """The steps of a lease store as SQL: the rules of `leases.core.grants`, one statement each, in autocommit.
 
-Every step begins alike: `seen` locks the row, and reads what others have committed until then; `timed` reads the clock,
-and because it reads it for a row of `seen`, after the wait for the lock; `lease` is the row as it is to be read now.
-Then a step decides and writes. `clock_timestamp()`, because `now()` would be the time before the wait.
+Every step begins in the same way:
+1. `seen` locks the row, and reads what others have committed until then, 2. `timed` reads the clock for a row of
+`seen`, so after the wait for the lock, 3. `lease` is the row as it applies now (lapsed values removed).
+Then the step decides and writes. It uses `clock_timestamp()`: `now()` would be the time before the wait.
 
-Parameter $1 is the longest wait for the row in milliseconds: who asked has given up by then, and nothing is to be
-granted to somebody who has gone. No step commits asynchronously, also where the server does so by default: what a
-crash takes back (a grant, a renewal, a rest, an operator's word) would still be believed in. A place in the queue may
-be lost.
+Parameter $1 is the longest wait for the row, in milliseconds. After that the caller has given up, and a grant would go
+to an acquirer that no longer waits. No step commits asynchronously, even if that is the server's default. A crash would
+undo a grant, a renewal, a rest or an operator's request that others still rely on. A place in the queue may be lost.
 
-Steps that look at who waits are functions, in `schema.sql`: a statement would read the queue as it was before its wait
-for the row.
+Steps that read the queue are functions in `schema.sql`. A statement would read the queue as it was before the wait for
+the row.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["CALLS", "CHANNEL", "KEPT_AUDITS", "Statements"]
 
 CHANNEL = "stampede_guard_leases"
 CALLS = "stampede_guard_leases_called"
-"""The holders whose turn may have come, in their order; `schema.sql` tells of them."""
+"""The channel for called waiters, in their order; functions in `schema.sql` send to it."""
 KEPT_AUDITS = 1000
 
 _MAKE = """
@@ -150,8 +150,8 @@ SELECT count(*) AS pruned FROM gone"""
 class Statements:
     """All statements for the tables in one schema.
 
-    `make`: an empty row is the same as none; a step needs one to lock. It is as young as a used one, lest `prune`
-    deletes it before that.
+    `make` inserts an empty row, because a step needs a row to lock. An empty row means the same as no row. Its
+    `renewed_at` is the current time, so that `prune` does not delete it before its first use.
     """
 
     make: str
@@ -168,7 +168,7 @@ class Statements:
 
     @classmethod
     def of(cls, schema: str) -> Statements:
-        """`schema`: as it is to stand in SQL."""
+        """`schema`: as written in SQL."""
 
         def text(*parts: str, durable: str = "", which: str = "") -> str:
             return "".join(parts).format(

@@ -1,18 +1,20 @@
 """Leases in Redis or Valkey: each step is one script on the server's clock.
 
-What a server may have forgotten is not granted anew while it may be believed in. Every row tells in which life of the
-server it was last confirmed: its `run_id` and `master_replid`, for it lives anew when it is promoted, be it again. In a
-life that has not yet lasted as long as a lease, and where the row was not confirmed in it, the answer is `Withheld`:
-after a restart without data, with an older snapshot, and at a server that was promoted without the last writes. A
-restart that lost nothing costs the same wait, unless `restart="trust"`; so does a master's first replica.
+A server may have forgotten a lease whose holder still believes. Such a lease is not granted again in that time. A
+*life* of a server is its `run_id` with its `master_replid`: a promotion begins a new life, also a second promotion of
+the same server. Every row contains the life in which it was last confirmed. The answer is `Withheld` if the current
+life is shorter than a lease and the row was not confirmed in it. This covers a restart without data, a restart with an
+older snapshot, and a server that was promoted without the last writes. A restart that lost nothing causes the same
+wait, unless `restart="trust"`; so does a master's first replica.
 
-A loss of all data within a server's life (FLUSHALL, keys that were deleted, a replica to which nothing of this
-namespace had come) is noticed by two: a process that has asked before and finds no trace of that, and a holder whose
-token is above all that the server knows of. From then on the answer is `Withheld` for as long.
+All data may also be lost within one life: FLUSHALL, deleted keys, or a replica that had received nothing of this
+namespace. Two kinds of processes notice it. One has asked before and finds no trace of that. The other is a holder with
+a token larger than all that the server knows. Then the answer is `Withheld` for the same time.
 
-Not kept: such a loss, while those who ask do so for the first time in their lives and before the holder's next renewal;
-a server's clock that steps forward, which ends leases early; two masters at once after a network's split. Tokens grow
-through all of that, as long as clocks do: fence with them what must not be written twice.
+Three cases are not covered. In the first, such a loss happens, and all later acquirers ask for the first time, and
+before the holder's next renewal. In the second, a server's clock steps forward, which ends leases early. In the third,
+a network partition leaves two masters. Tokens grow in all these cases as long as clocks do. Use them as a fence for
+writes that must not happen twice.
 """
 
 from __future__ import annotations
@@ -59,15 +61,15 @@ __all__ = ["RedisBackend"]
 log = logging.getLogger("stampede_guard")
 
 KEPT_AUDITS = 1000
-_YOUNG = "the server was started or promoted a short while ago, and may have forgotten leases"
+_YOUNG = "the server was recently started or promoted, and may have forgotten leases"
 _NAMES_AT_ONCE = 20
 _MOVED_AT_ONCE = 40
 PLACES_AT_ONCE = 250
-"""Places that one script reads; of a queue of a thousand four of them do."""
+"""Places that one script reads. A queue of a thousand takes four scripts."""
 _MOST_STEPS = 1_000
-"""Each removes at least 25 lapsed places of one name."""
+"""Each step removes at least 25 lapsed places of one name."""
 _PLACES_IN_A_LIST = 20
-"""Of those who wait for one name, in a list of many: one name has all that wait for it."""
+"""Waiters shown per name in a list of names. `show` for a single name shows all its waiters."""
 
 _ASK = lease_script("ask")
 _RENEW = lease_script("renew")
@@ -83,12 +85,12 @@ _WITHHELD = lease_script("withheld")
 
 
 class RedisBackend:
-    """A `Backend` for one event loop; connects when first used.
+    """A `Backend` for one event loop. It connects on first use.
 
-    `store`: a store of Redis, or a `redis.asyncio` client for its settings. `eviction`: what to do about a server that
-    may evict leases when its memory is full (`maxmemory-policy allkeys-*`): `"refuse"` to grant, or `"warn"`.
-    `restart`: `"withhold"` as above, or `"trust"` a server that loses no write (`appendfsync always`), or one whose
-    losses do not matter. `longest_lease`: seconds; to be given where one name is leased for different `lease_ttl`s.
+    `store`: a Redis store, or a `redis.asyncio` client for its settings. `eviction`: for a server that may evict leases
+    when its memory is full (`maxmemory-policy allkeys-*`): `"refuse"` to grant, or `"warn"`. `restart`: `"withhold"` as
+    above, or `"trust"` for a server that loses no write (`appendfsync always`) or whose losses do not matter.
+    `longest_lease`: seconds. Give it if one name is used with different `lease_ttl`s.
     """
 
     def __init__(
@@ -114,7 +116,7 @@ class RedisBackend:
         self._freed: list[Callable[[str], None]] = []
         self._called: list[Callable[[str, int], None]] = []
         self._vouched: set[str] = set()
-        """Names that were granted to this process, and may be handed over when it is not seen any more."""
+        """Names granted to this process that the back end may hand over if it no longer sees this process."""
         opened: Store = store_for(store)
         self.scripts = Scripts(
             opened, f"{namespace}.leases", self._tell_freed, self._tell_called, self._tell_vouched
@@ -129,7 +131,7 @@ class RedisBackend:
 
     @classmethod
     def from_client(cls, client: Any, *, namespace: str, **settings: Any) -> RedisBackend:
-        """With the settings of a `redis.asyncio` client: TLS, credentials, sentinels, cluster. Raises `Misuse`."""
+        """Uses the settings of a `redis.asyncio` client: TLS, credentials, sentinels, cluster. Raises `Misuse`."""
         store: Any = store_for(client, who="RedisLeases")
         if store is not client:
             store.deadline = DEADLINE
@@ -192,11 +194,12 @@ class RedisBackend:
         return bool(await self._decided(_RELEASE, name_bytes(name), *args, timeout=timeout))
 
     async def _prefer(self, name: str, to: str, timeout: float) -> None:
-        """Those who wait and are called so come before the others, in steps, for they may be a thousand. Before the
-        release, which calls the first of all who wait."""
+        """Move the waiters called `to` to the front, in several steps, because there may be a thousand.
+
+        This happens before the release, because the release calls the first waiters."""
         holders = [place.holder.encode() for place in named(await self._queue(name, timeout), to)]
         while holders:
-            # The last of them first: each step puts its own before all who are there.
+            # Start with the last ones: each step puts its waiters before all others.
             some, holders = holders[-_MOVED_AT_ONCE:], holders[:-_MOVED_AT_ONCE]
             await self.scripts.run(_PREFER, name_bytes(name), *some, timeout=timeout)
 
@@ -232,14 +235,14 @@ class RedisBackend:
         raise _unknown()
 
     async def _decided(self, script: Script, *args: bytes, timeout: float) -> Any:
-        """Until no lapsed place is in the way: a step removes some, and others come in between."""
+        """Repeat the script until no lapsed place is before the first live one. A step removes a limited number."""
         for _ in range(_MOST_STEPS):
             reply = await self.scripts.run(script, *args, timeout=timeout)
             if reply not in ([b"again"], -1):
                 return reply
-        raise StoreUnavailable("places in the queue lapse faster than they are removed")
+        raise StoreUnavailable("places in the queue lapse faster than the scripts remove them")
 
-    # --- looking ----------------------------------------------------------------------------------
+    # --- reading ----------------------------------------------------------------------------------
 
     async def show(self, name: str, *, timeout: float) -> LeaseView | None:
         queue = await self._queue(name, timeout)
@@ -248,12 +251,12 @@ class RedisBackend:
         return views[0] if views and views[0].token else None
 
     async def _queue(self, name: str, timeout: float) -> Queue:
-        """All who wait for it, page by page."""
+        """All waiters of the name, read page by page."""
         queue: dict[str, Place] = {}
         for offset in itertools.count(step=PLACES_AT_ONCE):
             _, rows = await self._read([name], PLACES_AT_ONCE, offset, timeout)
             page = rows[0][2] if rows else ()
-            # Who has moved in between is on two pages.
+            # A waiter that moved in between may be on two pages.
             queue |= {place.holder: place for place in page}
             if len(page) < PLACES_AT_ONCE:
                 break
@@ -276,7 +279,7 @@ class RedisBackend:
     async def _read(
         self, names: list[str], places: int, offset: int, timeout: float
     ) -> tuple[float, list[tuple[str, bytes, Queue]]]:
-        """The server's time, and of each name that is known its row and some of those who wait for it."""
+        """The server's time, and for each known name its row and some of its waiters."""
         args = (b"%d" % places, b"%d" % offset, *map(name_bytes, names))
         now, *found = await self.scripts.run(_VIEWS, *args, timeout=timeout)
         at = iter(found)
@@ -315,19 +318,19 @@ class RedisBackend:
         return self.scripts.witness
 
     def _tell_vouched(self) -> None:
-        """The server may not see this process any more: each holder renews at once, and says what shows it now."""
+        """The server may no longer see this process. So each holder renews at once and sends its current witness."""
         for name in tuple(self._vouched):
             self._tell_freed(name)
 
     # --- the server -------------------------------------------------------------------------------
 
     async def _check_memory(self, timeout: float) -> None:
-        """Once per back end: whether the server throws leases away when its memory is full."""
+        """Check once per back end whether the server may evict leases when its memory is full."""
         policy, limit = map(plain, await self.scripts.run(_MEMORY, timeout=timeout))
         if policy.startswith("allkeys-") and int(limit) > 0:
             problem = (
-                f"this server evicts any key when its memory is full (maxmemory-policy {policy}), and with a lease the "
-                "knowledge that it is held: use noeviction or volatile-*, or a server of its own for leases"
+                f"this server may evict any key when its memory is full (maxmemory-policy {policy}), also a held "
+                "lease: use noeviction or volatile-*, or a separate server for leases"
             )
             if self._eviction == "refuse":
                 raise StoreRefused(f'{problem}, or write eviction="warn"', may_pass=True)
@@ -335,7 +338,7 @@ class RedisBackend:
         self._checked = True
 
     async def withheld(self, lease_ttl: float, *, timeout: float) -> Withheld | None:
-        """Whether a lease of so many seconds that this server does not know well would be granted now."""
+        """Whether a lease of this length would be withheld now, if it was not confirmed in this life of the server."""
         if self._trusts == b"1":
             return None
         left = await self.scripts.run(_WITHHELD, us(max(lease_ttl, self._longest)), timeout=timeout)
@@ -348,4 +351,4 @@ class RedisBackend:
 
 
 def _unknown() -> StoreRefused:
-    return StoreRefused("a script of the leases gave an answer of an unknown shape")
+    return StoreRefused("a lease script returned an answer of an unknown shape")

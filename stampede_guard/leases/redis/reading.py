@@ -1,4 +1,4 @@
-"""What stands in Redis and what it means: numbers, owners, places, rows and audits."""
+"""Encodes and decodes the values in Redis: numbers, owners, places, rows and audits."""
 
 from __future__ import annotations
 

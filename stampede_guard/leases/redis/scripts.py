@@ -1,7 +1,7 @@
-"""A namespace's scripts on whatever Redis it is: standalone, sentinel or cluster, through connections of their own.
+"""Runs a namespace's scripts on Redis (standalone, sentinel or cluster), through separate connections.
 
-Everything of a namespace is in one slot, `{namespace.leases}`: leases are few and slow, and so one script can see all
-that it needs. On a cluster one master has them all.
+All keys of a namespace are in one slot, `{namespace.leases}`, so that one script can read all that it needs. Leases are
+few and change slowly, so one master of a cluster can serve them all.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from stampede_guard.stores.wire import changes_channel, name_bytes
 __all__ = ["DEADLINE", "Scripts", "lease_script"]
 
 DEADLINE = 2.0
-"""Seconds without an answer after which a connection is given up, and everything on it."""
+"""Seconds without an answer until a connection is closed. All requests on it fail then."""
 
 
 FIRST_RETRY = 0.05
 LONGEST_RETRY = 5.0
 CALL = "\0call\0"
-"""Before the holders whose turn has come, where a message has a name otherwise."""
+"""The prefix of messages that list called waiters. Other messages contain a lease name in that place."""
 
 
 def lease_keys(name: str) -> tuple[bytes, ...]:
@@ -53,10 +53,10 @@ class _Session(Protocol):
 
 
 class Scripts:
-    """`tag` names the slot. `on_freed(name)` and `on_called(holder, ahead)` hear what scripts have told of, while the
-    subscription stands; `on_gap()` hears that it may have been broken.
+    """`tag` names the slot. Messages of scripts call `on_freed(name)` and `on_called(holder, ahead)`.
 
-    Raises `Misuse` for a store that is not of Redis.
+    This needs the subscription. `on_gap()` is called when the subscription may have been interrupted. Raises `Misuse`
+    for a store that is not Redis.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Scripts:
     ) -> None:
         if not store.shared:
             raise Misuse(
-                "leases in this process's memory are MemoryLeases: give RedisLeases a redis:// URL or client"
+                "RedisLeases need a redis:// URL or a client: write MemoryLeases() for leases in this process's memory"
             )
         self.tag = tag
         self.channel = changes_channel(tag)
@@ -89,20 +89,20 @@ class Scripts:
         if self._closed:
             raise StoreUnavailable("the connections to the store are closed")
         if self._opened is None:
-            # Not before: there may be no event loop yet.
+            # Open it only now: earlier there may be no event loop.
             opened: Any = self._store.open_session(self)
             if not hasattr(opened, "run"):
-                raise Misuse(f"leases need a store of Redis itself, not {type(self._store).__name__}")
+                raise Misuse(f"leases need a Redis store, not {type(self._store).__name__}")
             self._opened = opened
         return self._opened
 
     async def run(
         self, script: Script, *args: bytes, timeout: float, renewal: bool = False, name: str = ""
     ) -> Any:
-        """The answer of one script. `name`: of another slot than the leases'.
+        """Run one script and return its answer. `name`: a name in another slot than the leases.
 
-        `timeout`: seconds for which nobody at all was answered: a queue before us is no outage. Raises
-        `StoreUnavailable` or `StoreRefused`.
+        `timeout`: fail if no request at all was answered for this many seconds. A queue of requests before ours is not
+        an outage. Raises `StoreUnavailable` or `StoreRefused`.
         """
         loop = asyncio.get_running_loop()
         task = loop.create_task(self._session.run(script, name or self.tag, list(args), renewal=renewal))
@@ -122,13 +122,13 @@ class Scripts:
             task.cancel()
 
     def listen(self) -> None:
-        """Begin to hear what is freed, and go on with it."""
+        """Subscribe to freed leases and calls, and stay subscribed."""
         if not self._listening:
             self._listening = True
             self._try_to_listen(FIRST_RETRY)
 
     def _try_to_listen(self, retry: float) -> None:
-        """Until the subscription stands: a cluster has to be looked at first, a server may be away."""
+        """Retry until the subscription is confirmed: a cluster must be discovered first, and a server may be away."""
         self._retry = None
         if self._listening and not self._session.hears_changes(self.tag):
             loop = asyncio.get_running_loop()
@@ -136,17 +136,17 @@ class Scripts:
 
     @property
     def hears(self) -> bool:
-        """Whether the subscription stands."""
+        """Whether the subscription is confirmed."""
         return self._listening and self._opened is not None and self._opened.hears_changes(self.tag)
 
     @property
     def in_slots(self) -> bool:
-        """Whether names are spread over the slots of a cluster."""
+        """Whether this is a cluster, where names are in different slots."""
         return isinstance(self._session, ClusterSession)
 
     @property
     def witness(self) -> bytes:
-        """The inbox by which the server sees that this process is there, while that is confirmed; else nothing."""
+        """The inbox that shows the server that this process lives. Empty while its subscription is not confirmed."""
         inbox: Callable[[str], bytes] | None = getattr(self._opened, "_inbox_at", None)
         return inbox(self.tag) if inbox is not None and self._listening else b""
 
@@ -158,20 +158,20 @@ class Scripts:
             await self._opened.aclose()
 
     def abandon(self) -> None:
-        """After a fork, in the child. The next step opens anew, in the event loop that runs then."""
+        """Called in a forked child. The next step opens a new session, in the event loop that runs then."""
         self._listening = False
         opened, self._opened = self._opened, None
         if opened is not None:
             opened.abandon()
 
-    # --- what the session tells: see `stores.protocol.Listener` -----------------------------------
+    # --- calls from the session: see `stores.protocol.Listener` -----------------------------------
 
     def heard(self, name: str, message: Message) -> None:
-        """Nobody writes to this inbox."""
+        """Ignored: no script writes to this inbox."""
 
     def gap(self) -> None:
         self._on_gap()
-        # Also after the first subscription. In a cluster the master may be another one now, on which to listen anew.
+        # Also after the first subscription. In a cluster the slot may have another master now: subscribe there again.
         if self._listening and self._retry is None:
             self._retry = asyncio.get_running_loop().call_later(0, self._try_to_listen, FIRST_RETRY)
 
@@ -185,7 +185,7 @@ class Scripts:
             self._on_called(holder, ahead)
 
     def breaker_changed(self, *, away: bool, part: str = "", why: str = "") -> None:
-        """Leases ask again by themselves, and say so when they are lost."""
+        """Ignored: leases retry by themselves, and report their own loss."""
 
     def not_kept(self, name: str, error: StoreError) -> None:
-        """Values are not a lease's business."""
+        """Ignored: leases store no values."""

@@ -167,4 +167,4 @@ async def test_that_it_failed_is_a_line_in_the_log(caplog: pytest.LogCaptureFixt
     made = Forgetting(fails, draw=lambda: 0.0)
     made.added()
     await made.aclose()
-    assert "old names of leases were not deleted: the database cannot be reached" in caplog.text
+    assert "unused lease names could not be deleted: the database cannot be reached" in caplog.text

@@ -1,5 +1,5 @@
--- ARGV: name, holder, owner, lease ttl, place, longest ttl of this name's leases (all in us), '1' = a restart lost nothing,
--- '1' = who asks has had an answer before, turn (us), witness, channel
+-- ARGV: name, holder, owner, lease ttl, place, longest ttl of this name's leases (all in us), '1' = a restart lost
+-- nothing, '1' = the acquirer's process has had an answer before, turn (us), witness, channel
 local name, holder, owner = ARGV[1], ARGV[2], ARGV[3]
 local lease_ttl, seconds, longest = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local turn, witness, channel = tonumber(ARGV[9]), ARGV[10], ARGV[11]

@@ -1,10 +1,10 @@
--- Stands before every script of the leases. KEYS of a namespace, always in this order and in one slot:
--- 1 rows (a hash: name -> JSON), 2 when rows may be forgotten (sorted set), 3 what is known of the server's life (hash),
--- 4 what operators did (list), 5 who waits, in order (sorted set of name, position, holder), 6 their places (a hash: name
--- and holder -> place), 7 when places lapse and 8 when they were last asked for (sorted sets of name and holder).
--- No key has a time to live: what could be evicted is what has one.
--- The rules are those of leases/core/grants.py. Numbers in a row are microseconds or tokens, written as text: cjson would
--- round them. A step reads and writes a bounded number of places, however many wait.
+-- This text is put before every lease script. KEYS of a namespace, always in this order and in one slot:
+-- 1 rows (a hash: name -> JSON), 2 when rows may be forgotten (sorted set), 3 facts about the server's life (hash),
+-- 4 actions of operators (list), 5 waiters, in order (sorted set of name, position, holder), 6 their places (a hash:
+-- name and holder -> place), 7 when places lapse and 8 when they were last requested (sorted sets of name and holder).
+-- No key has a time to live: the volatile-* policies evict only keys that have one.
+-- The rules are those of leases/core/grants.py. Numbers in a row are microseconds or tokens. They are written as text,
+-- because cjson would round them. A step reads and writes a bounded number of places, however many waiters there are.
 local ROWS, OLD, LIFE, AUDITS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local QUEUE, PLACES, UNTIL, SINCE = KEYS[5], KEYS[6], KEYS[7], KEYS[8]
 local NUMBERS = {'last', 'token', 'lease_ttl', 'granted_at', 'renewed_at', 'deadline', 'rest', 'rests_until'}
@@ -21,7 +21,7 @@ end
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])
 
--- Places. A member of QUEUE is name, NUL, position (16 digits), holder; `id` is name, NUL, holder.
+-- Places. A member of QUEUE is name, NUL, position (16 digits), holder. An `id` is name, NUL, holder.
 
 local function id_of(name, holder)
   return name .. '\0' .. holder
@@ -64,7 +64,7 @@ local function split(id)
   return string.sub(id, 1, at - 1), string.sub(id, at + 1)
 end
 
--- The holders that wait for a name, in their order.
+-- The waiters for a name, in order.
 local function waiting(name, offset, count)
   local found = redis.call('ZRANGEBYLEX', QUEUE, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', offset, count)
   for index, member in ipairs(found) do
@@ -73,7 +73,7 @@ local function waiting(name, offset, count)
   return found
 end
 
--- The places of these holders, as they are stored; false where there is none.
+-- The places of these holders, as stored; false for a holder without a place.
 local function places_of(name, holders)
   local ids = {}
   for index, holder in ipairs(holders) do
@@ -90,7 +90,7 @@ local function ahead_of(name, holder, place)
   return redis.call('ZLEXCOUNT', QUEUE, '[' .. name .. '\0', '(' .. name .. '\0' .. place.position .. holder)
 end
 
--- What has lapsed goes, of whatever name; and a clock that was set back makes no place last longer than was asked for.
+-- Delete lapsed places of all names. If the clock was set back, cut places to the time that was requested.
 local function lapse_places()
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', UNTIL, '-inf', text(now), 'LIMIT', 0, AT_ONCE)) do
     drop_place(split(id))
@@ -106,8 +106,8 @@ local function lapse_places()
   end
 end
 
--- Who waits first, and whether that is known: places that have lapsed go from the front, some at a time. Otherwise nothing is
--- to be decided, and whoever asks comes again at once.
+-- The first waiter, and whether it is known. Lapsed places are deleted from the front, a limited number per call. If
+-- the first waiter is still unknown then, the script must decide nothing, and the client calls it again at once.
 local function front(name)
   for _ = 1, AT_ONCE do
     local member = redis.call('ZRANGEBYLEX', QUEUE, '[' .. name .. '\0', '(' .. name .. '\1', 'LIMIT', 0, 1)[1]
@@ -139,7 +139,7 @@ local function join(name, holder, owner, seconds, turn)
   redis.call('ZADD', SINCE, text(now), id_of(name, holder))
 end
 
--- Those whose turn this may be, and have not been called since they last asked.
+-- Call the first waiters, except those that were already called since they last asked.
 local function call_first(channel, name, most)
   local told = {}
   for _, holder in ipairs(most > 0 and waiting(name, 0, most) or {}) do
@@ -161,9 +161,9 @@ end
 
 -- Rows.
 
--- The row as it is to be read now, and who held it before it lapsed. A damaged one is an error, never a grant.
--- `stale`: it is not as it was saved, and every step that decides something saves it: a clock that is set back later must
--- not bring back what had lapsed, nor prolong what is cut here to what was asked for.
+-- The row as it applies now, and its holder before it lapsed. A damaged row is an error, never a grant.
+-- `stale`: the row differs from the saved one. Every step that decides something saves a stale row. Otherwise, if the
+-- clock is set back later, lapsed values would become valid again, and values that are cut here would be longer again.
 local function row_of(name)
   local stored = redis.call('HGET', ROWS, name)
   local row
@@ -179,7 +179,7 @@ local function row_of(name)
     end
     row.last = tonumber(redis.call('HGET', LIFE, 'forgotten') or '0')
   end
-  -- A process of the version before knows neither, and leaves them out.
+  -- Processes of the previous version write neither field.
   row.witness, row.missing_since = row.witness or '', tonumber(row.missing_since or '0')
   local was_holder = row.holder
   row.stale = row.deadline > now + row.lease_ttl or row.rests_until > now + row.rest
@@ -196,8 +196,8 @@ local function row_of(name)
   return row, was_holder
 end
 
--- The version before kept the queue in the row, and its processes may still be there: the first places are taken over. Who
--- has one of the others comes again by itself, within seconds, and gets another.
+-- The previous version kept the queue in the row, and its processes may still run. Take over the first places. The
+-- other waiters ask again within seconds and get a new place.
 local function take_over_places(name, row)
   for index = 1, math.min(#row.queue, AT_ONCE) do
     local place = row.queue[index]
@@ -223,7 +223,7 @@ local function save(name, row)
   redis.call('ZADD', OLD, text(over + KEPT_US), name)
 end
 
--- Names that nobody has used for a day, some at a time. Their tokens go on behind the largest of them.
+-- Forget names that were unused for a day, a few per call. Later tokens of these names start above all their tokens.
 local function forget_some()
   for _, name in ipairs(redis.call('ZRANGEBYSCORE', OLD, '-inf', text(now), 'LIMIT', 0, 5)) do
     local forgotten = math.max(tonumber(cjson.decode(redis.call('HGET', ROWS, name) or '{"last":0}').last), tonumber(redis.call('HGET', LIFE, 'forgotten') or '0'))
@@ -233,10 +233,10 @@ local function forget_some()
   end
 end
 
--- Which life of the server this is, and how long it has been known to last (microseconds). Its data may be those of an
--- earlier life, or of the master that this one was a replica of: then some of the last writes may be missing. A server
--- that is promoted begins another life, also one that had been the master before: its replication id is another one.
--- `asked_before`: so this mark was there; where it has gone, the rows have, whatever the server's life.
+-- The current life of the server, and for how long it is known to last (microseconds). The data may come from an
+-- earlier life, or from the former master of this replica. Then some of the last writes may be missing. A promoted
+-- server begins a new life, even if it was the master before: its replication id changes.
+-- `asked_before`: an earlier answer wrote the mark in LIFE. If that mark is missing now, the rows are lost, too.
 local function life(asked_before)
   local info = redis.call('INFO', 'server', 'replication')
   local run = string.match(info, 'run_id:(%w+)') .. '.' .. (string.match(info, 'master_replid:(%w+)') or '')
@@ -253,8 +253,8 @@ local function life(asked_before)
   return run, now - since
 end
 
--- A grant of this token was forgotten, so others may be that are believed in. A token is as large as the time of its grant
--- or larger: one from before this life began is no news.
+-- The server has forgotten the grant of this token. So it may also have forgotten leases whose holders still believe.
+-- A token is at least as large as the time of its grant. A token from before this life says nothing new.
 local function forgotten(token)
   local _, lasted = life()
   if token > now - lasted then
@@ -262,8 +262,8 @@ local function forgotten(token)
   end
 end
 
--- Somebody else looks for the holder's process: where that has been gone for long enough the lease is free. Only in the
--- life of the server in which it was last heard of: after a restart nobody is connected yet.
+-- An acquirer checks the holder's witness. If it was missing for GONE_FOR, the lease is free. This counts only in the
+-- life of the server in which the row was last confirmed: after a restart, no client has reconnected yet.
 local function doubt(row)
   if row.witness == '' then
     return
@@ -288,7 +288,7 @@ local function extend(row, lease_ttl, witness)
   row.witness, row.missing_since = witness, 0
 end
 
--- Nothing may be written after this.
+-- Call this last: a script must not write after it.
 local function tell_freed(channel, name, token)
   redis.pcall('PUBLISH', channel, 'again\n' .. text(token) .. '\n' .. #name .. '\n' .. name)
 end

@@ -1,4 +1,4 @@
--- ARGV: name, token, by, '1' = at once, channel, how many audits are kept, '1' = this is one
+-- ARGV: name, token, by, '1' = at once, channel, how many audits are kept, '1' = record an audit
 local name, row = ARGV[1], row_of(ARGV[1])
 if row.stale then
   save(name, row)

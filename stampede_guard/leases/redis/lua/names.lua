@@ -1,4 +1,4 @@
--- ARGV: where the last call ended ('0' at first). Where this one ends ('0' = it was the last), then names.
+-- ARGV: the cursor of the last call ('0' at first). Returns the next cursor ('0' = this was the last call), then names.
 local reply = redis.call('HSCAN', ROWS, ARGV[1], 'COUNT', 100)
 local found = {reply[1]}
 for index = 1, #reply[2], 2 do

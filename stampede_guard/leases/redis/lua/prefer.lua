@@ -1,4 +1,4 @@
--- ARGV: name, holders. Those who still wait come before all others, in the order that they are named in.
+-- ARGV: name, holders. Moves the holders that still wait before all other waiters, in the order of ARGV.
 local name = ARGV[1]
 local first = waiting(name, 0, 1)[1]
 local place = first and place_of(id_of(name, first))

@@ -1,4 +1,5 @@
--- ARGV: name, holder, token or 0, at least for (us), channel. -1 = lapsed places were in the way: it is to be asked again.
+-- ARGV: name, holder, token or 0, at least for (us), channel.
+-- Returns -1 if lapsed places remain at the front: then call it again.
 local name, holder, token, rest = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 if redis.call('HEXISTS', ROWS, name) == 0 then
   drop_place(name, holder)

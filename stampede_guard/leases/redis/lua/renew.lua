@@ -14,7 +14,7 @@ if row.holder ~= ARGV[2] or row.token ~= tonumber(ARGV[3]) then
 end
 if row.asked_to_leave == '' then
   extend(row, tonumber(ARGV[4]), ARGV[5])
-  -- Who still has it in this life of the server is the last who got it.
+  -- A holder that still renews is the last one that got the lease. So the row is confirmed in this life of the server.
   row.run = life()
 else
   row.witness, row.missing_since = ARGV[5], 0

@@ -1,5 +1,6 @@
--- ARGV: how many places, after how many, names. Server's time, then for each name that is known: name, row, how many places, and those.
--- A place that is gone though it stands in the order.
+-- ARGV: number of places, offset, names.
+-- Returns the server's time, then for each known name: name, row, number of places, holder and place of each.
+-- NOBODYS stands for a holder in QUEUE whose place is missing in PLACES.
 local NOBODYS = '0 0 0 0 0 {}'
 local found, most = {text(now)}, tonumber(ARGV[1])
 for index = 3, #ARGV do

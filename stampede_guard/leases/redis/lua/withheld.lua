@@ -1,5 +1,5 @@
--- ARGV: longest ttl of the leases asked about (us). For how much longer this server grants nothing that was not confirmed in
--- its present life, in us; 0 = it does. Writes nothing: who only looks leaves no mark.
+-- ARGV: the longest ttl of the leases in question (us). Returns for how much longer (us) this server grants no lease
+-- that was not confirmed in its current life; 0 = it grants. Writes nothing, because operators only read with it.
 local info = redis.call('INFO', 'server', 'replication')
 local run = string.match(info, 'run_id:(%w+)') .. '.' .. (string.match(info, 'master_replid:(%w+)') or '')
 local known = redis.call('HMGET', LIFE, 'run', 'since')
