@@ -188,7 +188,7 @@ async def test_a_scheduler_that_was_stopped_by_hand_is_told_of(caplog: pytest.Lo
     async with two_pods() as (first, _second):
         await first.lead()
         await first.scheduler.stop()
-        await until(lambda: "was stopped by somebody else while it led" in caplog.text)
+        await until(lambda: "was stopped while it led, not by its election" in caplog.text)
 
 
 async def test_a_scheduler_that_runs_in_each_worker_cannot_be_led(
@@ -198,11 +198,11 @@ async def test_a_scheduler_that_runs_in_each_worker_cannot_be_led(
     async with house, AsyncScheduler() as scheduler:
         election = house.election("scheduler", on_elected=leading(scheduler))
         await scheduler.start_in_background()
-        with pytest.raises(Misuse, match=r"leave out start_in_background\(\)"):
+        with pytest.raises(Misuse, match=r"do not call start_in_background\(\)"):
             leading(scheduler)
         # And where it was started after that, nobody leads.
         election.start()
-        await until(lambda: "leave out start_in_background()" in caplog.text)
+        await until(lambda: "do not call start_in_background()" in caplog.text)
         await election.stop()
 
 

@@ -410,7 +410,7 @@ async def test_an_id_that_a_job_of_our_own_has_is_an_error() -> None:
         await pod.schedule(tick, DateTrigger(datetime.now(UTC)))
         await pod.begin()
         await until(lambda: pod.released)
-        assert "two jobs are called 'tick'" in str(pod.released[0].exception_message)
+        assert "two jobs have the name 'tick'" in str(pod.released[0].exception_message)
 
 
 def test_the_synchronous_scheduler_is_an_error_and_no_silence(caplog: pytest.LogCaptureFixture) -> None:

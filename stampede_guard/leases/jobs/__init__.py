@@ -1,7 +1,7 @@
-"""Jobs: what a schedule says is run once per slot, on any number of workers whose clocks differ.
+"""Jobs: each slot of a schedule runs once, on any number of workers whose clocks differ.
 
-Every worker follows every schedule; who is first takes the slot in the back end, on the back end's clock. No leader is
-needed, and none can be wrong.
+Every worker follows every schedule. The first worker that claims a slot in the back end runs it, and the back end's
+clock decides. No leader is needed, so no leader can be wrong.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""APScheduler 3 as it is: an executor that runs each firing in one worker.
+"""APScheduler 3, unchanged: an executor that runs each firing in one worker.
 
     scheduler = AsyncIOScheduler(executors={"default": SlotExecutor(jobs)})
 
-Nothing else changes: jobs, triggers, job stores, listeners. A firing that another worker has taken is no event; one
-that was skipped or missed is `EVENT_JOB_MISSED`. Jobs are known by their `id`, so give each one: without, APScheduler
-invents another in each worker.
+Nothing else changes: jobs, triggers, job stores, listeners. A firing that another worker has taken causes no event.
+A skipped or missed firing is `EVENT_JOB_MISSED`. A job is identified by its `id`, so give each job an `id`. Otherwise
+APScheduler invents a different one in each worker.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ if TYPE_CHECKING:
 __all__ = ["SlotExecutor"]
 
 _INVENTED_ID = 32
-"""Length of the hexadecimal UUID that stands for a missing id."""
+"""The length of the hexadecimal UUID that APScheduler invents for a job without an id."""
 
 
 class SlotExecutor(BaseExecutor):  # type: ignore[misc]
-    """For `AsyncIOScheduler`. `terms` as for `jobs.cron`, but for `coalesce` and `retry_abandoned`.
+    """For `AsyncIOScheduler`. `terms`: as for `jobs.cron`, without `coalesce` and `retry_abandoned`.
 
-    `misfire_grace` and `overlap` are the job's own (`misfire_grace_time`; `max_instances=1` is `skip`, more is `allow`)
-    unless given here. Raises `Misuse` or `PolicyError` for terms that cannot be.
+    By default `misfire_grace` is the job's `misfire_grace_time`. By default `overlap` is `skip` for a job with
+    `max_instances=1`, and `allow` for more. Raises `Misuse` or `PolicyError` for invalid terms.
 
-    An interval without a start date begins in each worker when that was started. Its slots are the multiples of the
-    interval since 1970, so that it still runs once per interval among all workers, in the phase of one of them.
+    An interval without a start date begins in each worker at its start. Its slots are the multiples of the interval
+    since 1970. So it runs once per interval among all workers, in the phase of one of them.
     """
 
     def __init__(self, jobs: Jobs, **terms: Any) -> None:
@@ -72,15 +72,15 @@ class SlotExecutor(BaseExecutor):  # type: ignore[misc]
         scheduler.add_listener(self._added, EVENT_JOB_ADDED)
 
     def shutdown(self, wait: bool = True) -> None:
-        """Runs are cancelled, as with APScheduler's own executor; their slots are `abandoned`."""
+        """Cancel all runs, as APScheduler's own executor does. Their slots are `abandoned`."""
         self._scheduler.remove_listener(self._added)
         for task in self._pending:
             task.cancel()
 
     def submit_job(self, job: Any, run_times: list[datetime]) -> None:
-        """As APScheduler's, but that a firing has its outcome too while another run of the job goes on in here."""
+        """As APScheduler's own method. But a firing gets an outcome even while a run of the job goes on here."""
         if "overlap" in self._given:
-            # Whether it waits for that run, or ends it, is for the claim to see.
+            # Submit it in any case: `overlap` decides after the claim whether it waits for that run, or ends it.
             with self._lock:
                 self._do_submit_job(job, run_times)
                 self._instances[job.id] += 1
@@ -95,7 +95,7 @@ class SlotExecutor(BaseExecutor):  # type: ignore[misc]
     # --- a job is added
 
     def _added(self, event: Any) -> None:
-        """Registered before it ever fires, so that it is missed if it never does. In any thread."""
+        """Register a job before its first firing, so that it becomes overdue if it never fires. In any thread."""
         job = self._scheduler.get_job(event.job_id, event.jobstore)
         if job is not None and job.executor == self._alias:
             self._loop.call_soon_threadsafe(lambda: self._begin(self._register(job)))
@@ -112,14 +112,14 @@ class SlotExecutor(BaseExecutor):  # type: ignore[misc]
     def _check(self, job: Any) -> None:
         if len(job.id) == _INVENTED_ID and _is_hexadecimal(job.id):
             raise Misuse(
-                f"the job {job.name!r} has no id of its own, so no other worker knows it: add_job(..., "
-                f"id={job.name!r}); a UUID of yours needs a prefix"
+                f"the job {job.name!r} has no id of its own, so no other worker knows it: write add_job(..., "
+                f"id={job.name!r}); if the id is your own UUID, add a prefix"
             )
         others = [alias for alias in self._scheduler._jobstores if alias != job._jobstore_alias]
         for alias in others:
             if self._scheduler.get_job(job.id, alias) is not None:
                 raise Misuse(
-                    f"two jobs are called {job.id!r}, in the job stores {job._jobstore_alias!r} and {alias!r}: "
+                    f"two jobs have the id {job.id!r}, in the job stores {job._jobstore_alias!r} and {alias!r}: "
                     "give one of them another id"
                 )
 
@@ -128,7 +128,8 @@ class SlotExecutor(BaseExecutor):  # type: ignore[misc]
     def _do_submit_job(self, job: Any, run_times: list[datetime]) -> None:
         events: list[Any] = []
         task = self._begin(self._run_all(job, run_times, events))
-        # Also where it is cancelled before it begins: else the job would count as running for ever.
+        # A callback, because the task may be cancelled before it begins. Otherwise the job would count as running for
+        # ever.
         task.add_done_callback(lambda ended: self._ended(job, events, ended))
 
     def _begin(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
@@ -147,7 +148,10 @@ class SlotExecutor(BaseExecutor):  # type: ignore[misc]
             self._scheduler._dispatch_event(event)
 
     async def _run_all(self, job: Any, run_times: list[datetime], events: list[Any]) -> BaseException | None:
-        """What went wrong beside the job's function. What ends a program ends a job, as in APScheduler's own."""
+        """Returns an error that did not come from the job's function, or None.
+
+        An exception that ends a program ends only the job, as in APScheduler's own executor.
+        """
         for run_time in run_times:
             try:
                 event = await self._run_one(job, run_time)
@@ -169,10 +173,10 @@ class SlotExecutor(BaseExecutor):  # type: ignore[misc]
                     slot_at(job.trigger, run_time),
                     _never,
                     self._terms_of(job),
-                    skipped="the run before it went on in this worker",
+                    skipped="an earlier run still goes on in this worker",
                 )
             except (StoreError, Misuse) as error:
-                log.warning("job %s: that it was skipped is not written down: %s", job.id, error)
+                log.warning("job %s: the outcome 'skipped' is not stored: %s", job.id, error)
 
     async def _run_one(self, job: Any, run_time: datetime) -> Any:
         self._check(job)
@@ -196,7 +200,7 @@ class SlotExecutor(BaseExecutor):  # type: ignore[misc]
                 late=(datetime.now(UTC) - run_time).total_seconds(),
             )
         except StoreError as error:
-            log.error("job %s: nothing starts, for the back end is away: %s", job.id, error)
+            log.error("job %s: no run starts because the back end is away: %s", job.id, error)
             return self._event(EVENT_JOB_MISSED, job, run_time)
         if isinstance(ending, Taken):
             return None
@@ -214,7 +218,7 @@ class SlotExecutor(BaseExecutor):  # type: ignore[misc]
         return self._event(EVENT_JOB_ERROR, job, run_time, exception=error, traceback=trace)
 
     def _schedule_of(self, job: Any) -> Kept:
-        # To look for its rhythm at each firing would cost more than the firing.
+        # Cached: computing the rhythm at each firing would cost more than the firing.
         text = f"{job.trigger!r}"
         if text not in self._schedules:
             remember(self._schedules, text, kept_of(job.trigger))

@@ -1,8 +1,9 @@
-"""APScheduler 4 as it is: a function that runs each of its slots in one worker.
+"""APScheduler 4, unchanged: a function that runs each of its slots in one worker.
 
     await scheduler.add_schedule(once_per_slot(jobs)(import_all), CronTrigger(hour=3), id="import")
 
-Made for `AsyncScheduler`s that share no data store. The function is known by the schedule's id, so give each one.
+For `AsyncScheduler`s that share no data store. A job is identified by the id of its schedule, so give each schedule an
+id.
 """
 
 from __future__ import annotations
@@ -35,15 +36,16 @@ R = TypeVar("R")
 def once_per_slot(
     jobs: Jobs, *, rhythm: float = 0.0, **terms: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Coroutine[Any, Any, Any | Skipped]]]:
-    """Returns what the function returned, or `SKIPPED` where another worker had the slot or a run still went on.
+    """A call returns the function's result, or `SKIPPED` if another worker had the slot or a run still went on.
 
-    `rhythm`: seconds between two slots, for the dead-man signal; by default the trigger's. `terms` as for `jobs.cron`,
-    but for `coalesce` and `retry_abandoned`; `misfire_grace` is without end unless given, for a schedule has its own
-    (what APScheduler drops for that is in no history). A plain function runs in a thread of its own.
+    `rhythm`: seconds between two slots, for the dead-man signal; by default the trigger decides. `terms`: as for
+    `jobs.cron`, without `coalesce` and `retry_abandoned`. `misfire_grace` is unlimited by default, because a schedule
+    of APScheduler has its own. APScheduler drops later firings, and no history shows them. A plain function runs in a
+    thread of its own.
 
-    What the function raises is raised, and `StoreError` where the back end is away: then nothing ran. Cancelled, it is
-    waited for until the function has ended. Raises `Misuse` for terms that cannot be, without APScheduler 4, and
-    outside a schedule's job and an event loop.
+    A call raises the function's own exception. It raises `StoreError` while the back end is away: then nothing ran. A
+    cancelled call waits until the function has ended. Raises `Misuse` for invalid terms, without APScheduler 4, and if
+    the call comes from outside a schedule's job or an event loop.
     """
     _check_version()
     slots = ForeignSlots(jobs)
@@ -79,7 +81,7 @@ def once_per_slot(
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any | Skipped]:
-            # No coroutine function: a pool of threads would make its coroutine and await nothing, in silence.
+            # Not a coroutine function: a thread pool would only create the coroutine, and silently never await it.
             return _apart(run(_Firing.of_this_job(), args, kwargs))
 
         return call
@@ -119,7 +121,7 @@ class _Firing:
         if _is_invented(job.schedule_id):
             raise Misuse(
                 f"the schedule of {job.task_id} has no id of its own, so no other worker knows it: "
-                "add_schedule(..., id='...'); a UUID of yours needs a prefix"
+                "write add_schedule(..., id='...'); if the id is your own UUID, add a prefix"
             )
         try:
             asyncio.get_running_loop()
@@ -133,7 +135,7 @@ class _Firing:
 
 
 class _Schedules:
-    """What is known of the schedules that run one function."""
+    """The known schedules that run one function."""
 
     def __init__(self, rhythm: float) -> None:
         self._rhythm = rhythm
@@ -141,7 +143,7 @@ class _Schedules:
         self._kept: dict[str, Kept] = {}
 
     async def look(self, firing: _Firing) -> tuple[Kept, int] | None:
-        """Its schedule and slot; None where it is not known any more, so that nobody can tell its slot."""
+        """The schedule and slot of a firing. None if the schedule is not known any more: then its slot is unknown."""
         from apscheduler import ScheduleLookupError
 
         from stampede_guard.leases.jobs.triggers4 import kept_of, slot_at
@@ -149,7 +151,7 @@ class _Schedules:
         try:
             trigger = (await firing.scheduler.get_schedule(firing.schedule)).trigger
         except ScheduleLookupError:
-            # Removed while it was due.
+            # The schedule was removed after it fired.
             if firing.schedule not in self._triggers:
                 log.warning("job %s: its schedule was removed before it began", firing.schedule)
                 return None
@@ -162,8 +164,11 @@ class _Schedules:
 
 
 async def _apart(work: Coroutine[Any, Any, R]) -> R:
-    """In a task of its own, which is cancelled once. APScheduler's scopes cancel at each await, as long as it takes: an
-    end that is to be written down, or a thread that is to be waited for, would be torn off."""
+    """Run it in a task of its own, which is cancelled only once.
+
+    APScheduler's cancel scopes cancel again at each await. That would interrupt the write of the outcome, and the wait
+    for a thread.
+    """
     from anyio import CancelScope
 
     task = asyncio.get_running_loop().create_task(work)

@@ -1,13 +1,13 @@
 """Crontab lines as APScheduler 3 reads them (`CronTrigger.from_crontab`), without APScheduler.
 
-What differs from cron, and why a line that moves needs to say whose it is:
+These differences from cron are the reason why a line that moves between schedulers needs a dialect:
 
 * 0 is Monday and 6 is Sunday; 7 is an error. Names mean the same in both.
 * Day of month and day of week must both match, however they are written.
-* An hour that comes twice fires twice. A time that is missing fires as much later as the clocks are put forward.
-* `L` is written `last`. After a name of a month or weekday nothing else is read: `mon-fri/2` is `mon-fri`.
+* An hour that comes twice fires twice. A missing time fires later, by as much as the clocks are put forward.
+* `L` is written `last`. The rest after the name of a month or weekday is ignored: `mon-fri/2` is `mon-fri`.
 
-The walk over the fields is APScheduler's, so that a moment at which clocks change gives the same answer as there.
+The walk over the fields is APScheduler's own. So it gives the same slots when clocks change.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NUMBERS = re.compile(r"(?P<first>\d+)(?:-(?P<last>\d+))?(?:/(?P<step>\d+))?$")
 _NAMES = re.compile(r"(?P<first>[a-z]+)(?:-(?P<last>[a-z]+))?", re.IGNORECASE)
 
 Term = Callable[[int, int], int | None]
-"""The first value that is not smaller than this one; the second number is the last day of the month."""
+"""Takes a value and the greatest value of the field. Returns the first match that is not smaller, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +59,10 @@ class _Field:
 
 @dataclass(frozen=True, slots=True)
 class ApschedulerCron:
-    """A `Schedule`. Raises `PolicyError` for a line that APScheduler refuses, one that never comes, and a zone that
-    is unknown."""
+    """A `Schedule`. Raises `PolicyError` for a line that APScheduler refuses or that never matches.
+
+    Raises it also for an unknown time zone.
+    """
 
     expression: str
     zone: str = "UTC"
@@ -69,7 +71,7 @@ class ApschedulerCron:
         zone_of(self.zone)
         _fields(self.expression)
         if self.after(1_767_225_600_000) is None:
-            raise PolicyError("cron", self.expression, "a moment that comes; this one is in no calendar")
+            raise PolicyError("cron", self.expression, "a line that matches some date; this one never does")
 
     @property
     def text(self) -> str:
@@ -85,12 +87,12 @@ class ApschedulerCron:
             later = int(found.timestamp()) * 1000
             if later > slot:
                 return later
-            # A time that is missing was moved, and is not to be found again.
+            # A missing time was moved to a later one. Go on after it, or the search would find it again.
             begin += timedelta(seconds=1)
 
 
 def _walk(fields: tuple[_Field, ...], zone: ZoneInfo, when: datetime) -> datetime | None:
-    """The first wall time not before `when` whose fields all match; None = not within fifty years."""
+    """The first wall time at or after `when` at which all fields match; None = not within fifty years."""
     last_year, at = when.year + 50, 0
     while 0 <= at < len(fields):
         if when.year > last_year:
@@ -109,7 +111,7 @@ def _walk(fields: tuple[_Field, ...], zone: ZoneInfo, when: datetime) -> datetim
 
 
 def _put(fields: tuple[_Field, ...], zone: ZoneInfo, when: datetime, at: int, value: int) -> datetime:
-    """With this field at that value, and those after it at their least."""
+    """`when` with the field number `at` set to `value`, and all later fields at their least values."""
     values = {
         field.name: field.value(when) if index < at else value if index == at else field.least
         for index, field in enumerate(fields)
@@ -119,7 +121,7 @@ def _put(fields: tuple[_Field, ...], zone: ZoneInfo, when: datetime, at: int, va
 
 
 def _raised(fields: tuple[_Field, ...], zone: ZoneInfo, when: datetime, at: int) -> tuple[datetime, int]:
-    """One more in this field, or in an earlier one where it is at its end; and which field that was."""
+    """`when` with this field one greater, or an earlier field if this one is at its end. Also returns which field."""
     while at >= 0 and (fields[at].name == "weekday" or fields[at].value(when) >= fields[at].greatest(when)):
         at -= 1
     if at < 0:
@@ -129,7 +131,7 @@ def _raised(fields: tuple[_Field, ...], zone: ZoneInfo, when: datetime, at: int)
         for index, field in enumerate(fields)
         if field.name != "weekday"
     }
-    # Added in real time, as APScheduler does: across a change of the clocks that is another wall time.
+    # Add in real time, as APScheduler does: across a clock change this gives a different wall time.
     difference = _wall(values) - when.replace(tzinfo=None)
     return (when.astimezone(UTC) + difference).astimezone(zone), at
 
@@ -185,7 +187,7 @@ def _named(name: str, found: re.Match[str], names: list[str], first_name: int) -
     given = [word for word in (found["first"], found["last"]) if word is not None]
     for word in given:
         if word.lower() not in names:
-            raise ValueError(f"{word!r} is no {name}")
+            raise ValueError(f"{word!r} is not a {name}")
     first, last = (first_name + names.index(word.lower()) for word in (given[0], given[-1]))
     if first > last:
         raise ValueError(f"{found[0]!r} ends before it begins")
@@ -193,17 +195,17 @@ def _named(name: str, found: re.Match[str], names: list[str], first_name: int) -
 
 
 def _numbered(name: str, word: str, least: int, most: int) -> Term:
-    """`least` and `most`: of the field."""
+    """A term of numbers. `least` and `most`: the bounds of the field."""
     if found := _ALL.match(word):
         return _every(least, most, _step(word, found["step"], most - least))
     if not (found := _NUMBERS.match(word)):
-        raise ValueError(f"{word!r} is no {name}")
+        raise ValueError(f"{word!r} is not a {name}")
     first = int(found["first"])
     alone = found["last"] is None and found["step"] is None
     last = first if alone else most if found["last"] is None else int(found["last"])
     if not least <= first <= last <= most:
         raise ValueError(f"{name} {word!r} is not within {least} to {most}")
-    # As APScheduler measures it: an end of 0 counts as no end.
+    # APScheduler measures it so: an end of 0 counts as no end.
     reach = (0 if found["last"] is None and not alone else last) or most
     return _every(first, last, _step(word, found["step"], reach - first))
 

@@ -1,4 +1,4 @@
-"""A run beside the schedule, because somebody asks for it now."""
+"""Run a job now, outside its schedule, because a caller asks for it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ CLAIMS_BY_HAND = 20
 async def begun_by_hand(
     house: Any, part: Part, runs: RunBackend, job: Job, *, version: int, running: Running
 ) -> tuple[Execution, asyncio.Task[Ending]]:
-    """Claims the millisecond that has just passed. Raises `StoreError`: then nothing runs."""
+    """Claim the millisecond that has just passed, and start the run. Raises `StoreError`: then nothing runs."""
     registration = job.registration(part.prefix, version)
     for _ in range(CLAIMS_BY_HAND):
-        # Not registered where it is known: this worker's schedule may be the older one, and is not to count again.
+        # Register only a job that the back end does not know. This worker may have the older schedule, and registering
+        # it would put it in force again.
         view = await runs.view(registration.job, timeout=OPERATOR_TIMEOUT)
         if view is None:
             view = await runs.register(registration, timeout=OPERATOR_TIMEOUT)
@@ -54,6 +55,6 @@ async def begun_by_hand(
                 asked_at=asked_at,
             )
             return execution, running.begin(execution)
-        # Somebody asked for the same in the same millisecond, or the schedule or the clock was just set.
+        # Another caller claimed the same millisecond, or the schedule or the clock has just changed.
         await part.pause(0.001 + 0.01 * part.world.draw())
-    raise StoreUnavailable(f"the job {job.name!r} could not be claimed {CLAIMS_BY_HAND} times in a row")
+    raise StoreUnavailable(f"{CLAIMS_BY_HAND} claims of the job {job.name!r} in a row failed")

@@ -1,6 +1,6 @@
-"""The dead-man signal: a job without success within twice its own rhythm is overdue, whether or not anything runs.
+"""The dead-man signal: a job without success for twice its own rhythm is overdue, whether or not a worker runs.
 
-It is read from the back end by whoever asks, so it also tells of the day on which no worker was there to complain.
+The caller computes it from the back end's data. So it also works when no worker was alive to report a failure.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from stampede_guard.leases.runs.words import JobView
 __all__ = ["PATIENCE", "Health", "deserted", "health_of", "overdue"]
 
 PATIENCE = 2.0
-"""Rhythms without success after which a job is overdue."""
+"""A job is overdue after this many of its rhythms without success."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`since`: seconds since the last success, or since the job was registered where it never had one.
+    """`since`: seconds since the last success, or since registration if the job never succeeded.
 
-    `allowed`: the seconds it may be, 0 = no rhythm is promised, so nothing is overdue.
+    `allowed`: the greatest `since` that is not overdue. 0 = the job has no rhythm, so it is never overdue.
     """
 
     job: str
@@ -36,7 +36,7 @@ class Health:
 
 
 def health_of(view: JobView) -> Health:
-    """Time is the back end's own (`view.at`): the clock of who asks does not count."""
+    """The time is the back end's (`view.at`). The caller's clock does not count."""
     since = max(
         0.0, view.at - max(view.last_success_at, view.registered_at if not view.last_success_at else 0.0)
     )
@@ -46,12 +46,12 @@ def health_of(view: JobView) -> Health:
 
 
 def overdue(views: Iterable[JobView]) -> list[Health]:
-    """Those that are overdue, the worst (by rhythms) first."""
+    """The overdue jobs. The job that missed the most rhythms comes first."""
     found = [health for view in views if (health := health_of(view)).overdue]
     return sorted(found, key=lambda health: health.since / health.allowed, reverse=True)
 
 
 def deserted(view: JobView, *, misfire_grace: float) -> bool:
-    """For as long as makes a job overdue no slot of its schedule had an outcome: its workers are gone."""
+    """Whether its workers are gone: no slot had an outcome for as long as makes a job overdue."""
     quiet = view.at - max(view.last_slot / 1000, view.scheduled_at)
     return bool(view.rhythm) and quiet > view.rhythm * PATIENCE + misfire_grace

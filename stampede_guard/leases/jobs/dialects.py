@@ -1,4 +1,4 @@
-"""Whose crontab line it is: the same text has other slots in another scheduler."""
+"""The dialects of crontab lines: two schedulers may read different slots from the same text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DIALECTS = ("debian", "apscheduler")
 
 
 def cron_of(expression: Any, *, tz: str | ZoneInfo = "UTC", dialect: Dialect = "debian") -> Schedule:
-    """Raises `PolicyError` for a line that cannot be read, an unknown zone, and an unknown dialect."""
+    """Raises `PolicyError` for an invalid line, an unknown time zone or an unknown dialect."""
     if dialect not in DIALECTS:
         raise PolicyError("dialect", dialect, f"write one of {', '.join(DIALECTS)}")
     if dialect == "debian":

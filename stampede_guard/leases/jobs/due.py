@@ -1,4 +1,4 @@
-"""Which slots of a schedule are to be run now, and which were missed: pure."""
+"""Which slots of a schedule to run now, and which are missed. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from stampede_guard.leases.jobs.schedule import Schedule
 __all__ = ["MOST_AT_ONCE", "Due", "due"]
 
 MOST_AT_ONCE = 1_000
-"""Slots dealt with in one look: after a long outage a schedule of seconds has more, and they come in portions."""
+"""Slots per call. After a long outage, a schedule of seconds has more; the caller handles them in portions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """`run`: slots to claim, oldest first. `missed`: too late for them. `coalesced`: a later slot runs in their place.
+    """`run`: slots to claim, oldest first. `missed`: slots that may no longer begin.
 
-    `following`: the first slot not looked at, None = there is none. `looked_to`: the latest slot that was looked at.
+    `coalesced`: slots that a later slot replaces. `looked_to`: the latest slot of this portion. `following`: the first
+    slot after this portion; None = the schedule has ended.
     """
 
     run: tuple[int, ...]
@@ -35,9 +36,10 @@ def due(
     coalesce: bool,
     most: int = MOST_AT_ONCE,
 ) -> Due:
-    """The slots later than `since` and not later than `now` (both in milliseconds, on the back end's clock).
+    """The slots later than `since` and not later than `now`. Both are milliseconds on the back end's clock.
 
-    `misfire_grace`: seconds for which a slot may still be run. `coalesce`: of several that may, only the latest runs.
+    `misfire_grace`: seconds after its time within which a slot may begin. `coalesce`: if several slots may begin, only
+    the latest of them runs.
     """
     runnable: list[int] = []
     missed: list[int] = []
@@ -50,7 +52,7 @@ def due(
         following = schedule.after(following)
     coalesced: list[int] = []
     if coalesce:
-        # Where this is not the last portion, the latest slot is in one that follows.
+        # Unless this is the last portion, the latest slot is in a later portion.
         last = len(runnable) if following is not None and following <= now else len(runnable) - 1
         coalesced, runnable = runnable[: max(0, last)], runnable[max(0, last) :]
     return Due(tuple(runnable), tuple(missed), tuple(coalesced), following, looked_to)

@@ -1,4 +1,4 @@
-"""One run from its claim to its end: under a lease, heard of now and then, within its time limit."""
+"""One run from its claim to its end: under a lease, with heartbeats, within its time limit."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ __all__ = ["STOPPED", "Execution"]
 
 STOPPED = "the worker was stopped"
 LONGEST_WAIT = 3_600.0
-"""Seconds for which a slot waits for a back end that grants no leases, also where it may begin at any time."""
-NOT_RUN = "it returned SKIPPED: what it called was running already"
+"""The longest time, in seconds, that a slot waits while the back end grants no leases. It bounds `misfire_grace`."""
+NOT_RUN = "it returned SKIPPED: the function that it called was already running"
 
 
 class Execution:
-    """A slot that was claimed with the question of `asked_at`, on this worker's clock.
+    """A claimed slot. `asked_at`: when the claim was sent, on this worker's clock.
 
-    `perform()` raises nothing but a cancellation and what ends the program, and gives the slot its outcome before: with
-    the back end away it tries to for as long as the slot counts as alive, or until it has to `hurry()`.
+    `perform()` writes the outcome of the slot. It raises only a cancellation or an exception that ends the program, and
+    only after it has written the outcome. While the back end is away, it tries to write for as long as the slot counts
+    as alive. After `hurry()` it tries only for the seconds given there.
     """
 
     def __init__(
@@ -66,34 +67,34 @@ class Execution:
         self._given_up_at = math.inf
         self.view: Run | None = None
         self.ending: Ending | None = None
-        """How it ended, once that is known."""
+        """How the run ended, once that is known."""
 
     def __str__(self) -> str:
         return f"job {self._full}, slot {moment(self._slot).isoformat()}:"
 
     def hurry(self, seconds: float) -> None:
-        """The worker is stopped: so long for what is left to do, writing the outcome down included."""
+        """The worker stops: finish within `seconds`, including the write of the outcome."""
         self._given_up_at = self._part.world.now() + seconds
         if self.view is not None:
             self.view.patience = min(self.view.patience, seconds * 2 / 3)
 
     async def perform(self) -> Ending:
         begun = self._part.world.now()
-        # No task of the part's: that waits for its requests when it is closed, and this ends with the run.
+        # Not a task of the part: a part that closes waits for its own tasks, and this task ends only with the run.
         beating = asyncio.get_running_loop().create_task(
-            self._beat(), name=f"stampede_guard beats for {self._full}"
+            self._beat(), name=f"stampede_guard heartbeats of {self._full}"
         )
         try:
             ending = await self._outcome()
         except asyncio.CancelledError:
-            # The program ends: the slot is free for another attempt at once, where the job has more than one.
+            # The program ends. If the job allows more attempts, another worker may try the slot at once.
             await self._settle(self._ended("abandoned", STOPPED), begun)
             raise
         except GeneratorExit:
-            # The event loop is gone, and with it whoever could write anything down.
+            # The event loop is gone, so no task can write the outcome.
             raise
         except BaseException as error:
-            # SystemExit ends the program, but not before it is known what became of the slot.
+            # SystemExit ends the program, but first write the outcome of the slot.
             with contextlib.suppress(asyncio.CancelledError):
                 await self._settle(self._failed(error), begun)
             raise
@@ -102,10 +103,10 @@ class Execution:
         return await self._settle(ending, begun)
 
     def _as_written(self, ending: Ending) -> Ending:
-        """A slot that was completed in the job's own transaction is, whatever came after."""
+        """A slot that the job's own transaction completed stays completed, whatever happened afterwards."""
         if self.view is None or not self.view.completed or ending.outcome == "completed":
             return ending
-        telling.log.error("%s it was completed, and then: %s", self, ending.error)
+        telling.log.error("%s completed, but an error followed: %s", self, ending.error)
         return Ending(outcome="completed", **self._told())
 
     async def _outcome(self) -> Ending:
@@ -119,13 +120,16 @@ class Execution:
                 except LeaseTaken as taken:
                     return Ending(outcome="skipped", error=f"{taken.holder} still runs it")
                 except StoreError as error:
-                    return Ending(outcome="missed", error=f"no lease could be had: {error}")
+                    return Ending(outcome="missed", error=f"the back end granted no lease: {error}")
                 return await self._run_under(lease)
         except LeaseLost as lost:
             return self._ended("failed", f"LeaseLost: {lost}")
 
     async def _lease_at_last(self, stack: contextlib.AsyncExitStack) -> Lease:
-        """Its back end may be away for as long as the slot may begin: a lost packet must not cost the night."""
+        """Wait for the lease while the back end is away, for as long as the slot may begin.
+
+        Otherwise one lost packet could cost the only run of a night.
+        """
         patience = min(self._job.terms.misfire_grace, LONGEST_WAIT)
         until, pause, told = self._part.world.now() + patience, 0.1, False
         while True:
@@ -136,7 +140,7 @@ class Execution:
                 if final or self._part.world.now() + pause > until:
                     raise
                 if not told:
-                    telling.log.warning("%s it waits for a lease: %s", self, error)
+                    telling.log.warning("%s waiting for a lease: %s", self, error)
                 told = True
             await self._part.pause(pause)
             pause = min(2 * pause, 5.0)
@@ -146,7 +150,8 @@ class Execution:
         if overlap == "allow":
             return await stack.enter_async_context(self._hold(wait=0.0, name=f"{self._full}@{self._slot}"))
         if self._attempt > 1:
-            # It was promised a run, so it waits for as long as a later slot's run takes, and does not end that.
+            # The slot was promised another attempt. So it waits until the run of a later slot ends, and does not
+            # cancel that run.
             return await stack.enter_async_context(self._hold(wait=math.inf))
         if overlap != "queue":
             try:
@@ -157,7 +162,7 @@ class Execution:
                 await self._part.backend.force(
                     self._full,
                     token=taken.token,
-                    by=f"its next slot, by {called(self._part.owner)}",
+                    by=f"its next slot, on {called(self._part.owner)}",
                     now=False,
                     audited=False,
                     timeout=self._timing.request_timeout,
@@ -165,16 +170,17 @@ class Execution:
         return await stack.enter_async_context(self._hold(wait=self._job.terms.misfire_grace))
 
     async def _lease_soon(self, stack: contextlib.AsyncExitStack, taken: LeaseTaken) -> Lease:
-        """That of a run which the back end no longer sees, or which is about to be over: who was killed skips nobody.
+        """Wait for a lease that ends soon: the back end no longer sees the holder, or the deadline is near.
 
-        Raises `LeaseTaken` where it goes on after all."""
+        So a killed run makes no slot skip. Raises `LeaseTaken` if the other run goes on after all.
+        """
         if not 0.0 < taken.remaining <= GONE_FOR:
             raise taken
         patience = min(taken.remaining + self._timing.poll_every * 2, self._job.terms.misfire_grace)
         return await stack.enter_async_context(self._hold(wait=patience))
 
     def _hold(self, *, wait: float, name: str = "") -> Hold:
-        # A run that was killed hands over as soon as the back end sees it; see `core.grants`.
+        # The lease of a killed run is handed over as soon as the back end sees that; see `core.grants`.
         return Hold(
             self._house,
             name or self._full,
@@ -187,20 +193,23 @@ class Execution:
 
     @property
     def _trusted(self) -> float:
-        """Seconds for which nobody takes the slot from us, counted from before the question left."""
+        """Seconds for which no other worker can take the slot. They count from before the request was sent."""
         return self._job.terms.alive_for * (1 - self._timing.rho)
 
     async def _run_under(self, lease: Lease) -> Ending:
         self._token = lease.token
         if self._part.world.now() >= self._ours_until:
-            # 1. the slot is claimed, 2. this process is frozen, 3. the slot is abandoned, or another worker has run it,
-            # 4. we go on, and get the lease.
+            # 1. this process claims the slot, 2. this process is frozen, 3. the slot is abandoned, or another worker
+            # has run it, 4. this process goes on, and gets the lease.
             try:
                 if not await self._heard():
-                    return Ending(outcome="abandoned", error="it was held up for too long before it began")
+                    return Ending(
+                        outcome="abandoned", error="the worker was frozen too long before the run began"
+                    )
             except StoreError as error:
                 return Ending(
-                    outcome="missed", error=f"whether the slot is still its own is not known: {error}"
+                    outcome="missed",
+                    error=f"the worker cannot tell whether another worker took the slot: {error}",
                 )
         self.view = Run(
             job=self._full,
@@ -229,12 +238,12 @@ class Execution:
         except asyncio.CancelledError as error:
             if task.cancelling() > cancelled:
                 raise
-            # Nobody cancelled the run: it awaited something that was, and that is its own failure.
+            # The run itself was not cancelled. It awaited a task that was cancelled, so the run has failed.
             return self._failed(error)
         except Exception as error:
             return self._failed(error)
         if limit.expired():
-            # Also where the function went on in spite of it, and returned.
+            # Also if the function ignored the cancellation and returned.
             return self._ended("failed", f"TimeoutError: time_limit={self._job.terms.time_limit:g} s is over")
         if result is SKIPPED:
             return self._ended("skipped", NOT_RUN)
@@ -250,13 +259,13 @@ class Execution:
         return Ending(outcome=outcome, error=error, **self._told())
 
     def _told(self) -> dict[str, Any]:
-        """What an ending says of the run, beside how it ended."""
+        """The fields of an `Ending` beside outcome and error."""
         if self.view is None:
             return {}
         return {"token": self._token, "counters": dict(self.view.counters)}
 
     async def _beat(self) -> None:
-        """While the row says `running` somebody must say so; the lease alone decides who may run."""
+        """Renew the row while it says `running`. Only the lease decides which worker may run."""
         terms = self._job.terms
         while True:
             await self._part.pause(terms.alive_for / 4)
@@ -264,10 +273,10 @@ class Execution:
                 if not await self._heard():
                     return
             except StoreError as error:
-                telling.log.warning("job %s: its slot was not heard of: %s", self._full, error)
+                telling.log.warning("job %s: a heartbeat failed: %s", self._full, error)
 
     async def _heard(self) -> bool:
-        """Tell that the run lives; whether its slot is still its own."""
+        """Send a heartbeat. Returns whether the slot still belongs to this run."""
         asked_at = self._part.world.now()
         beat = self._runs.beat(
             self._full,
@@ -277,13 +286,13 @@ class Execution:
             token=self._token,
             timeout=self._timing.request_timeout,
         )
-        mine = await self._part.carry_out(beat, name=f"tells that {self._full} runs")
+        mine = await self._part.carry_out(beat, name=f"sends a heartbeat of {self._full}")
         if mine:
             self._ours_until = max(self._ours_until, asked_at + self._trusted)
         return mine
 
     async def _settle(self, ending: Ending, begun: float) -> Ending:
-        """Not cut off by a cancellation: who stops the worker waits for it, and each try has a time-out."""
+        """A cancellation does not interrupt this: a stop of the worker waits for it, and each try has a time-out."""
         self.ending = ending = self._as_written(ending)
         work = self._part.begin(self._finish(ending, begun), name=f"ends a run of {self._full}")
         try:
@@ -303,7 +312,7 @@ class Execution:
                     telling.unsettled(self._full, self._slot, ending, None)
                 break
             except Exception as error:
-                # Of whatever kind: without an outcome the slot would count as its worker's who vanished.
+                # Retry after every kind of error: without an outcome, the worker would count as vanished.
                 if self._part.world.now() + pause > min(until, self._given_up_at):
                     telling.unsettled(self._full, self._slot, ending, error)
                     return
@@ -312,14 +321,15 @@ class Execution:
         telling.ended(self._part, self._full, self._slot, self._attempt, self.ending or ending, seconds)
 
     async def _kept(self, ending: Ending) -> bool:
-        """Whether the slot has this outcome, or one that this run gave it before."""
+        """Whether the slot has this outcome, or an outcome that this run wrote before."""
         patience = self._timing.request_timeout
         if await self._runs.finish(
             self._full, slot=self._slot, run=self._run, ending=ending, timeout=patience
         ):
             return True
-        # 1. the outcome is sent, 2. its answer is lost, 3. it is sent again. Or 1. the job's own transaction, which
-        # completes the slot, is at its COMMIT, 2. the run is cancelled, 3. it is committed.
+        # Either 1. this run sends the outcome, 2. the answer is lost, 3. this run sends the outcome again. Or 1. the
+        # job's own transaction, which completes the slot, sends its COMMIT, 2. the run is cancelled, 3. the server
+        # commits.
         for run in await self._runs.history(self._full, limit=1, before=self._slot + 1, timeout=patience):
             if (run.slot, run.run) == (self._slot, self._run) and run.outcome in (
                 ending.outcome,

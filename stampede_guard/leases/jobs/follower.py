@@ -1,7 +1,7 @@
-"""One worker follows one job's schedule: each slot that is due is claimed, and run if it was to be had.
+"""One worker follows one job's schedule: it claims each due slot, and runs the slots that it gets.
 
-All workers do the same, and it does not matter who is first. Time is the back end's: the worker's clock is only used
-to wait, and what is too early by the back end's clock is told so and asked again.
+All workers do the same, and any of them may be first. The back end's clock decides; the worker's clock only serves to
+wait. If a claim is too early by the back end's clock, the worker learns that and claims again later.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from stampede_guard.leases.runs.words import (
 __all__ = ["Follower"]
 
 SPREAD = 0.05
-"""Seconds over which the workers' claims of one slot are spread."""
+"""Seconds over which the workers spread their claims of one slot."""
 LONGEST_PAUSE = 5.0
-"""Seconds between two questions to a back end that is away."""
+"""The longest pause, in seconds, between two requests to a back end that is away."""
 SHORTEST_LOOK = 1.0
-"""Seconds between two looks at a schedule that others follow."""
+"""The shortest pause, in seconds, between two looks at a schedule that other workers follow."""
 LOOK_JITTER = 0.25
-"""Share of the pause between two looks by which chance shortens it."""
+"""Jitter: the pause between two looks is up to this share shorter, at random."""
 
 
 class Follower:
@@ -63,7 +63,7 @@ class Follower:
         self.job = job
         self.outdated = ""
         self.looked = asyncio.Event()
-        """Set after the first look: the back end knows the job. For tests and start-ups that want to know."""
+        """Set after the first look: the back end knows the job. Tests and start-up code wait for it."""
         self._house = house
         self._part = part
         self._runs = runs
@@ -82,7 +82,7 @@ class Follower:
         self._claims: dict[int, str] = {}
 
     async def follow(self) -> None:
-        """Until it is cancelled. The back end's absence is told once, and when it is over."""
+        """Run until cancelled. An outage of the back end is logged once when it begins, and once when it ends."""
         pause, away = 0.5, False
         try:
             await self._follow(pause, away)
@@ -94,11 +94,11 @@ class Follower:
             try:
                 wait = await self._look()
             except Exception as error:
-                # Whatever it is, it may pass: who follows no more would stand still for ever.
+                # Catch every error, because it may be temporary. If this task ended, the job would never run again.
                 mistake = None if isinstance(error, StoreError) else error
                 if not away:
                     log.error(
-                        "job %s: nothing new starts, for the back end %s: %s",
+                        "job %s: no new run starts because the back end %s: %s",
                         self._full,
                         "refuses" if isinstance(error, StoreRefused) else "is away",
                         error,
@@ -115,11 +115,11 @@ class Follower:
             await self._part.pause(wait)
 
     def now(self) -> float:
-        """The back end's time, in seconds since 1970, as far as this worker can tell."""
+        """This worker's estimate of the back end's time, in seconds since 1970."""
         return self._part.world.now() + self._offset
 
     async def _look(self) -> float:
-        """Deal with what is due; seconds until the next look."""
+        """Handle the due slots. Returns the seconds until the next look."""
         if self._since is None:
             self._looks.join(self._asker)
             if self._looks.shared:
@@ -146,7 +146,7 @@ class Follower:
             for slot in found.run:
                 early = await self._claim(slot)
                 if early is not None:
-                    # Not longer than to the next look at the clock: one that was set back may be set right.
+                    # At most until the next look at the back end's clock: a clock that was set back may be corrected.
                     return max(0.0, min(early, self._sweep_at - self._part.world.now()))
         self._since = max(self._since, found.looked_to)
         until = self._sweep_at - self._part.world.now()
@@ -155,15 +155,15 @@ class Follower:
         return max(0.0, until)
 
     def _learn(self, view: JobView, answered_at: float | None = None) -> None:
-        """`answered_at`: by this worker's clock, if that was before now."""
+        """Take over what the back end answered. `answered_at`: on this worker's clock; None = now."""
         world = self._part.world
         now = world.now() if answered_at is None else answered_at
         self._offset = view.at - now
         look = self.job.terms.alive_for / 2
         if view.seen_for:
-            # Others' signs are looked for as often as they are to come.
+            # Look for the signs of other workers as often as those workers send them.
             look = min(look, max(SHORTEST_LOOK, self._watch.pause(view)))
-        # At different times in different workers, and never later than the next sign is due.
+        # Different workers look at different times, but never later than their next sign is due.
         self._sweep_at = now + look * (1 - LOOK_JITTER * world.draw() if self._looks.shared else 1)
         self._asker.due, self._asker.pause = self._sweep_at, look
         if self._since is None:
@@ -171,20 +171,22 @@ class Follower:
         outdated = view.schedule if view.fingerprint != self._registration.fingerprint else ""
         if outdated and not self.outdated:
             log.warning(
-                "job %s: a later deployment has the schedule %r; this worker (%r) runs none of its slots",
+                "job %s: a later deployment set the schedule %r; this worker has %r and runs no slots",
                 self._full,
                 outdated,
                 self.job.schedule.text,
             )
         elif self.outdated and not outdated:
-            log.warning("job %s: the schedule %r counts again", self._full, self.job.schedule.text)
-            # Not from now on: its slots since then are somebody's, or nobody's yet.
+            log.warning("job %s: the schedule %r is in force again", self._full, self.job.schedule.text)
+            # Begin at the last known slot, not now: some slots since then may have no outcome yet.
             self._since = min(self._since, max(view.last_slot, int(view.scheduled_at * 1000)))
         self.outdated = outdated
 
     async def _sweep(self) -> None:
-        """It is told that this worker is there, and vanished runs are noticed; the clock and the schedule are compared
-        with the back end's."""
+        """Tell the back end that this worker lives, and find vanished runs.
+
+        Also compare the worker's clock and schedule with the back end's.
+        """
         shared = self._looks.shared
         look = self._looks.seen if shared else self._looks.alone
         seen, at = await look(self._asker, timeout=self._timeout)
@@ -207,24 +209,24 @@ class Follower:
             await self._claim(slot, again=True)
 
     async def _followed(self, view: JobView | None, at: float) -> tuple[JobView, float]:
-        """What counts, and when that was answered."""
+        """The schedule in force, and when the back end answered."""
         if view is None:
-            # It was forgotten by an operator while this program still has it.
+            # An operator made the back end forget the job, but this program still has it.
             return await self._registered()
         if view.seen_for:
             left = self._watch.left(view, now=at) and await self._runs.take_over(
                 self._registration, timeout=self._timeout
             )
         else:
-            # Not ours, of which this was just a sign.
+            # The schedule in force gets no signs. So it is not ours, because this look was a sign for ours.
             left = view.version <= self._registration.version and deserted(
                 view, misfire_grace=self.job.terms.misfire_grace
             )
         if not left:
             return view, at
-        # 1. this worker is deployed, 2. one of the older deployment is started again, and its schedule counts, 3. the
-        # older ones go: nobody would run the job ever again.
-        log.error("job %s: nobody follows the schedule %r any more", self._full, view.schedule)
+        # 1. this worker is deployed, 2. a worker of the older deployment restarts, and its schedule is in force, 3. the
+        # older workers go: no worker would ever run the job again.
+        log.error("job %s: no worker follows the schedule %r any more", self._full, view.schedule)
         return await self._registered()
 
     async def _registered(self) -> tuple[JobView, float]:
@@ -242,22 +244,22 @@ class Follower:
         self._since = max(self._since or 0, slots[-1])
 
     async def _claim(self, slot: int, *, again: bool = False) -> float | None:
-        """Seconds until the slot begins, where this worker is early; else it is dealt with."""
-        # 1. the claim is sent, 2. this worker is stopped, or follows another schedule, 3. the slot is ours, and nobody
-        # runs it. So what was sent is dealt with first; it has a time-out.
+        """Seconds until the slot begins if this worker is early; None if the slot is handled."""
+        # 1. this worker sends the claim, 2. it is stopped, or follows another schedule, 3. it gets the slot, and no
+        # worker runs it. So wait for the answer and handle it first; the request has a time-out.
         work = self._part.begin(self._dealt_with(slot, again=again), name=f"claims a slot of {self._full}")
         try:
             await asyncio.wait({work})
         except asyncio.CancelledError:
             await asyncio.wait({work})
             if (error := work.exception()) is not None:
-                log.warning("job %s: its last claim was not answered: %s", self._full, error)
+                log.warning("job %s: the last claim got no answer: %s", self._full, error)
             raise
         return work.result()
 
     async def _dealt_with(self, slot: int, *, again: bool) -> float | None:
-        # 1. the claim is sent, 2. its answer is lost, 3. it is sent again: with the same id it is the same claim, and
-        # the slot is ours and not "taken".
+        # 1. this worker sends the claim, 2. the answer is lost, 3. it sends the claim again. With the same id it is the
+        # same claim, so the back end answers "claimed" and not "taken".
         run = self._claims.setdefault(slot, self._part.world.fresh())
         asked_at = self._part.world.now()
         answer = await self._runs.claim(
@@ -276,7 +278,8 @@ class Follower:
             self._offset = slot / 1000 - answer.remaining - self._part.world.now()
             return answer.remaining
         if answer == Outdated(""):
-            # Forgotten by an operator, or with the server's data; which may have been before the slot began.
+            # An operator made the back end forget the job, or the server lost its data. Perhaps that happened before
+            # the slot began.
             self._learn(await self._runs.register(self._registration, timeout=self._timeout))
             if (early := slot / 1000 - self.now()) > 0:
                 return early
@@ -302,10 +305,10 @@ class Follower:
             case Taken():
                 pass
             case Outdated(""):
-                # Whether it had run nobody knows.
+                # Nobody can know whether the slot has run, so it is missed.
                 await self._record([slot], "missed", "the back end did not know the job any more")
             case Outdated():
-                # The next look learns what counts, and tells it.
+                # The next look learns the schedule in force, and logs it.
                 self._sweep_at = self._part.world.now()
             case _:
                 assert_never(answer)

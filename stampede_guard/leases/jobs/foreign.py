@@ -1,6 +1,6 @@
-"""Slots of schedules that another scheduler keeps: it says when, the back end says who.
+"""Slots of schedules that another scheduler keeps. It decides when a slot is due; the back end decides who runs it.
 
-Each worker's scheduler fires by itself, as before; what it fires is claimed first, and run where it was to be had.
+The scheduler of each worker fires by itself, as before. The worker claims each firing first, and runs it if it gets it.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ if TYPE_CHECKING:
 __all__ = ["FOR_EVER", "ForeignSlots", "Kept", "described", "foreign_terms", "remember"]
 
 RETRIES = (0.1, 0.5)
-"""Seconds from a claim without an answer to the next: short, for the other scheduler has its next firing to begin."""
+"""Seconds from a claim without an answer to the next. They are short: the scheduler waits to begin its next firing."""
 FOR_EVER = 10 * 365 * 86_400.0
-"""What a misfire grace of None means to APScheduler."""
+"""Stands for APScheduler's misfire grace of None."""
 MOST_KNOWN = 10_000
 T = TypeVar("T")
 _OWN = {
-    "coalesce": "its schedules have one of their own, in add_job() or add_schedule()",
-    "retry_abandoned": "a firing runs at most once; what is to be run again after a crash is for @jobs.cron",
+    "coalesce": "set it in add_job() or add_schedule()",
+    "retry_abandoned": "a firing runs at most once; use @jobs.cron for a job that must run again after a crash",
 }
 _EACH_WORKERS = re.compile(r",? ?start_(?:date|time)='[^']*'| at 0x[0-9a-f]+")
-"""In a trigger's text: where none was given, another in each worker."""
+"""Parts of a trigger's text that differ between workers, such as a start time that was not given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A schedule that is kept elsewhere: what it says of itself, and seconds between two slots, 0 = not known."""
+    """A schedule that another scheduler keeps. `seconds`: between two slots, 0 = not known."""
 
     text: str
     seconds: float = 0.0
@@ -64,26 +64,26 @@ class Kept:
 
 
 def described(trigger: object, zone: object = "") -> str:
-    """A trigger's text for `Kept`, the same in each worker."""
+    """The text of a trigger for `Kept`. It is the same in each worker."""
     return _EACH_WORKERS.sub("", f"{trigger} {zone}").strip()
 
 
 def foreign_terms(given: Mapping[str, Any], **defaults: Any) -> Terms:
-    """Raises `Misuse` for what is APScheduler's to decide and for names that are none, and what `Terms` raises."""
+    """Raises `Misuse` for an unknown name or one that APScheduler decides, and whatever `Terms` raises."""
     for name in _OWN.keys() & given.keys():
-        raise Misuse(f"{name} is no term for APScheduler: {_OWN[name]}")
+        raise Misuse(f"{name} cannot be set for jobs of APScheduler: {_OWN[name]}")
     return terms_of({**defaults, **given})
 
 
 def remember(known: dict[str, T], name: str, what: T) -> None:
-    """Not of all jobs for ever: where ids are used once and jobs added at run time, the latest are enough."""
+    """Keep only the latest names. Otherwise a program that adds jobs with new ids at run time would fill the memory."""
     known[name] = what
     while len(known) > MOST_KNOWN:
         del known[next(iter(known))]
 
 
 class ForeignSlots:
-    """Claims for one `Jobs`. A job is registered when its first slot comes, and when its schedule changes."""
+    """Claims slots for one `Jobs`. It registers a job when its first slot comes, and when its schedule changes."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
@@ -92,7 +92,7 @@ class ForeignSlots:
         self._prune_at: dict[str, float] = {}
 
     async def register(self, name: str, schedule: Kept, terms: Terms) -> None:
-        """Before the first slot, so that it is missed if none ever comes. Raises `StoreError`."""
+        """Register a job before its first slot, so that it becomes overdue if none ever comes. Raises `StoreError`."""
         job = Job(name, schedule, _nothing, terms)
         await self._counts(*self._place(job), terms)
 
@@ -107,11 +107,12 @@ class ForeignSlots:
         late: float = 0.0,
         skipped: str = "",
     ) -> Ending | Taken:
-        """How the run ended, or `Taken` where the slot is another worker's. Raises `StoreError`: then nothing ran.
+        """How the run ended, or `Taken` if another worker has the slot. Raises `StoreError`: then nothing ran.
 
-        `late`: seconds since it should have been fired, by the clock of who fires; beyond `misfire_grace` it is missed.
-        `skipped`: why it is not run though it was fired; then this is its outcome. Cancelled before the function is
-        called, the slot is left as it was, or is abandoned; after that as `Execution` says.
+        `late`: seconds since the due time, on the clock of the scheduler that fires; a slot that is later than
+        `misfire_grace` is missed. `skipped`: the reason not to run it; then its outcome is "skipped". If this call is
+        cancelled before it calls the function, the slot stays as it was or is abandoned. For a later cancellation see
+        `Execution`.
         """
         job = Job(name, schedule, function, terms)
         part, runs, registration = self._place(job)
@@ -129,7 +130,7 @@ class ForeignSlots:
         )
         asked_at, answer = await self._answered(part, runs, claim, timeout)
         while isinstance(answer, Early):
-            # This worker's clock is ahead of the back end's: the slot begins when that says so.
+            # This worker's clock is ahead of the back end's. The slot begins by the back end's clock.
             await part.pause(answer.remaining)
             asked_at, answer = await self._answered(part, runs, claim, timeout)
         if isinstance(answer, Outdated):
@@ -157,20 +158,20 @@ class ForeignSlots:
         return await self._jobs.carry(execution, part)
 
     def _place(self, job: Job) -> tuple[Part, RunBackend, Registration]:
-        """Where it is registered, and as what. Raises `Misuse` for a name that is another job's, or cannot be one."""
+        """The part, back end and registration of a job. Raises `Misuse` for an invalid name or one already in use."""
         if job.name in self._jobs.names:
             raise Misuse(
-                f"two jobs are called {job.name!r}: one of APScheduler's and one of jobs.cron or jobs.every; "
+                f"two jobs have the name {job.name!r}: one of APScheduler and one of jobs.cron or jobs.every; "
                 "give one of them another id"
             )
         self._jobs.leases.full(job.name)
         part = self._jobs.leases.part()
         return part, self._jobs.runs(), job.registration(part.prefix, self._jobs.version)
 
-    # --- the schedule that counts
+    # --- the schedule in force
 
     async def _counts(self, part: Part, runs: RunBackend, registration: Registration, terms: Terms) -> bool:
-        """Whether the schedule of this worker is the job's; if not, that is told once."""
+        """Whether this worker's schedule is in force. If it is not, that is logged once."""
         job, timeout = registration.job, terms.timing.request_timeout
         if self._registered.get(job) != registration.fingerprint:
             view = await runs.register(registration, timeout=timeout)
@@ -187,12 +188,12 @@ class ForeignSlots:
             return False
         if job in self._outdated:
             self._outdated.discard(job)
-            log.warning("job %s: the schedule %r counts again", job, registration.schedule)
+            log.warning("job %s: the schedule %r is in force again", job, registration.schedule)
         return True
 
     @staticmethod
     def _left(view: JobView, registration: Registration, terms: Terms) -> bool:
-        """Nobody follows the schedule that counts any more; or nobody can tell, for it has no rhythm."""
+        """Whether no worker follows the schedule in force any more. Without a rhythm that is unknown, so it is True."""
         if view.fingerprint == registration.fingerprint:
             return False
         return not (view.rhythm or view.seen_for) or deserted(
@@ -203,7 +204,7 @@ class ForeignSlots:
         if registration.job not in self._outdated:
             self._outdated.add(registration.job)
             log.warning(
-                "job %s: a later deployment has the schedule %r; this worker (%r) runs none of its slots",
+                "job %s: a later deployment set the schedule %r; this worker has %r and runs no slots",
                 registration.job,
                 schedule,
                 registration.schedule,
@@ -215,7 +216,8 @@ class ForeignSlots:
         if answer.schedule:
             self._tell_outdated(registration, answer.schedule)
             return Taken("missed")
-        # Forgotten by an operator, or with the server's data: whether the slot had run nobody knows.
+        # An operator made the back end forget the job, or the server lost its data. Nobody can know whether the slot
+        # has run, so it is missed.
         why = "the back end did not know the job any more"
         await runs.register(registration, timeout=timeout)
         await runs.record(registration.job, slots=[slot], outcome="missed", error=why, timeout=timeout)
@@ -227,8 +229,8 @@ class ForeignSlots:
     async def _answered(
         self, part: Part, runs: RunBackend, claim: Claim, timeout: float
     ) -> tuple[float, ClaimAnswer]:
-        # 1. the claim is sent, 2. who fired is cancelled, 3. the slot is ours, and nobody runs it. So the answer is
-        # waited for all the same, by somebody else.
+        # 1. this worker sends the claim, 2. the task that fired is cancelled, 3. this worker gets the slot, and no
+        # worker runs it. So another task waits for the answer and gives the slot up.
         work = part.begin(self._asked(part, runs, claim, timeout), name=f"claims a slot of {claim.job}")
         try:
             await asyncio.wait({work})
@@ -248,7 +250,7 @@ class ForeignSlots:
 
     @staticmethod
     async def _asked(part: Part, runs: RunBackend, claim: Claim, timeout: float) -> tuple[float, ClaimAnswer]:
-        """The answer, and when it was asked for. A lost one is asked for again: the slot may be ours."""
+        """The answer, and when the claim was sent. If an answer is lost, claim again: the slot may be ours."""
         for pause in RETRIES:
             asked_at = part.world.now()
             try:
@@ -258,7 +260,7 @@ class ForeignSlots:
         return part.world.now(), await runs.claim(claim, timeout=timeout)
 
     async def _keep(self, part: Part, runs: RunBackend, job: str) -> None:
-        """What a follower does for its job: vanished runs are noticed, and the history stays within its bounds."""
+        """Do what a `Follower` does for its job: find vanished runs, and keep the history within its bounds."""
         for run in await runs.sweep(job, timeout=OPERATOR_TIMEOUT):
             log.error("job %s, slot %s: its worker vanished", job, moment(run.slot).isoformat())
         if part.world.now() >= self._prune_at.get(job, 0.0):

@@ -1,4 +1,4 @@
-"""A job: a function, its schedule, and what holds for each of its runs."""
+"""A job: a function, its schedule, and the terms of its runs."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ JobOverlap = Literal["skip", "queue", "replace", "allow"]
 OVERLAPS = ("skip", "queue", "replace", "allow")
 _ATTEMPTS = 3
 _DEADMAN_SAMPLE_FROM = (
-    1_767_225_600_000  # 2026-01-01: the rhythm is the schedule's, not that of the day of a deploy
+    1_767_225_600_000  # 2026-01-01, fixed: the rhythm must not depend on the day of a deployment
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """Seconds throughout. Raises `PolicyError`, which names the field and the rule.
+    """Terms of a job. All times are seconds. Raises `PolicyError`, which names the field and the rule.
 
     | field | default | meaning |
     |---|---|---|
-    | `overlap` | `skip` | what a slot does while another run of the job goes on: `skip`, `queue`, `replace`, `allow` |
-    | `misfire_grace` | 60 | a slot may begin so late; later it is missed |
-    | `coalesce` | True | of several slots that may begin, only the latest runs |
-    | `jitter` | 0 | a run begins up to so much later, by chance; its slot stays the same |
-    | `time_limit` | None | a run is cancelled after it and has failed |
-    | `retry_abandoned` | False | at most once; True: a slot whose worker vanished is run again, 3 attempts in all |
+    | `overlap` | `skip` | a slot while another run of the job goes on: `skip`, `queue`, `replace`, `allow` |
+    | `misfire_grace` | 60 | a slot may begin up to so much later; then it is missed |
+    | `coalesce` | True | if several slots may begin, only the latest runs |
+    | `jitter` | 0 | a run begins up to so much later, at random; its slot stays the same |
+    | `time_limit` | None | a run that takes longer is cancelled, and its outcome is `failed` |
+    | `retry_abandoned` | False | one attempt; True: a slot whose worker vanished runs again, 3 attempts in all |
     | `lease_ttl` | 60 | a vanished worker blocks the job for so long |
     """
 
@@ -63,7 +63,7 @@ class Terms:
             raise PolicyError(
                 "jitter",
                 self.jitter,
-                f"at most misfire_grace={self.misfire_grace:g}, or it would miss its slots",
+                f"at most misfire_grace={self.misfire_grace:g}; with more, slots would be missed",
             )
 
     @property
@@ -76,13 +76,13 @@ class Terms:
 
     @property
     def alive_for(self) -> float:
-        """A run is abandoned when nothing was heard of it for so long: longer than its lease, which ends first."""
+        """A run without heartbeats for so long is abandoned. This is longer than `lease_ttl`: the lease ends first."""
         return self.lease_ttl * 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`name`: without the namespace. `arguments`: keywords of the function's, from a table of schedules."""
+    """`name`: without the namespace. `arguments`: keyword arguments of the function, from a table of schedules."""
 
     name: str
     schedule: Schedule
@@ -100,13 +100,13 @@ class Job:
         )
 
     async def call(self, run: Run) -> Any:
-        """The function with this run, or without where it wants none; a plain one in a thread of its own."""
+        """Call the function, with this run if it takes one. A plain function runs in a thread of its own."""
         given = (run,) if self.takes_run else ()
         return await result_of(self.function, given, self.arguments, name=self.name, run=run)
 
     @property
     def takes_run(self) -> bool:
-        """Whether the function wants the `Run`: its first positional parameter that no argument of a table fills."""
+        """Whether the function takes the `Run`: it has a positional parameter that is not in `arguments`."""
         for parameter in inspect.signature(self.function).parameters.values():
             positional = parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
             if positional and parameter.name not in self.arguments:
@@ -115,34 +115,34 @@ class Job:
 
 
 def terms_of(given: Mapping[str, Any], *, also: tuple[str, ...] = ("name",)) -> Terms:
-    """Raises `Misuse` for a name that is none, and what `Terms` raises. `also`: what else may be written there."""
+    """Raises `Misuse` for an unknown name, and whatever `Terms` raises. `also`: other names that may be given."""
     checks.no_other("a job", given, (*Terms.__dataclass_fields__, *also))
     return Terms(**given)
 
 
 def function_of(function: Any, name: str) -> Any:
-    """Raises `Misuse` for what cannot be run."""
+    """Raises `Misuse` for an object that cannot be run."""
     if not callable(function):
         raise Misuse(f"the job {name!r} needs a function, not {function!r}")
     if isinstance(function, type):
         raise Misuse(
-            f"the job {name!r} is the class {function.__name__}, and to call it would only make an object: give an "
-            f"object with __call__, or a method of one"
+            f"the job {name!r} is the class {function.__name__}, and calling it would only create an object: pass an "
+            f"object with __call__, or a method"
         )
     if checks.gives_values(function):
         raise Misuse(
-            f"the job {name!r} has `yield`, so a call of it would run nothing: write one that returns"
+            f"the job {name!r} has `yield`, so a call would run nothing: write a function that returns"
         )
     return function
 
 
 def check_fit(function: Callable[..., Any], name: str, arguments: Mapping[str, Any]) -> None:
-    """Raises `Misuse` for a function that cannot be called with a `Run`, or with nothing, and these arguments."""
+    """Raises `Misuse` unless the function can be called with these arguments, and either a `Run` or nothing else."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
         raise Misuse(
-            f"the job {name!r} does not tell its parameters: call it in a function of your own"
+            f"the parameters of the job {name!r} cannot be read: call it in a function of your own"
         ) from None
     kinds = {parameter.kind for parameter in parameters.values()}
     unknown = sorted(arguments.keys() - parameters.keys())
@@ -160,14 +160,14 @@ def check_fit(function: Callable[..., Any], name: str, arguments: Mapping[str, A
     by_keyword = [parameter.name for parameter in needed if parameter.kind is parameter.KEYWORD_ONLY]
     if len(needed) > 1 or by_keyword:
         raise Misuse(
-            f"the job {name!r} is called with its run as the first argument, or with nothing, but needs "
+            f"the job {name!r} is called with its run as the only positional argument, or without arguments, but needs "
             f"{', '.join(parameter.name for parameter in needed)}{' by keyword' if by_keyword else ''}: "
             "bind them with functools.partial, or give them defaults"
         )
 
 
 def name_of(function: Any, given: str | None) -> str:
-    """What is given, or the function's own name. Raises `Misuse` where neither is one."""
+    """The given name, or the function's own. Raises `Misuse` if neither is a valid name."""
     name = getattr(function, "__name__", "") if given is None else given
     if not name or not isinstance(name, str) or name == "<lambda>":
         raise Misuse("this job has no name: write name=..., the same in every version of your program")

@@ -1,14 +1,14 @@
-"""How long a history is kept, and how long may be asked about it."""
+"""How long the history is kept, and the time-out of requests from operators."""
 
 from __future__ import annotations
 
 __all__ = ["KEEP", "KEEP_FOR", "FIRST_PRUNE", "OPERATOR_TIMEOUT", "PRUNE_EVERY"]
 
 KEEP = 1_000
-"""Runs of a job, at least; `runs.rules.MOST_RUNS` at most."""
+"""Prune keeps at least so many runs of a job, and at most `runs.rules.MOST_RUNS`."""
 KEEP_FOR = 30 * 86_400.0
-"""Seconds."""
+"""Seconds. Runs that are younger than this are kept as well."""
 PRUNE_EVERY = 3_600.0
 FIRST_PRUNE = 300.0
-"""Seconds after the start: a process that is replaced every hour prunes as well."""
+"""Seconds after the start. So a process that is replaced every hour prunes, too."""
 OPERATOR_TIMEOUT = 5.0

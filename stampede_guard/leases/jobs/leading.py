@@ -1,14 +1,14 @@
-"""The leader mode, for those who want one worker to have the scheduler: it runs where the election was won.
+"""The leader mode: only the worker that won the election runs the scheduler.
 
     scheduler.start(paused=True)                                              # APScheduler 3
     election = leases.election("scheduler", on_elected=leading(scheduler))
 
-    async with AsyncScheduler() as scheduler:                                 # APScheduler 4: not started at all
+    async with AsyncScheduler() as scheduler:                                 # APScheduler 4: do not start it
         election = leases.election("scheduler", on_elected=leading(scheduler))
 
-Whoever succeeds another leader passes over what fell due while that one led: its own jobs in memory know nothing of
-his runs. So between two leaders a firing may be lost, or, where a leader was stopped in the middle of it, begun twice.
-Slots (`SlotExecutor`, `once_per_slot`) have neither fault, and need no leader.
+A new leader that succeeds another skips the firings that fell due before. Its own jobs in memory do not know which of
+them the earlier leader ran. So a change of leaders may lose a firing. If the earlier leader was stopped in the middle
+of a run, that run may begin twice. Slots (`SlotExecutor`, `once_per_slot`) have neither fault, and need no leader.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from stampede_guard.leases.lease import Lease
 __all__ = ["leading"]
 
 _LOOK_EVERY = 0.05
-"""Seconds between two looks at a pool of threads, which tells nobody when it is done."""
+"""Seconds between two looks at a thread pool. A pool sends no event when its threads are done."""
 _RUNNING = 1
-"""State of APScheduler 3: neither paused nor stopped."""
+"""The state of an APScheduler 3 that is neither paused nor stopped."""
 
 
 def leading(scheduler: Any) -> Callable[[Lease], Coroutine[Any, Any, None]]:
-    """For `on_elected`: a scheduler of APScheduler 3 is resumed, and paused when leadership ends; an `AsyncScheduler`
-    of version 4 is run, and stopped.
+    """For `on_elected`: the leader resumes an APScheduler 3, and pauses it when leadership ends.
 
-    What it runs then is cancelled where it is coroutines. Threads cannot be: the lease is kept until they end, as long
-    as that can be had. Raises `Misuse` for what can be neither paused nor run.
+    It runs an `AsyncScheduler` of version 4, and stops it when leadership ends. Then the coroutines of the scheduler
+    are cancelled. Threads cannot be cancelled, so the leader keeps the lease until they end, as long as it can renew
+    the lease. Raises `Misuse` for an object that can be neither paused nor run.
     """
     if hasattr(scheduler, "run_until_stopped"):
         from stampede_guard.leases.jobs.leading4 import running
@@ -63,14 +63,19 @@ def leading(scheduler: Any) -> Callable[[Lease], Coroutine[Any, Any, None]]:
 
 def _check(scheduler: Any) -> None:
     if not scheduler.running:
-        raise Misuse("the scheduler that is to lead was not started, or was shut down: start(paused=True)")
+        raise Misuse(
+            "the scheduler was not started, or was shut down: call start(paused=True) before the election"
+        )
     if scheduler.state == _RUNNING:
         scheduler.pause()
-        log.error("a scheduler ran before it was elected, as in each other worker: start(paused=True)")
+        log.error("the scheduler ran before it was elected, perhaps in every worker: call start(paused=True)")
 
 
 def _pass_over(scheduler: Any) -> None:
-    """What fell due in memory while another led was his. A store that is shared knows itself what was run."""
+    """Skip the firings of jobs in memory that fell due while another worker led. They belonged to that worker.
+
+    A shared job store knows itself what has run.
+    """
     from apscheduler.jobstores.memory import MemoryJobStore
 
     now = datetime.now(UTC)
@@ -95,8 +100,11 @@ def _following(trigger: Any, now: datetime) -> datetime | None:
 
 
 def _leave_out_the_rest(run: asyncio.Task[Any]) -> None:
-    """Of the firings that one task of APScheduler's own runs one after the other, where a job does not coalesce: it
-    takes a cancellation for the error of one of them, and goes on with the next."""
+    """Drop the firings that this task has not begun yet.
+
+    If a job does not coalesce, APScheduler runs its firings one after the other in one task. That task takes a
+    cancellation for an error of one firing, and goes on with the next.
+    """
     frame = getattr(run.get_coro(), "cr_frame", None)
     firings = frame.f_locals.get("run_times") if frame is not None else None
     if isinstance(firings, list):
@@ -104,7 +112,7 @@ def _leave_out_the_rest(run: asyncio.Task[Any]) -> None:
 
 
 def _when_it_has_looked(scheduler: Any) -> None:
-    """A scheduler with a thread of its own may be about to begin what it has found before it was paused."""
+    """Wait until the scheduler's thread has begun all firings that it found before it was paused."""
     with scheduler._jobstores_lock:
         pass
 
@@ -117,13 +125,13 @@ async def _end_runs(scheduler: Any) -> None:
         for pending in ("_pending_futures", "_pending"):
             running |= {run for run in getattr(executor, pending, ()) if not run.done()}
     for run in running:
-        # Any other future stands for a thread: cancelled it would say that it has ended, while the thread goes on.
+        # Any other future stands for a thread. If cancelled, it would look finished although the thread goes on.
         if isinstance(run, asyncio.Task):
             _leave_out_the_rest(run)
             run.cancel()
     if running:
         await asyncio.wait(running)
     pools = [executor for executor in executors if hasattr(executor, "_pool")]
-    # A run that ended while it was being submitted leaves a 0.
-    while any(any(list(executor._instances.values())) for executor in pools):  # noqa: ASYNC110 - nothing tells
+    # A run that ended while it was being submitted leaves a count of 0.
+    while any(any(list(executor._instances.values())) for executor in pools):  # noqa: ASYNC110 - there is no event
         await asyncio.sleep(_LOOK_EVERY)

@@ -1,6 +1,6 @@
-"""The leader mode for APScheduler 4, whose scheduler cannot be paused: it is run where the election was won.
+"""The leader mode for APScheduler 4. Its scheduler cannot be paused, so the elected worker runs it and stops it.
 
-One that is run within `async with AsyncScheduler()` keeps its schedules when it is stopped, and can be run again.
+Within `async with AsyncScheduler()`, a stopped scheduler keeps its schedules and can run again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["running"]
 
 
 def running(scheduler: Any) -> Callable[[Lease], Coroutine[Any, Any, None]]:
-    """Raises `Misuse` for the synchronous `Scheduler`, and for one that runs already."""
+    """Raises `Misuse` for the synchronous `Scheduler`, and for a scheduler that already runs."""
     if not inspect.iscoroutinefunction(scheduler.run_until_stopped):
         raise Misuse(f"leading() needs an AsyncScheduler, not a {type(scheduler).__name__}")
     _check(scheduler)
@@ -31,7 +31,9 @@ def running(scheduler: Any) -> Callable[[Lease], Coroutine[Any, Any, None]]:
             await scheduler.run_until_stopped()
         finally:
             await _drop_queued(scheduler)
-        log.error("the scheduler was stopped by somebody else while it led: nothing runs until another leads")
+        log.error(
+            "the scheduler was stopped while it led, not by its election: nothing runs until another leads"
+        )
 
     return lead
 
@@ -39,20 +41,20 @@ def running(scheduler: Any) -> Callable[[Lease], Coroutine[Any, Any, None]]:
 def _check(scheduler: Any) -> None:
     if scheduler.state.name != "stopped":
         raise Misuse(
-            "the scheduler runs before it is elected, as in each other worker: leave out start_in_background() and "
-            "run_until_stopped(), the election runs it"
+            "the scheduler runs before it is elected, perhaps in every worker: do not call start_in_background() or "
+            "run_until_stopped(); the election runs it"
         )
 
 
 def _in_memory(scheduler: Any) -> bool:
-    """A store that is shared knows what was run, and is left alone."""
+    """Whether the data store is in memory. A shared store knows itself what has run."""
     from apscheduler.datastores.memory import MemoryDataStore
 
     return isinstance(scheduler.data_store, MemoryDataStore)
 
 
 async def _pass_over(scheduler: Any) -> None:
-    """What fell due in memory while another led was his."""
+    """Skip the firings of schedules in memory that fell due while another worker led. They belonged to that worker."""
     if not _in_memory(scheduler):
         return
     now = datetime.now(UTC)
@@ -62,7 +64,7 @@ async def _pass_over(scheduler: Any) -> None:
 
 
 async def _drop_queued(scheduler: Any) -> None:
-    """Firings that this leader did not come to: else they would run when it leads again."""
+    """Drop the firings that this leader has not begun. Otherwise they would run when it leads again."""
     from apscheduler import JobOutcome, JobResult
 
     if not _in_memory(scheduler):

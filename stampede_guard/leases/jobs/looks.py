@@ -1,8 +1,8 @@
-"""One question for all jobs of a worker: whoever of them asks first asks for the others, too.
+"""One statement for all jobs of a worker: the first job that is due looks for the other jobs, too.
 
-Each job has to say now and then that it is followed, and to look for runs that have vanished. Two hundred workers with
-a hundred jobs would send hundreds of statements a second for that alone. So the jobs of one worker share a statement:
-a job whose own look would be due soon takes part in the one of another, and finds its answer when its time comes.
+A worker must regularly tell the back end that it follows each job, and look for vanished runs. Two hundred workers with
+a hundred jobs would send hundreds of statements a second for that alone. So the jobs of one worker share a statement.
+If a job's own look is due soon, it joins the look of another job. It finds its answer when its own time comes.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ __all__ = ["RETRIED_AT_ONCE", "Asker", "Looks"]
 T = TypeVar("T")
 
 RETRIED_AT_ONCE = 20
-"""Abandoned slots claimed in one look, the oldest first: none waits behind those that nobody may try again."""
+"""Abandoned slots that one look claims, the oldest first. Slots without another attempt are not among them."""
 EARLY = 0.5
-"""Share of its own pause by which a job may be looked at too early, to share another's statement."""
+"""A job joins the statement of another job if its own look is due within this share of its pause."""
 
 
 @dataclass(eq=False, slots=True)
 class Asker:
-    """A job that is looked at: `look`, when that is due on the worker's clock, and how long it pauses in between."""
+    """A job of the worker. `due`: when it looks next, on the worker's clock. `pause`: seconds between two looks."""
 
     look: Look
     due: float
     pause: float
     seen: tuple[Seen, float] | None = None
-    """An answer that it has not taken yet, and when the question was answered."""
+    """The answer that the job has not taken yet, and when the back end gave it."""
 
 
 class Looks:
-    """Of one worker's jobs, in one event loop. `timeout`: seconds for each statement."""
+    """The looks of one worker's jobs, in one event loop. `timeout`: seconds for each statement."""
 
     def __init__(self, part: Part, runs: RunBackend) -> None:
         self._part = part
@@ -50,11 +50,11 @@ class Looks:
 
     @property
     def shared(self) -> bool:
-        """Whether there is anybody to share a statement with."""
+        """Whether there are several jobs to share a statement."""
         return len(self._askers) > 1
 
     async def alone(self, asker: Asker, *, timeout: float) -> tuple[Seen, float]:
-        """The same by single steps, for a worker with one job."""
+        """One look in single steps, for a worker with one job."""
         view = await self._runs.follow(asker.look.registration, timeout=timeout)
         at = self._part.world.now()
         vanished = await self._runs.sweep(asker.look.registration.job, timeout=timeout)
@@ -67,7 +67,10 @@ class Looks:
         self._askers.discard(asker)
 
     async def registered(self, registration: Registration, *, timeout: float) -> tuple[JobView, float]:
-        """What counts now, and when that was answered. Those that come in one turn of the event loop go together."""
+        """The schedule in force, and when the back end answered.
+
+        The registrations of one turn of the event loop share a statement.
+        """
         known = self._registering.get(registration)
         if known is None:
             loop = asyncio.get_running_loop()
@@ -93,7 +96,7 @@ class Looks:
             for future in waiting.values():
                 if not future.done():
                     future.set_exception(error)
-                    # Who asked may have been cancelled.
+                    # The waiting caller may be cancelled. Then no one else retrieves the exception.
                     future.exception()
             if not isinstance(error, Exception):
                 raise
@@ -104,14 +107,15 @@ class Looks:
                 future.set_result((view, now))
 
     async def seen(self, asker: Asker, *, timeout: float) -> tuple[Seen, float]:
-        """The answer to its look, and when that came: of now, or of a look that another has made a moment ago."""
+        """The answer to this job's look, and when it came. Another job's look may have brought it before."""
         while asker.seen is None:
             if self._looking is None or self._looking.done():
                 self._looking = self._part.begin(self._look(asker, timeout), name="looks at jobs")
             looking = self._looking
             await asyncio.wait({looking})
             if asker.seen is None:
-                # An error is for all who waited for this look; who was not part of it asks again.
+                # An error of this look is raised in all jobs that waited for it. A job that was not part of it looks
+                # again.
                 looking.result()
         found, asker.seen = asker.seen, None
         return found

@@ -1,8 +1,8 @@
-"""Cron fields held against a wall clock that is put forward and back: the next real moment at which they match.
+"""The next real moment at which cron fields match a wall clock that is put forward and back.
 
-Between two changes of a zone's clocks the wall clock is UTC plus a constant. So each such stretch is searched in plain
-wall time, which has no gaps, and the search goes on in the next stretch at the moment of the change. Steps of an hour
-through a change of half an hour would land beside the hour, which is how 06:00 is lost at Lord Howe Island.
+Between two clock changes of a time zone, the wall clock is UTC plus a constant. So each such stretch is searched in
+plain wall time, which has no gaps there. At the moment of a change the search goes on in the next stretch. A search in
+steps of an hour would fail at a change of half an hour: it would miss 06:00 at Lord Howe Island.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from zoneinfo import ZoneInfo
 __all__ = ["change_between", "first_match"]
 
 _STEP = timedelta(days=1)
-"""Two changes of one zone are further apart than this."""
+"""Two clock changes of one time zone are further apart than this."""
 _SECOND = timedelta(seconds=1)
 
 Matching = Callable[[datetime], datetime | None]
-"""The first match after a moment of wall time, both without a zone; None = there is none."""
+"""Returns the first match after a moment of wall time, both without a time zone; None = no match follows."""
 
 
 def first_match(after: Matching, zone: ZoneInfo, begin: datetime) -> datetime | None:
@@ -33,7 +33,7 @@ def first_match(after: Matching, zone: ZoneInfo, begin: datetime) -> datetime | 
         change = change_between(zone, now, match)
         if change is None:
             return match
-        # The wall time of the change itself may match, so the search begins a second before it, by the new clock.
+        # The wall time of the change itself may match. So the search begins one second earlier, by the new clock.
         new = _offset(zone, change)
         at_change = after(change.replace(tzinfo=None) + new - _SECOND)
         if at_change is not None and (at_change - new).replace(tzinfo=UTC) == change:
@@ -42,7 +42,7 @@ def first_match(after: Matching, zone: ZoneInfo, begin: datetime) -> datetime | 
 
 
 def change_between(zone: ZoneInfo, begin: datetime, end: datetime) -> datetime | None:
-    """The first moment in (begin, end] from which another offset holds; whole seconds, in UTC."""
+    """The first moment in (begin, end] at which the offset from UTC changes; whole seconds, in UTC."""
     old = _offset(zone, begin)
     early = begin
     while early < end:

@@ -1,4 +1,4 @@
-"""What people and front ends ask of jobs, in a program that runs them or in one that only looks."""
+"""The queries of people and front ends about jobs. A program that only looks can use them, too."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ MOST_IN_STATISTICS = 1_000
 
 
 class JobRecords:
-    """The half of `Jobs` that follows no schedule."""
+    """The part of `Jobs` that reads and forgets, and follows no schedule."""
 
     def __init__(self, leases: Leases, runs: Callable[[], RunBackend] | None) -> None:
         if not isinstance(leases, Leases):
             raise Misuse(
-                f"Jobs(leases) needs where leases are kept, such as PostgresLeases.from_url(...), not {leases!r}"
+                f"Jobs(leases) needs a Leases object, such as PostgresLeases.from_url(...), not {leases!r}"
             )
         if runs is not None and not callable(runs):
             raise Misuse(f"runs={runs!r}: write a function that opens a back end")
@@ -39,14 +39,17 @@ class JobRecords:
         return await self.runs().view(self.leases.full(name), timeout=OPERATOR_TIMEOUT)
 
     async def views(self, *, limit: int = 1_000) -> list[JobView]:
-        """All jobs of the namespace that any worker ever registered and nobody forgot."""
+        """All jobs of the namespace that any worker ever registered, except forgotten ones."""
         checks.whole("limit", limit, least=0)
         return await self.runs().views(self.leases.prefix, limit=limit, timeout=OPERATOR_TIMEOUT)
 
     async def history(
         self, name: str, *, limit: int = 100, before: int | None = None, outcomes: Sequence[Outcome] = ()
     ) -> list[RunView]:
-        """Newest slot first. `before`: a slot as whole milliseconds since 1970, as in `RunView.slot`."""
+        """The runs of a job, newest slot first.
+
+        `before`: only earlier slots; whole milliseconds since 1970, as in `RunView.slot`.
+        """
         checks.whole("limit", limit, least=0)
         if before is not None:
             checks.whole("before", before, least=0)
@@ -58,19 +61,19 @@ class JobRecords:
         )
 
     async def statistics(self, name: str) -> Statistics:
-        """Of the newest 1,000 runs."""
+        """Statistics of the newest 1,000 runs."""
         return statistics(await self.history(name, limit=MOST_IN_STATISTICS))
 
     async def health(self) -> list[Health]:
-        """The dead-man signal of every job of the namespace, also of those that this worker does not have."""
+        """The dead-man signal of every job of the namespace, including jobs that this worker does not have."""
         return [health_of(view) for view in await self.views()]
 
     def app(self, *, allow: Allow | None = None) -> JobsApp:
-        """An ASGI application that shows all this as JSON, closed unless `allow(scope)` says otherwise."""
+        """An ASGI application that shows all this as JSON. It answers 403 unless `allow(scope)` returns True."""
         return JobsApp(self, allow)
 
     async def forget(self, name: str) -> bool:
-        """A job that is no more, with its history; else it would be missed for ever."""
+        """Delete a job that no longer exists, with its history. Otherwise it would stay overdue for ever."""
         return await self.runs().forget(self.leases.full(name), timeout=OPERATOR_TIMEOUT)
 
     def runs(self) -> RunBackend:
@@ -81,14 +84,14 @@ class JobRecords:
             return backend.runs()  # type: ignore[no-any-return]
         known = self._runs.get(loop)
         if known is None:
-            # Another loop's is left alone: whoever follows there goes on with it.
+            # Leave the back ends of other live loops alone: their followers use them.
             for ended in [other for other in tuple(self._runs) if other.is_closed()]:
                 self._runs.pop(ended, None)
             known = self._runs[loop] = self._open_runs()
         return known
 
     async def retire(self, name: str) -> None:
-        """Its history stays, and nobody is to miss it: there is no rhythm any more that it would keep."""
+        """Remove the job's rhythm, so that it is never overdue. Its history stays."""
         runs = self.runs()
         view = await runs.view(self.leases.full(name), timeout=OPERATOR_TIMEOUT)
         if view is not None and view.rhythm:

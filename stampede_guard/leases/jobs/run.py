@@ -1,4 +1,4 @@
-"""A run as the job's function sees it."""
+"""The run object that the job's function gets."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _CURRENT: ContextVar[Run | None] = ContextVar("stampede_guard_run", default=None
 
 
 def current_run() -> Run | None:
-    """That of the job whose function runs now, in its coroutine or its thread: for functions that are given none."""
+    """The run whose function is executing now, in its coroutine or thread. For code that gets no `Run` as argument."""
     return _CURRENT.get()
 
 
 @contextlib.contextmanager
 def given(run: Run) -> Iterator[None]:
-    """What is called in here finds it by `current_run()`."""
+    """Code that is called in this block finds the run by `current_run()`."""
     before = _CURRENT.set(run)
     try:
         yield
@@ -39,7 +39,7 @@ def given(run: Run) -> Iterator[None]:
 
 
 class Run:
-    """One slot of one job, now."""
+    """One attempt at one slot of a job."""
 
     def __init__(
         self,
@@ -63,30 +63,34 @@ class Run:
         self.last_success_at = last_success_at
         """When a run of the job last completed, on the back end's clock; None = never."""
         self.since = since
-        """When the latest run that completed had begun, on the back end's clock; None = never. What changed since is
-        still to be done: some of it changed while that run went on, which may or may not have seen it."""
+        """When the latest completed run began, on the back end's clock; None = never.
+
+        Process every change since then. Some changes happened during that run, which may have seen them or not."""
         self.counters: dict[str, int | float] = {}
         self.completed = False
         self.goes_on = False
-        """A function in a thread was told to stop, and did not."""
+        """True if a function in a thread was asked to stop, and did not."""
         self.patience = patience
-        """Seconds that a function in a thread has to end once `stopping` is raised."""
+        """Seconds that a function in a thread has to end after `stopping` is raised."""
         self._stopping = Signal()
         lease.stopping.then(lambda: self.stop(lease.stopping.why))
 
     @property
     def slot(self) -> datetime:
-        """The scheduled time, in UTC: what this run is for, however late it is."""
+        """The scheduled time of this run, in UTC, however late the run is."""
         return moment(self._slot)
 
     @property
     def token(self) -> int:
-        """Of the lease: greater than that of every run before. Let what you write to refuse smaller ones."""
+        """The fencing token of the lease, greater than the token of every earlier run.
+
+        The system that receives your writes should refuse smaller tokens.
+        """
         return self._lease.token
 
     @property
     def key(self) -> str:
-        """The same for each attempt at this slot: an idempotency key for effects outside the database."""
+        """An idempotency key for effects outside the database. It is the same for each attempt at this slot."""
         return f"{self.job}@{moment(self._slot).isoformat()}"
 
     @property
@@ -95,21 +99,23 @@ class Run:
 
     @property
     def stopping(self) -> Signal:
-        """Raised when the run is to end, for its lease, its time limit or its worker: a plain function looks at it; a
-        coroutine is cancelled then."""
+        """Raised when the run must end because of its lease, its time limit or its worker.
+
+        A plain function must check it. A coroutine is cancelled instead.
+        """
         return self._stopping
 
     def stop(self, why: str) -> None:
-        """Raises `stopping`. In the event loop."""
+        """Raise `stopping`. Call it in the event loop."""
         self._stopping.raise_it(why)
 
     def report(self, **counters: int | float) -> None:
-        """Counted for the history: the last value of each name stays. Raises `Misuse` for what is no number."""
+        """Put counters into the history. The last value of each name stays. Raises `Misuse` for other than numbers."""
         for name, value in counters.items():
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise Misuse(f"run.report({name}={value!r}): write a number")
             if not math.isfinite(value):
-                # No JSON: the end of the run could not be written down.
+                # JSON has no such number, so the outcome of the run could not be stored.
                 raise Misuse(f"run.report({name}={value!r}): write a number")
         if len(self.counters.keys() | counters.keys()) > MOST_COUNTERS:
             raise Misuse(f"a run has at most {MOST_COUNTERS} counters")
@@ -117,11 +123,11 @@ class Run:
 
     @contextlib.asynccontextmanager
     async def completing(self, conn: Any) -> AsyncIterator[Any]:
-        """A transaction of your own PostgreSQL connection that ends this run: exactly-once effects in the database.
+        """A transaction on your own PostgreSQL connection that completes this run. Its effects happen exactly once.
 
-        The slot is completed in the same transaction as what you write in it, so either both are there or neither is,
-        and no second attempt can do it again. Raises `LeaseLost` where the run is not ours any more, and nothing was
-        written; `Misuse` where runs are not kept in PostgreSQL.
+        Your writes and the outcome of the slot are in one transaction. The server commits both or neither, and no
+        second attempt can repeat them. Raises `LeaseLost` if the run has lost its slot; then nothing was written.
+        Raises `Misuse` if PostgreSQL does not keep the runs.
         """
         finish = getattr(self._runs, "finish_in", None)
         if finish is None:
@@ -130,5 +136,5 @@ class Run:
         async with self._lease.fenced(conn):
             yield conn
             if not await finish(conn, self.job, slot=self._slot, run=self.id, ending=ending):
-                raise LeaseLost(self.job, token=self.token, why="its slot is another run's by now")
+                raise LeaseLost(self.job, token=self.token, why="another run has the slot by now")
         self.completed = True

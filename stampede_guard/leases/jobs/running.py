@@ -1,4 +1,4 @@
-"""The runs that this worker has begun, each until it has ended and its outcome is written down."""
+"""The runs that this worker has begun. Each stays here until it has ended and its outcome is stored."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from stampede_guard.leases.runs.words import Ending
 __all__ = ["CANCELLED_FOR", "Running", "ended"]
 
 CANCELLED_FOR = 15.0
-"""Seconds that the runs of a worker that stops have once they are cancelled, with what is to be written down."""
+"""Seconds that cancelled runs have to end and to store their outcome when the worker stops."""
 
 
 class Running:
-    """`len()`: how many go on."""
+    """The runs that go on. `len()` is their number."""
 
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[Ending], Execution] = {}
@@ -34,7 +34,10 @@ class Running:
         return task
 
     async def perform(self, execution: Execution) -> Ending:
-        """How it ended, also where a stop of the worker has ended it. Cancelled, it cancels the run, and waits."""
+        """Run it, and return how it ended, even if a stop of the worker ended it.
+
+        If this call is cancelled, it cancels the run and waits for its end.
+        """
         task = self.begin(execution)
         try:
             await asyncio.wait({task})
@@ -45,14 +48,14 @@ class Running:
         return ended(execution, task)
 
     def hurry(self) -> None:
-        """Whoever drains has no patience any more: what goes on is cancelled now."""
+        """End the patience of `drain()`: it cancels the remaining runs now."""
         self._hurried = True
         if self._patience is not None and not self._patience.expired():
             self._patience.reschedule(asyncio.get_running_loop().time())
 
     async def drain(self, seconds: float) -> None:
-        """Until all have ended. They have `seconds`, then they are cancelled and have `CANCELLED_FOR` more."""
-        # Not cancelled before it has had its first turn: its slot would get no outcome.
+        """Wait until all runs have ended. After `seconds` they are cancelled, and have `CANCELLED_FOR` more."""
+        # Do not cancel a run before its first turn in the event loop: its slot would get no outcome.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(0.0 if self._hurried else seconds) as self._patience:
                 while self._tasks:
@@ -67,17 +70,19 @@ class Running:
             task.cancel()
         _, ignoring = await asyncio.wait(left, timeout=CANCELLED_FOR)
         for task in ignoring:
-            log.error("%s goes on though it was cancelled; it is not waited for any more", left[task])
+            log.error(
+                "%s the run goes on though it was cancelled; the worker no longer waits for it", left[task]
+            )
 
 
 def ended(execution: Execution, run: asyncio.Task[Ending]) -> Ending:
-    """How a run that is over ended, also where its worker was stopped: who waited for it was not cancelled by that."""
+    """How a finished run ended. If a stop of the worker cancelled the run, the caller that waits is not cancelled."""
     if run.cancelled() and execution.ending is not None:
         return execution.ending
     return run.result()
 
 
 def log_end(task: asyncio.Task[Ending] | asyncio.Task[None]) -> None:
-    """What ends the program is none of ours, and is raised in the event loop as well."""
+    """Log an unexpected error of a task. The event loop itself raises an exception that ends the program."""
     if not task.cancelled() and isinstance(error := task.exception(), Exception):
-        log.error("%s ended by a mistake of ours", task.get_name(), exc_info=error)
+        log.error("%s ended because of a bug in stampede_guard", task.get_name(), exc_info=error)

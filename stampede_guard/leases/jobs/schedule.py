@@ -1,7 +1,7 @@
 """When a job is due: a cron expression in a time zone, or an interval from an anchor.
 
-All workers must come to the same slots by themselves, so a slot follows from the schedule alone: never from when a
-worker was started or a run ended.
+All workers must compute the same slots independently. So a slot follows from the schedule alone, and never from the
+start of a worker or the end of a run.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ __all__ = ["Cron", "Every", "Schedule", "fingerprint", "moment", "rhythm", "slot
 DAY = 86_400
 _LONGEST = 3_660 * DAY
 _SAMPLE = 128
-"""Slots looked at for a schedule's longest gap: more than a quarter of a year of nights, two years of weeks."""
+"""Slots that `rhythm` reads for the longest gap: more than four months of daily slots, or two years of weekly ones."""
 
 
 class Schedule(Protocol):
-    """Slots in order, as whole milliseconds since 1970 in UTC."""
+    """A series of slots in ascending order. A slot is whole milliseconds since 1970 in UTC."""
 
     @property
     def text(self) -> str:
-        """For people, and for `fingerprint`: two schedules with the same slots may differ in it."""
+        """The schedule as text, for people and for `fingerprint`. Schedules with the same slots may differ in it."""
 
     def after(self, slot: int) -> int | None:
-        """The first slot later than this moment; None = there will be none."""
+        """The first slot later than this moment; None = there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Every:
-    """Each `seconds`, counted from `anchor` (milliseconds since 1970)."""
+    """A slot every `seconds`, counted from `anchor` (milliseconds since 1970)."""
 
     seconds: float
     anchor: int = 0
@@ -56,10 +56,10 @@ class Every:
 
     @classmethod
     def of(cls, seconds: float, *, anchor: datetime | None = None) -> Every:
-        """Without an anchor the day is divided, from midnight in UTC; so `seconds` must divide it.
+        """Without an anchor, slots count from midnight in UTC, and `seconds` must divide a day.
 
-        Raises `PolicyError` for an interval below a second, one that is no number, one that needs an anchor and has
-        none, and an anchor without a time zone.
+        Raises `PolicyError` if the interval is not a number, is below one second, or needs an anchor and has none.
+        Raises it also for an anchor without a time zone.
         """
         cls(seconds)
         if anchor is None:
@@ -67,7 +67,7 @@ class Every:
                 raise PolicyError(
                     "anchor",
                     None,
-                    f"every={seconds:g} does not divide a day, so its slots depend on where the counting begins; "
+                    f"every={seconds:g} does not divide a day, so its slots depend on where counting begins; "
                     "write anchor=datetime(2026, 1, 1, tzinfo=UTC)",
                 )
             return cls(float(seconds))
@@ -85,10 +85,10 @@ class Every:
 
 @dataclass(frozen=True, slots=True)
 class Cron:
-    """Five fields, or six with seconds first, as Debian's cron reads them; `zone` is an IANA time zone.
+    """Five fields, or six with seconds first, as Debian's cron reads them. `zone` is an IANA time zone.
 
-    Where clocks are put forward, what falls into the hour that is missing runs just after it; where they are put back,
-    what names an hour runs once. `*` in minute or hour follows real time instead: it neither skips nor repeats.
+    When clocks are put forward, a slot in the missing hour runs just after that hour. When clocks are put back, a slot
+    with a fixed hour runs once. A schedule with `*` in minute or hour follows real time: it skips and repeats nothing.
     """
 
     expression: str
@@ -110,13 +110,14 @@ class Cron:
             raise PolicyError("cron", self.expression, f"{_CRON_RULE}; {error}") from None
         except StopIteration:
             raise PolicyError(
-                "cron", self.expression, "a moment that comes; this one is in no calendar"
+                "cron", self.expression, "an expression that matches some date; this one never does"
             ) from None
 
     @classmethod
     def of(cls, expression: str, *, tz: str | ZoneInfo = "UTC") -> Cron:
-        """Raises `PolicyError` for an expression that cannot be read or never comes, and for an unknown time zone;
-        `Misuse` where the package that reads them is missing.
+        """Raises `PolicyError` for an invalid expression, one that never matches, or an unknown time zone.
+
+        Raises `Misuse` if the package `cronsim`, which reads expressions, is missing.
         """
         return cls(_words(expression), tz.key if isinstance(tz, ZoneInfo) else tz)
 
@@ -139,7 +140,7 @@ class Cron:
 
     @property
     def _follows_real_time(self) -> bool:
-        """Whether minute or hour is `*`, or there are seconds: Debian's cron runs those by the clock as it goes."""
+        """Whether minute or hour begins with `*`, or there are seconds. Debian's cron runs those by real time."""
         words = self.expression.split()
         return len(words) == 6 or words[0].startswith("*") or words[1].startswith("*")
 
@@ -153,7 +154,7 @@ _CRON_RULE = "minute hour day month weekday, such as '0 3 * * *' for three in th
 
 
 def fingerprint(schedule: Schedule) -> str:
-    """Short text that differs where schedules do."""
+    """A short text. It differs if the texts of two schedules differ."""
     return hashlib.sha256(schedule.text.encode()).hexdigest()[:16]
 
 
@@ -166,7 +167,7 @@ def slots_after(schedule: Schedule, slot: int) -> Iterator[int]:
 
 
 def rhythm(schedule: Schedule, slot: int) -> float:
-    """The longest time between two slots that follow this moment, in seconds; 0 where fewer than two follow."""
+    """The longest gap between two slots after this moment, in seconds; 0 if fewer than two slots follow."""
     longest, earlier = 0, None
     for seen, found in enumerate(slots_after(schedule, slot)):
         if earlier is not None:
@@ -178,7 +179,7 @@ def rhythm(schedule: Schedule, slot: int) -> float:
 
 
 def slot_of(when: datetime) -> int:
-    """A moment as a slot: whole milliseconds since 1970, without the rounding of floats."""
+    """A moment as a slot: whole milliseconds since 1970, computed without floats."""
     since = when.astimezone(UTC) - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * DAY + since.seconds) * 1000 + since.microseconds // 1000
 
@@ -194,7 +195,7 @@ def _is_number(value: object) -> bool:
 
 
 def _words(expression: Any) -> Any:
-    """One space between two; what is no text stays what it is, and is refused as that."""
+    """Put one space between two words. Any object that is not text is returned unchanged, and refused later."""
     return " ".join(expression.split()) if isinstance(expression, str) else expression
 
 

@@ -1,4 +1,4 @@
-"""Jobs: what is to be run when, by any of the workers that have this object."""
+"""Jobs: functions and their schedules. Any worker that has this object may run a slot."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _STARTED: weakref.WeakSet[Jobs] = weakref.WeakSet()
 class Jobs(JobRecords):
     """`jobs = Jobs(leases)`, then `@jobs.cron(...)` or `@jobs.every(...)`, and `FastAPI(lifespan=jobs.lifespan)`.
 
-    Every worker that runs the lifespan follows every schedule; each slot has exactly one outcome among them all. With
-    the back end away nothing new starts. `runs`: opens another back end for slots and history than that of the
-    leases, once in each event loop. `version`: of your program; where old and new workers run at once, the schedules
-    of the greater count. `drain_timeout`: seconds that runs have to end when the program does; then they are
-    cancelled. The history of a job keeps its newest 1,000 runs and those of 30 days, 10,000 at most. Raises `Misuse`
-    for what cannot be.
+    Every worker that runs the lifespan follows every schedule. Each slot has exactly one outcome among all workers.
+    While the back end is away, no new run starts. `runs`: opens a back end for slots and history, once per event loop,
+    if it differs from the back end of the leases. `version`: of your program; if old and new workers run at once, the
+    schedules of the greater version are in force. `drain_timeout`: seconds that runs have to end when the program ends;
+    then they are cancelled. The history of a job keeps its newest 1,000 runs and the runs of 30 days, at most 10,000.
+    Raises `Misuse` for invalid arguments.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Jobs(JobRecords):
         self._part: Part | None = None
         self._looks: tuple[Part, Looks] | None = None
 
-    # --- what is to be run
+    # --- jobs and schedules
 
     def cron(
         self,
@@ -84,16 +84,16 @@ class Jobs(JobRecords):
     ) -> Callable[[F], F]:
         """`@jobs.cron("0 3 * * *", tz="Europe/Berlin")`. `terms`: see `stampede_guard.leases.jobs.job.Terms`.
 
-        `name` is the function's unless given; it is what other workers know the job by. `dialect="apscheduler"` reads
-        the line as APScheduler 3's `CronTrigger.from_crontab` does (0 is Monday), see docs/run-once.md. Raises
-        `PolicyError` for what cannot be, `Misuse` for a name that another function has.
+        `name`: the job's name in all workers, by default the name of the function. `dialect="apscheduler"` reads the
+        line as APScheduler 3's `CronTrigger.from_crontab` does (0 is Monday), see docs/run-once.md. Raises
+        `PolicyError` for invalid arguments, and `Misuse` if another function has the name.
         """
         return self._decorator(cron_of(expression, tz=tz, dialect=dialect), name, terms)
 
     def every(
         self, seconds: float, *, anchor: datetime | None = None, name: str | None = None, **terms: Any
     ) -> Callable[[F], F]:
-        """`@jobs.every(300)`: from midnight in UTC, or from `anchor` where the day cannot be divided by it."""
+        """`@jobs.every(300)`: counted from midnight in UTC, or from `anchor`. Write one if `seconds` divide no day."""
         return self._decorator(Every.of(seconds, anchor=anchor), name, terms)
 
     def add(
@@ -105,7 +105,7 @@ class Jobs(JobRecords):
         arguments: Mapping[str, Any] | None = None,
         **terms: Any,
     ) -> Job:
-        """The same without a decorator. One that is being followed is followed by its new schedule from now on."""
+        """Add a job without a decorator. If the job is already followed, the new schedule replaces the old one now."""
         called = name_of(function, name)
         self.leases.full(called)
         if isinstance(schedule, type) or not callable(getattr(schedule, "after", None)):
@@ -123,7 +123,7 @@ class Jobs(JobRecords):
         return self.put(Job(called, schedule, function, terms_of(terms), dict(arguments or {})))
 
     def put(self, job: Job) -> Job:
-        """Take this job in the place of any of the same name."""
+        """Add this job. It replaces a job of the same name."""
         self.leases.full(job.name)
         self._jobs[job.name] = job
         if self._keeping is not None:
@@ -142,7 +142,7 @@ class Jobs(JobRecords):
     ) -> ScheduleTable:
         """Schedules from a PostgreSQL table, or from any `rows`: see `stampede_guard.leases.jobs.table`."""
         if (connect is None) == (rows is None):
-            raise Misuse("a table of schedules has connect=pool.acquire, or rows=..., and not both")
+            raise Misuse("a table of schedules needs either connect=pool.acquire or rows=..., not both")
         source = PostgresRows(connect, table=table) if connect is not None else rows
         assert source is not None
         made = ScheduleTable(self, functions, source, poll_every=poll_every, terms=terms)
@@ -152,7 +152,7 @@ class Jobs(JobRecords):
         return made
 
     async def remove(self, name: str) -> None:
-        """This worker follows it no more. Its history stays until `forget`."""
+        """Stop following the job in this worker. Its history stays until `forget`."""
         self._jobs.pop(name, None)
         await self._unfollow([name])
 
@@ -164,7 +164,7 @@ class Jobs(JobRecords):
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _app: Any = None) -> AsyncIterator[None]:
-        """Follows all schedules, and those of later `add`s; at the end waits for runs and closes the leases."""
+        """Follow all schedules, including those added later. At the end, wait for runs and close the leases."""
         self.start()
         async with self.leases.in_use():
             try:
@@ -173,7 +173,7 @@ class Jobs(JobRecords):
                 await self.stop()
 
     def start(self) -> None:
-        """Begin in the running event loop. It never waits for the back end."""
+        """Begin in the running event loop. This call never waits for the back end."""
         if self._stopping is not None:
             raise Misuse("these jobs are being stopped: await jobs.stop() before the next start()")
         try:
@@ -184,7 +184,7 @@ class Jobs(JobRecords):
                 "FastAPI(lifespan=jobs.lifespan)"
             ) from None
         if self._keeping is not None and self._keeping.get_loop().is_closed():
-            # That loop ended without a stop, and all of its tasks with it.
+            # That event loop was closed without `stop()`, and all its tasks ended with it.
             self._keeping = None
             self._followers.clear()
             self._table_tasks.clear()
@@ -201,13 +201,13 @@ class Jobs(JobRecords):
             self._follow_table(table)
 
     async def stop(self, *, drain_timeout: float | None = None) -> None:
-        """No slot is claimed any more; runs have `drain_timeout` seconds, then they are cancelled and are
-        `abandoned`. So it takes no longer than that, 15 s, and the time-outs of requests that are on their way,
-        whatever runs do and also with the back end away. What goes on then, or is not written down, is told in the
-        log.
+        """Stop claiming slots, and wait `drain_timeout` seconds for runs. Then cancel them: they are `abandoned`.
 
-        Cancelled, it gives runs no more time and goes on in the background; another `stop()` waits for that. Closing
-        the leases does the same first.
+        So it takes at most `drain_timeout`, 15 s, and the time-outs of pending requests. That holds whatever the runs
+        do, and while the back end is away. The log names each run that goes on then, and each outcome not stored.
+
+        If this call is cancelled, it cancels the runs at once and goes on in the background. Another `stop()` waits for
+        that. Closing the leases first stops the jobs in the same way.
         """
         if self._stopping is None:
             here = self._runs.get(asyncio.get_running_loop())
@@ -229,12 +229,12 @@ class Jobs(JobRecords):
         stopping.result()
 
     def _end_before(self, part: Part) -> None:
-        """Whoever closes the leases first stops these jobs by it, instead of taking the ground from under them."""
+        """Let a close of the leases stop these jobs first, because the jobs need the leases."""
         self._part = part
         part.before_closing[self.stop] = None
 
     def _followed_no_more(self) -> set[asyncio.Task[Any]]:
-        """All at once: whoever cancels a stop in the middle leaves nobody behind who claims."""
+        """Cancel all following tasks at once. So no task goes on claiming if a `stop()` is cancelled half-way."""
         followers = (task for _, task in self._followers.values())
         following = {*self._table_tasks, *self._replaced, *followers}
         if self._keeping is not None:
@@ -247,7 +247,8 @@ class Jobs(JobRecords):
 
     async def _stopped(self, following: set[asyncio.Task[Any]], patience: float) -> None:
         try:
-            # A claim that is on its way is answered first; and a run by hand may be claimed for nobody.
+            # Wait for the answers to pending claims, including those of `run_now`. Otherwise a claimed slot would have
+            # no run.
             while following := {task for task in (*following, *self._pressed) if not task.done()}:
                 await asyncio.wait(following)
             await self._running.drain(patience)
@@ -270,19 +271,22 @@ class Jobs(JobRecords):
     # --- by hand, and by other schedulers
 
     async def carry(self, execution: Execution, part: Part) -> Ending:
-        """How it ended. A stop of these jobs waits for it, and so does closing the leases."""
+        """Perform the run, and return how it ended. `stop()` and a close of the leases wait for it."""
         self._end_before(part)
         return await self._running.perform(execution)
 
     async def run_now(self, name: str) -> Ending:
-        """Run it once, now, in this worker, outside its schedule; how it ended. Overlap holds as for its slots."""
+        """Run the job once, now, in this worker, outside its schedule. Returns how it ended.
+
+        `overlap` holds as for its slots.
+        """
         job, part = self._known(name), self.leases.part()
         self._end_before(part)
         work = begun_by_hand(self.leases, part, self.runs(), job, version=self.version, running=self._running)
         claiming = part.begin(work, name=f"runs {name} now")
         self._pressed.add(claiming)
         claiming.add_done_callback(self._pressed.discard)
-        # Cancelled, it goes on: what was claimed is to be run.
+        # If the caller is cancelled, the run goes on: a claimed slot must run.
         await asyncio.wait({claiming})
         execution, run = claiming.result()
         await asyncio.wait({run})
@@ -300,7 +304,7 @@ class Jobs(JobRecords):
         return decorate
 
     def _refuse_another(self, name: str, function: Callable[..., Any]) -> None:
-        """Two `Jobs` may follow one job; which of two functions runs would be left to chance."""
+        """Two `Jobs` may follow one job, but only with the same function. Else a random one of two would run."""
         for other in _STARTED - {self}:
             known = other._jobs.get(name) if other.leases is self.leases else None
             if known is not None and _place(known.function) != _place(function):
@@ -317,7 +321,7 @@ class Jobs(JobRecords):
     def _follow(self, job: Job) -> None:
         known = self._followers.pop(job.name, None)
         if known is not None:
-            # Its last claim may still be on its way, and is to be run before all ends.
+            # Its last claim may still be pending. `stop()` waits for it, so that a claimed slot runs.
             known[1].cancel()
             self._replaced.add(known[1])
             known[1].add_done_callback(self._replaced.discard)
@@ -355,7 +359,7 @@ class Jobs(JobRecords):
             await asyncio.wait(tasks)
 
     async def _keep(self) -> None:
-        """The history stays within its bounds; which worker does it does not matter."""
+        """Keep the history within its bounds. Any worker may do it."""
         part = self.leases.part()
         pause = FIRST_PRUNE
         while True:
@@ -367,14 +371,15 @@ class Jobs(JobRecords):
                         self.leases.full(name), keep=KEEP, older_than=KEEP_FOR, timeout=OPERATOR_TIMEOUT
                     )
                 except Exception as error:
-                    # Whatever it is, it may pass: without this task the history would grow for ever.
+                    # Catch every error, because it may be temporary. Without this task the history would only grow.
                     mistake = None if isinstance(error, StoreError) else error
                     log.warning("job %s: its history was not pruned: %s", name, error, exc_info=mistake)
 
 
 def _two(name: str, known: Any, function: Any) -> Misuse:
     return Misuse(
-        f"two functions are called {name!r}: {_place(known)} and {_place(function)}; give one of them another name="
+        f"two functions have the job name {name!r}: {_place(known)} and {_place(function)}; "
+        "give one of them another name="
     )
 
 

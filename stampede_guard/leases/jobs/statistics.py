@@ -1,4 +1,4 @@
-"""What a job's history says: how often it succeeds, how long it takes, what it fails with, and which limit fits."""
+"""Statistics of a job's history: its success rate, durations, frequent failures, and a suggested time limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stampede_guard.leases.runs.words import Outcome, RunView
 __all__ = ["Failure", "Statistics", "statistics"]
 
 _LIMIT_FACTOR = 2.5
-"""Of the longest successful run; two to three times is what lets a slow day pass and ends a hanging run."""
+"""Times the longest completed run. Two to three times allows a slow day, and still ends a run that hangs."""
 _FEWEST_FOR_A_LIMIT = 5
 _VARYING = re.compile(
     r"0x[0-9a-fA-F]+"
@@ -25,7 +25,7 @@ _VARYING = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Errors that differ only in numbers and ids are one pattern. `latest_slot`: when it was last seen."""
+    """A pattern of errors: errors that differ only in numbers and ids. `latest_slot`: its latest slot."""
 
     pattern: str
     count: int
@@ -34,10 +34,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Of the runs given. Durations in seconds, of completed runs; 0 where there are none.
+    """Statistics of the given runs. Durations are seconds, of completed runs; 0 if there are none.
 
-    `success_rate`: completed among completed, failed, abandoned and missed; None where there are none.
-    `suggested_time_limit`: None where fewer than five runs completed.
+    `success_rate`: the share of completed runs among the completed, failed, abandoned and missed; None without such
+    runs. `suggested_time_limit`: None if fewer than five runs completed.
     """
 
     counts: dict[Outcome, int]
@@ -50,7 +50,7 @@ class Statistics:
 
 
 def statistics(runs: Iterable[RunView], *, most_failures: int = 10) -> Statistics:
-    """One pass over a job's history, in any order."""
+    """Compute them in one pass over the runs, in any order."""
     counts: Counter[Outcome] = Counter()
     durations: list[float] = []
     patterns: dict[str, Failure] = {}
@@ -59,7 +59,7 @@ def statistics(runs: Iterable[RunView], *, most_failures: int = 10) -> Statistic
         if run.outcome == "completed":
             durations.append(max(0.0, run.finished_at - run.started_at))
         if run.outcome in ("failed", "abandoned"):
-            pattern = _VARYING.sub("#", run.error.splitlines()[0] if run.error else "no error was told")
+            pattern = _VARYING.sub("#", run.error.splitlines()[0] if run.error else "no error message")
             known = patterns.get(pattern, Failure(pattern, 0, 0))
             patterns[pattern] = Failure(pattern, known.count + 1, max(known.latest_slot, run.slot))
     durations.sort()
@@ -76,7 +76,7 @@ def statistics(runs: Iterable[RunView], *, most_failures: int = 10) -> Statistic
 
 
 def _limit(durations: list[float]) -> float | None:
-    """Rounded up to a number that somebody would write."""
+    """The suggested time limit, rounded up to a round number."""
     if len(durations) < _FEWEST_FOR_A_LIMIT:
         return None
     wanted = max(1.0, durations[-1] * _LIMIT_FACTOR)

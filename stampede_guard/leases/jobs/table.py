@@ -1,18 +1,18 @@
 """Schedules from a table that people edit while the program runs.
 
-    table = jobs.table({"sync": sync}, connect=pool.acquire)         # rows say job = 'sync'
+    table = jobs.table({"sync": sync}, connect=pool.acquire)         # rows have job = 'sync'
 
 | column | |
 |---|---|
 | `id` | identifies the row: its job is called `sync#ID` in history, metrics and logs |
-| `job` | one of the names given |
-| `arguments` | JSON object: keywords of the function's |
+| `job` | one of the given names |
+| `arguments` | JSON object: keyword arguments of the function |
 | `cron`, `tz` | the schedule; `tz` may be null, for UTC |
-| `is_active` | a row that is not is not followed |
-| `last_run_at` | written after each run that completed: its slot |
+| `is_active` | only active rows are followed |
+| `last_run_at` | the slot of the latest completed run, written after it |
 
-`TABLE_SQL` creates one. Rows are looked at every `poll_every` seconds. One that means nothing is told once, and what
-it said before stays in force; so does everything while the table cannot be read.
+`TABLE_SQL` creates such a table. The rows are read every `poll_every` seconds. An invalid row is logged once, and its
+last valid state stays in force. While the table cannot be read, all rows stay in force.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Row:
 
 
 class Rows(Protocol):
-    """Where the rows come from. What it raises is told, and counts as "could not be read"."""
+    """The source of the rows. Exceptions are logged. After one from `active()` the table counts as unreadable."""
 
     async def active(self) -> list[Row]: ...
 
@@ -71,12 +71,12 @@ class Rows(Protocol):
 
 
 class PostgresRows:
-    """`connect()` gives an async context manager with an asyncpg connection, as `pool.acquire` does."""
+    """`connect()` returns an async context manager with an asyncpg connection, as `pool.acquire` does."""
 
     def __init__(self, connect: Callable[[], Any], *, table: str = "job_schedules") -> None:
         if not callable(connect):
             raise Misuse(
-                f"connect={connect!r}: write pool.acquire, or what else gives a connection as that does"
+                f"connect={connect!r}: write pool.acquire, or another function that gives a connection as it does"
             )
         if not _IDENTIFIER.fullmatch(checks.text(table)):
             raise Misuse(
@@ -114,7 +114,7 @@ class PostgresRows:
 
 
 class ScheduleTable:
-    """Made by `Jobs.table`; followed for as long as the jobs are."""
+    """Made by `Jobs.table`. It is followed for as long as the jobs are followed."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class ScheduleTable:
             raise Misuse("a table of schedules needs the functions that its rows may name: {'sync': sync}")
         for name in functions:
             if not name or not isinstance(name, str):
-                raise Misuse(f"a row cannot name the job {name!r}: write a text, as in {{'sync': sync}}")
+                raise Misuse(f"a row cannot name the job {name!r}: use a string, as in {{'sync': sync}}")
         if not all(callable(getattr(rows, method, None)) for method in ("active", "ran")):
             raise Misuse(f"rows={rows!r}: write an object with active() and ran(), or connect=pool.acquire")
         checks.seconds("poll_every", poll_every, above=True)
@@ -141,27 +141,27 @@ class ScheduleTable:
         terms_of(self._terms, also=())
         self._followed: dict[str, Row] = {}
         self._leaving: set[str] = set()
-        """Followed no more, which is not written down yet."""
+        """Jobs that this worker follows no longer, and has not retired in the back end yet."""
         self._refused: dict[str, str] = {}
         self._unreadable = False
         self._too_many = False
 
     async def follow(self) -> None:
-        """Until it is cancelled."""
+        """Follow the table until cancelled."""
         part = self._jobs.leases.part()
         while True:
             await self.look()
             await part.pause(self._poll_every * (0.9 + 0.2 * part.world.draw()))
 
     async def look(self) -> None:
-        """Read the table now, and follow what it says."""
+        """Read the table now, and follow its rows."""
         try:
-            # With what a pool may take to give a connection.
+            # Twice the time-out of a query: the pool may also need time to give a connection.
             async with asyncio.timeout(2 * QUERY_TIMEOUT):
                 rows = await self._rows.active()
         except Exception as error:
             if not self._unreadable:
-                log.error("the table of schedules cannot be read, what it said stays in force: %r", error)
+                log.error("the table of schedules cannot be read, the last rows stay in force: %r", error)
             self._unreadable = True
             return
         self._unreadable = False
@@ -187,8 +187,8 @@ class ScheduleTable:
         try:
             await self._jobs.retire(name)
         except StoreError as error:
-            # Tried again at the next look; else it would be missed for ever.
-            log.warning("job %s: that nobody is to miss it is not written down yet: %s", name, error)
+            # Retry at the next look. Otherwise the job would be overdue for ever.
+            log.warning("job %s: removed, but not yet retired in the back end: %s", name, error)
         else:
             self._leaving.discard(name)
 
@@ -208,7 +208,7 @@ class ScheduleTable:
             self._followed[name] = row
 
     def _noted(self, function: Callable[..., Any], row: Row) -> Callable[[Run], Any]:
-        """The function with the row's arguments; that it ran is written into the row."""
+        """The function with the row's arguments. After a completed run it writes `last_run_at` into the row."""
         bare = Job(row.job, Cron(row.cron, row.tz), function, Terms(), dict(row.arguments))
 
         async def run(run: Run) -> None:
@@ -223,6 +223,6 @@ class ScheduleTable:
 
 
 def _object(arguments: Any) -> Mapping[str, Any]:
-    """asyncpg gives jsonb as text unless it is told otherwise."""
+    """asyncpg returns jsonb as text unless the connection has a codec for it."""
     found = json.loads(arguments) if isinstance(arguments, str | bytes) else arguments
     return found if isinstance(found, dict) else {"arguments of this row are no object": found}

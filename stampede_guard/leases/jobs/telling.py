@@ -1,4 +1,4 @@
-"""What became of slots: a line in the log each, and an event for the hooks."""
+"""Reports the outcome of slots: a log line each, and an event for the hooks."""
 
 from __future__ import annotations
 
@@ -39,15 +39,18 @@ def ended(part: Part, job: str, slot: int, attempt: int, ending: Ending, seconds
 
 
 def unsettled(job: str, slot: int, ending: Ending, error: Exception | None) -> None:
-    why = str(error) if error is not None else "it is another run's by now"
+    why = str(error) if error is not None else "another run has the slot by now"
     log.error(
-        "job %s, slot %s: that it has %s is not written down: %s",
+        "job %s, slot %s: the outcome %r is not stored: %s",
         job, moment(slot).isoformat(), ending.outcome, why,
     )  # fmt: skip
 
 
 def text_of(error: BaseException) -> str:
-    """Type and message, as any back end can keep it: PostgreSQL has no NUL, and nobody has half a surrogate pair."""
+    """Type and message, as text that every back end can store.
+
+    PostgreSQL stores no NUL character, and no back end stores half a surrogate pair.
+    """
     try:
         message = str(error)
     except Exception:

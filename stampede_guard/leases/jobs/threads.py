@@ -1,4 +1,4 @@
-"""Plain functions run in threads of their own: a job of minutes must not take one that requests need."""
+"""Plain functions run in threads of their own. A job of minutes must not occupy a thread that requests need."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ T = TypeVar("T")
 async def result_of(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], *, name: str, run: Run
 ) -> Any:
-    """Of a coroutine function in the event loop, of a plain one in a thread; what can be awaited is."""
+    """The result of the function. A coroutine function runs in the event loop, a plain one in a thread.
+
+    If a plain function returns an awaitable, it is awaited in the event loop.
+    """
     with given(run):
         if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__):
             return await function(*args, **kwargs)
@@ -30,10 +33,10 @@ async def result_of(
 
 
 async def in_thread(function: Callable[[], T], *, name: str, run: Run) -> T:
-    """A thread cannot be cancelled. Cancelled, this raises `run.stopping` and waits for the function to see it.
+    """Run the function in a new thread. If cancelled, raise `run.stopping` and wait until the function ends.
 
-    So the lease is kept for as long as the function goes on, and nobody else begins meanwhile; but no longer than
-    `run.patience` seconds, for it may never look.
+    A thread cannot be cancelled. So the lease is kept while the function goes on, and no other run begins. The wait
+    lasts at most `run.patience` seconds, because the function may never check `run.stopping`.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
@@ -53,16 +56,16 @@ async def in_thread(function: Callable[[], T], *, name: str, run: Run) -> T:
         try:
             result = context.run(function)
         except StopIteration as stop:
-            # A future cannot carry it.
+            # A future refuses a StopIteration.
             error = RuntimeError(f"{name} raised StopIteration")
             error.__cause__ = stop
         except SystemExit as ended:
-            # It ends a thread, as everywhere, and not the program.
+            # In a thread, SystemExit ends the thread and not the program, as everywhere in Python.
             error = RuntimeError(f"{name} raised SystemExit: {ended.code}")
             error.__cause__ = ended
         except BaseException as raised:
             error = raised
-        # The loop may have been closed meanwhile; then nobody waits any more.
+        # The event loop may be closed by now. Then no task waits for the result.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, result, error)
 
@@ -75,11 +78,11 @@ async def in_thread(function: Callable[[], T], *, name: str, run: Run) -> T:
         try:
             await asyncio.wait({done}, timeout=run.patience)
         finally:
-            # Also where it was cancelled a second time.
+            # Also after a second cancellation.
             if not done.done():
                 run.goes_on = True
                 log.error(
-                    "job %s goes on in its thread though it was told to stop: nothing protects it", name
+                    "job %s goes on in its thread after it was asked to stop: no lease protects it now", name
                 )
         raise
     return done.result()

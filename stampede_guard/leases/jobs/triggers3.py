@@ -1,4 +1,4 @@
-"""What a trigger of APScheduler 3 says of slots: all workers must come to the same ones by themselves."""
+"""Slots of APScheduler 3 triggers: all workers must compute the same slots independently."""
 
 from __future__ import annotations
 
@@ -19,25 +19,28 @@ __all__ = ["kept_of", "slot_at"]
 _SAMPLE_FROM = datetime(2026, 1, 1, tzinfo=UTC)
 _SAMPLE = 32
 _MOST_IN_JITTER = 10_000
-"""Firings looked at between a firing and where its jitter may have begun."""
+"""The most firings to check between the earliest time that jitter allows and the firing itself."""
 
 
 def kept_of(trigger: Any) -> Kept:
-    """Raises `Misuse` for an interval within a combination: it begins in each worker when that was started."""
+    """The schedule of a trigger.
+
+    Raises `Misuse` for an interval within a combination, because it begins in each worker at its start.
+    """
     if isinstance(trigger, IntervalTrigger):
         return Kept(f"every {trigger.interval_length:g} s", trigger.interval_length)
     if isinstance(trigger, DateTrigger):
-        # Without its moment: where none was given that is another in each worker.
+        # Leave out the moment: if none was given, it differs between workers.
         return Kept("once")
     if isinstance(trigger, BaseCombiningTrigger) and _has_interval(trigger):
-        raise Misuse(f"{trigger} has slots of its own in each worker: write two jobs, each with one trigger")
+        raise Misuse(f"{trigger} has different slots in each worker: write two jobs, each with one trigger")
     return Kept(described(trigger, getattr(trigger, "timezone", "")), _longest_gap(_bare(trigger)))
 
 
 def slot_at(trigger: Any, run_time: datetime) -> int:
-    """The slot of a firing: its scheduled time, without what chance has added in this worker.
+    """The slot of a firing: its scheduled time without this worker's jitter.
 
-    An interval has the multiples of its length since 1970, whenever it began in this worker.
+    The slots of an interval are the multiples of its length since 1970, whenever it began in this worker.
     """
     if isinstance(trigger, IntervalTrigger):
         step: int = max(1, round(trigger.interval_length * 1000))
@@ -47,7 +50,7 @@ def slot_at(trigger: Any, run_time: datetime) -> int:
 
 
 def _before_jitter(bare: Any, run_time: datetime, jitter: float) -> datetime:
-    """The last firing of the schedule itself that this one can have come from; if there is none, it is its own."""
+    """The latest time of the schedule without jitter that can have led to this firing; if none can, `run_time`."""
     found, fired = None, run_time.astimezone(UTC)
     following = bare.get_next_fire_time(None, fired - timedelta(seconds=jitter))
     for _ in range(_MOST_IN_JITTER):
@@ -60,13 +63,13 @@ def _before_jitter(bare: Any, run_time: datetime, jitter: float) -> datetime:
 
 
 def _longest_gap(bare: Any) -> float:
-    """In seconds, over some firings; 0 for what fires once, or where a trigger cannot be asked."""
+    """The longest gap between some firings, in seconds; 0 if the trigger fires once, or raises an error."""
     longest, earlier, now = 0.0, None, _SAMPLE_FROM
     for _ in range(_SAMPLE):
         try:
             following = bare.get_next_fire_time(earlier, now)
         except Exception:
-            # A trigger of somebody else's, which it is not ours to judge: it has no rhythm then.
+            # A trigger of the application or a library. Ignore its error: the job then has no rhythm.
             return 0.0
         if following is None or following == earlier:
             break
@@ -90,7 +93,7 @@ def _bare(trigger: Any) -> Any:
 
 
 def _jitter(trigger: Any) -> float:
-    """In seconds: the most that chance may add to a firing."""
+    """The greatest jitter of a firing, in seconds."""
     inner = max((_jitter(one) for one in getattr(trigger, "triggers", ())), default=0.0)
     return inner + float(getattr(trigger, "jitter", None) or 0.0)
 

@@ -1,4 +1,4 @@
-"""What a trigger of APScheduler 4 says of slots: all workers must come to the same ones by themselves."""
+"""Slots of APScheduler 4 triggers: all workers must compute the same slots independently."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ _OF_SECONDS = (CronTrigger, CalendarIntervalTrigger)
 
 
 def kept_of(trigger: Any, rhythm: float) -> Kept:
-    """`rhythm`: seconds between two slots, 0 = look. Raises `Misuse` for an interval within a combination: it begins in
-    each worker when that was started."""
+    """The schedule of a trigger. `rhythm`: seconds between two slots, 0 = take them from the trigger.
+
+    Raises `Misuse` for an interval within a combination, because it begins in each worker at its start.
+    """
     if isinstance(trigger, IntervalTrigger):
         seconds = _length(trigger).total_seconds()
         return Kept(f"every {seconds:g} s", rhythm or seconds)
@@ -33,20 +35,20 @@ def kept_of(trigger: Any, rhythm: float) -> Kept:
         return Kept("once", rhythm)
     if isinstance(trigger, BaseCombiningTrigger) and _has_interval(trigger):
         raise Misuse(
-            f"{described(trigger)} has slots of its own in each worker: write two schedules, each with one trigger"
+            f"{described(trigger)} has different slots in each worker: write two schedules, each with one trigger"
         )
     kind = type(trigger)
-    # What somebody else's trigger says of itself may be another thing after each firing.
+    # The text of an unknown trigger may change after each firing, so use the name of its class.
     text = described(trigger) if _is_known(trigger) else f"{kind.__module__}.{kind.__qualname__}"
     return Kept(text, rhythm or _longest_gap(copy.deepcopy(trigger)))
 
 
 def slot_at(trigger: Any, scheduled: datetime) -> int:
-    """The slot of a scheduled time, from which jitter was taken.
+    """The slot of a scheduled time without jitter.
 
-    An interval has the multiples of its length since 1970, whenever it began in this worker; it is counted by the clock
-    on the wall of its time zone, as the trigger itself counts. A cron expression knows no less than a second, but its
-    trigger adds what the clock said beyond that when it was made.
+    The slots of an interval are the multiples of its length since 1970, whenever it began in this worker. They count in
+    wall time of its time zone, as the trigger itself counts. A cron expression has whole seconds, but its trigger adds
+    the fraction of the second at which it was created.
     """
     if isinstance(trigger, IntervalTrigger):
         return _multiple(trigger, scheduled)
@@ -57,7 +59,7 @@ def slot_at(trigger: Any, scheduled: datetime) -> int:
 def _multiple(trigger: Any, scheduled: datetime) -> int:
     zone = trigger.start_time.tzinfo
     if isinstance(zone, timezone):
-        # A fixed offset: workers that began before and after clocks changed have two.
+        # A fixed offset: workers that began before and after a clock change have different offsets.
         zone = UTC
     on_the_wall = scheduled.astimezone(zone).replace(tzinfo=None)
     begun = on_the_wall - (on_the_wall - _EPOCH) % _length(trigger)
@@ -70,13 +72,13 @@ def _length(trigger: Any) -> timedelta:
 
 
 def _longest_gap(trigger: Any) -> float:
-    """In seconds, over some firings from now on; 0 for what fires once, or where a trigger cannot be asked."""
+    """The longest gap between some firings from now on, in seconds; 0 if the trigger fires once, or raises an error."""
     longest, earlier = 0.0, None
     for _ in range(_SAMPLE):
         try:
             following = trigger.next()
         except Exception:
-            # A trigger of somebody else's, which it is not ours to judge: it has no rhythm then.
+            # A trigger of the application or a library. Ignore its error: the job then has no rhythm.
             return 0.0
         if following is None:
             break

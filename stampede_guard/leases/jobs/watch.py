@@ -1,20 +1,21 @@
-"""Whether the schedule that counts has been left by all who followed it, as a worker with another one sees it.
+"""Whether all workers that followed the schedule in force are gone. A worker with another schedule finds that out.
 
-Old and new pods may be there at once, and one of the old is started again: its schedule counts, being the last that was
-registered. When the old pods go, somebody must notice. So each worker whose schedule counts says so at every sweep,
-half an `alive_for` apart, and each sign is good for twice `alive_for`: four signs, of which three may be late or lost.
-A worker that says nothing for so long has lost its runs, too, by half of it.
+Old and new pods may run at once. If an old pod restarts, it registers last, so its schedule is in force. When the old
+pods go, a new pod must notice. So each worker whose schedule is in force sends a sign at every sweep, half an
+`alive_for` apart. A sign is valid for twice `alive_for`, the time of four signs: three of them may be late or lost. A
+worker that is silent for so long has lost its runs as well, after half that time.
 
-Nobody is to lose a schedule for nothing, and two deployments that are both there must not take it from each other:
+No deployment may lose its schedule without cause, and two live deployments must not take it from each other:
 
-* The back end compares in one step, on its own clock, so a sign that comes in time always wins.
-* But that clock may be set, and the back end, or everybody's machine, may have been away, so that no sign could be
-  given. So a worker takes over only what it has seen quiet for as long itself: look after look was answered, none
-  showed another sign, and each counts for no more than the time between two signs.
-* Who has lost it so takes it back only by the same rule. As long as the other gives signs, he does not.
+* The back end compares in one step, on its own clock. So a sign that comes in time always wins.
+* But an operator may set that clock. Or the back end, or all workers, were away, and no worker could send a sign. So a
+  worker takes over only after it has itself seen silence for as long: the back end answered its looks, and no answer
+  showed a new sign. Each look counts at most for the time between two signs.
+* A worker that lost the schedule in this way takes it back only by the same rule. It does not do so while workers of
+  the other schedule send signs.
 
-Schedules that another scheduler keeps are followed without signs (`seen_for` = 0): of those only slots without an
-outcome tell, see `deadman.deserted`.
+Schedules that another scheduler keeps are followed without signs (`seen_for` = 0). Only their slots without an outcome
+show that their workers are gone, see `deadman.deserted`.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from stampede_guard.leases.runs.words import JobView
 __all__ = ["SEEN_FOR", "SIGNS", "Watch"]
 
 SEEN_FOR = 2.0
-"""Times `alive_for` for which a sign is good."""
+"""A sign is valid for this many times `alive_for`."""
 SIGNS = 4
-"""Signs in that time."""
+"""Signs that a worker sends in that time."""
 
 
 class Watch:
-    """`mine`: the fingerprint of the schedule that the worker has."""
+    """`mine`: the fingerprint of this worker's schedule."""
 
     def __init__(self, mine: str) -> None:
         self._mine = mine
@@ -39,7 +40,10 @@ class Watch:
         self._quiet = 0.0
 
     def left(self, view: JobView, *, now: float) -> bool:
-        """One look, `now` on the worker's clock: whether another schedule counts that was quiet for too long."""
+        """Take in one look, at `now` on the worker's clock.
+
+        Returns whether another schedule is in force that got no sign for too long.
+        """
         sign = (view.fingerprint, view.seen_at)
         if sign == self._sign:
             self._quiet += min(now - self._looked_at, self.pause(view))
@@ -49,10 +53,10 @@ class Watch:
         return view.fingerprint != self._mine and 0.0 < view.seen_for <= self._quiet
 
     def blind(self) -> None:
-        """A look was not answered: nobody else may have come through with a sign, either."""
+        """A look got no answer. Other workers may also have failed to send their signs, so count anew."""
         self._sign = None
 
     @staticmethod
     def pause(view: JobView) -> float:
-        """Seconds from one look to the next, in which there should have been a sign."""
+        """Seconds from one look to the next. A live worker sends a sign in that time."""
         return view.seen_for / SIGNS

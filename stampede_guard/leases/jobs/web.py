@@ -1,15 +1,15 @@
-"""What jobs do and did, as JSON for a front end: a small read-only ASGI application.
+"""Jobs and their history as JSON for a front end: a small read-only ASGI application.
 
     app.mount("/ops/jobs", jobs.app(allow=is_admin))
 
 | path | answer |
 |---|---|
-| `/` | every job: its schedule, what runs now, the last success and failure, whether it is overdue |
-| `/NAME` | its newest runs and figures; `?limit=` to 500, `?before=` a slot in milliseconds, `?outcome=failed` |
-| `/health` | 200, or 503 where a job is overdue: for a probe |
+| `/` | every job: its schedule, running slots, last success and failure, and whether it is overdue |
+| `/NAME` | its newest runs and statistics; `?limit=` to 500, `?before=` a slot in milliseconds, `?outcome=failed` |
+| `/health` | 200, or 503 if a job is overdue: for a probe |
 
-Closed unless `allow` says otherwise: `allow(scope)` may be a coroutine function, and answers whether this request may
-see. Names of jobs, errors and counters are shown as they are, so it is for people who may read logs.
+It answers 403 unless `allow(scope)` returns True; `allow` may be a coroutine function. It shows the names of jobs,
+errors and counters unchanged. So allow only people that may read the logs.
 """
 
 from __future__ import annotations
@@ -44,11 +44,13 @@ LONGEST_QUERY = 1_000
 
 
 class JobsApp:
-    """Made by `Jobs.app(allow=...)`. Without `allow` it answers 403 to everybody."""
+    """Made by `Jobs.app(allow=...)`. Without `allow` it answers 403 to every request."""
 
     def __init__(self, jobs: JobRecords, allow: Allow | None) -> None:
         if allow is not None and not callable(allow):
-            raise Misuse(f"allow={allow!r}: write a function of the ASGI scope that says who may see")
+            raise Misuse(
+                f"allow={allow!r}: write a function that takes the ASGI scope and returns True or False"
+            )
         self._jobs = jobs
         self._allow = allow
 
@@ -57,7 +59,7 @@ class JobsApp:
             await _lifespan(receive, send)
             return
         if scope["type"] != "http":
-            raise Misuse(f"the page of jobs speaks HTTP, not {scope['type']}")
+            raise Misuse(f"the jobs application serves HTTP, not {scope['type']}")
         status, body = await self._answer(scope)
         encoded = msgspec.json.encode(body)
         headers = [
@@ -72,12 +74,12 @@ class JobsApp:
 
     async def _answer(self, scope: Scope) -> tuple[int, Any]:
         if scope["method"] not in ("GET", "HEAD"):
-            return 405, {"error": "this page is read only"}
+            return 405, {"error": "this page is read-only"}
         if not await self._may(scope):
             return 403, {"error": "not allowed"}
         root = scope.get("root_path", "")
         path = scope["path"].removeprefix(root) if scope["path"].startswith(root) else scope["path"]
-        # A server has decoded it: done twice, `%41` in a name would be another name.
+        # The server has already decoded the path. Do not decode again: `%41` in a name would become another name.
         name = path.strip("/")
         try:
             if name in ("", "health"):
@@ -86,7 +88,7 @@ class JobsApp:
         except Misuse as error:
             return 404, {"error": str(error)}
         except StampedeError as error:
-            log.warning("the page of jobs: %s", error)
+            log.warning("the jobs application answers 503: %s", error)
             return 503, {"error": "the back end is away"}
 
     async def _may(self, scope: Scope) -> bool:
@@ -142,14 +144,14 @@ class _Wanted(msgspec.Struct, frozen=True):
         limit, before, outcomes = 100, None, []
         for key, value in parse_qsl(query.decode("latin-1")):
             if key in ("limit", "before") and not (value.isascii() and value.isdigit() and len(value) < 16):
-                raise ValueError(f"{key} is a whole number")
+                raise ValueError(f"{key} must be a whole number")
             if key == "limit":
                 limit = min(int(value), MOST_RUNS)
             elif key == "before":
                 before = int(value)
             elif key == "outcome":
                 if value not in get_args(Outcome):
-                    raise ValueError(f"outcome is one of {', '.join(get_args(Outcome))}")
+                    raise ValueError(f"outcome must be one of {', '.join(get_args(Outcome))}")
                 outcomes.append(value)
         return cls(limit, before, tuple(outcomes))  # type: ignore[arg-type]
 

@@ -11,7 +11,7 @@ __all__ = ["zone_of"]
 
 
 def zone_of(name: Any) -> ZoneInfo:
-    """Raises `PolicyError` for what is none."""
+    """Raises `PolicyError` for an unknown name."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError, TypeError):

@@ -1,3 +1,3 @@
-"""Slots and their runs: a slot, (job, scheduled time), is claimed once and has exactly one outcome."""
+"""Slots and their runs. A slot, (job, scheduled time), is claimed once and has exactly one outcome."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Slots and runs in this process: for tests, and for a single worker that asks for nothing more."""
+"""Slots and runs in this process: for tests, and for a program with a single worker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from stampede_guard.leases.runs.words import (
 __all__ = ["MemoryRuns"]
 
 TRIM_EACH = 100
-"""Runs beyond the most that are kept, after which the oldest go."""
+"""The oldest runs are deleted when there are this many above `MOST_RUNS`."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -45,7 +45,7 @@ class _Job:
 def _alone(
     step: Callable[Concatenate[MemoryRuns, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[MemoryRuns, P], Coroutine[Any, Any, R]]:
-    """Nobody else takes a step meanwhile: event loops of one process are in different threads. No step waits."""
+    """One step at a time: the event loops of a process are in different threads. No step waits inside the lock."""
 
     @functools.wraps(step)
     async def alone(runs: MemoryRuns, /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -56,7 +56,7 @@ def _alone(
 
 
 class MemoryRuns:
-    """`RunBackend` by the pure rules. `clock`: seconds since 1970."""
+    """A `RunBackend` that uses the pure rules. `clock`: seconds since 1970."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self.lock = threading.RLock()

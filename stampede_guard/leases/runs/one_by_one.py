@@ -1,4 +1,4 @@
-"""A look at one job by the single steps, for a back end that cannot do it in one."""
+"""A look at one job in single steps, for a back end without a combined step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["looked"]
 
 
 async def looked(runs: Any, look: Look, *, again: int, timeout: float) -> Seen:
-    """Raises `StoreError`, with what was done until then."""
+    """Raises `StoreError`. The steps before the failed one stay done."""
     job = look.registration.job
     view = await runs.follow(look.registration, timeout=timeout)
     vanished = await runs.sweep(job, timeout=timeout)

@@ -1,7 +1,7 @@
-"""What one atomic step of a back end does to the rows of a job: pure, with the back end's time as an argument.
+"""The effect of each atomic step of a back end on the rows of a job. Pure; the back end's time is an argument.
 
-The memory back end and the simulation run these functions; the scripts of Redis and the statements of PostgreSQL are
-their twins, held against them by one state machine in the tests.
+The memory back end and the simulation run these functions. The scripts of Redis and the statements of PostgreSQL
+implement the same rules. A state machine in the tests compares all three.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ __all__ = [
 
 LONGEST_ERROR = 2_000
 MOST_RUNS = 10_000
-"""Runs of one job that are kept at most, however young they are: of a job each second those of three hours."""
+"""The most runs that are kept of one job, however young they are. A job that runs every second keeps three hours."""
 VANISHED = "the worker vanished"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRow:
-    """What is known of a job beside its runs. Times in seconds on the back end's clock; 0 = never.
+    """The data of a job beside its runs. Times are seconds on the back end's clock; 0 = never.
 
-    `pruned_to`: the latest slot whose row was forgotten. It had its outcome, and nobody gives it a second one.
+    `pruned_to`: the latest slot whose row was pruned. Such a slot had its outcome, and never gets a second one.
     """
 
     registration: Registration
@@ -87,7 +87,7 @@ class RunRow:
 
 
 def register(row: JobRow | None, registration: Registration, *, now: float) -> JobRow:
-    """The greater version wins; among equals the later one, so that a deployment back to an older schedule counts."""
+    """The greater version wins. Of equal versions the later one wins, so a roll-back to an older schedule works."""
     if row is None:
         return JobRow(
             registration=registration,
@@ -99,14 +99,16 @@ def register(row: JobRow | None, registration: Registration, *, now: float) -> J
     if registration.version < row.registration.version:
         return _seen(row, registration, now=now)
     if registration.fingerprint != row.registration.fingerprint:
-        # The slots of a schedule begin with it: those before it are not missed.
+        # The slots of a schedule begin at its registration. Earlier slots are not missed.
         row = replace(row, scheduled_at=now, seen_for=0.0)
     return _seen(replace(row, registration=registration), registration, now=now)
 
 
 def follow(row: JobRow, registration: Registration, *, now: float) -> JobRow:
-    """A worker that was registered goes on. Only a greater version than what counts has it count again: with the rule
-    of `register` two deployments that are both there would take the schedule from each other for ever."""
+    """A registered worker goes on. Its schedule comes in force again only with a greater version.
+
+    With the rule of `register`, two live deployments would take the schedule from each other for ever.
+    """
     if registration.version > row.registration.version:
         return register(row, registration, now=now)
     return _seen(row, registration, now=now)
@@ -115,19 +117,19 @@ def follow(row: JobRow, registration: Registration, *, now: float) -> JobRow:
 def _seen(row: JobRow, by: Registration, *, now: float) -> JobRow:
     if by.fingerprint != row.registration.fingerprint:
         return row
-    # Who said before that he comes back later than this one is still there, until then. A clock that was set back makes
-    # that no longer than he said.
+    # Another worker may have announced that its next sign comes later than this worker's. Its sign stays valid until
+    # then. If the clock was set back, it stays valid for at most the announced seconds from now.
     said = min(row.seen_for, row.seen_at + row.seen_for - now)
     return replace(row, seen_at=now, seen_for=max(by.seen_for, said))
 
 
 def take_over(row: JobRow, registration: Registration, *, now: float) -> JobRow | None:
-    """The row afterwards, or None where the schedule that counts is this one, or is not left."""
+    """The row afterwards. None if this schedule is in force already, or workers still follow the one in force."""
     if registration.fingerprint == row.registration.fingerprint:
         return None
     if not row.seen_for or now < row.seen_at + row.seen_for:
         return None
-    # Since then its slots were nobody's: now they are ours, to be run or to be told as missed.
+    # No worker has handled the slots since the last sign. Now this worker runs them, or records them as missed.
     return replace(
         row,
         registration=registration,
@@ -140,7 +142,7 @@ def take_over(row: JobRow, registration: Registration, *, now: float) -> JobRow 
 def claim(
     job: JobRow | None, run: RunRow | None, asked: Claim, *, now: float
 ) -> tuple[JobRow | None, RunRow | None, ClaimAnswer]:
-    """The rows afterwards, and the answer. A job that was never registered, or was forgotten, is nobody's to run."""
+    """The rows afterwards, and the answer. No worker may run a job that is not registered, or was forgotten."""
     if job is None:
         return None, run, Outdated("")
     if asked.fingerprint != job.registration.fingerprint:
@@ -179,12 +181,12 @@ def claim(
 
 
 def retriable(run: RunRow, *, attempts: int) -> bool:
-    """Whether somebody who would try `attempts` times in all may try once more: so must who claimed it have wanted."""
+    """Whether a worker that allows `attempts` attempts may try again. The claim of the run must allow it, too."""
     return run.outcome == "abandoned" and run.attempt < min(run.attempts, attempts)
 
 
 def lapsed(job: JobRow, run: RunRow, *, now: float) -> tuple[JobRow, RunRow]:
-    """A running row whose worker has said nothing in time is abandoned."""
+    """A running row is abandoned if its worker sent no heartbeat in time."""
     if run.outcome != "running" or now < run.alive_until:
         return job, run
     run = replace(run, outcome="abandoned", finished_at=now, error=VANISHED)
@@ -192,9 +194,9 @@ def lapsed(job: JobRow, run: RunRow, *, now: float) -> tuple[JobRow, RunRow]:
 
 
 def beat(run: RunRow | None, *, mine: str, alive_for: float, token: int, now: float) -> RunRow | None:
-    """The row with more life, or None where it is not the asker's any more.
+    """The row with a later deadline. None if the slot no longer belongs to this run.
 
-    One that has lapsed but that nobody has marked yet comes back to life: nobody has taken it, and nobody can have.
+    A row that has lapsed, but is not marked as abandoned yet, is renewed: no other worker can have taken it.
     """
     if run is None or run.run != mine or run.outcome != "running":
         return None
@@ -204,7 +206,7 @@ def beat(run: RunRow | None, *, mine: str, alive_for: float, token: int, now: fl
 def finish(
     job: JobRow, run: RunRow | None, *, mine: str, ending: Ending, now: float
 ) -> tuple[JobRow, RunRow] | None:
-    """The rows afterwards, or None where the run is not the asker's any more."""
+    """The rows afterwards. None if the slot no longer belongs to this run."""
     if run is None or run.run != mine or run.outcome != "running":
         return None
     error = ending.error[:LONGEST_ERROR]
@@ -218,7 +220,7 @@ def finish(
     )
     match ending.outcome:
         case "completed":
-            # A slow one that began earlier takes nothing back of what a later one has dealt with.
+            # A slow run that began earlier must not move this back: a later run has already handled the later changes.
             began = max(job.last_success_began, run.started_at)
             job = replace(job, last_success_at=now, last_success_began=began)
         case "failed" | "abandoned":
@@ -226,7 +228,7 @@ def finish(
         case "missed" | "skipped":
             pass
         case "running":
-            raise ValueError("a run does not end by running")
+            raise ValueError("a run cannot end with the outcome 'running'")
         case _ as never:
             assert_never(never)
     return job, run
@@ -235,7 +237,7 @@ def finish(
 def record(
     job: JobRow, run: RunRow | None, *, slot: int, outcome: Outcome, error: str, now: float
 ) -> tuple[JobRow, RunRow] | None:
-    """An outcome for a slot that has none, or None where it has one or is still to come."""
+    """Give a slot an outcome. None if it has one already, or lies in the future."""
     if run is not None or now < slot / 1000 or slot <= job.pruned_to:
         return None
     row = RunRow(
@@ -253,8 +255,10 @@ def record(
 
 
 def to_prune(ended: Sequence[int], *, keep: int, most: int, before: float) -> list[int]:
-    """Of the slots that have ended, those beyond the newest `most`, and beyond the newest `keep` those of `before`, in
-    milliseconds since 1970."""
+    """The ended slots to delete: all beyond the newest `most`, and the old ones beyond the newest `keep`.
+
+    Old slots are earlier than `before`, in milliseconds since 1970.
+    """
     newest_first = sorted(ended, reverse=True)
     return [
         slot for place, slot in enumerate(newest_first) if place >= most or (place >= keep and slot < before)
@@ -262,7 +266,7 @@ def to_prune(ended: Sequence[int], *, keep: int, most: int, before: float) -> li
 
 
 def pruned(job: JobRow, slots: Iterable[int]) -> JobRow:
-    """The job once the rows of these slots were forgotten."""
+    """The job after the rows of these slots were deleted."""
     return replace(job, pruned_to=max((job.pruned_to, *slots)))
 
 

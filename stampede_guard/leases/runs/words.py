@@ -1,8 +1,8 @@
-"""What a scheduler and the back end of its runs say to each other, as data.
+"""The messages between a scheduler and the back end of its runs, as data.
 
-A *slot* is (job, scheduled time in UTC); what may run once. A *claim* takes it. A *run* is what became of it: one row
-with one outcome. Times are the back end's, in seconds since 1970, but for `slot`, which is whole milliseconds: it is
-an identity and must not be rounded.
+A *slot* is (job, scheduled time in UTC); it may run once. A *claim* takes it. A *run* is one row with the outcome of a
+slot. Times are seconds since 1970, on the back end's clock. Only `slot` is whole milliseconds, because it is an
+identity and must not be rounded.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 Outcome = Literal["running", "completed", "failed", "missed", "skipped", "abandoned"]
-"""`missed`: nobody was there in time. `skipped`: another run of the job was still going on. `abandoned`: its worker
+"""`missed`: no worker was there in time. `skipped`: another run of the job was still going on. `abandoned`: its worker
 vanished."""
 
 ENDED: tuple[Outcome, ...] = ("completed", "failed", "missed", "skipped", "abandoned")
@@ -39,11 +39,12 @@ ENDED: tuple[Outcome, ...] = ("completed", "failed", "missed", "skipped", "aband
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """A worker tells that a job exists. `schedule`: for people. `fingerprint`: changes with the schedule.
+    """A worker reports that a job exists. `schedule`: for people. `fingerprint`: changes with the schedule.
 
-    `rhythm`: the longest time between two slots, in seconds; 0 = none is promised. `version`: the greater wins where
-    old and new workers disagree about the schedule; among equals, the last who registered. `seen_for`: seconds after
-    which, without another sign of somebody who follows it, the schedule counts as left by all; 0 = it never does.
+    `rhythm`: the longest time between two slots, in seconds; 0 = none is promised. `version`: if old and new workers
+    disagree about the schedule, the greater version wins; of equal versions, the latest registration wins. `seen_for`:
+    if workers send no sign for so many seconds, no worker follows the schedule any more; 0 = it is followed without
+    signs.
     """
 
     job: str
@@ -56,12 +57,11 @@ class Registration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """A worker wants to run a slot. `run`: a UUID; asked again with it, it is the same question.
+    """A worker wants to run a slot. `run`: a UUID; a repeated claim with the same UUID is the same claim.
 
-    `alive_for`: seconds after which it counts as vanished if it says nothing. `attempts`: how many workers may try in
-    all; 1 = at most once, a vanished one's slot stays abandoned. It is kept with the run: what was begun as at most
-    once is not tried again by somebody who would. `by_hand`: a slot beside the schedule, which says nothing of how far
-    the schedule was followed.
+    `alive_for`: a run without heartbeats for so many seconds counts as vanished. `attempts`: the most attempts in all;
+    1 = at most once, so the slot of a vanished worker stays abandoned. It is stored with the run. So no other worker
+    retries a run that was claimed as at most once. `by_hand`: the slot is not of the schedule, so `last_slot` stays.
     """
 
     job: str
@@ -76,7 +76,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What a worker asks about one of its jobs now and then. `attempts`: as in `Claim`, 1 = nothing is tried again."""
+    """A worker's regular request about one of its jobs. `attempts`: as in `Claim`; 1 = nothing is retried."""
 
     registration: Registration
     attempts: int = 1
@@ -84,10 +84,10 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """The slot is the asker's. `late`: seconds since its scheduled time, by the back end's clock.
+    """The worker has the slot. `late`: seconds since the scheduled time, on the back end's clock.
 
-    `last_success_at`: as in `JobView`, at this moment. `last_success_began`: when the latest of the runs that completed
-    was claimed, 0 = never.
+    `last_success_at`: as in `JobView`, at this moment. `last_success_began`: the latest time at which a run that has
+    completed was claimed, 0 = never.
     """
 
     attempt: int
@@ -98,21 +98,21 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True)
 class Early:
-    """By the back end's clock the slot is still to come, in `remaining` seconds. Nothing was changed."""
+    """By the back end's clock the slot begins in `remaining` seconds. Nothing was changed."""
 
     remaining: float
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The slot has an outcome, or is about to: another worker's."""
+    """Another worker has the slot. It has an outcome, or is running."""
 
     outcome: Outcome
 
 
 @dataclass(frozen=True, slots=True)
 class Outdated:
-    """The job has another schedule by now (`schedule`), from workers that were deployed later. Nothing was changed."""
+    """Workers of a later deployment set another schedule (`schedule`). Nothing was changed. "" = an unknown job."""
 
     schedule: str
 
@@ -122,9 +122,9 @@ ClaimAnswer = Claimed | Early | Taken | Outdated
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ending:
-    """How a run ended. `error`: type and message, cut to 2,000 characters. `counters`: what the job counted.
+    """How a run ended. `error`: type and message, cut to 2,000 characters. `counters`: reported by the job.
 
-    `token`: of the lease it ran under, 0 = it had none.
+    `token`: of the run's lease, 0 = it had none.
     """
 
     outcome: Outcome
@@ -135,9 +135,9 @@ class Ending:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
-    """A row of a job's history. `token`: of the lease under which it ran, 0 = none. `finished_at` 0 = not yet.
+    """A row of a job's history. `token`: of the run's lease, 0 = none. `finished_at` 0 = not yet.
 
-    `attempts`: how many its claim allowed in all; an abandoned one with `attempt < attempts` is to be tried again.
+    `attempts`: the most attempts that its claim allows. An abandoned run with `attempt < attempts` may be retried.
     """
 
     job: str
@@ -156,11 +156,10 @@ class RunView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
-    """A job as the back end knows it. `at`: when this was read. `last_slot`: the latest one with an outcome, 0 =
-    none.
+    """A job as the back end knows it. `at`: when this was read. `last_slot`: the latest claimed or recorded, 0 = none.
 
-    `scheduled_at`: since when it has this schedule. `seen_at`: when somebody who follows it last said so, `seen_for`:
-    how long that is good for, see `Registration`. `last_success_at`: when a run last completed, 0 = never.
+    `scheduled_at`: when its schedule came in force. `seen_at`: the last sign of a worker that follows it. `seen_for`:
+    how long that sign is valid, see `Registration`. `last_success_at`: when a run last completed, 0 = never.
     `running`: slots that are running now.
     """
 
@@ -183,9 +182,9 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The answer to a `Look`. `view`: what counts now, None = the job is not known. `vanished`: marked by this look.
+    """The answer to a `Look`. `view`: the job, None = it is not known. `vanished`: runs that this look marked.
 
-    `again`: abandoned runs that may be tried once more, the oldest slots first.
+    `again`: abandoned runs that may be retried, the oldest slots first.
     """
 
     view: JobView | None

@@ -116,7 +116,7 @@ async def test_what_comes_after_the_commit_changes_nothing(
     ending = await shop.run(body, **({"time_limit": 0.3} if what == "time_limit" else {}))
     await asyncio.gather(*stopping)
     assert (ending.outcome, ending.error, await shop.written()) == ("completed", "", 1)
-    assert "it was completed, and then" in caplog.text
+    assert "completed, but an error followed" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ async def test_a_slot_that_is_another_runs_by_then_is_found_before_the_commit(sh
 
     ending = await shop.run(body)
     assert (ending.outcome, await shop.written()) == ("failed", 0)
-    assert "its slot is another run's by now" in ending.error
+    assert "another run has the slot by now" in ending.error
 
 
 @pytest.mark.parametrize("what", ["answer", "cancelled"])
@@ -194,7 +194,7 @@ async def test_a_commit_whose_answer_is_lost_is_asked_about(
     ending = await shop.run(body)
     await asyncio.gather(*stopping)
     assert (ending.outcome, await shop.written()) == ("completed", 1)
-    assert "is not written down" not in caplog.text
+    assert "is not stored" not in caplog.text
 
 
 async def test_without_a_database_it_says_what_to_use() -> None:

@@ -47,7 +47,7 @@ def test_a_nightly_schedule_that_old_pods_left_is_taken_back_within_five_minutes
         assert await fleet.outcomes() == {NIGHT: "completed"}
 
     virtually(scenario)
-    told = [record for record in caplog.records if "nobody follows" in record.getMessage()]
+    told = [record for record in caplog.records if "no worker follows the schedule" in record.getMessage()]
     assert len(told) == 1, "one took it over"
 
 
@@ -264,7 +264,7 @@ def test_a_greater_version_without_signs_is_left_to_its_workers(caplog: pytest.L
         assert outdated(old) == "theirs"
 
     virtually(scenario)
-    assert "nobody follows" not in caplog.text
+    assert "no worker follows the schedule" not in caplog.text
 
 
 @pytest.mark.parametrize("kind", ["postgres", "redis"])

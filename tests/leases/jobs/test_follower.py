@@ -42,7 +42,7 @@ def test_each_absence_of_the_back_end_is_told_once_and_when_it_is_over(
         await fleet.until(300)
 
     virtually(scenario)
-    assert told(caplog, "nothing new starts, for the back end is away: gone") == 2
+    assert told(caplog, "no new run starts because the back end is away: gone") == 2
     assert told(caplog, "the back end is back") == 2
 
 
@@ -57,7 +57,7 @@ def test_a_refusal_is_not_called_an_absence(caplog: pytest.LogCaptureFixture) ->
         await fleet.until(15)
 
     virtually(scenario)
-    assert told(caplog, "nothing new starts, for the back end refuses: the tables are missing") == 1
+    assert told(caplog, "no new run starts because the back end refuses: the tables are missing") == 1
 
 
 def test_after_each_absence_it_asks_again_soon() -> None:
@@ -117,7 +117,7 @@ def test_what_a_mistake_was_is_told_with_its_place_and_what_a_store_says_without
 
     look(away)
     look(broken)
-    traces = [record.exc_info for record in caplog.records if "nothing new starts" in record.getMessage()]
+    traces = [record.exc_info for record in caplog.records if "no new run starts" in record.getMessage()]
     assert [bool(trace) for trace in traces] == [False, True]
 
 
@@ -262,9 +262,9 @@ def test_a_change_of_schedules_is_told_once_each_way(caplog: pytest.LogCaptureFi
         await fleet.until(1_500)
 
     virtually(scenario)
-    assert told(caplog, "a later deployment has the schedule 'every 600 s'") == 1
-    assert told(caplog, "nobody follows the schedule 'every 600 s' any more") == 1
-    assert told(caplog, "the schedule 'every 1200 s' counts again") == 1
+    assert told(caplog, "a later deployment set the schedule 'every 600 s'") == 1
+    assert told(caplog, "no worker follows the schedule 'every 600 s' any more") == 1
+    assert told(caplog, "the schedule 'every 1200 s' is in force again") == 1
 
 
 def test_only_slots_that_had_no_outcome_are_told_as_missed(caplog: pytest.LogCaptureFixture) -> None:
@@ -348,7 +348,7 @@ def test_a_claim_whose_answer_is_lost_while_its_worker_stops_is_told(
         await worker.jobs.stop()
 
     virtually(scenario)
-    assert told(caplog, "its last claim was not answered: no answer in time") == 1
+    assert told(caplog, "the last claim got no answer: no answer in time") == 1
 
 
 def test_a_slot_that_was_dealt_with_is_not_asked_for_again_though_the_next_one_fails() -> None:
@@ -383,7 +383,7 @@ def test_who_is_refused_a_slot_learns_at_once_what_counts_and_tells_it(
         fleet.worker().tick(1_200).start()
         await fleet.until(11)
         assert follower(old).outdated == "every 1200 s"
-        assert told(caplog, "a later deployment has the schedule 'every 1200 s'") == 1
+        assert told(caplog, "a later deployment set the schedule 'every 1200 s'") == 1
 
     virtually(scenario)
 

@@ -101,7 +101,7 @@ def test_in_the_middle_of_a_deploy_one_schedule_counts_and_not_each_in_turn(
             await fleet.until(begin + 6)
             await new.run("tick", later, slot_at(begin + 5), nothing, Terms())
         assert list(await fleet.outcomes()) == [10, *range(25, 105, 10)]
-        assert caplog.text.count("a later deployment has the schedule") == 1
+        assert caplog.text.count("a later deployment set the schedule") == 1
 
     virtually(scenario)
 
@@ -119,7 +119,7 @@ def test_a_schedule_counts_again_when_nobody_follows_the_later_one(caplog: pytes
         assert list(await fleet.outcomes()) == [10, 15, *range(70, 120, 10)] or list(
             await fleet.outcomes()
         ) == [10, 15, *range(60, 120, 10)]
-        assert "counts again" in caplog.text
+        assert "is in force again" in caplog.text
 
     virtually(scenario)
 

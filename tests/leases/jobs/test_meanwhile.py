@@ -53,7 +53,9 @@ def test_two_functions_under_one_name_are_refused_across_objects_of_jobs_too(sta
         others = Jobs(worker.leases)
         if started:
             others.start()
-        with pytest.raises(Misuse, match=r"two functions are called 'sync': .*nothing and .*something_else"):
+        with pytest.raises(
+            Misuse, match=r"two functions have the job name 'sync': .*nothing and .*something_else"
+        ):
             others.every(10, name="sync")(something_else)
             others.start()
         await others.stop()
@@ -191,7 +193,7 @@ def test_what_ends_the_program_ends_it_once_the_outcome_is_written_down(
     )
     assert done.stdout == f"failed {told} {{'rows': 3}}\n", done.stderr
     assert done.returncode in (code, 130)
-    assert "a mistake of ours" not in done.stderr
+    assert "because of a bug" not in done.stderr
 
 
 def test_a_loop_that_ended_without_a_stop_is_no_reason_not_to_start_in_the_next() -> None:

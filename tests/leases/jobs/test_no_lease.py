@@ -63,7 +63,7 @@ def test_a_slot_that_may_begin_at_any_time_does_not_wait_for_a_lease_for_ever_an
         assert await fleet.outcomes() == {21_600: "missed"}
 
     virtually(scenario)
-    assert caplog.text.count("it waits for a lease") == 1
+    assert caplog.text.count("waiting for a lease") == 1
 
 
 def test_while_it_waits_for_its_lease_its_slot_stays_its_own() -> None:

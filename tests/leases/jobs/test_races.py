@@ -82,7 +82,7 @@ def test_a_worker_that_was_frozen_before_it_began_leaves_its_slot_to_whom_it_bel
         assert await fleet.outcomes() == {100: "completed"}
 
     virtually(scenario)
-    assert "abandoned after 0.0 s: it was held up for too long before it began" in caplog.text
+    assert "abandoned after 0.0 s: the worker was frozen too long before the run began" in caplog.text
 
 
 def test_whether_a_slot_is_still_its_own_must_be_known_before_it_begins_late(
@@ -106,7 +106,9 @@ def test_whether_a_slot_is_still_its_own_must_be_known_before_it_begins_late(
         assert (await fleet.outcomes())[100] in ("missed", "abandoned")
 
     virtually(scenario)
-    assert "missed after 0.0 s: whether the slot is still its own is not known: gone" in caplog.text
+    assert (
+        "missed after 0.0 s: the worker cannot tell whether another worker took the slot: gone" in caplog.text
+    )
 
 
 def test_a_back_end_whose_clock_is_set_back_and_right_again_holds_nothing_up() -> None:
@@ -153,7 +155,7 @@ def test_a_button_does_not_ask_for_ever_when_its_job_goes_on_changing() -> None:
 
         changing = Changing()
         worker = fleet.worker(runs=lambda: changing).tick(10)
-        with pytest.raises(StoreUnavailable, match="could not be claimed"):
+        with pytest.raises(StoreUnavailable, match="20 claims of the job 'tick' in a row failed"):
             await worker.jobs.run_now("tick")
         assert between.asked.count("claim") == 20
 
@@ -348,7 +350,7 @@ def test_a_slot_whose_lease_cannot_be_had_is_missed_and_that_is_told() -> None:
         await fleet.until(120)
         run = (await fleet.history())[100]
         assert (run.outcome, fleet.ran) == ("missed", [])
-        assert run.error == "no lease could be had: gone"
+        assert run.error == "the back end granted no lease: gone"
 
     virtually(scenario)
 

@@ -234,7 +234,7 @@ def test_what_is_no_schedule_is_refused(jobs: Jobs, schedule: Any) -> None:
         ("nightly", "x", "needs a function, not 'nightly'"),
         (of_two, None, "needs run, repository: bind them with functools.partial"),
         (by_keyword, None, "needs run by keyword"),
-        (max, None, "does not tell its parameters"),
+        (max, None, "cannot be read"),
     ],
 )
 def test_what_cannot_be_run_is_refused(jobs: Jobs, function: Any, name: Any, told: str) -> None:
@@ -294,7 +294,7 @@ def test_a_method_is_the_same_function_each_time_it_is_looked_up(jobs: Jobs) -> 
     jobs.every(300)(nightly.method)
     jobs.every(600)(nightly.method)
     assert jobs.names == ["method"]
-    with pytest.raises(Misuse, match="two functions are called 'method'"):
+    with pytest.raises(Misuse, match="two functions have the job name 'method'"):
         jobs.every(600)(Nightly().method)
 
 
@@ -307,8 +307,8 @@ def test_a_method_is_the_same_function_each_time_it_is_looked_up(jobs: Jobs) -> 
         ({"": nothing}, {"rows": Edited()}, "a row cannot name the job ''"),
         ({"sync": 5}, {"rows": Edited()}, "the job 'sync' needs a function, not 5"),
         ({"sync": yielding}, {"rows": Edited()}, "has `yield`"),
-        ({"sync": nothing}, {}, "connect=pool.acquire, or rows=..., and not both"),
-        ({"sync": nothing}, {"rows": Edited(), "connect": print}, "and not both"),
+        ({"sync": nothing}, {}, "either connect=pool.acquire or rows=..., not both"),
+        ({"sync": nothing}, {"rows": Edited(), "connect": print}, ", not both"),
         ({"sync": nothing}, {"rows": 5}, "rows=5: write an object with active() and ran()"),
         ({"sync": nothing}, {"connect": "postgresql://"}, "write pool.acquire"),
         ({"sync": nothing}, {"connect": print, "table": 5}, "table=5: write a plain name"),

@@ -432,7 +432,7 @@ def test_with_the_back_end_away_nothing_starts_and_what_was_missed_is_told_after
         "completed",
         "completed",
     )
-    told = [record.getMessage() for record in caplog.records if "nothing new starts" in record.getMessage()]
+    told = [record.getMessage() for record in caplog.records if "no new run starts" in record.getMessage()]
     assert len(told) == 3
 
 
@@ -463,7 +463,7 @@ def test_an_outcome_whose_answer_was_lost_is_written_down_once(
 
     virtually(scenario)
     # It is no other run's, though the second time it was not to be had.
-    assert "is not written down" not in caplog.text
+    assert "is not stored" not in caplog.text
 
 
 @pytest.mark.parametrize("step", [-25.0, -3.0, 3.0, 25.0])
@@ -582,7 +582,7 @@ async def other() -> None: ...
 def test_what_cannot_be_is_refused_at_registration() -> None:
     jobs = Jobs(MemoryLeases())
     jobs.every(10, name="sync")(nothing)
-    with pytest.raises(Misuse, match=r"two functions are called 'sync': .*nothing and .*other"):
+    with pytest.raises(Misuse, match=r"two functions have the job name 'sync': .*nothing and .*other"):
         jobs.every(10, name="sync")(other)
     with pytest.raises(Misuse, match="has no time_limt; it has overlap"):
         jobs.every(10, time_limt=3)(nothing)

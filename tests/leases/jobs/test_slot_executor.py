@@ -124,7 +124,7 @@ async def test_a_tick_that_comes_while_this_workers_own_run_goes_on_is_skipped_a
     go_on.set()
     history = await worker.outcomes(least=2)
     assert [run.outcome for run in history] == ["completed", *["skipped"] * (len(history) - 1)]
-    assert history[1].error == "the run before it went on in this worker"
+    assert history[1].error == "an earlier run still goes on in this worker"
     assert count["tick"] == 1
     await worker.stop()
 
@@ -286,7 +286,7 @@ async def test_nothing_runs_with_the_back_end_away_and_that_is_told(caplog: pyte
     worker.job(lambda: ran.append(1))
     await worker.told(EVENT_JOB_MISSED)
     assert not ran
-    assert "nothing starts, for the back end is away: nobody is there" in caplog.text
+    assert "no run starts because the back end is away: nobody is there" in caplog.text
     worker.jobs._open_runs = None
     await worker.stop()
 
@@ -330,7 +330,7 @@ async def test_an_id_that_a_job_of_our_own_has_is_an_error(caplog: pytest.LogCap
 
     worker.start()
     worker.job(tick)
-    await refused(worker, caplog, "two jobs are called 'tick'")
+    await refused(worker, caplog, "two jobs have the name 'tick'")
 
 
 async def test_a_missing_id_is_told_when_the_job_is_added(caplog: pytest.LogCaptureFixture) -> None:

@@ -52,7 +52,7 @@ def test_errors_that_differ_in_numbers_are_one_pattern() -> None:
     assert [(failure.pattern, failure.count, failure.latest_slot) for failure in found.failures] == [
         ("TimeoutError: host # after # s", 3, 2),
         ("HTTPError: 401", 1, 9),
-        ("no error was told", 1, 10),
+        ("no error message", 1, 10),
     ]
 
 

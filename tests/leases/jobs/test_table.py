@@ -199,7 +199,7 @@ def test_mistakes_in_the_program_are_told_at_once() -> None:
     jobs = Jobs(MemoryLeases())
     with pytest.raises(Misuse, match="needs the functions"):
         jobs.table({}, rows=Edited())
-    with pytest.raises(Misuse, match="and not both"):
+    with pytest.raises(Misuse, match=", not both"):
         jobs.table({"sync": print})
     with pytest.raises(Misuse, match="a plain name"):
         jobs.table({"sync": print}, connect=print, table="x; DROP TABLE users")

@@ -60,7 +60,7 @@ async def test_the_users_guard_decides_and_only_true_is_yes(jobs: Jobs) -> None:
         assert (await client.get("/ops/jobs/", headers={"x-key": "secret"})).status_code == 200
     async with mounted(jobs, allow=lambda _: "perhaps") as client:
         assert (await client.get("/ops/jobs/")).status_code == 403
-    with pytest.raises(Misuse, match="says who may see"):
+    with pytest.raises(Misuse, match="takes the ASGI scope"):
         jobs.app(allow="everybody")  # type: ignore[arg-type]
 
 
@@ -246,7 +246,7 @@ async def test_it_may_be_served_by_itself(jobs: Jobs) -> None:
     app = jobs.app()
     await app({"type": "lifespan"}, receive, send)
     assert said == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
-    with pytest.raises(Misuse, match="speaks HTTP, not websocket"):
+    with pytest.raises(Misuse, match="serves HTTP, not websocket"):
         await app({"type": "websocket"}, receive, send)
 
 

@@ -33,11 +33,14 @@ __all__ = ["PostgresRuns"]
 
 _TRIES = 3
 AT_ONCE = 500
-"""Runs that one statement deletes, while it has the job's row locked."""
+"""The most runs that one statement deletes. It locks the job's row for that time."""
 
 
 class PostgresRuns:
-    """A `RunBackend`. `room` and `beats` belong to the leases' back end, which closes them: a beat waits for nobody."""
+    """A `RunBackend`. `room` and `beats` belong to the leases' back end, which closes them.
+
+    `beats` are connections for heartbeats only, so that a heartbeat never waits for other statements.
+    """
 
     def __init__(self, room: Room, beats: Room, *, schema: str) -> None:
         self._room = room
@@ -101,7 +104,7 @@ class PostgresRuns:
                 if claim.slot <= job["pruned_to"]:
                     return Taken("missed")
             raise StoreRefused(
-                f"the rows of {claim.job!r} go as soon as they were made: who deletes rows of runs?"
+                f"the rows of {claim.job!r} disappear as soon as they are made: which program deletes rows of runs?"
             )
 
         answer: ClaimAnswer = await self._room.use(step, timeout=timeout)
@@ -120,8 +123,10 @@ class PostgresRuns:
         return bool(rows[0]["ended"])
 
     async def finish_in(self, conn: Any, job: str, *, slot: int, run: str, ending: Ending) -> bool:
-        """As `finish`, within the transaction of `conn`: both are committed, or neither is. Raises `Misuse` without a
-        transaction."""
+        """As `finish`, in the transaction of `conn`: the outcome is committed with the caller's writes, or not at all.
+
+        Raises `Misuse` without a transaction.
+        """
         row = await in_transaction(conn, self._sql.finish_in, job, slot, run, *_ending(ending))
         return bool(row[0])
 
@@ -181,7 +186,7 @@ class PostgresRuns:
         return bool(rows[0]["forgotten"])
 
     async def aclose(self) -> None:
-        """The connections are the leases', and are closed with them."""
+        """Nothing to close: the connections belong to the leases, and are closed with them."""
 
 
 def _schedule(given: Registration) -> tuple[object, ...]:
@@ -203,7 +208,7 @@ def _ms(seconds: float) -> str:
 
 def _ending(ending: Ending) -> tuple[str, str, int, str]:
     if ending.outcome == "running":
-        raise ValueError("a run does not end by running")
+        raise ValueError("a run cannot end with the outcome 'running'")
     return ending.outcome, ending.error, ending.token, json.dumps(dict(ending.counters))
 
 

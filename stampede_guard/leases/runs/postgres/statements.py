@@ -1,7 +1,7 @@
-"""The steps of `leases.runs.rules` as SQL: one statement each, on the clock that is read after the wait for the rows.
+"""The steps of `leases.runs.rules` as SQL, one statement each. It reads the clock after it has locked its rows.
 
-A job's row is locked before those of its slots, always, so that no two steps wait for each other. A slot that nobody
-has claimed has no row to lock; `make` gives it an empty one, which is the same as none.
+Every statement locks the job's row before the rows of its slots, so no two statements deadlock. A slot that no worker
+has claimed has no row to lock. `make` inserts an empty row, which means the same as no row.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _LOOK = """
 WITH given AS MATERIALIZED (
     SELECT given.*, tries FROM {all} JOIN unnest($1, $7::int[]) AS wanted (name, tries) USING (name)
 ), locked AS MATERIALIZED (
-    -- In the order of their names, as every worker does.
+    -- Every worker locks in the order of names, so no two workers deadlock.
     SELECT j.name FROM {schema}.jobs AS j JOIN given ON given.name = j.name ORDER BY j.name FOR UPDATE OF j
 ), swept AS (
     UPDATE {schema}.runs AS r SET outcome = 'abandoned', finished_at = clock_timestamp(), error = '{vanished}'
@@ -268,8 +268,10 @@ SELECT count(*) AS forgotten FROM done"""
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """All statements for the tables in one schema. `finish_in` is that for a transaction of somebody else's, whose
-    settings stay as they are."""
+    """All statements for the tables in one schema.
+
+    `finish_in` runs in the application's transaction, so it leaves the settings of that transaction alone.
+    """
 
     register: str
     follow: str
@@ -293,7 +295,7 @@ class Statements:
 
     @classmethod
     def of(cls, schema: str) -> Statements:
-        """`schema`: as it is to stand in SQL."""
+        """`schema`: the name as written in SQL, quoted if necessary."""
         patience, durable = _PATIENCE.format(durable=""), _PATIENCE.format(durable=_DURABLE)
 
         def text(*parts: str, **words: str) -> str:
@@ -332,7 +334,7 @@ class Statements:
             make=text(_MAKE),
             claim=text(_LOCKED, patience=durable, job="$2", slot="$3") + text(_CLAIM),
             beat=text(_BEAT),
-            # Lost in a crash it would be a run that vanished, and be run again where that is wanted.
+            # Durable: if a crash of the server lost this outcome, the run would count as vanished and might run again.
             finish=finish(durable, "$2", "$3", "$4", "$5::text", "$6::text", "$7", "$8"),
             finish_in=finish("", "$1", "$2", "$3", "$4::text", "$5::text", "$6", "$7"),
             record=text(_JOB, _RECORD, patience=patience),

@@ -1,3 +1,3 @@
-"""Slots and runs in Redis or Valkey: what belongs to one job is in one slot of a cluster."""
+"""Slots and runs in Redis or Valkey. All keys of a job are in one hash slot of a cluster."""
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Slots and runs in Redis or Valkey, through the connections of the leases' back end.
 
-A server that forgets everything in a restart has jobs registered anew by their workers, and then no slot of before its
-own start gets an outcome, because it may have had one. What an older snapshot or a promoted replica lacks of the last
-writes it cannot know: such a slot may run twice. Keep runs in PostgreSQL where that must not be.
+If a restart empties the server, the workers register their jobs again. Then no slot from before the start of the server
+gets an outcome, because it may have had one. But the server cannot detect that an older snapshot or a promoted replica
+lacks the last writes. Such a slot may run twice. Keep runs in PostgreSQL if that must not happen.
 
-No script looks at more than `AT_ONCE` runs, for a script holds up every client of the server. Each outcome has an order
-of its own, so a rare one is found without looking at the others. Where workers of an older version have written runs
-into none, the numbers do not add up, and whoever asks for an outcome has the orders made anew, some runs at a time.
+A script blocks every client of the server, so no script reads more than `AT_ONCE` runs. Each outcome has a sorted set
+of its slots, so a query for a rare outcome does not read the others. Workers of an older version do not write these
+sets. Then the sizes of the sets do not add up, and the next query for an outcome rebuilds them, some runs at a time.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ from stampede_guard.stores.wire import name_bytes
 __all__ = ["RedisRuns"]
 
 AT_ONCE = 100
-"""Runs that one script looks at. Who wants more asks again, and others come in between."""
+"""The most runs that one script reads. For more, call it again; other clients get their turn in between."""
 PRUNED_AT_ONCE = 40
-"""Runs that one script writes or deletes, which is more work."""
+"""The most runs that one script writes or deletes, because that is more work."""
 _INDEXED: tuple[Outcome, ...] = ("completed", "failed", "missed", "skipped", "abandoned")
-"""Outcomes that have an order of their own, in that of the KEYS."""
+"""Outcomes that have a sorted set of their own, in the order of the KEYS."""
 _LOOKED_AT = 100
-"""Jobs in one script."""
+"""The most jobs in one call of `look.lua`."""
 _MARKED = 5
-"""Vanished runs of one job that a step for many jobs marks."""
+"""The most vanished runs of one job that `look.lua` marks."""
 _SWEPT = 20
-"""As many as `sweep.lua` marks at once."""
+"""The most runs that `sweep.lua` marks in one call."""
 
 
 def _keys(name: str) -> tuple[bytes, ...]:
@@ -95,7 +95,7 @@ class RedisRuns:
         self._trusts = b"1" if trusts else b"0"
 
     async def register(self, registration: Registration, *, timeout: float) -> JobView:
-        # First the name: of a job that is not listed nobody would see that it does not run.
+        # Add the name first. If a job were not listed, no operator would see that it does not run.
         await self._titles(b"add", name_bytes(registration.job), timeout=timeout)
         args = (*_schedule(registration), self._trusts)
         return _job(registration.job, await self._run(_REGISTER, registration.job, *args, timeout=timeout))
@@ -107,14 +107,14 @@ class RedisRuns:
 
     async def register_all(self, registrations: Sequence[Registration], *, timeout: float) -> list[JobView]:
         found: list[JobView] = []
-        # Once in the life of a worker: some at a time, so that a deployment's thousands do not come in one moment.
+        # A worker does this once. It sends some at a time, so that a deployment does not send thousands at once.
         for begin in range(0, len(registrations), _LOOKED_AT):
             some = registrations[begin : begin + _LOOKED_AT]
             found += await asyncio.gather(*[self.register(one, timeout=timeout) for one in some])
         return found
 
     async def look(self, looks: Sequence[Look], *, again: int, timeout: float) -> list[Seen]:
-        # The jobs of a cluster are in different slots, which no script can see together.
+        # In a cluster, jobs are in different hash slots, and a script can use only one hash slot.
         at_once = 1 if self._scripts.in_slots else _LOOKED_AT
         found: list[Seen] = []
         for begin in range(0, len(looks), at_once):
@@ -139,7 +139,7 @@ class RedisRuns:
         return found
 
     async def _rest(self, look: Look, seen: Seen, again: int, timeout: float) -> Seen:
-        """What one step for many jobs did not get to."""
+        """Fetch the rest of one job: `look.lua` reached its limits."""
         job = look.registration.job
         vanished = sorted((*seen.vanished, *await self.sweep(job, timeout=timeout)), key=lambda run: run.slot)
         tried = seen.again
@@ -183,7 +183,7 @@ class RedisRuns:
 
     async def finish(self, job: str, *, slot: int, run: str, ending: Ending, timeout: float) -> bool:
         if ending.outcome == "running":
-            raise ValueError("a run does not end by running")
+            raise ValueError("a run cannot end with the outcome 'running'")
         reply = await self._run(
             _FINISH,
             job,
@@ -275,7 +275,7 @@ class RedisRuns:
         return found
 
     async def _index(self, job: str, *, timeout: float) -> None:
-        """Every run into the order of its outcome, and what is no more out of it."""
+        """Put every run into the sorted set of its outcome, and remove the slots whose runs are gone."""
         for order in (b"", *(word.encode() for word in _INDEXED)):
             before = b""
             while True:
@@ -301,7 +301,7 @@ class RedisRuns:
         return known
 
     async def aclose(self) -> None:
-        """The connections are the leases', and are closed with them."""
+        """Nothing to close: the connections belong to the leases, and are closed with them."""
 
     async def _run(
         self, script: Script, job: str, *args: bytes, timeout: float, renewal: bool = False

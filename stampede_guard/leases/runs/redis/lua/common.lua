@@ -1,15 +1,15 @@
--- Stands before every script of the runs. KEYS of a job, always in this order and in one slot of a cluster:
--- 1 the job (JSON), 2 its runs (a hash: slot -> JSON), 3 their slots in order, 4 those that run, by when they lapse,
+-- This text stands before every script of the runs. KEYS of a job, always in this order, in one hash slot of a cluster:
+-- 1 the job (JSON), 2 its runs (a hash: slot -> JSON), 3 their slots in order, 4 running slots, by their deadline,
 -- 5 abandoned slots whose claim allowed another attempt, 6 to 10 the slots of each outcome in order.
--- A script looks at a bounded number of runs, however many there are: who asks for more asks again.
--- The rules are those of leases/runs/rules.py. Numbers are written as text: cjson would round them.
+-- A script reads a bounded number of runs. For more, the client calls it again.
+-- The rules are those of leases/runs/rules.py. Numbers are stored as text, because cjson would round them.
 local JOB, RUNS, SLOTS, RUNNING, AGAIN = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
--- What a script was given; `look.lua`, which goes through several jobs, has it for each.
+-- The arguments of the script. `look.lua` handles several jobs, and sets it for each job.
 local GIVEN = ARGV
 local ENDED = {
   completed = KEYS[6], failed = KEYS[7], missed = KEYS[8], skipped = KEYS[9], abandoned = KEYS[10],
 }
--- The most runs of a job that are kept, and how many are forgotten with each one that is added beyond them.
+-- MOST: the most runs that are kept of a job. TRIMMED: how many go at most when one is added beyond them.
 local MOST, TRIMMED = 10000, 5
 local JOB_NUMBERS = {
   'version', 'registered_at', 'scheduled_at', 'seen_at', 'seen_for', 'pruned_to', 'last_slot', 'last_success_at',
@@ -59,7 +59,7 @@ local function load_run(slot)
   return parsed(redis.call('HGET', RUNS, text(slot)), RUN_NUMBERS)
 end
 
--- In the order of its outcome, and in no other.
+-- Put the slot into the sorted set of its outcome, and into no other.
 local function index_run(slot, outcome)
   for other, key in pairs(ENDED) do
     if other == outcome then
@@ -94,7 +94,7 @@ local function save_run(run)
   end
 end
 
--- So that a job never has many more than MOST, whoever prunes and when: the oldest that have ended go.
+-- Delete the oldest ended runs. So a job never has many more than MOST, even if no worker prunes.
 local function trim(job)
   if redis.call('ZCARD', SLOTS) <= MOST then
     return
@@ -107,7 +107,7 @@ local function trim(job)
   end
 end
 
--- A running row whose worker has said nothing in time is abandoned; whether it is.
+-- A running row is abandoned if its worker sent no heartbeat in time. Returns whether it is.
 local function lapse(job, run)
   if run.outcome ~= 'running' or now < run.alive_until then
     return false
@@ -126,7 +126,7 @@ local function put_schedule(job)
   job.schedule, job.fingerprint, job.rhythm, job.version = GIVEN[1], GIVEN[2], GIVEN[3], tonumber(GIVEN[4])
 end
 
--- Whoever comes with the schedule that counts was seen. Another's longer word is good until it is over.
+-- A request with the schedule in force is a sign that a worker follows it. A longer earlier sign stays valid.
 local function seen(job)
   if job.fingerprint == GIVEN[2] then
     local said = math.min(job.seen_for, job.seen_at + job.seen_for - now)

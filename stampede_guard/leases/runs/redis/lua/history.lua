@@ -1,5 +1,6 @@
--- ARGV: how many, only slots before this one or '', '1' = whatever the orders lack, outcomes (none = all). '1' = the orders of
--- the outcomes are not complete: `index.lua` is to make them so, and this to be asked again. Else '0', and the newest.
+-- ARGV: how many, only slots before this one or '', '1' = accept incomplete sorted sets, outcomes (none = all).
+-- Returns '1' if the sorted sets of the outcomes are incomplete: call `index.lua`, then this script again.
+-- Else '0', and the newest runs.
 local limit, highest = tonumber(ARGV[1]), ARGV[2] == '' and '+inf' or '(' .. ARGV[2]
 local slots = {}
 if #ARGV < 4 then
@@ -15,7 +16,7 @@ else
   for index = 4, #ARGV do
     local key = ARGV[index] == 'running' and RUNNING or ENDED[ARGV[index]]
     if key == RUNNING then
-      -- By when they lapse; those that run are few.
+      -- This set is in the order of deadlines, so read all of it: running slots are few.
       for _, slot in ipairs(redis.call('ZRANGE', RUNNING, 0, 199)) do
         if ARGV[2] == '' or tonumber(slot) < tonumber(ARGV[2]) then
           slots[#slots + 1] = slot
@@ -27,7 +28,7 @@ else
       end
     end
   end
-  -- As numbers, which are compared without calling back.
+  -- Sort negative numbers: so the newest comes first, and the sort needs no comparison function.
   for index, slot in ipairs(slots) do
     slots[index] = -tonumber(slot)
   end

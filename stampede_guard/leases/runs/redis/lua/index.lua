@@ -1,6 +1,6 @@
--- Workers of the version before write runs into no order of an outcome, and take none out of them; they are there while a
--- deployment goes on. This puts some runs where they belong. ARGV: the order to walk ('' = that of all slots), only slots
--- before this one or '', how many. The slot to go on before, '' = that was the end.
+-- During a deployment, workers of the previous version write runs without the sorted sets of the outcomes. This script
+-- puts some runs where they belong. ARGV: the outcome whose set to walk ('' = the set of all slots), only slots before
+-- this one or '', how many. Returns the slot before which the next call goes on, '' = that was the end.
 local walked = ARGV[1] == '' and SLOTS or ENDED[ARGV[1]]
 local highest, count = ARGV[2] == '' and '+inf' or '(' .. ARGV[2], tonumber(ARGV[3])
 local slots = redis.call('ZREVRANGEBYSCORE', walked, highest, '-inf', 'LIMIT', 0, count)

@@ -1,12 +1,12 @@
--- What a worker does for its jobs now and then, for several in one step: it says that it is there, and marks the runs that
--- have vanished. KEYS: those of `common.lua` for each job. ARGV, for each job: see `put_schedule`, how many runs to mark at
--- most, attempts (below 2: none is to be tried again), how many of those at most.
--- For each job: its view, the runs marked, the runs to be tried again, 1 = there is more than this step may look at.
+-- A worker's regular look at several of its jobs: it sends a sign for each job, and marks the runs that have vanished.
+-- KEYS: those of `common.lua` for each job. ARGV, for each job: see `put_schedule`, the most runs to mark, attempts
+-- (below 2: retry nothing), the most runs to retry.
+-- Returns for each job: its view, the marked runs, the runs to retry, 1 = the limits left something out.
 local found, keys, args = {}, 10, 8
--- Runs that this step may mark, read and name, of all jobs together: each job is work by itself.
+-- The most runs to mark, to read and to name, of all jobs together. Each job alone is work already.
 local marks, reads, names = 5, 10, 200
 
--- The job's row as it is saved; the table is of no use after this.
+-- Save the job's row, and return its text. Do not use the table after this: its numbers are text now.
 local function saved(job)
   for _, field in ipairs(JOB_NUMBERS) do
     job[field] = text(job[field])
@@ -35,7 +35,7 @@ for number = 0, #KEYS / keys - 1 do
     end
     seen(job)
     view[1], view[2] = stored, text(now)
-    -- By when they lapse: those that have come first.
+    -- In the order of their deadlines: lapsed runs come first.
     local running = redis.call('ZRANGE', RUNNING, 0, math.min(199, names), 'WITHSCORES')
     local most = math.min(tonumber(GIVEN[6]), marks)
     for index = 1, #running, 2 do
@@ -62,7 +62,7 @@ for number = 0, #KEYS / keys - 1 do
     end
     local attempts, wanted = tonumber(GIVEN[7]), tonumber(GIVEN[8])
     if attempts > 1 then
-      -- One more than are read shows whether there is more.
+      -- Fetch one slot more than are read, to learn whether there are more.
       local window = math.min(wanted, reads)
       local slots = redis.call('ZRANGE', AGAIN, 0, window)
       for index = 1, math.min(window, #slots) do

@@ -1,5 +1,5 @@
--- ARGV: how many ended ones to keep, older than (us), how many at most, how many of the oldest to pass over, how many to
--- look at. How many went, how many were looked at and stay though older ones went (they run), '1' = there may be more.
+-- ARGV: how many ended runs to keep, minimum age to delete (us), the most to keep, how many of the oldest to pass over,
+-- how many to read. Returns how many were deleted, how many were passed over because they run, 1 = there may be more.
 local job, keep, oldest = load_job(), tonumber(ARGV[1]), (now - tonumber(ARGV[2])) / 1000
 local most, offset, count = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 if not job then

@@ -1,11 +1,11 @@
--- ARGV: see `put_schedule`; 6 '1' = a restart lost nothing
+-- ARGV: see `put_schedule`; 6 '1' = a restart loses nothing
 local job = load_job()
 if not job then
   job = {pruned_to = 0, last_slot = 0, last_success_at = 0, last_success_began = 0, last_failure_at = 0, last_error = ''}
   job.registered_at, job.scheduled_at, job.seen_at, job.seen_for = now, now, now, 0
   put_schedule(job)
   if ARGV[6] ~= '1' then
-    -- Slots of before this server's life may have had their outcome, which it has forgotten.
+    -- Slots from before the server's start may have had an outcome that the restart lost.
     local uptime = tonumber(string.match(redis.call('INFO', 'server'), 'uptime_in_seconds:(%d+)'))
     job.pruned_to = math.floor(now / 1000) - uptime * 1000
   end

@@ -1,4 +1,5 @@
--- ARGV: attempts, how many, how many of the oldest to pass over, how many to look at. How many were looked at, then runs.
+-- ARGV: attempts, how many, how many of the oldest to pass over, how many to read.
+-- Returns how many were read, then the runs.
 local found, offset = {}, tonumber(ARGV[3])
 local slots = redis.call('ZRANGE', AGAIN, offset, offset + tonumber(ARGV[4]) - 1)
 for _, slot in ipairs(slots) do

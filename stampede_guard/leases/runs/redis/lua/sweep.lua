@@ -1,4 +1,4 @@
--- Some at a time: who gets as many as these asks again.
+-- Marks at most 20 runs. A client that gets 20 calls again.
 local job, marked = load_job(), {}
 if not job then
   return marked

@@ -1,5 +1,6 @@
--- In the namespace's own slot: KEYS are those of `common.lua`, of which the first is a set of the jobs' names here.
--- ARGV: 'add' or 'drop' and a name, or 'some' and where the last call ended ('0' at first): where this one ends, and names.
+-- In the namespace's own hash slot. KEYS are those of `common.lua`, but here the first is a set of the jobs' names.
+-- ARGV: 'add' or 'drop' and a name, or 'some' and the cursor of the last call ('0' at first). 'some' returns the next
+-- cursor, and names.
 if ARGV[1] == 'add' then
   return redis.call('SADD', JOB, ARGV[2])
 elseif ARGV[1] == 'drop' then
