@@ -1,7 +1,7 @@
-"""What a function's annotations say, found out without importing the libraries they come from.
+"""Read a function's annotations without importing the libraries that define them.
 
-Classes of other libraries are recognised by the package and the name found in their method resolution order:
-a subclass of `starlette.requests.Request` is one wherever it was written; nothing is imported to learn that.
+A class of another library is recognised by a package and a class name in its method resolution order. So every
+subclass of `starlette.requests.Request` is recognised, wherever it is defined. Nothing is imported for that.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = [
     "unwrap",
 ]
 
-# Objects that are a connection, a request or a stream: what they are is not in any text or bytes of theirs.
+# Classes of connections, requests and streams. No text and no bytes can stand for such an object.
 _LIVE: dict[str, frozenset[str]] = {
     "aiohttp": frozenset({"ClientSession", "ClientResponse", "StreamResponse", "BaseRequest"}),
     "aiomysql": frozenset({"Connection", "Pool", "Cursor"}),
@@ -86,14 +86,14 @@ _FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 
 
 def resolve(function: Callable[..., Any]) -> dict[str, Any]:
-    """The annotations of a function by parameter, and `return`; strings are evaluated where they can be.
+    """The annotations of a function, by parameter, and `return`. Strings are evaluated where that is possible.
 
-    What cannot be evaluated (a name imported only for type checkers) stays the string that was written.
+    A string that cannot be evaluated stays a string, for example a name that is imported only for type checkers.
     """
     target = inspect.unwrap(function)
     try:
         return typing.get_type_hints(target, include_extras=True)
-    except Exception:  # a NameError most of the time, but evaluation runs code that can raise anything
+    except Exception:  # usually a NameError, but evaluation runs code that can raise anything
         return {name: _resolve_one(target, written) for name, written in _written(target).items()}
 
 
@@ -145,7 +145,7 @@ def root_package(kind: type) -> str:
 
 
 def live_kind(annotation: Any) -> str | None:
-    """What to call the annotation if it is a connection, request, stream or function; None if it is not."""
+    """A name for messages, if the annotation is a connection, request, stream or function. Else None."""
     kind = typing.get_origin(annotation) or annotation
     if kind is collections.abc.Callable or kind in _FUNCTIONS:
         return "function"
@@ -162,12 +162,12 @@ def live_kind(annotation: Any) -> str | None:
 
 
 def comes_from(kind: type, package: str) -> bool:
-    """Whether a class, or one it derives from, is defined in a package."""
+    """Whether a class, or one of its base classes, is defined in a package."""
     return any(root_package(base) == package for base in kind.__mro__)
 
 
 def field_names(kind: type) -> tuple[str, ...] | None:
-    """The fields that make up a value of a record class (dataclass, pydantic, msgspec, attrs); None for others."""
+    """The fields of a record class (dataclass, pydantic, msgspec, attrs). None for other classes."""
     if dataclasses.is_dataclass(kind):
         return tuple(field.name for field in dataclasses.fields(kind))
     structural = getattr(kind, "__struct_fields__", None)
@@ -181,7 +181,7 @@ def field_names(kind: type) -> tuple[str, ...] | None:
 
 
 def is_yielded(default: object, annotation: Any) -> bool:
-    """Whether FastAPI gets it from a dependency with `yield`: a session, say, which ends with the request."""
+    """Whether the parameter comes from a FastAPI dependency with `yield`. Such a value ends with the request."""
     markers = [default, *getattr(annotation, "__metadata__", ())]
     given = (getattr(marker, "dependency", None) for marker in markers)
     made_by = [inspect.unwrap(found) for found in given if callable(found)]
@@ -189,5 +189,5 @@ def is_yielded(default: object, annotation: Any) -> bool:
 
 
 def is_marker(value: object) -> bool:
-    """Whether a parameter's default is FastAPI's description of the parameter, not a value for it."""
+    """Whether a parameter's default only describes the parameter to FastAPI and is not a value for it."""
     return any(base.__module__ in ("fastapi.params", "pydantic.fields") for base in type(value).__mro__)

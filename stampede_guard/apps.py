@@ -18,17 +18,17 @@ __all__ = ["health_endpoint", "install"]
 log = logging.getLogger("stampede_guard")
 
 STORE_RETRY = 5.0
-"""Seconds after which a client may try again what the store refused."""
+"""In seconds: the `Retry-After` of the answer to a store error."""
 
 
 def health_endpoint(
     guard: StampedeGuard, *, serving: Iterable[str] = ("ok",)
 ) -> Callable[[Any], Awaitable[Any]]:
-    """An endpoint that asks the store and answers `guard.check_health()` in JSON: 200 for `serving`, else 503.
+    """An endpoint that checks the store and answers `guard.check_health()` as JSON: 200 for `serving`, else 503.
 
-    `app.add_route("/health/cache", health_endpoint(guard))`, in FastAPI and Starlette. Callers are served while the
-    store is away, so a probe that takes workers out of service gives `serving=("ok", "away", "full")`. The answer names
-    hosts: it is not for the public. Raises `Misuse` for a status that there is not.
+    In FastAPI and Starlette: `app.add_route("/health/cache", health_endpoint(guard))`. The guard serves callers while
+    the store is away. So give `serving=("ok", "away", "full")` for a probe that takes workers out of service. The
+    answer contains host names: do not make it public. Raises `Misuse` for an unknown status.
     """
     from starlette.responses import JSONResponse
 
@@ -51,10 +51,10 @@ _STATUSES = frozenset({"ok", "away", "refused", "full"})
 
 
 def install(guard: StampedeGuard, app: Any) -> None:
-    """Close the guard with the app's lifespan; answer 503 with Retry-After to `WaitTimeout` and to a store's errors.
+    """Close the guard with the app's lifespan. Answer 503 with Retry-After to `WaitTimeout` and to store errors.
 
-    A store that refuses `invalidate()` is no fault of the request either: nothing was invalidated, and the caller may
-    try again. Raises `Misuse` for what is no application.
+    The same holds when the store refuses an `invalidate()`: the request is not at fault. Nothing was invalidated, and
+    the client may try again. Raises `Misuse` if `app` is not an application.
     """
     router: Any = getattr(app, "router", None)
     if not hasattr(app, "add_exception_handler") or not hasattr(router, "lifespan_context"):
@@ -70,8 +70,8 @@ def install(guard: StampedeGuard, app: Any) -> None:
         return unavailable("The value is being computed. Try again.", retry_after)
 
     async def store_failed(_: Any, error: Exception) -> JSONResponse:
-        # What the store said may name entries and users: it is for the log, not for the client.
-        log.error("a request failed because the store did not do what was asked: %s", type(error).__name__)
+        # The store's text may name entries and users. So neither the client nor the log gets it.
+        log.error("a request failed with an error of the store: %s", type(error).__name__)
         return unavailable("The cache is not available. Try again.", STORE_RETRY)
 
     inner = router.lifespan_context
@@ -82,7 +82,7 @@ def install(guard: StampedeGuard, app: Any) -> None:
             try:
                 yield state
             finally:
-                # Before the app's own end: computations under way still need its database.
+                # Before the app shuts down: running computations still need its database.
                 await guard.aclose()
 
     router.lifespan_context = lifespan

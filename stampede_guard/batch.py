@@ -1,11 +1,12 @@
-"""Batches: what one function computes for many entries in one call.
+"""Batches: one call of the user's function computes the values of many entries.
 
-Each entry keeps its own flight, lease and token; the protocol knows nothing of batches. What is gathered here are the
-computations of those flights: they come within a moment of each other, because their asks travelled together, and are
-carried out by one call for all.
+Each entry keeps its own flight, lease and token. The protocol does not know about batches. This module gathers the
+computations of those flights. They start within a moment of each other, because their acquire commands travelled
+together. One call of the function then computes all of them.
 
-When does a batch begin? When the fate of every entry that was asked for with it is known: granted (then it is in the
-batch), held elsewhere, or found. A batch waits for no other batch, so two cannot wait for each other.
+When does a batch begin? Entries that were asked for together are undecided at first. The flight of an entry is then
+granted the lease (the entry joins the batch), finds the lease held elsewhere, or finds a value. The batch begins when
+no entry is undecided. A batch never waits for another batch, so two batches cannot wait for each other.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["ABSENT", "Batches", "Gathering", "ManyCodec", "Start", "checked"]
 
 GATHER_SECONDS = 0.1
-"""The longest time a batch waits for the fate of others. An entry that is granted later is in the next batch."""
+"""The longest time that a batch waits for undecided entries. An entry that is granted later joins the next batch."""
 
 Start = Callable[[list[Any]], Awaitable[Any]]
 """Calls the user's function for these ids."""
@@ -67,7 +68,7 @@ class ManyCodec:
 
 
 class Batches:
-    """Of one function in one event loop. `most`: ids in one call of it."""
+    """The batches of one function in one event loop. `most`: the largest number of ids in one call."""
 
     def __init__(self, runtime: Runtime, title: str, most: int) -> None:
         self.runtime = runtime
@@ -77,7 +78,7 @@ class Batches:
         self._gatherings: dict[Hashable, Gathering] = {}
 
     def gathering(self, group: Hashable) -> Gathering:
-        """Where calls come together that differ in their ids only. To be left again."""
+        """The gathering of calls that differ only in their ids. The call must `leave` it afterwards."""
         found = self._gatherings.get(group)
         if found is None:
             found = self._gatherings[group] = Gathering(self, group)
@@ -90,7 +91,7 @@ class Batches:
             del self._gatherings[gathering.group]
 
     def expect(self, name: str, gathering: Gathering) -> None:
-        """The fate of this entry will be known in a moment. Not so where a flight is under way: it is joined."""
+        """Mark an entry as undecided. An entry that has a flight already is not marked: its callers join the flight."""
         groups = self._expected.get(name)
         if groups is None:
             if name in self.runtime.flights:
@@ -100,13 +101,13 @@ class Batches:
         gathering.undecided.add(name)
 
     def decided(self, name: str) -> None:
-        """Granted, held elsewhere, found or failed, in whichever call."""
+        """The entry was granted, held elsewhere, found, or failed, in any of the calls that asked for it."""
         for gathering in self._expected.pop(name, ()):
             gathering.decided(name)
 
 
 class Gathering:
-    """Calls whose ids can be computed together. At most one batch of it is open."""
+    """Calls whose ids can be computed together. It has at most one open batch."""
 
     def __init__(self, batches: Batches, group: Hashable) -> None:
         self.group = group
@@ -121,11 +122,11 @@ class Gathering:
             self.open.decided(name)
 
     async def compute(self, name: str, id: Any, start: Start) -> Any:
-        """The value of one id, or `ABSENT`, by the batch that is open or a new one."""
+        """The value of one id, or `ABSENT`. The open batch computes it, or else a new one."""
         self._batches.decided(name)
         batch = self.open
         if batch is not None and batch.has_equal(id, name):
-            # True, 1 and 1.0 are three entries, and one key of a dict.
+            # True, 1 and 1.0 are three entries, but one and the same key of a dict: this id needs another batch.
             batch.begin()
             batch = None
         if batch is None:
@@ -134,7 +135,7 @@ class Gathering:
 
 
 class _Batch:
-    """Begins in the context of its first id's computation, which is a clean one."""
+    """One call of the user's function. It runs in the context of its first id's computation, which is a clean one."""
 
     def __init__(self, gathering: Gathering, batches: Batches, start: Start) -> None:
         self._gathering = gathering
@@ -159,11 +160,11 @@ class _Batch:
                 self._begin_soon()
 
     def has_equal(self, id: Any, name: str) -> bool:
-        """Whether it has an id that is another one and that a dict would take for this."""
+        """Whether the batch has a different id that a dict would treat as equal to this one."""
         return self._names.get(id, name) != name
 
     async def result_of(self, id: Any, name: str) -> Any:
-        """Cancelled, it takes its id out again; the last one to leave ends the call."""
+        """The value of one id. A cancelled caller takes its id out again. The last one to leave cancels the call."""
         self._names[id] = name
         self._ids[id] = self._ids.get(id, 0) + 1
         if len(self._ids) >= self._batches.most:
@@ -180,7 +181,7 @@ class _Batch:
             raise ComputeFailed("CancelledError", "the computation was cancelled from within")
         error = error_of(self._task)
         if error is not None:
-            # Each id has a flight of its own, and each flight writes into the traceback of what it raises.
+            # Each id has its own flight, and each flight writes into the traceback of the error that it raises.
             raise copy_of(error) or error
         return self._task.result().get(id, ABSENT)
 
@@ -194,11 +195,11 @@ class _Batch:
             self._close()
         elif not self._task.done():
             self._task.cancel()
-            # Whoever cancelled this counts it as left to itself if the function does not give way.
+            # If the function does not end, `Runtime.unwind` stops waiting and counts this task as abandoned.
             await ended(self._task)
 
     def _begin_soon(self) -> None:
-        # Those that were granted in the same turn of the event loop come along.
+        # Entries that are granted in the same turn of the event loop then join this batch.
         self._timer.cancel()
         self._timer = self._loop.call_soon(self.begin)
 
@@ -219,7 +220,7 @@ class _Batch:
 
     def _finish(self, task: asyncio.Task[Mapping[Any, Any]]) -> None:
         if not task.cancelled():
-            task.exception()  # everyone may have left
+            task.exception()  # marks the error as retrieved: all callers may have left
         self._finished.set_result(None)
 
     async def _compute(self, ids: list[Any]) -> Mapping[Any, Any]:
@@ -234,7 +235,7 @@ class _Batch:
 
 
 def checked(result: Any, ids: list[Any], title: str) -> Mapping[Any, Any]:
-    """Raises `Misuse` for a result that is not a dictionary of some of the ids. Tells types, never values."""
+    """The result. Raises `Misuse` if it is not a dictionary of some of the ids; the text names types, never values."""
     if not isinstance(result, Mapping):
         raise Misuse(f"{title} must return a dict from id to value, and returned a {type(result).__name__}")
     asked = set(ids)
@@ -244,6 +245,6 @@ def checked(result: Any, ids: list[Any], title: str) -> Mapping[Any, Any]:
         wanted = ", ".join(sorted({type(id).__name__ for id in ids}))
         raise Misuse(
             f"{title} returned {len(others)} ids that nobody asked for ({kinds}); it was given {len(ids)} ({wanted}). "
-            f"Return values under the very ids that were given, and leave out those that do not exist"
+            f"Use the given ids as keys of the result, and leave out those that do not exist"
         )
     return result

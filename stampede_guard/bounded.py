@@ -1,13 +1,13 @@
-"""A dictionary bounded by bytes and entries that a flood of names used once does not sweep clean.
+"""A dictionary bounded by bytes and entries. A flood of names that are used once does not push out the others.
 
-The policy is S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023, section 4): what is
-new waits in a small queue, a tenth of the room, and gets into the main queue only if it was used meanwhile; names that
-were put out without a use are remembered for a while, and go straight to the main queue when they come again. A
-scanner's random names pass through the small queue and leave the main one alone.
+The policy is S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023, section 4). A new item
+enters a small queue, which has a tenth of the room. It moves on to the main queue only if it was used in the small one.
+Names that were evicted without a use are remembered for a while. If such a name comes again, its item goes straight to
+the main queue. So a scanner's random names pass through the small queue and leave the main queue alone.
 
-Why not a library: of those for Python, theine (W-TinyLFU) counts entries and not bytes, and starts a thread for each
-cache; cachetools weighs, but has no policy that withstands a scan, and moves its entries at every hit. Here a hit is
-one `dict.get` and one addition, so it may also be made from other threads.
+Why not a library? theine (W-TinyLFU) counts entries and not bytes, and starts a thread for each cache. cachetools
+weighs items, but none of its policies withstands a scan, and it moves an entry at every hit. Here a hit is one
+`dict.get` and one addition, so other threads may make it too.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import Generic, TypeVar
 __all__ = ["Bounded", "Item"]
 
 SMALL = 0.1
-"""The part of the room for what is new."""
+"""The share of the room that new items have."""
 MOST_HITS = 3
 MOST_GHOSTS = 8192
-"""Names that were put out and are remembered, by their hash; and never more than there are entries."""
+"""The most evicted names that are remembered, by their hash. There are also never more of them than entries."""
 
 
 class Item:
-    """What is kept: `size` in bytes, fixed once it is in. Who uses it adds one to `hits`."""
+    """What is kept. `size` is in bytes and fixed once the item is in. A reader that uses an item adds 1 to `hits`."""
 
     __slots__ = ("hits", "in_main", "size")
 
@@ -41,7 +41,7 @@ I = TypeVar("I", bound=Item)  # noqa: E741
 
 
 class Bounded(Generic[I]):
-    """`items` is for looking only. All changes must come from one thread. `put_out(name)` is told of what had to go."""
+    """Only read `items`. All changes must come from one thread. `put_out(name)` is called for each evicted name."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Bounded(Generic[I]):
         return len(self.items)
 
     def put(self, name: str, item: I) -> None:
-        """In the place of what had this name, with its hits; others may have to go, or this one."""
+        """Put an item in. It replaces the item of this name and keeps its hits. Others may be evicted, or this one."""
         known = self.items.get(name)
         if item.size > self._max_bytes:
             self.take(name)
@@ -101,7 +101,7 @@ class Bounded(Generic[I]):
             self._small_bytes += more
 
     def _make_room(self) -> None:
-        """One entry goes, or has one chance less. Ends: each round takes a hit away, or an entry."""
+        """Evict one entry, or take hits away from one. Each round does one of the two, so the rounds come to an end."""
         crowded = self._small_bytes > SMALL * self._max_bytes or len(self._small) > SMALL * self._max_entries
         if not self._main or (crowded and self._small):
             name, item = self._small.popitem(last=False)

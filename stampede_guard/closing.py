@@ -1,4 +1,4 @@
-"""The end of one event loop's part of a guard: flights drain, leases and threads go back, connections close."""
+"""Close one event loop's part of a guard: flights drain, leases and threads are given back, connections close."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RELEASE_SECONDS = 1.0
 
 
 class Closing:
-    """Flights have `drain_timeout` seconds. `cut_short` ends the drain at once; everything after it is still done."""
+    """Flights have `drain_timeout` seconds to land. `cut_short` ends this wait at once. The later steps still run."""
 
     def __init__(
         self, runtime: Runtime, pending: PendingInvalidations, switches: Switches, *, drain_timeout: float
@@ -61,7 +61,7 @@ class Closing:
             await asyncio.wait(either, timeout=self._drain_timeout, return_when=asyncio.FIRST_COMPLETED)
 
     async def _give_back(self, flights: list[Flight]) -> None:
-        """All leases at once: against a store that does not answer, each would take its whole deadline."""
+        """Release all leases at the same time: if the store does not answer, each release takes its whole deadline."""
         session = self._runtime.session
         there = [flight for flight in flights if not session.away_for(flight.name)]
         if not there:

@@ -29,21 +29,21 @@ if TYPE_CHECKING:
 __all__ = ["CURRENT", "LONG_ON_THE_WIRE", "THREAD_SECONDS", "Computation", "Result"]
 
 CURRENT: ContextVar[Flight | None] = ContextVar("stampede_guard_current_flight", default=None)
-"""The flight whose computation is running, seen from within it."""
+"""The flight whose computation runs the current code."""
 
 UNWIND_SECONDS = 1.0
-"""How long a cancelled computation may take to end before it is left to itself."""
+"""How long a flight waits for a cancelled computation to end. After that it no longer waits."""
 THREAD_SECONDS = 0.05
-"""The same for one in a thread: long enough for one that has not begun."""
+"""The same for a computation in a thread. It is long enough for one that has not begun."""
 
 LONG_ON_THE_WIRE = 64 * 1024
-"""Bytes from which on a value may take longer to be stored than the lease has time left."""
+"""In bytes. To send a value of this size or more may take longer than the lease still lasts."""
 
 
 class Result(NamedTuple):
-    """`private`: an error that is about the callers of this process, and nothing that others should hear.
+    """The outcome of a computation. `private`: the error concerns only callers of this process and is not shared.
 
-    `policy` has the lifetimes of the value; None = it may not be stored.
+    `policy` has the lifetimes of the value. None means that the value may not be stored.
     """
 
     body: bytes = b""
@@ -53,15 +53,15 @@ class Result(NamedTuple):
 
 
 class Computation:
-    """`joined_before`: how many had joined when the user's function was called. `took_ms`: how long that took."""
+    """`joined_before`: how many callers had joined when the user's function was called. `took_ms`: how long it ran."""
 
     def __init__(self, runtime: Runtime, flight: Flight, run: Run, variables: Variables) -> None:
         self.joined_before = 0
         self.took_ms = 0
         self.leader = 0
-        """The number of the passenger whose call was computed last; 0 = nobody's."""
+        """The number of the passenger whose call was computed last. 0 means none."""
         self.refused = False
-        """Whether a caller was told by the last run that this is not for it."""
+        """Whether the last run refused a caller (401 or 403)."""
         self.lapsed = False
         self._slow_at = math.inf
         self._runtime = runtime
@@ -75,21 +75,21 @@ class Computation:
 
     @property
     def is_slow(self) -> bool:
-        """Whether a fallback may have ended the wait for everybody else by now."""
+        """Whether a fallback may have stored a value by now and ended the wait in other processes."""
         return self._runtime.loop.time() > self._slow_at
 
     @property
     def has_begun(self) -> bool:
-        """Whether the user's function was ever called."""
+        """Whether the user's function has been called at least once."""
         return self._slow_at < math.inf
 
     @property
     def is_alone(self) -> bool:
-        """Whether it runs without a grant of the store."""
+        """Whether the computation runs without a grant from the store."""
         return self._grant is None
 
     def renew_now(self) -> None:
-        """The inbox's state changed; the lease says so before a waiter can draw a conclusion from it."""
+        """Renew at once: the inbox's state changed. The lease must show that before a waiter judges its holder."""
         self._renew_at_once.set()
 
     def passengers_changed(self) -> None:
@@ -102,7 +102,7 @@ class Computation:
             await self._passengers_changed
 
     def awaited_by(self, other: Computation) -> None:
-        """The other one waits for this. If it has one of the slots, or of the threads, this may use it."""
+        """The other computation waits for this one. If it has a slot or a thread, this one may use that."""
         look_again()
         if other._within_slot and not self._within_slot:
             self._within_slot = True
@@ -111,7 +111,7 @@ class Computation:
                 flight.computation.awaited_by(self)
 
     async def run(self, grant: Granted | None) -> Result | core.Abandoned | Literal["back"]:
-        """`back`: the store came back while this waited for its turn to compute without it."""
+        """`back`: the store came back while this computation waited for its turn to run without the store."""
         self.lapsed = self.refused = False
         self._grant = grant
         if grant is None:
@@ -120,18 +120,18 @@ class Computation:
             return await self._run_bounded()
 
     def while_sending(self, grant: Granted, body: bytes) -> contextlib.AbstractAsyncContextManager[None]:
-        """The lease stays this flight's also while a large value is on the wire."""
+        """Renew the lease also while a large value is on the wire. A small value needs no renewal."""
         return self.renewing(grant) if len(body) >= LONG_ON_THE_WIRE else contextlib.nullcontext()
 
     @contextlib.asynccontextmanager
     async def renewing(self, grant: Granted) -> AsyncIterator[None]:
-        """The lease stays this flight's as long as the process and the store are there."""
+        """Renew the lease within this block. The flight keeps it as long as the process and the store live."""
         renewal = asyncio.create_task(self._renew(grant), name="stampede_guard renewal")
         try:
             yield
         finally:
             renewal.cancel()
-            # Not awaited itself: its cancellation could not be told from the flight's own.
+            # Not `await renewal`: its CancelledError would look like a cancellation of the flight itself.
             await asyncio.wait({renewal})
             if not renewal.cancelled():
                 renewal.result()
@@ -150,12 +150,12 @@ class Computation:
             return Result(error=error)
 
     def has_its_turn(self) -> None:
-        """What it waits for from now on takes no turn of its own."""
+        """The computation has its turn. Computations that it waits for from now on need no turn of their own."""
         self._within_slot = True
 
     @contextlib.asynccontextmanager
     async def turn_without_store(self) -> AsyncIterator[None]:
-        """One of the few computations of this process while the store is away. Raises `Overloaded`."""
+        """Take one of the process's few slots for computations while the store is away. Raises `Overloaded`."""
         policy, slots = self._flight.plan.policy, self._runtime.slots
         try:
             async with asyncio.timeout(policy.wait_timeout):
@@ -182,19 +182,21 @@ class Computation:
                 continue
             if not isinstance(result, Result) or not self._is_its_callers(result.error):
                 return result
-            # 401 and 403: the next passenger may be allowed what this one is not.
+            # 401 and 403: the next passenger may have the permission that this one lacks.
             self._refuse(result.error)
             refused += 1
-            # Now and then other processes have their turn. Without a lease nobody waits elsewhere.
+            # After some refusals other processes get a turn. Without a lease no other process waits for this one.
             if not passengers.wanted or (self._grant is not None and refused > policy.max_handovers):
                 return core.Abandoned()
             deadline = self._runtime.loop.time() + policy.compute_timeout
         title = self._flight.plan.title
-        error = ComputeFailed("Abandoned", f"{title}: {policy.max_handovers + 1} callers left in turn")
+        error = ComputeFailed(
+            "Abandoned", f"{title}: {policy.max_handovers + 1} callers left, one after the other"
+        )
         return Result(error=error, private=True)
 
     def _is_its_callers(self, error: BaseException | None) -> bool:
-        """Whether an error is for nobody but the caller whose call was computed."""
+        """Whether an error concerns only the caller whose call was computed."""
         if error is None:
             return False
         return not isinstance(error, Exception) or (self._flight.plan.personal and is_personal(error))
@@ -206,10 +208,10 @@ class Computation:
             self._flight.passengers.refuse(leader, error)
 
     async def _run_once(self, deadline: float) -> Result | core.Abandoned | None:
-        """None when the request that it ran in has gone, and another passenger may take over."""
+        """None if the request of this run has ended and another passenger may take over."""
         flight = self._flight
         leader = flight.passengers.next_idle()
-        # The passenger's own: one flight may serve calls that are bound to their request and calls that are not.
+        # Ask the passenger, not the plan: one flight may serve calls bound to their request and calls that are not.
         bound = leader.bound if leader is not None else flight.plan.request_bound
         if bound and leader is None:
             return core.Abandoned()
@@ -226,7 +228,7 @@ class Computation:
         hooks, began = self._runtime.hooks, self._runtime.loop.time()
         if hooks:
             context.run(hooks.tell, Started(flight.plan.title, flight.name, flight.id))
-        # In the background nobody is there to whom Ctrl-C could be passed on.
+        # A computation in the background has no caller to raise Ctrl-C in.
         call = _in_background if leader is None else contained
         task = self._runtime.loop.create_task(call(run), name="stampede_guard computation", context=context)
         self.leader = leader.number if leader is not None else 0
@@ -248,18 +250,18 @@ class Computation:
             if hooks:
                 hooks.tell(self._computed(task, self._runtime.loop.time() - began))
         if bound and leader is not None and leader.gone and (task.cancelled() or error_of(task) is not None):
-            # An error, too: what a driver raises when it is cancelled says nothing about the value.
+            # Not only a cancellation: a driver may raise any error when it is cancelled. It does not concern the value.
             return None
         if task.cancelled():
             return Result(error=ComputeFailed("CancelledError", "the computation was cancelled from within"))
         return self._judged(task, old)
 
     def _old(self) -> Previous | None:
-        """What the computation may say is unchanged."""
+        """The value that the computation may declare unchanged."""
         old = self._flight.old
         # 1. This process reads a value. 2. Another one invalidates it. 3. This flight is granted a token above the
-        # fence: "unchanged" would bring back what was invalidated. So it must have been there when the grant was given;
-        # and without a grant nobody knows.
+        # fence. "Unchanged" would now bring back the invalidated value. So the value must still have been in the store
+        # when the lease was granted. Without a grant that is unknown.
         if old is None or self._grant is None or old.token != self._grant.replaces:
             return None
         return old
@@ -287,16 +289,16 @@ class Computation:
     def _judged(self, task: asyncio.Task[Any], old: Previous | None) -> Result:
         error = error_of(task)
         if isinstance(error, GeneratorExit):
-            # Thrown into a coroutine that waits, it would close that one.
+            # If a GeneratorExit were raised in a waiting coroutine, it would close that coroutine.
             return Result(error=ComputeFailed("GeneratorExit", "the computation was closed from within"))
         if error is not None:
-            # About this caller's arguments, and so nothing for others: they ask again with theirs.
+            # `ArgumentsChanged` concerns only this caller's arguments. The others ask again with their own.
             return Result(error=error, private=isinstance(error, ArgumentsChanged))
         try:
             body, policy = judge(self._flight.plan, task.result(), old)
         except (
             BaseException
-        ) as problem:  # what ends a process, too: it is for the caller and not for this flight
+        ) as problem:  # SystemExit and Ctrl-C, too: they are for the caller and must not end this flight
             return Result(error=problem)
         return Result(body, policy)
 
@@ -323,7 +325,7 @@ class Computation:
 
 
 async def _in_background(run: Run) -> Any:
-    """As `contained`, but for Ctrl-C: nobody is there to whom it could be passed on. `sys.exit()` is the run's own."""
+    """As `contained`, but Ctrl-C is not caught, because no caller waits for it. `sys.exit()` ends only the run."""
     try:
         return await run()
     except SystemExit as error:

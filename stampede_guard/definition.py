@@ -1,25 +1,30 @@
-"""What makes two functions the same one, and when a module has run anew.
+"""Decide whether two functions are the same one, and whether a module has run again.
 
-A name belongs to one definition: see `registry`. Two definitions are the same if they surely compute the same:
+A name belongs to one definition: see `registry`. Two definitions are the same if they certainly compute the same:
 
-1. the same function object, decorated with the same options, or
-2. the same code in the same module, where everything else that the function can see is equal too: defaults, the
-   variables of the functions around it, what a method or partial is bound to, what it wraps.
+1. They are the same function object, decorated with the same options. Or:
+2. They are the same code in the same module, and everything else that the function can see is equal too: defaults, the
+   variables of the functions around it, the object that a method or partial is bound to, the function that it wraps.
 
-For (2) plain values (texts, numbers, dates, enums) are compared by type and value, functions by this same rule, and all
-other objects by identity; never by a user's `__eq__`. What cannot be known counts as different: a list or dict, which
-may change; a variable that is assigned more than once; a class that was made inside a function. So `crud("orders")`
-and `crud("users")` are two, and a function without such variables stays one however often its `def` is run.
+For (2), plain values (texts, numbers, dates, enums) are compared by type and value. Functions are compared by this same
+rule, and all other objects by identity. A user's `__eq__` is never called. Whatever may differ counts as different: a
+list or dict (it may change), a variable that is assigned more than once, a class that was made inside a function. So
+`crud("orders")` and `crud("users")` are two functions. A function without such variables stays one function, however
+often its `def` runs.
 
-A definition takes the place of an older one if the module that made the older one has run again: `importlib.reload`,
-a module deleted from `sys.modules` and imported anew, a notebook's cell. How that is told: code at the top level of a
-module runs in a frame with a code object of its own for each run. If the run that made the older function is not
-among those that are making the newer one, and another run of the same file is, the file has run anew. Two functions
-of one name in one run of a module are therefore two, and the same module reloaded, edited or not, is one. Cells and
-prompts have no file, so any later one may define a function again: by a `def` of its own, or by a factory that has been
-written anew and makes it see the same. There too, `crud("orders")` and `crud("users")` are two.
+A definition replaces an older one if the module that made the older one has run again. That happens with
+`importlib.reload`, with an import after the module was deleted from `sys.modules`, and with a notebook's cell.
 
-Everything here is found out at decoration and kept without keeping the user's objects alive.
+How is it noticed? Each run of a module's top-level code has its own frame and its own code object. The runs that make
+the newer function are on its stack. The file has run again if the run that made the older function is not among them,
+but another run of the same file is. So two functions of one name in one run of a module are two functions. A function
+of a module that was reloaded, edited or not, is still one.
+
+Cells and prompts have no file, so any later cell may define a function again. It may do so by its own `def`. Or by a
+factory that was written again, if the function sees the same values there. There, too, `crud("orders")` and
+`crud("users")` are two functions.
+
+All of this is found out at decoration. The user's objects are not kept alive for it.
 """
 
 from __future__ import annotations
@@ -44,7 +49,7 @@ _IMPORTING = ("importlib", "_frozen_importlib", "runpy")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Run:
-    """Code at the top level of a module, running. `home`: the module, if it is the one in `sys.modules`."""
+    """One run of a module's top-level code. `home`: the module, if it is the one in `sys.modules`."""
 
     module: str
     file: str
@@ -53,7 +58,7 @@ class _Run:
     home: weakref.ref[types.ModuleType] | None
 
     def again(self, older: _Run, *, direct: bool) -> bool:
-        """Whether this is a later run of what ran then. `direct`: it may also be another cell or prompt."""
+        """Whether this is a later run of the same code. `direct`: another cell or prompt counts, too."""
         if self.module != older.module or self.code is older.code:
             return False
         if self.of_file or older.of_file:
@@ -63,10 +68,10 @@ class _Run:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Definition:
-    """`place` is where the function is written, `callers` the lines that made it and decorated it, innermost first.
+    """`place`: where the function is written. `callers`: the lines that made and decorated it, innermost first.
 
-    `direct`: it is no function within a function. `around`: the one that it is made in. `nameless`: other processes
-    have another one of its name.
+    `direct`: the function is not inside another function. `around`: the code of the function that makes it.
+    `nameless`: in other processes its name may mean another function.
     """
 
     parts: tuple[Any, ...]
@@ -79,7 +84,7 @@ class Definition:
 
     @classmethod
     def of(cls, function: Callable[..., Any], options: Given, *, named: bool = False) -> Definition:
-        """To be called while the function is being decorated: the callers are those of this call."""
+        """Call this while the function is being decorated: `callers` are read from the stack of this call."""
         frames = list(_frames())
         runs = tuple(_run(frame) for frame in frames if frame.f_code.co_name == "<module>")
         inner = innermost(function)
@@ -96,34 +101,34 @@ class Definition:
         )
 
     def same(self, other: Definition) -> bool:
-        """Whether both surely compute the same, or one is of a later run of the same code."""
+        """Whether both certainly compute the same, or one comes from a later run of the same code."""
         return self.parts == other.parts or self.is_newer_than(other) or other.is_newer_than(self)
 
     def is_like(self, other: Definition) -> bool:
-        """The same, made by the same run of a module: one can be kept for both."""
+        """Whether both are the same and come from the same run of a module, so that one can be kept for both."""
         mine, its = (each.runs[0].code if each.runs else None for each in (self, other))
         return mine is its and self.parts == other.parts
 
     def same_function(self, other: Definition) -> bool:
-        """But for the options of the decorator."""
+        """Whether both are the same function. The options of the decorator may differ."""
         return bool(self.parts[0] == other.parts[0])
 
     def is_newer_than(self, older: Definition) -> bool:
-        """Whether the module that made the older one has run again for this one."""
+        """Whether the module that made the older definition has run again and made this one."""
         if not older.runs or any(run.code is older.runs[0].code for run in self.runs):
             return False
         direct = (self.direct and older.direct) or self._is_of_another_factory(older)
         return any(run.again(older.runs[0], direct=direct) for run in self.runs)
 
     def _is_of_another_factory(self, older: Definition) -> bool:
-        """Whether the function that makes it has been written anew, and it sees there what the older one saw."""
+        """Whether its factory was written again, and the function sees the same values there as the older one."""
         mine, its = self.parts[0], older.parts[0]
         if self.around is None or older.around is None or self.around is older.around:
             return False
         return isinstance(mine, FunctionPart) and isinstance(its, FunctionPart) and mine.sees_as(its)
 
     def beside(self, other: Definition) -> tuple[str, str]:
-        """The places of both, as far as is needed to tell them apart."""
+        """The places of both, with as much detail as is needed to distinguish them."""
         if self.place != other.place:
             return self.place, other.place
         for mine, its in zip(self.callers, other.callers, strict=False):
@@ -133,7 +138,7 @@ class Definition:
 
 
 def _frames() -> Iterator[types.FrameType]:
-    """Of the user's code that is running now, innermost first."""
+    """The frames of the user's code that is running now, innermost first."""
     frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
         package = str(frame.f_globals.get("__name__")).partition(".")[0]
@@ -147,7 +152,7 @@ def _run(frame: types.FrameType) -> _Run:
     module, file = str(names.get("__name__")), frame.f_code.co_filename
     spec = names.get("__spec__")
     of_file = names.get("__file__") == file and isinstance(spec, importlib.machinery.ModuleSpec)
-    # A plain reference to a code object is the same reference as long as that lives, so these are compared by `is`.
+    # While a code object lives, `weakref.ref` returns the same reference each time. So references are compared by `is`.
     return _Run(module, file, of_file, weakref.ref(frame.f_code), home_of(names))
 
 

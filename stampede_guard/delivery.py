@@ -1,4 +1,4 @@
-"""The outcome of a flight, handed out to those of its passengers that it covers."""
+"""Hand out the outcome of a flight to the passengers that it covers."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ log = logging.getLogger("stampede_guard")
 
 
 class Delivery:
-    """`covered`: how many had joined when the store was asked last. `has_delivered`: somebody has been served.
+    """`covered`: how many callers had joined when the store was asked last. `has_delivered`: a caller was served.
 
-    `alone`: the computation was made without the store. `outdated`: `invalidate()` was called here meanwhile.
-    `error`: the very exception of this process's computation, which its own passengers get. `proof`: see `readonly`.
+    `alone`: the computation ran without the store. `outdated`: `invalidate()` was called here during the computation.
+    `error`: the original exception of this process's computation; its own passengers get it. `proof`: see `readonly`.
     """
 
     def __init__(self, runtime: Runtime, flight: Flight) -> None:
@@ -80,23 +80,23 @@ class Delivery:
         if outcome.reading is not None:
             self._runtime.learn(flight.name, outcome.reading)
         elif (self.alone and not self.outdated) or (to == "everyone" and not flight.bypassed):
-            # Computed without the store. Token 0: it is kept in this process only, and never stored.
+            # Computed without the store. Token 0 means that the value stays in this process and is never stored.
             policy = flight.lifetimes or flight.plan.policy
             reading = Reading(outcome.body, 0, policy.total_ms, policy.stale_ms, policy.total_ms)
             self._runtime.remember(flight.name, reading, proof=self.proof)
 
     def reject(self, reading: Reading, error: Undecodable) -> None:
-        """What is stored is no value of ours: from now on only something newer will do."""
+        """The stored bytes are not a value of this type. From now on the flight accepts only a newer value."""
         flight = self._flight
         flight.newer_than = max(flight.newer_than, reading.token)
         self._runtime.warn_undecodable(flight.plan, error)
 
 
 def crash_of(flight: Flight, error: BaseException) -> BaseException:
-    """What passengers are told of a flight whose driver raised this: an ordinary error, whatever it was."""
+    """The error for passengers of a flight whose driver raised `error`. It is always an ordinary exception."""
     if isinstance(error, asyncio.CancelledError) and flight.task.cancelling():
         return WaitTimeout(f"{flight.plan.title}: this process is shutting down")
-    log.error("a flight of %s ended by a fault of its own", flight.plan.title, exc_info=error)
+    log.error("a flight of %s ended with an error in its own code", flight.plan.title, exc_info=error)
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error
     failed = ComputeFailed(type(error).__name__, str(error))

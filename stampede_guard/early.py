@@ -1,9 +1,10 @@
-"""Early refresh: a fresh value is computed anew in the background shortly before it expires, once fleet-wide.
+"""Early refresh: compute a fresh value again in the background shortly before it expires, once in all processes.
 
-Every reader draws (`core.early.due`). Whoever is due is served the fresh value like everybody else, and begins a flight
-that nobody waits for. It asks for a value newer than the one that was read, so a reading from before somebody else's
-refresh is answered with that and computes nothing. Its lease is not waited for: held elsewhere, or with a store that
-does not answer, the flight lands, and this process does not ask again for a `poll_interval`.
+Every reader draws a random number (`core.early.due`). A reader whose draw makes it due gets the fresh value, like all
+others, and begins a flight that no caller waits for. This flight asks for a value newer than the one that was read. If
+another process has refreshed since that read, the flight finds the new value and computes nothing. The flight does not
+wait for the lease: if it is held elsewhere, or if the store does not answer, the flight lands. This process then does
+not ask again for one `poll_interval`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["refresh_early", "refuse_where_it_cannot_be"]
 
 
 def refresh_early(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Reading) -> None:
-    """Begin a refresh in the background if this reader of a fresh value is the one to do so."""
+    """Begin a refresh in the background if the draw makes this reader of a fresh value due."""
     ttl_ms = reading.total_ms - reading.stale_ms
     fresh_ms_left = reading.remaining_ms - reading.stale_ms
     if not due(
@@ -41,7 +42,7 @@ def refresh_early(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Re
         return
     if runtime.failing.hold(name, reading.token):
         return
-    # Without the store, or its leases, every process would compute, and nobody needs it yet.
+    # Without the store or its leases every process would compute, and no caller needs the value yet.
     if (
         runtime.away_for(name, tags_of(run))
         or runtime.refused
@@ -60,9 +61,9 @@ def refresh_early(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Re
 
 
 def refuse_where_it_cannot_be(fields: Mapping[str, Any], *, request_bound: bool) -> None:
-    """Raises `PolicyError` when a computation bound to its caller's request is given an `early_beta` of its own.
+    """Raises `PolicyError` if a computation is bound to its caller's request and `fields` give it an `early_beta`.
 
-    One that a guard's policy gives to all functions is not heeded there.
+    An `early_beta` from the guard's policy, given to all functions, is ignored there.
     """
     beta = fields.get("early_beta")
     if beta and request_bound:

@@ -1,4 +1,4 @@
-"""The ends of tasks that work for a caller: waited for by who must, and of no concern when the caller has gone."""
+"""Task cleanup: the results and errors of tasks that work for a caller, and waiting for their end."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ __all__ = ["Stopped", "contained", "ended", "error_of", "outcome_of", "retrieve"
 
 
 class Stopped:
-    """Stands for the result of what was ended by `sys.exit()` or Ctrl-C."""
+    """The result of a run that `sys.exit()` or Ctrl-C ended."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
 
 async def contained(run: Callable[[], Awaitable[Any]]) -> Any:
-    """What `run()` returns; `Stopped` if it would end the process.
+    """Return what `run()` returns. If it raises SystemExit or KeyboardInterrupt, return `Stopped`.
 
-    A task that raises SystemExit ends its event loop, with all others on it. Here it is for its caller to raise.
+    A task that raises SystemExit ends its event loop, with all other tasks on it. Instead, its caller raises the error.
     """
     try:
         return await run()
@@ -28,7 +28,7 @@ async def contained(run: Callable[[], Awaitable[Any]]) -> Any:
 
 
 def outcome_of(task: asyncio.Task[Any]) -> Any:
-    """What a task that was `contained` returned. Raises what it raised."""
+    """The result of a task that ran `contained`. Raises the error of the run."""
     result = task.result()
     if isinstance(result, Stopped):
         raise result.error
@@ -36,7 +36,7 @@ def outcome_of(task: asyncio.Task[Any]) -> Any:
 
 
 def error_of(task: asyncio.Task[Any]) -> BaseException | None:
-    """What a task raised, if it was not cancelled, or was `contained` for."""
+    """The error of a task that has ended, also one that `contained` caught. The task must not be cancelled."""
     error = task.exception()
     if error is not None:
         return error
@@ -45,10 +45,10 @@ def error_of(task: asyncio.Task[Any]) -> BaseException | None:
 
 
 async def ended(task: asyncio.Task[Any], seconds: float | None = None) -> None:
-    """Wait until the task has ended, at most `seconds` (None: as long as it takes), however often it is cancelled.
+    """Wait until the task has ended, at most `seconds` (None: as long as it takes), even if the waiter is cancelled.
 
-    A cancellation of the waiting is raised at the end of it. Not at once, because the caller would go on to close what
-    the task still uses; and some cancel in every turn of the event loop until they are heeded.
+    A cancellation of the waiter is raised after the wait. If it were raised at once, the caller would close resources
+    that the task still uses. It may also come many times: some code cancels in every turn of the event loop.
     """
     loop = asyncio.get_running_loop()
     until = None if seconds is None else loop.time() + seconds
@@ -66,6 +66,6 @@ async def ended(task: asyncio.Task[Any], seconds: float | None = None) -> None:
 
 
 def retrieve(task: asyncio.Future[Any]) -> None:
-    """A done callback, for tasks whose error may be nobody's any more: it is not reported as forgotten."""
+    """A done callback for tasks whose caller may have left. It keeps asyncio from reporting an unretrieved error."""
     if not task.cancelled():
         task.exception()

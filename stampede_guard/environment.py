@@ -1,4 +1,4 @@
-"""What the environment says, read the same way by programs and by the command."""
+"""Settings from environment variables. Programs and the command line read them in the same way."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["NAMESPACE_VARIABLE", "NOT_GIVEN", "given_namespace"]
 NAMESPACE_VARIABLE = "STAMPEDE_GUARD_NAMESPACE"
 DEFAULT_NAMESPACE = "default"
 NOT_GIVEN: Final[Any] = object()
-"""In the place of an option. None is what a missing variable of the program's own gives, and so a mistake."""
+"""Stands for an option that was not given. None is a mistake: it usually comes from a missing environment variable."""
 
 
 def given_namespace(namespace: Any) -> tuple[Any, str]:
-    """A namespace and where it was given: `namespace`, else `$STAMPEDE_GUARD_NAMESPACE`, else `default`.
+    """The namespace, and where it comes from: `namespace`, else `$STAMPEDE_GUARD_NAMESPACE`, else `default`.
 
-    An empty variable counts as not set, as it does for the command.
+    An empty variable counts as not set, as on the command line.
     """
     if namespace is not NOT_GIVEN:
         return namespace, f"namespace={namespace!r}"

@@ -1,11 +1,11 @@
-"""Copies of exceptions: each caller of a failed computation gets one of its own.
+"""Copies of exceptions: each caller of a failed computation gets its own.
 
-What one request writes into headers, notes, `__cause__` or the traceback of its error is then in no other request's
-error, nor in one that the application keeps and raises again.
+A request may write into the headers, notes, `__cause__` or traceback of its error. With copies, no other request sees
+that. It also does not change an error that the application keeps and raises again.
 
-No code of the exception's class runs: neither `__init__` nor `__new__`, `__reduce__` or `__setattr__`. The object is
-made by the built-in class below it and filled with the arguments, attributes, slots and causes of the original. Lists,
-dictionaries, records, headers and HTTP messages in them are copied too; other objects are the same in all copies.
+No code of the exception's class runs: neither `__init__` nor `__new__`, `__reduce__` or `__setattr__`. The built-in
+base class makes the object. Then the arguments, attributes, slots and causes of the original are filled in. Lists,
+dictionaries, records, headers and HTTP messages in them are copied too. All copies share the other objects.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ E = TypeVar("E", bound=BaseException)
 
 _DEEPEST = 40
 _MOST = 20_000
-"""Objects in one error. A copy of more costs each caller more than the error is worth."""
+"""The most objects in one error. A larger copy would cost each caller more than the error is worth."""
 _HEAP_TYPE = 1 << 9
 _OWN_WAY = frozenset({"args"})
 _MESSAGES: dict[str, frozenset[str]] = {
@@ -47,23 +47,23 @@ _GROUP: Any = BaseExceptionGroup
 
 
 def copy_of(error: E) -> E | None:
-    """An exception of the same class that shares nothing with this one that can be changed.
+    """An exception of the same class that shares no mutable data with this one.
 
-    None where there is none to be had: an extension's class that gives no way to make one, or too much in it.
+    None if no copy is possible: an extension's class cannot be made in this way, or the error contains too much.
     """
     try:
         copied: E = _Copying().error(error, 0)
-    except Exception:  # whatever it is that the class makes of being looked at
+    except Exception:  # reading the object may run code of its class, which may raise anything
         return None
     return copied if type(copied) is type(error) else None
 
 
 class _Copying:
-    """One error and what hangs on it. An object that is there twice is there twice in the copy."""
+    """Copies one error and all that it refers to. Two references to one object become two references to one copy."""
 
     def __init__(self) -> None:
         self._made: dict[int, Any] = {}
-        self._originals: list[Any] = []  # kept, so that no two of them ever have one id
+        self._originals: list[Any] = []  # kept alive, so that no two of them ever have the same id
 
     def _remember(self, original: Any, copied: Any) -> Any:
         if len(self._originals) >= _MOST:
@@ -79,7 +79,7 @@ class _Copying:
             raise RecursionError
         kind = type(error)
         if isinstance(error, _GROUP):
-            # The members first: a group cannot be given them later.
+            # Copy the members first: a group cannot receive them later.
             members = [self.error(member, depth + 1) for member in _GROUP.exceptions.__get__(error)]
             made = self._remember(error, _GROUP.__new__(kind, _GROUP.message.__get__(error), members))
         elif root_package(kind) == "pydantic_core":
@@ -95,17 +95,17 @@ class _Copying:
         for link in (_CAUSE, _CONTEXT):
             other = link.__get__(error)
             link.__set__(made, None if other is None else self.error(other, depth + 1))
-        # Last, because to set a cause sets this too.
+        # Last, because setting a cause sets this, too.
         _SUPPRESS.__set__(made, _SUPPRESS.__get__(error))
         return made
 
     def _fill(self, made: Any, original: Any, depth: int) -> None:
-        """Slots and attributes."""
+        """Copy the slots and attributes."""
         for slot in _slots(type(original)):
-            # Never set; or not to be set, as those of a group.
+            # The slot was never set, or it cannot be set (those of a group).
             with contextlib.suppress(AttributeError, TypeError):
                 value = slot.__get__(original)
-                # A field of C that was never set reads as None too, and is not the same.
+                # A field of a C class that was never set also reads as None. It stays unset in the copy.
                 if value is not None or _differs(slot, made):
                     slot.__set__(made, self.value(value, depth + 1))
         held = _dictionary(original)
@@ -152,7 +152,7 @@ class _Copying:
         return made
 
     def _object(self, value: Any, depth: int) -> Any:
-        """A record, headers, an HTTP message. Where it cannot be copied, all have the same."""
+        """Copy a record, headers or an HTTP message. If that is not possible, all copies share the object."""
         kind = type(value)
         if isinstance(value, msgspec.Struct):
             made: Any = self._remember(value, msgspec.structs.replace(value) if _is_plain(kind) else value)
@@ -182,13 +182,13 @@ _CONTAINERS = frozenset({dict, list, set, OrderedDict, defaultdict, deque})
 
 
 def _is_plain(kind: type) -> bool:
-    """Whether to replace no field of a struct runs no code of its class."""
+    """Whether `msgspec.structs.replace` without a field runs no code of the struct's class."""
     return not hasattr(kind, "__post_init__")
 
 
 @per_class
 def _is_data(kind: type) -> bool:
-    """Whether its values are something written down, and no connection, session or machine."""
+    """Whether objects of this class are plain data, not a connection, a session or another live object."""
     if any("__del__" in vars(base) for base in kind.__mro__):
         return False
     if field_names(kind) is not None or issubclass(kind, dict | list | set | tuple | Mapping):
@@ -198,13 +198,13 @@ def _is_data(kind: type) -> bool:
 
 @per_class
 def _built_in_base(kind: type) -> type:
-    """The class that lays out the object. Its own `__new__` refuses what an extension has laid out otherwise."""
+    """The built-in class that defines the memory layout. Its `__new__` refuses a class that an extension lays out."""
     return next(base for base in kind.__mro__ if not base.__flags__ & _HEAP_TYPE)
 
 
 @per_class
 def _slots(kind: type) -> tuple[Any, ...]:
-    """Those of Python classes, and the fields of built-in exceptions: `errno`, `code`, `object`, ..."""
+    """The slots of Python classes, and the fields of built-in exceptions: `errno`, `code`, `object`, ..."""
     found = []
     for base in kind.__mro__:
         if base is BaseException or base is object:
@@ -233,7 +233,7 @@ def _dictionary(value: Any) -> dict[str, Any] | None:
 
 
 def _traceback(original: types.TracebackType | None) -> types.TracebackType | None:
-    """The same frames. To cut off one caller's traceback cuts off nobody else's."""
+    """A new traceback with the same frames. If one caller cuts it short, the others keep theirs."""
     links = []
     while original is not None:
         links.append(original)

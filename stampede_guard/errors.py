@@ -1,24 +1,24 @@
 """Every error of the package: one root, with "you misused it" apart from "the store failed".
 
 StampedeError
-|- Misuse                 a mistake in the program; raised at once, names what to write instead
-|  |- PolicyError         a Policy field with a value it cannot have
-|  |- UrlError            a store URL that cannot be understood
+|- Misuse                 a mistake in the program; raised at once, with the text to write instead
+|  |- PolicyError         a Policy field with an invalid value
+|  |- UrlError            an invalid store URL
 |  |- KeyPartError        a parameter that cannot be part of a key
 |  |- UnsupportedValue    a result that cannot be stored and served to others
 |  |- ReentrantCall       a computation that waits for itself
 |- StoreError             the store did not do what was asked
 |  |- StoreUnavailable    not reached, or no answer within the deadline; the outcome may be unknown
-|  |  |- StoreMisconfigured  a file or a certificate of TLS: somebody has to change something
-|  |- StoreRefused        it answered, and the answer was no (wrong password, missing permission)
-|     |- WrongTopology    the URL or client is one for a cluster and the server is not, or the other way round
+|  |  |- StoreMisconfigured  a TLS file or certificate is wrong; the configuration must change
+|  |- StoreRefused        the store answered with a refusal (wrong password, missing permission)
+|     |- WrongTopology    a URL or client for a cluster with a single server, or the reverse
 |- Undecodable            stored bytes that are not a value of this type (handled as a miss)
 |- WaitTimeout            the caller's waiting time is over: 503 with Retry-After
 |  |- Overloaded          a cap on passengers or computations was reached
 |- ComputeTimeout         the computation ran longer than compute_timeout and was cancelled
 |- ComputeFailed          the computation failed in another process
-|- LeaseTaken             somebody else has the lease for longer than the caller would wait
-|- LeaseLost              the lease ended before what it protected
+|- LeaseTaken             another holder has the lease, for longer than the caller waits
+|- LeaseLost              the lease ended before the work that it protected
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class StampedeError(Exception):
 
 
 class Misuse(StampedeError):
-    """The program asked for something that cannot work; the text says what to write instead."""
+    """The program asked for something that cannot work. The text proposes a correction."""
 
 
 class PolicyError(Misuse, ValueError):
-    """A policy field has a value it cannot have. `field`, `value` and `rule` say which, what and why."""
+    """A policy field has an invalid value. `field` is its name, `value` the given value, `rule` the reason."""
 
     def __init__(self, field: str, value: object, rule: str) -> None:
         super().__init__(field, value, rule)
@@ -73,7 +73,7 @@ class PolicyError(Misuse, ValueError):
 
 
 class UrlError(Misuse, ValueError):
-    """A store URL has an unknown scheme or a part that cannot be understood."""
+    """A store URL has an unknown scheme or an invalid part."""
 
 
 class KeyPartError(Misuse, TypeError):
@@ -85,15 +85,15 @@ class KeyPartError(Misuse, TypeError):
 
 
 class UnsupportedValue(Misuse, TypeError):
-    """The computation returned something that cannot be stored and given to other callers."""
+    """The computation returned a value that cannot be stored and given to other callers."""
 
 
 class ReentrantCall(Misuse, RuntimeError):
-    """A computation asked for the very entry it is computing; waiting would never end.
+    """A computation asked for the same entry that it computes. It would wait for itself for ever.
 
-    Tasks that a computation starts count as part of it, because whether it awaits them is not known. One that is to
-    outlive it and calls the same entry, itself or through others, must be started in another context:
-    `asyncio.create_task(..., context=contextvars.Context())`.
+    Tasks that a computation starts count as part of it, because the library does not know whether it awaits them. A
+    task may outlive the computation and call the same entry, directly or through other calls. Start such a task in
+    another context: `asyncio.create_task(..., context=contextvars.Context())`.
     """
 
 
@@ -101,7 +101,7 @@ class StoreError(StampedeError):
     """The store did not do what was asked."""
 
     late = False
-    """Whether the whole deadline was waited for: whoever asks again does not wait as long once more."""
+    """Whether the call waited for the whole deadline. The next attempt then waits for a shorter time."""
 
 
 class StoreUnavailable(StoreError):
@@ -113,19 +113,19 @@ class StoreUnavailable(StoreError):
 
 
 class StoreMisconfigured(StoreUnavailable):
-    """The store cannot be reached as it is configured: a file or a certificate of TLS. It will not pass by itself."""
+    """A TLS file or certificate is wrong, so the store cannot be reached. The error lasts until that is changed."""
 
 
 class StoreRefused(StoreError):
-    """The store answered and refused, for example a wrong password or a missing permission.
+    """The store answered with a refusal, for example because of a wrong password or a missing permission.
 
-    `may_pass`: the reason is the store's own state (a full disk, missing replicas, no memory), and not who asks. `kind`
-    says what it is about: `credentials`, `permission`, `configuration` (TLS, an address), `full` (no memory), `writes`
-    (no disk, no replicas), or `other`.
+    `may_pass`: the reason is the store's own state (a full disk, missing replicas, no memory), not the client. `kind`
+    is the subject: `credentials`, `permission`, `configuration` (TLS, an address), `full` (no memory), `writes` (no
+    disk, no replicas), or `other`.
     """
 
     connecting = False
-    """Whether it was a connection that was refused, so that any answer to a command shows that this is over."""
+    """Whether the store refused the connection. If so, any later answer to a command shows that the refusal is over."""
 
     def __init__(self, message: str, *, may_pass: bool = False, kind: RefusalKind = "other") -> None:
         super().__init__(message)
@@ -134,7 +134,7 @@ class StoreRefused(StoreError):
 
 
 class WrongTopology(StoreRefused):
-    """A cluster's URL or client with a server that is part of none, or a single server's with a node of a cluster."""
+    """The URL or client is for a cluster, and the server is not part of one. Or the reverse."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, kind="configuration")
@@ -145,7 +145,7 @@ class Undecodable(StampedeError):
 
 
 class WaitTimeout(StampedeError, TimeoutError):
-    """A caller waited as long as its policy allows and no value came. `retry_after` is in seconds."""
+    """A caller waited as long as the policy allows and got no value. `retry_after` is in seconds."""
 
     def __init__(self, message: str, *, retry_after: float = 1.0) -> None:
         super().__init__(message)
@@ -173,7 +173,7 @@ class ComputeFailed(StampedeError):
 
 
 class LeaseTaken(StampedeError, TimeoutError):
-    """Somebody else has the lease for longer than the caller would wait. `holder`: what people call him."""
+    """Another holder has the lease, for longer than the caller waits. `holder`: its readable name."""
 
     def __init__(self, name: str, *, holder: str, token: int, remaining: float) -> None:
         super().__init__(name, holder, token, remaining)
@@ -190,7 +190,7 @@ class LeaseTaken(StampedeError, TimeoutError):
 
 
 class LeaseLost(StampedeError):
-    """The lease ended before what it protected, or is about to: somebody else may do the same from now on."""
+    """The lease ended, or is about to, before the work that it protects. Another holder may now do the same work."""
 
     def __init__(self, name: str, *, token: int, why: str) -> None:
         super().__init__(name, token, why)

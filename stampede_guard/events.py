@@ -1,36 +1,36 @@
-"""What happens, told to whoever asks: frozen events through one small hook.
+"""Events: what happens in a guard, as frozen objects that every hook receives.
 
     def hook(event: Event) -> None: ...
     guard = StampedeGuard.from_url("redis://...", hooks=(hook,))
 
-A hook is called in the event loop, at once, so it must be short and must not block; an error of it is logged once and
-harms nobody. `Hit`, `Stale`, `Miss`, `Waited`, `Refreshed` and `Invalidated` are told in the context of the caller (its
-trace is the current one), `Started` in that of the computation, the others in none in particular.
+A hook is called in the event loop, at once. So it must be short and must not block. If it raises, the error is logged
+once and harms no caller. For `Hit`, `Stale`, `Miss`, `Waited`, `Refreshed` and `Invalidated`, a hook runs in the
+context of the caller, whose trace is then the current one. For `Started` it runs in the context of the computation. For
+the other events the context is not defined.
 
 | event | one per |
 |---|---|
 | `Hit`, `Stale`, `Miss` | call |
-| `Waited` | `Miss`, and `Stale` that waited for `soft_timeout` or within its request |
-| `Refreshed` | `refresh()`, which is no call for a value that may be there: no `Miss` and no `Waited` of its own |
-| `Started`, `Computed` | computation, a fallback's included |
+| `Waited` | `Miss`, and per `Stale` whose caller waited (`soft_timeout`, or a computation within the request) |
+| `Refreshed` | `refresh()`, which reports no `Miss` and no `Waited`, because it does not look for a value |
+| `Started`, `Computed` | computation, also of a fallback |
 | `Collapsed` | flight that served more callers than it made computations |
 | `Fallback` | caller that tried one |
 | `TimedOut` | wait, computation or fallback that took too long |
 | `TakenOver`, `LeaseLost` | fault |
 | `Compared` | look of mode `shadow` |
-| `BreakerOpened`, `BreakerClosed` | change and server: all event loops of a guard notice one outage |
-| `Refused`, `Recovered` | change, and text of the refusal |
-| `NotStored` | value that was computed and that the store did not keep |
+| `BreakerOpened`, `BreakerClosed` | change and server; the event loops of a guard report one outage together |
+| `Refused`, `Recovered` | change, for each text of a refusal |
+| `NotStored` | value that was computed but that the store did not keep |
 | `Invalidated` | `invalidate()` |
 | `LeaseWon`, then `LeaseReleased` or `HoldLost` | lease of `stampede_guard.leases` that was held |
-| `LeaseSkipped` | attempt that ended because somebody else has it |
-| `JobStarted`, then `JobEnded` | slot of a job that this worker claimed; only `JobEnded` where it did not run |
+| `LeaseSkipped` | attempt that ended because another holder has the lease |
+| `JobStarted`, then `JobEnded` | slot of a job that this worker claimed; only `JobEnded` if it did not run |
 
-Two fields are in every event about an entry. `function` is what it is called in logs and metrics: a function's name;
-the `name=` of a `get_or_compute` or `single`, or just `get_or_compute`; the name of an election, a job or an exclusive
-function, or just `hold`. No part of a key and no name made at run time is ever in it. `entry` is
-the complete name, which has values of parameters in it: it is for operators, and never a label of a metric or a line
-of a log.
+Two fields are in every event about an entry. `function` is its name in logs and metrics: a function's name; the `name=`
+of a `get_or_compute` or `single`, or just `get_or_compute`; the name of an election, a job or an exclusive function, or
+just `hold`. It never contains a part of a key or a name made at run time. `entry` is the complete name. It contains
+values of parameters, so it is for operators. Never use it as a label of a metric or write it to a log.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ class Hit(_AboutEntry):
 
 @dataclass(frozen=True, slots=True)
 class Stale(_AboutEntry):
-    """There is a stale value, and somebody refreshes it. It is served at once, unless a `Waited` follows.
+    """There is a stale value, and a refresh is under way. The caller gets the value at once, unless a `Waited` follows.
 
-    That is so with `soft_timeout`, or where this very request is to compute; it tells what was served in the end.
+    A `Waited` follows with `soft_timeout`, or if this request computes. It names the final outcome.
     """
 
     source: Source = "store"
@@ -106,16 +106,16 @@ class Stale(_AboutEntry):
 
 @dataclass(frozen=True, slots=True)
 class Miss(_AboutEntry):
-    """There is no value to serve; the caller waits for a computation, its own process's or another's."""
+    """No value can be served. The caller waits for a computation, in this process or in another."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waited(_AboutEntry):
-    """The end of a wait. `seconds` from the miss to the outcome.
+    """A wait ended. `seconds`: the time from the miss to the outcome.
 
-    `outcome` is `computed` for the caller whose own call was run, `collapsed` for one that another's served,
-    `cancelled` when the caller left, else what it got instead of a fresh value. `flight` names the computation's
-    flight in this process.
+    `outcome` is `computed` for the caller whose own call was run. It is `collapsed` for a caller that another call
+    served, and `cancelled` for a caller that left. Any other word names what replaced the fresh value. `flight` is the
+    id of the computation's flight in this process.
     """
 
     seconds: float
@@ -125,7 +125,7 @@ class Waited(_AboutEntry):
 
 @dataclass(frozen=True, slots=True)
 class Refreshed(_AboutEntry):
-    """The end of a `refresh()`: fields as those of `Waited`, from the call to the outcome."""
+    """A `refresh()` ended. The fields are those of `Waited`; `seconds` is the time from the call to the outcome."""
 
     seconds: float
     outcome: WaitOutcome
@@ -134,7 +134,7 @@ class Refreshed(_AboutEntry):
 
 @dataclass(frozen=True, slots=True)
 class Started(_AboutEntry):
-    """The user's function is called now, in the context in which this is told."""
+    """The user's function is called now. The hook runs in the context of that call."""
 
     flight: str
     fallback: bool = False
@@ -152,7 +152,7 @@ class Computed(_AboutEntry):
 
 @dataclass(frozen=True, slots=True)
 class Collapsed(_AboutEntry):
-    """A flight of this process has landed: it served `callers` more than it made computations."""
+    """A flight of this process landed. `callers`: how many callers it served beyond one for each computation."""
 
     callers: int
 
@@ -166,31 +166,31 @@ class Fallback(_AboutEntry):
 
 @dataclass(frozen=True, slots=True)
 class TimedOut(_AboutEntry):
-    """`what` names the Policy field whose seconds are over."""
+    """A time limit passed. `what` is the Policy field that sets the limit."""
 
     what: Literal["wait_timeout", "compute_timeout", "fallback_timeout", "soft_timeout"]
 
 
 @dataclass(frozen=True, slots=True)
 class TakenOver(_AboutEntry):
-    """The holder of the lease had vanished, and this process has taken its place."""
+    """The holder of the lease had vanished. This process took its place."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseLost(_AboutEntry):
-    """This process computes and its lease has lapsed: somebody else may compute as well."""
+    """The lease lapsed while this process computes. Another process may now compute as well."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compared(_AboutEntry):
-    """In mode `shadow`: what a call would have been served. See `stampede_guard.shadow.ShadowCounts` for the words."""
+    """In mode `shadow`: what a call would have been served. `stampede_guard.shadow.ShadowCounts` explains the words."""
 
     found: Comparison
 
 
 @dataclass(frozen=True, slots=True)
 class BreakerOpened:
-    """The store counts as away. `part` names one of several servers; empty for the whole store."""
+    """The store counts as away from now on. `part` names one of several servers. It is empty for the whole store."""
 
     part: str = ""
 
@@ -204,7 +204,7 @@ class BreakerClosed:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The store answers no from now on. `kind`: see `stampede_guard.errors.StoreRefused`.
+    """The store refuses commands from now on. `kind`: see `stampede_guard.errors.StoreRefused`.
 
     `why`: its answer, without keys. `temporary`: the reason is the store's own state, and may pass by itself.
     """
@@ -216,7 +216,7 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What the store refused it does again. Fields as those of the `Refused` that it ends."""
+    """A refusal is over. The fields are those of the `Refused` that it ends."""
 
     kind: RefusalKind
     why: str
@@ -225,14 +225,17 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True)
 class NotStored(_AboutEntry):
-    """A value was computed and served, and the store did not keep it. `kind`: as that of `Refused`."""
+    """A value was computed and served, but the store did not keep it. `kind`: as in `Refused`."""
 
     kind: RefusalKind
 
 
 @dataclass(frozen=True, slots=True)
 class Invalidated:
-    """`done`: no caller from now on is served an older value. Else the store is away; it is done on its return."""
+    """`done`: callers that start from now on never get an older value.
+
+    If not `done`, the store is away. The invalidation is done when the store is back.
+    """
 
     entry: str
     done: bool
@@ -240,7 +243,7 @@ class Invalidated:
 
 @dataclass(frozen=True, slots=True)
 class LeaseWon(_AboutEntry):
-    """This process holds the lease `entry` from now on. `seconds` of waiting; `token` grows with each grant."""
+    """This process holds the lease `entry` from now on. `seconds`: the time waited. `token` grows with each grant."""
 
     token: int
     seconds: float
@@ -248,7 +251,7 @@ class LeaseWon(_AboutEntry):
 
 @dataclass(frozen=True, slots=True)
 class LeaseReleased(_AboutEntry):
-    """It was given back after `seconds`. `why`: empty, or why the holder was told to stop."""
+    """The lease was given back after `seconds`. `why`: empty, or the reason why the holder had to stop."""
 
     token: int
     seconds: float
@@ -257,7 +260,7 @@ class LeaseReleased(_AboutEntry):
 
 @dataclass(frozen=True, slots=True)
 class HoldLost(_AboutEntry):
-    """It ended, after `seconds`, before it was given back: what it protected is protected no more."""
+    """The lease ended, after `seconds`, before it was given back. It no longer protects the holder's work."""
 
     token: int
     seconds: float
@@ -266,7 +269,7 @@ class HoldLost(_AboutEntry):
 
 @dataclass(frozen=True, slots=True)
 class LeaseSkipped(_AboutEntry):
-    """Somebody else has it, `holder`, for longer than was to be waited; or the back end is away, and it is empty."""
+    """`holder` has the lease, for longer than this attempt waits. It is empty if the back end is away."""
 
     holder: str
     seconds: float

@@ -1,10 +1,15 @@
-"""What a failed computation looks like to callers in other processes.
+"""How callers in other processes see a failed computation.
 
-Only what is declared crosses: an HTTPException of Starlette or FastAPI with its status, detail and headers,
-`ComputeTimeout`, and types given to `register_failure`. Everything else arrives as `ComputeFailed`, with the
-type's name and the message. Nothing is pickled. What speaks of one caller only (401, 403), what tells of the
-state of one process (`WaitTimeout` and `Overloaded`, from a cached function that the computation called) and
-what stops one (a cancellation, Ctrl-C) never leaves it. In every text that crosses, URLs lose their query and password.
+Only declared types cross to other processes: an HTTPException of Starlette or FastAPI with its status, detail and
+headers, `ComputeTimeout`, and types given to `register_failure`. Every other error arrives as `ComputeFailed`, with the
+type's name and the message. Nothing is pickled. Three kinds of errors never leave their process:
+
+- An error about one caller (401, 403).
+- An error about the state of one process: `WaitTimeout` and `Overloaded`, from a cached function that the computation
+  called.
+- An error that stops a process or a task (a cancellation, Ctrl-C).
+
+In every text that crosses, URLs lose their query and password.
 """
 
 from __future__ import annotations
@@ -30,7 +35,7 @@ _E = TypeVar("_E", bound=Exception)
 
 
 class _Record(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A failure as stored. `kind` says how to read `content`; an unknown kind falls back on `type` and `message`."""
+    """A stored failure. `kind` selects the reader of `content`. For an unknown kind, `type` and `message` are used."""
 
     type: str
     message: str = ""
@@ -49,11 +54,10 @@ _read = msgspec.json.Decoder(_Record).decode
 def register_failure(
     kind: type[_E], to_dict: Callable[[_E], dict[str, Any]], from_dict: Callable[[dict[str, Any]], _E]
 ) -> None:
-    """Let an exception type cross processes as itself, as the JSON that `to_dict` returns.
+    """Let an exception type reach other processes as itself. It travels as the JSON that `to_dict` returns.
 
-    Subclasses that are not registered themselves cross as this type. Register in every process, before the
-    first computation; a process that does not know the type gets `ComputeFailed`. 401 and 403 still never
-    cross.
+    Subclasses that are not registered themselves arrive as this type. Register the type in every process, before the
+    first computation. A process that does not know the type gets `ComputeFailed`. 401 and 403 still never cross.
     """
     name = f"{kind.__module__}.{kind.__qualname__}"
     _registered[kind] = (name, to_dict)
@@ -68,21 +72,19 @@ def encode_failure(error: BaseException) -> bytes | None:
     try:
         kind, content = _content(error)
         if _has_secret_headers(content):
-            # A redirection without its query would lead others somewhere else.
+            # A redirect without its query would send other callers to another page.
             return None
         content = mask_all(content)
         data = msgspec.json.encode(msgspec.structs.replace(plain, kind=kind, content=content))
         if len(data) <= _LARGEST_CONTENT:
             return data
-    except (
-        Exception
-    ):  # what somebody's to_dict, detail or error class does wrong must not hide the error itself
+    except Exception:  # a fault in a user's to_dict, detail or error class must not hide the error itself
         pass
     return msgspec.json.encode(plain)
 
 
 def decode_failure(data: bytes) -> Exception:
-    """The error to raise for stored bytes. `ComputeFailed` for all that is not a known type, damaged bytes too."""
+    """The error to raise for stored bytes. It is `ComputeFailed` for unknown types and for damaged bytes."""
     try:
         record = _read(data)
     except Exception:
@@ -106,12 +108,12 @@ def _is_private(error: BaseException) -> bool:
 
 
 def message_of(error: BaseException) -> str:
-    """What an error says, without secrets of its URLs, and not all of it if it is long."""
+    """The text of an error, without the secrets of its URLs. A long text is cut off."""
     try:
         text = mask(beginning(str(error)))
     except Exception:
         return ""
-    # JSON has no form for half of a surrogate pair
+    # JSON cannot express half of a surrogate pair.
     return text[:_LONGEST_MESSAGE].encode("utf-8", "replace").decode()
 
 

@@ -29,7 +29,7 @@ __all__ = ["Fallback"]
 
 
 class Fallback:
-    """At most one per key and process at once, `fallback_limit` per key in all processes together."""
+    """At most one at a time per key and process, and at most `fallback_limit` per key in all processes together."""
 
     def __init__(self, runtime: Runtime, plan: Plan, flight: Flight, name: str, passenger: Passenger) -> None:
         self.denied = False
@@ -40,9 +40,9 @@ class Fallback:
         self._passenger = passenger
 
     async def attempt(self, meanwhile: asyncio.Future[Any]) -> tuple[Any, bool]:
-        """The value and True; or None and False: denied, or it failed. `meanwhile` is the caller's own future.
+        """The value and True. Or None and False, if it was denied or failed. `meanwhile` is the caller's own future.
 
-        Raises `WaitTimeout`, with the cause, when the fallback's own computation failed or took too long.
+        Raises `WaitTimeout`, with the cause, if the fallback's own computation failed or took too long.
         """
         if self._name in self._runtime.fallbacks or self._runtime.away_for(self._name, self._flight.tags):
             self.denied = True
@@ -53,21 +53,22 @@ class Fallback:
         self._runtime.fallbacks[self._name] = task
         over = self._runtime.fallback_ends[self._name] = Once(self._runtime.loop)
         task.add_done_callback(retrieve)
-        # Its flight may be granted the lease meanwhile, and must not use the same request for its own computation.
+        # The flight may be granted the lease now. Its computation must not use the request that the fallback uses.
         self._passenger.busy = self._passenger.bound
         task.add_done_callback(lambda _: self._over(over))
         try:
             await asyncio.wait({task, meanwhile}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             if not task.done() and self._plan.request_bound:
-                # It uses things of this caller's request.
+                # The fallback uses resources of this caller's request.
                 task.cancel()
                 await ended(task)
             self._passenger.busy = False
             self._flight.computation.passengers_changed()
         if task.done() and not task.cancelled():
             return task.result()
-        # Cancelled above, when its own publication ended the wait before it was answered; or with the guard.
+        # The task was cancelled above or with the guard. In the first case its own publication may have ended the wait
+        # before the answer to it arrived: then the caller's future has the value.
         if meanwhile.done():
             return meanwhile.result(), True
         return None, False
@@ -109,7 +110,7 @@ class Fallback:
             # Before the computation begins: see `core.tags`.
             versions = await ensure(self._runtime, tags, policy)
         context = plan.clean_context(self._passenger.variables)
-        # It computes for this flight: a call of the same entry from within it would wait for itself.
+        # Mark that it computes for this flight: if it calls the same entry, that call would wait for itself.
         context.run(CURRENT.set, self._flight)
         hooks, began = self._runtime.hooks, self._runtime.loop.time()
         if hooks:
@@ -168,7 +169,7 @@ class Fallback:
                 took_ms=took_ms,
             )
         except StoreError:
-            # The caller has its value; what could not be stored is computed again.
+            # The caller has the value. It was not stored, so a later call computes it again.
             return
         self._runtime.published(self._name, value=verdict.policy is not None)
         self._runtime.outdate_older(self._name, grant.token)

@@ -1,4 +1,4 @@
-"""The driver of one flight: carries out what `core.flight.decide` says, for the passengers of one key in one process.
+"""The driver of one flight: it carries out the commands of `core.flight.decide`, for one key in one process.
 
 The flight's task belongs to the runtime, not to the request that began it. Its passengers wait on futures of their own.
 """
@@ -42,14 +42,14 @@ log = logging.getLogger("stampede_guard")
 
 
 class Flight(Wanted):
-    """`bypassed`: the store is never asked. `away`: not for now. `refreshing`: callers are served a stale value.
-    `early`: or a fresh one, so that it is for the lease alone to say whether it computes. `lingers`: it goes on waiting
-    when its last passenger has run out of patience, so that those who come later know how slow it is. `late`: its
-    callers have waited for the store in vain already, for a whole deadline.
+    """`bypassed`: the flight never asks the store. `away`: it does not ask it now. `refreshing`: callers get a stale
+    value. `early`: they get a fresh one, so only the lease decides whether this flight computes. `lingers`: the flight
+    goes on waiting after its last passenger gave up, so that later callers know how slow it is. `late`: its callers
+    have already waited a whole deadline for an answer of the store.
 
-    `stored`: False when the store did not take the value that was computed last, None when it refused it: something
-    newer is there, or the record was lost. `lifetimes` are that value's; None = it may not be stored. `old` is
-    the value that led to this flight.
+    `stored`: False if the store did not keep the value that was computed last. None if the store refused it, because it
+    has a newer one or has lost the record. `lifetimes` are those of that value; None means that it may not be stored.
+    `old` is the value that led to this flight.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Flight(Wanted):
         self.name = name
         self.tags = tags_of(run)
         self.place = name
-        """Where the runtime keeps it."""
+        """The key under which the runtime keeps this flight."""
         self.plan = plan
         self.id = runtime.new_id()
         self.bypassed = bypassed
@@ -95,9 +95,9 @@ class Flight(Wanted):
         self._state, self._command = core.begin(away=away or bypassed)
         self.landed: asyncio.Future[None] = runtime.loop.create_future()
         self.landing = Once(runtime.loop)
-        """The same for any number of callers."""
-        # In a context of its own: it may serve others long after the request that began it. And not by the loop's task
-        # factory: an eager one would let it land before anybody could join it.
+        """The same event as `landed`, for any number of callers."""
+        # In its own context, because the flight may outlive the request that began it. And without the loop's task
+        # factory, because an eager one would let the flight land before a caller could join.
         self.task = asyncio.Task(
             self._fly(), loop=runtime.loop, name=f"stampede_guard flight {plan.title}", context=Context()
         )
@@ -106,11 +106,11 @@ class Flight(Wanted):
 
     @property
     def open_to_all(self) -> bool:
-        """Whether a caller may join without having looked into the store first.
+        """Whether a caller may join without reading the store first.
 
-        Not while stale values are served; not when the lease was lost or the computation is slow, because somebody else
-        may have published; and not when it has handed out a value already: a key with callers in every round trip
-        would never be read again.
+        Not while stale values are served. Not if the lease was lost or the computation is slow, because another process
+        may have published. And not if this flight has handed out a value already: a key with callers in every round
+        trip would never be read again.
         """
         return not (
             self.refreshing
@@ -126,13 +126,13 @@ class Flight(Wanted):
 
     @property
     def lets_nobody_wait(self) -> bool:
-        """Whether it was let through for one caller, with a value that may be private to that caller."""
+        """Whether this flight computes for one caller only, because the value may be private to that caller."""
         if self.plan.share_uncached or not isinstance(self._state, core.Computing | core.Publishing):
             return False
         return self._state.grant is not None and not self._state.grant.leased
 
     def know(self, old: Reading) -> None:
-        """The value that callers are served until there is a new one."""
+        """Note the value that callers get until there is a new one."""
         self.old = Previous(old, self.plan.decode, now=self._runtime.loop.time())
 
     def join(
@@ -145,7 +145,7 @@ class Flight(Wanted):
         patient: bool = False,
         share: bool = False,
     ) -> Passenger:
-        """Raises `Overloaded` when `max_passengers` wait already."""
+        """Add a caller. Raises `Overloaded` if `max_passengers` wait already."""
         if self._runtime.orders:
             self._runtime.obey()
         passenger = self.passengers.join(
@@ -158,7 +158,7 @@ class Flight(Wanted):
         return passenger
 
     async def leave(self, passenger: Passenger) -> None:
-        """The caller goes. A computation in its request is ended first, because its resources go with it."""
+        """The caller leaves. A computation in its request is ended first, because it uses the request's resources."""
         passenger.gone = True
         self.passengers.remove(passenger)
         self.computation.passengers_changed()
@@ -171,7 +171,7 @@ class Flight(Wanted):
     def joined(self) -> int:
         return self.passengers.joined
 
-    # --- what others tell ----------------------------------------------------------------------
+    # --- news from outside ---------------------------------------------------------------------
 
     def hear(self, message: Message) -> None:
         self._hearing.hear(message)
@@ -196,15 +196,15 @@ class Flight(Wanted):
                 event = await self._carry_out(self._command)
                 self._state, self._command = core.decide(self._state, event, self.plan.policy)
         except BaseException as error:
-            # What would end an event loop, too: this flight is for others than whoever raised it.
-            # And its lease may still be held: nobody is to wait for that.
+            # Also an error that would end the event loop: the flight has other callers than the one that raised it.
+            # The lease may still be held. It is released below, so that no process waits for it.
             crash, self._unanswered = crash_of(self, error), True
         finally:
-            # No await between the last decision and this: nobody can join a flight that has landed.
+            # No await from the last decision to this line: else a caller could join a flight that has landed.
             self._state = core.Landed()
             self._runtime.landed(self)
             if self._failed:
-                # So that stale hits do not ask meanwhile; and the store may not know of it (private, or it was away).
+                # Stale hits must not ask now, and the store may not know of the error (private, or it was away).
                 self._pause(self.plan.policy.error_ttl)
             self.passengers.dismiss(crash)
             if self._unanswered and not self._runtime.closing:
@@ -239,12 +239,12 @@ class Flight(Wanted):
 
     @property
     def _cut_off(self) -> bool:
-        """Whether the store is not asked."""
+        """Whether this flight sends nothing to the store."""
         return self.bypassed or self._runtime.away_for(self.name, self.tags)
 
     @property
     def _away(self) -> bool:
-        """Whether nobody could know of an invalidation made elsewhere."""
+        """Whether this process cannot learn of an invalidation made elsewhere."""
         return self._cut_off and (self.bypassed or not self._runtime.only_waits(self.name, self.tags))
 
     async def _ask(self) -> core.Event:
@@ -252,8 +252,8 @@ class Flight(Wanted):
             event = await self._ask_once()
             if not isinstance(event, core.StoreFailed) or self._runtime.loop.time() >= self._trusted_until:
                 return event
-            # The holder was alive at the last answer, and a store that restarts is back in a moment: without this
-            # every waiter of the fleet would compute for itself.
+            # Ask again: the holder was alive at the last answer, and a store that restarts is back in a moment.
+            # Otherwise every waiter in all processes would compute for itself.
             await asyncio.sleep(self.plan.policy.poll_interval * (0.6 + 0.4 * self._runtime.draw()))
 
     async def _ask_once(self) -> core.Event:
@@ -278,7 +278,7 @@ class Flight(Wanted):
             self._runtime.note_refusal(error, "acquire")
             return await self._without_writes()
         if self._runtime.health.refusing and not isinstance(answer, Found | FailedRecently):
-            # It has written. What was only found proves nothing: a store that takes no writes is read as ever.
+            # The store has written. An answer that was only read proves nothing: a store that is full still reads.
             self._runtime.health.admitted("acquire")
         policy = self.plan.policy
         trust = min(policy.lease_ttl, policy.wait_timeout / 2) if isinstance(answer, Held) else 0.0
@@ -287,12 +287,12 @@ class Flight(Wanted):
             self._runtime.hooks.tell(TakenOver(self.plan.title, self.name))
         self._suspected = isinstance(answer, Held) and answer.suspect
         if isinstance(answer, Held) and self.outdates_holder:
-            # What is being computed elsewhere began before the refresh was asked for.
+            # The computation elsewhere began before this refresh was requested.
             self.outdates_holder = False
             self.newer_than = max(self.newer_than, answer.last)
         if isinstance(answer, FailedRecently):
             self._pause(answer.remaining_ms / 1000)
-        # Nobody is let through for nobody; and not every stale hit is to ask whether it would be.
+        # An uncacheable value is computed only for a caller that waits. Stale hits must not ask for it each time.
         alone = not self.passengers and isinstance(answer, Passing)
         if alone:
             self._pause(policy.poll_interval)
@@ -303,7 +303,7 @@ class Flight(Wanted):
         return event
 
     def _pause(self, seconds: float) -> None:
-        """So long stale hits leave the value alone that is there now."""
+        """For so many seconds, stale hits do not refresh the present value."""
         self._runtime.failing.begin(self.name, seconds, token=self.old.token if self.old is not None else 0)
 
     async def _wait(self) -> core.Event:
@@ -314,7 +314,7 @@ class Flight(Wanted):
         return core.Heard(await believed(self._runtime, self, message), self._still_wanted)
 
     def _is_news(self, message: Message) -> bool:
-        """A refresh must not be answered with the value that it is to replace, announced late."""
+        """A late message about the value that a refresh replaces must not answer the refresh."""
         return message.kind == "again" or message.token > self.newer_than
 
     async def _compute(self, grant: Granted | None) -> core.Event:
@@ -372,7 +372,7 @@ class Flight(Wanted):
         self._runtime.published(self.name, value=stored and outcome.kind == "value")
         self.stored = outcome.kind != "pass" and (stored or None)
         if tags is not None and outcome.kind != "failure" and not await tags.confirm(outcome.body):
-            # Somebody may have joined after an invalidation that no fence tells of: see `core.tags`.
+            # A caller may have joined after an invalidation that raised no fence: see `core.tags`.
             self.newer_than = max(self.newer_than, grant.token)
             return core.PublishAnswered(False)
         if stored and outcome.kind == "value":

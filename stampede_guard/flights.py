@@ -1,4 +1,4 @@
-"""The flights that are under way in one event loop: by place, and by the entry that they are for."""
+"""The open flights of one event loop: by place, and by entry."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ __all__ = ["Flights", "bypassed_name"]
 
 
 def bypassed_name(name: str) -> str:
-    """Flights that do without the store are apart from those that ask it: the mode may change while both are open.
+    """The place of a flight that never asks the store. It is kept apart from flights that do.
 
-    A caller in mode `bypass` would wait for the store in the flight of one in mode `on`; and a caller in mode `on`
-    would be served, in the other's flight, a value from before an invalidation that another process has made.
+    The mode may change while both kinds are open. In a flight of mode `on`, a caller in mode `bypass` would wait for
+    the store. In a flight of mode `bypass`, a caller in mode `on` might get a value from before an invalidation that
+    another process has made.
     """
     return f"bypassed {name}"
 
 
 class Flights(dict[str, "Flight"]):
-    """By place, which is the entry's name for the one flight that callers find.
+    """Flights by place. The place of the one flight that callers find is the entry's name.
 
-    Others of the same entry fly apart, each for a single caller, and nobody finds them. But what is said of the entry
-    concerns them, too.
+    Other flights of the same entry are set apart. Each serves a single caller, and other callers do not find it. But
+    messages about the entry concern it, too.
     """
 
     def __init__(self) -> None:
         self.late: set[str] = set()
-        """Entries whose next flight is for a caller that has waited for the store in vain."""
+        """Entries whose next flight is for a caller that has already waited for the store and got no answer."""
         self.unkept: set[str] = set()
-        """Values that the store would not keep, between its answers and what is made of those."""
+        """Names of values that the store did not keep, from its answer until that is handled."""
         self._apart: dict[str, dict[str, Flight]] = {}
-        """By name, then by place: thousands may fly apart, and each lands by itself."""
+        """By name, then by place: thousands of flights may be set apart, and each lands by itself."""
 
     def add(self, flight: Flight) -> None:
         self[flight.place] = flight
@@ -43,7 +44,7 @@ class Flights(dict[str, "Flight"]):
             self._apart.setdefault(flight.name, {})[flight.place] = flight
 
     def set_apart(self, flight: Flight) -> None:
-        """It goes on, and callers find it no more."""
+        """The flight goes on, but callers no longer find it."""
         self.forget(flight)
         flight.place = f"{flight.name}\0{flight.id}"
         self.add(flight)
@@ -57,16 +58,17 @@ class Flights(dict[str, "Flight"]):
                     del self._apart[flight.name]
 
     def of(self, name: str) -> list[Flight]:
-        """All flights of an entry, those that have waited longest first."""
+        """All flights of an entry: the one that callers find, then those set apart, the oldest first."""
         found = self.get(name)
         apart = self._apart.get(name, {}).values()
         return list(apart) if found is None else [found, *apart]
 
     def concerned(self, name: str, message: Message) -> list[Flight]:
-        """Whom to tell of it. That there is something to ask for again is told to two of those that do not compute.
+        """The flights that receive a message. The message "ask again" goes to two flights that do not compute.
 
-        What has become free is one place. The second of them finds it taken, and so is told of the next one; the others
-        look for themselves, every `poll_interval`. Were all told, a hundred would ask for each place.
+        It means that one place has become free. The second flight finds it taken, and so receives the message about the
+        next place. The other flights poll, every `poll_interval`. If all of them received the message, a hundred
+        flights would ask for each place.
         """
         if message.kind != "again" or name not in self._apart:
             return self.of(name)

@@ -1,4 +1,4 @@
-"""Locks that a forked child can take: one that a thread of the parent held is never released in the child."""
+"""New locks in forked children: a lock that a thread of the parent held is never released in the child."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import Any
 __all__ = ["renew_in_children"]
 
 _renewed: dict[tuple[int, str], tuple[weakref.ref[Any], str, Callable[[], Any]]] = {}
-"""By the owner's identity and the attribute's name: an owner need not be hashable."""
+"""The key is the owner's identity and the attribute's name, because an owner need not be hashable."""
 
 
 def renew_in_children(owner: Any, attribute: str, make: Callable[[], Any] = threading.Lock) -> None:
-    """In every forked child `owner.attribute` is what `make()` returns, for as long as the owner lives.
+    """In every forked child, set `owner.attribute` to the result of `make()`, as long as the owner lives.
 
-    `owner` is an object or a module. Threads that hold the lock are not in the child; what they were about to do there
-    is left half done, so only use it for steps that leave nothing behind.
+    `owner` is an object or a module. A thread that holds the lock does not exist in the child, so its step stays half
+    done there. Use this only for steps that leave no partial state behind.
     """
     place = (id(owner), attribute)
     _renewed[place] = (weakref.ref(owner, lambda _: _renewed.pop(place, None)), attribute, make)

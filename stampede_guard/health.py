@@ -1,8 +1,9 @@
-"""What a guard knows of its store, for all its event loops: whether it serves, since when, and why not.
+"""What a guard knows about its store, for all its event loops: whether it serves, since when, and why not.
 
-One outage is one line in the log of a process, however many event loops, guards and tenants notice it; and one event
-for each guard. Its end is told when nobody of them misses the store any more. A refusal is told when it begins and when
-it ends, by its text: one that passes by itself (a full disk) does not hide one that does not (a password).
+One outage is one line in the log of a process, even if many event loops, guards and tenants notice it. It is one event
+for each guard. Its end is reported when the store is away for none of them. A refusal is reported when it begins and
+when it ends. Refusals with different texts are separate: so a temporary one (a full disk) does not hide a lasting one
+(a password).
 """
 
 from __future__ import annotations
@@ -33,25 +34,25 @@ log = logging.getLogger("stampede_guard")
 Status = Literal["ok", "away", "refused", "full"]
 
 _TOPOLOGY = "topology"
-"""What a wrong topology refuses: everything, until the store has been away and may be another one."""
+"""The step of a wrong topology. It stands for all commands, until the store was away and may be another one."""
 _DOOR = "door"
-"""What a refused connection refuses: everything, until anything is answered.
+"""The step of a refused connection. It stands for all commands, until the store answers any of them.
 
 1. A read fails with its connection. 2. The flight's acquire is refused: the password is another one. 3. The password is
-right again. 4. Every call is a hit, so nothing is acquired: the answer to a read must end it.
+right again. 4. Every call is a hit, so no flight acquires. Therefore the answer to a read must end the refusal.
 """
 MOST_LINES, LINES_SECONDS = 5, 60.0
-"""So many lines about refusals that begin in so many seconds: a server that is nearly full changes its mind often."""
+"""At most so many log lines about new refusals in so many seconds: a nearly full server refuses and recovers often."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreHealth:
-    """`ok`: it serves, or nothing has been asked of it yet. `away`: no answer. `refused`: it does not let this client
-    (a password, a permission, a certificate). `full`: it answers reads and takes no writes for now (memory, disk,
-    replicas, or it is one).
+    """`ok`: the store serves, or no command was sent yet. `away`: it does not answer. `refused`: it refuses this client
+    (a password, a permission, a certificate). `full`: it answers reads but refuses writes for now (no memory, no disk
+    space, too few replicas, or it is itself a replica).
 
-    `since`: seconds since 1970; None while nothing is known. `why` has no keys and no passwords in it. `parts`: the
-    servers of a cluster that are away; empty when it is the whole store.
+    `since`: seconds since 1970; None while nothing is known. `why` contains no keys and no passwords. `parts`: the
+    servers of a cluster that are away; empty if the whole store is away.
     """
 
     status: Status
@@ -66,7 +67,7 @@ class StoreHealth:
 
 @dataclass(slots=True)
 class _Episode:
-    """A refusal that goes on. `steps`: what was refused, and has not been done since."""
+    """A refusal that goes on. `steps`: the commands that were refused and have not succeeded since."""
 
     since: float
     why: str
@@ -76,13 +77,13 @@ class _Episode:
 
 
 class _Away:
-    """Who misses which servers. `reporters` are runtimes; one whose event loop runs no more misses nothing."""
+    """For each server that is away: the runtimes (`reporters`) that miss it. A stopped event loop misses none."""
 
     def __init__(self) -> None:
         self._missed: dict[str, weakref.WeakSet[Any]] = {}
 
     def note(self, reporter: Any, part: str, *, away: bool) -> bool:
-        """Whether that changed what the whole of them knows."""
+        """Note a report. The result: whether it changed what all reporters together know."""
         missed = part in self._missed
         if away:
             self._missed.setdefault(part, weakref.WeakSet()).add(reporter)
@@ -96,7 +97,7 @@ class _Away:
         return True
 
     def answered(self, reporter: Any) -> list[str]:
-        """The servers that nobody misses who still runs. Whoever did went without a word, and now the store answers."""
+        """The servers that no running reporter misses. Their reporters stopped silently, and the store answers now."""
         found = [
             part
             for part, reporters in self._missed.items()
@@ -116,14 +117,14 @@ def _runs(reporter: Any) -> bool:
 
 
 _away_at: dict[str, _Away] = {}
-"""By what the store is: two guards on one server notice one outage."""
+"""The key is the store's place: two guards on one server notice one outage."""
 _lock = PassableLock()
 renew_in_children(sys.modules[__name__], "_lock", PassableLock)
 renew_in_children(sys.modules[__name__], "_away_at", dict)
 
 
 class Health:
-    """`place` says where the store is, without credentials; empty for one that only this guard has."""
+    """`place`: the address of the store, without credentials. It is empty for a store that only this guard has."""
 
     def __init__(
         self,
@@ -140,9 +141,9 @@ class Health:
         self.leave_the_parents()
 
     def leave_the_parents(self) -> None:
-        """After a fork, in the child: it has asked the store nothing yet."""
+        """Forget everything after a fork, in the child: the child has not asked the store yet."""
         self.refusing = False
-        """Whether any refusal goes on: asked before the end of one is looked for."""
+        """Whether any refusal goes on. Check this before you call `admitted`."""
         self._known: float | None = None
         self._parts: dict[str, tuple[float, str]] = {}
         self._away = _Away()
@@ -153,7 +154,7 @@ class Health:
     # --- away -----------------------------------------------------------------------------------
 
     def breaker(self, reporter: Any, *, away: bool, part: str = "", why: str = "", wrong: str = "") -> None:
-        """What one event loop has found out. `part`: one of the store's servers. `wrong`: what has to be changed."""
+        """Note what one event loop found out. `part`: one of the store's servers. `wrong`: what must be corrected."""
         with _lock:
             ours = self._away.note(reporter, part, away=away)
             first = self._everywhere.note(reporter, part, away=away)
@@ -170,7 +171,7 @@ class Health:
             self.admitted(_TOPOLOGY)
 
     def answered(self, reporter: Any) -> None:
-        """The store has answered. Whoever missed it may have gone without saying that it is back."""
+        """The store has answered. The reporter that missed it may have stopped without a report of its return."""
         with _lock:
             back = self._everywhere.answered(reporter)
             ours = self._away.answered(reporter)
@@ -184,7 +185,7 @@ class Health:
             self._tell(BreakerClosed(part))
 
     def forget(self, reporter: Any) -> None:
-        """It ends, and misses nothing any more."""
+        """The reporter stops. It no longer misses any server."""
         with _lock:
             self._away.forget(reporter)
             self._everywhere.forget(reporter)
@@ -203,9 +204,9 @@ class Health:
     # --- refusals -------------------------------------------------------------------------------
 
     def refused(self, error: StoreRefused, step: str) -> None:
-        """The store answered no to `step` (a script's name)."""
+        """The store refused `step` (a script's name)."""
         if isinstance(error, WrongTopology):
-            # The few entries that live on this very node work. That is no sign that the others do.
+            # Commands for the few entries on this node succeed. They do not show that others will.
             step = _TOPOLOGY
         elif error.connecting or error.kind == "credentials":
             step = _DOOR
@@ -230,7 +231,7 @@ class Health:
             self._tell(Refused(error.kind, str(error), error.may_pass))
 
     def admitted(self, step: str) -> None:
-        """The store has done `step`: refusals of it are over. Ask `refusing` first."""
+        """The store has carried out `step`, so refusals of it are over. Check `refusing` first."""
         ended: list[tuple[bool, _Episode]] = []
         with _lock:
             self._known = self._wall()
@@ -242,13 +243,13 @@ class Health:
             self.refusing = bool(self._refusals)
         for may_pass, episode in ended:
             if episode.logged and may_pass:
-                log.warning("the store takes writes again; it had said: %s", episode.why)
+                log.warning("the store takes writes again; its refusal was: %s", episode.why)
             elif episode.logged:
-                log.warning("the store lets this guard in again; it had said: %s", episode.why)
+                log.warning("the store lets this guard in again; its refusal was: %s", episode.why)
             self._tell(Recovered(episode.kind, episode.why, may_pass))
 
     def not_stored(self, function: str, name: str, error: StoreRefused) -> None:
-        """A value was computed, served and told to the waiters; the store did not keep it."""
+        """A value was computed, served and sent to the waiters, but the store did not keep it."""
         self.refused(error, "keep")
         self._tell(NotStored(function, name, error.kind))
 
@@ -266,7 +267,7 @@ class Health:
     # --- what is known --------------------------------------------------------------------------
 
     def look(self) -> StoreHealth:
-        """What is known now; asks nothing."""
+        """What is known now. Sends no command."""
         with _lock:
             wrong = [known for known in self._refusals.values() if known.kind == "configuration"]
             if wrong:
@@ -287,7 +288,9 @@ def _write(part: str, *, away: bool, why: str = "") -> None:
     if away:
         known = f" ({why})" if why else ""
         log.warning(
-            "%s is away%s: one flight per key in each process, nothing is stored meanwhile", what, known
+            "%s is away%s: one flight per key in each process, nothing is stored until it returns",
+            what,
+            known,
         )
     else:
         log.warning("%s is back", what)

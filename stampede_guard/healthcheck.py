@@ -1,4 +1,4 @@
-"""Asking the store how it is: what a readiness probe does."""
+"""Check the store's health, for a readiness probe."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ __all__ = ["check_health"]
 
 
 async def check_health(runtime: Runtime, name: str) -> StoreHealth:
-    """Read an entry that need not exist, and say what is known then. Sends nothing while the breaker is open."""
+    """Read an entry, which need not exist, and return the health known after that.
+
+    While the breaker is open, nothing is sent: the result is the health known before.
+    """
     if runtime.session.away_for(name):
         return runtime.health.look()
     try:
@@ -25,7 +28,7 @@ async def check_health(runtime: Runtime, name: str) -> StoreHealth:
     except StoreError as error:
         known = runtime.health.look()
         if known.ok:
-            # One failure opens no breaker. Whoever asked is told of it all the same.
+            # One failure does not open the breaker. But the probe must report it.
             wrong = isinstance(error, StoreMisconfigured)
             return StoreHealth("refused" if wrong else "away", time.time(), _why(error))
         return known
@@ -36,7 +39,7 @@ async def check_health(runtime: Runtime, name: str) -> StoreHealth:
 
 
 def _why(error: StoreError) -> str:
-    """What a credential provider raises may hold a secret, so of that only its class is told."""
+    """The reason. The error of a credential provider may contain a secret, so only its class is named."""
     cause = error.__cause__
     if (
         cause is None

@@ -1,4 +1,4 @@
-"""What a flight hears while the lease is held elsewhere: messages of the store, and gaps in which one may be lost."""
+"""What a flight receives while the lease is held elsewhere: messages, and gaps in which a message may be lost."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ if TYPE_CHECKING:
 __all__ = ["Hearing"]
 
 MESSAGES = 64
-"""Messages kept for a flight that is not waiting yet. One is enough to make it look."""
+"""The most messages kept for a flight that does not wait yet. One is enough to make it ask the store."""
 
 
 class Hearing:
-    """Of one flight. Messages are kept until it waits: one may overtake the answer of the ask that registered it."""
+    """The mailbox of one flight. It keeps messages until the flight waits.
+
+    A message may arrive earlier than the answer to the command that registered the flight as a waiter.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -35,7 +38,7 @@ class Hearing:
         self._wake()
 
     def begin_to_ask(self) -> None:
-        """From here on a gap is news again; messages heard earlier stay: the fence of the answer decides on them."""
+        """The flight asks the store, so earlier gaps do not matter. Messages stay: the answer's fence sorts them."""
         self._gap = False
 
     def forget(self) -> None:
@@ -45,7 +48,7 @@ class Hearing:
         self._look_at = self._loop.time() + seconds
 
     async def listen(self, is_news: Callable[[Message], bool]) -> Message | None:
-        """The next message that is news; None when it is time to look, or one may have been lost."""
+        """The next message that is news. None if it is time to ask the store, or if a message may have been lost."""
         while True:
             while self._heard:
                 message = self._heard.popleft()

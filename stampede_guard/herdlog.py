@@ -11,13 +11,13 @@ log = logging.getLogger("stampede_guard")
 
 SUMMARY_SECONDS = 10.0
 MOST_NAMED = 5
-"""Functions that a summary names; the rest is a number."""
+"""The most functions that a summary names. It only counts the others."""
 MOST_FUNCTIONS = 1000
-"""Functions that are counted apart within a summary."""
+"""The most functions that have their own count within a summary."""
 
 
 class HerdLog:
-    """The first herd is logged at once. What follows within `SUMMARY_SECONDS` becomes one line at their end."""
+    """The first herd is logged at once. Herds in the next `SUMMARY_SECONDS` then share one line."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -40,7 +40,7 @@ class HerdLog:
         self._callers[function] = self._callers.get(function, 0) + callers
 
     def close(self) -> None:
-        """Write what was counted."""
+        """Log the herds that were counted and not yet logged."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -15,10 +15,11 @@ log = logging.getLogger("stampede_guard")
 
 
 class Hooks:
-    """True when there are any: whoever would tell an event asks that first, so that nothing is made for nobody.
+    """True if there are any hooks. Check this before you make an event: without hooks, no event is needed.
 
-    `any` says the same. On the hit path an attribute is read in less time than `bool()` takes. `logs_herds`: one of
-    them writes a line for each herd (it has `logs_herds = True`), so that the guard's own logger need not.
+    `any` has the same value. On the hit path, reading an attribute takes less time than `bool()`.
+
+    `logs_herds`: one of the hooks writes a line for each herd (it has `logs_herds = True`). The guard then writes none.
     """
 
     def __init__(self, hooks: Iterable[Hook] = ()) -> None:
@@ -33,7 +34,7 @@ class Hooks:
         return self.any
 
     def add(self, hook: Hook) -> None:
-        """Raises `Misuse` for what cannot be called, and for what would have to be awaited."""
+        """Raises `Misuse` for an object that is not callable, for a class, and for a coroutine function."""
         if not callable(hook):
             raise Misuse(
                 f"a hook is called with each event: give a function or an object with __call__, not a "
@@ -50,12 +51,12 @@ class Hooks:
         self.logs_herds = self.logs_herds or getattr(hook, "logs_herds", False) is True
 
     def tell(self, event: Event) -> None:
-        """Never raises: what is observed must not depend on who observes it."""
+        """Call every hook. Never raises: an observer's error must not change the call that it observes."""
         for hook in self._hooks:
             try:
                 hook(event)
-            # A CancelledError too (of a future that the hook looked at): it would end the flight that tells, which
-            # could not know it from its own. And SystemExit, which would end the flight's event loop with it.
+            # Also a CancelledError (of a future that the hook looked at). The flight could not distinguish it from its
+            # own cancellation, and would end. Also SystemExit: it would end the flight's event loop.
             except BaseException:
                 if id(hook) not in self._failed:
                     self._failed.add(id(hook))

@@ -1,4 +1,4 @@
-"""What mode `shadow` keeps of an entry to compare with: under a name of its own, with the grant of its entry."""
+"""The values that mode `shadow` keeps for comparison, each under its own name and with the grant of its entry."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["Compared", "closed", "kept_name", "opened"]
 
 
 def kept_name(name: str) -> str:
-    """Where values of an entry are kept that are there to be compared. No entry's name ends in this mark."""
+    """The name under which an entry's value is kept for comparison. No entry's own name ends in this mark."""
     return name + KEPT_FOR_COMPARISON
 
 
 class Compared(NamedTuple):
-    """What was kept for comparison, and the grant of the entry that it was computed with."""
+    """A value kept for comparison, and the grant of the entry under which it was computed."""
 
     reading: Reading
     grant: Granted
@@ -28,7 +28,7 @@ def closed(body: bytes, grant: Granted) -> bytes:
 
 
 def opened(reading: Reading) -> Compared | None:
-    """None for bytes that no look has kept."""
+    """The kept value. None for bytes that `closed` did not write."""
     head, line_end, body = reading.body.partition(b"\n")
     token, _, epoch = head.partition(b" ")
     try:

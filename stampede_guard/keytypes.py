@@ -1,10 +1,11 @@
-"""Which result types a guard has used for its own keys, so that `invalidate(key)` without a type finds all entries.
+"""The result types that a guard has used for its own keys, so that `invalidate(key)` without a type finds all entries.
 
-The shape of a type is part of an entry's name. Kinds of keys (what stands before the first colon) may be any number,
-one for each user; types are written in the program and are few. So types are remembered for each kind while there is
-room. Beyond that, every type counts for every kind: more entries are dropped than there are, and none is missed. Of
-types that are made without end not all can be known, and then an invalidation that names none is an error. All tenants
-of a guard share this: what one has stored under a type, the next one will.
+The shape of a type is part of an entry's name. There may be any number of kinds of keys (the text before the first
+colon), for example one for each user. Types are written in the program and are few. So the types of each kind are
+remembered while there is room. Beyond that, every type counts for every kind: an invalidation then also drops names
+that do not exist, but it misses none. A program may make new types without end, so that not all can be remembered. Then
+an invalidation without a type raises an error. All tenants of a guard share this memory, because tenants store values
+of the same types.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ MOST_TYPES = 1024
 
 
 class KeyTypes:
-    """Without a lock, so that a fork leaves none behind: each step on the dictionaries is done at once."""
+    """It has no lock, which a fork could leave locked. It needs none: each step on the dictionaries is atomic."""
 
     def __init__(self) -> None:
-        # Dicts, for their order.
+        # Dictionaries, because they keep their order.
         self._all: dict[str, None] = {}
         self._by_kind: dict[str, dict[str, None]] = {}
         self._pairs = 0
@@ -39,15 +40,15 @@ class KeyTypes:
             self._all[shape] = None
         if self._pairs < MOST_KINDS:
             self._by_kind.setdefault(kind, {})[shape] = None
-        # Also beyond the most, which says that some pair is missing.
+        # Count on beyond the limit: a count above it shows that a pair is missing.
         self._pairs += 1
 
     def of(self, kind: str) -> list[str]:
-        """The shapes that entries of this kind of key may have. Raises `Misuse` where that is not known."""
+        """The shapes that entries of this kind of key may have. Raises `Misuse` if that is not known."""
         if self._too_many:
             raise Misuse(
-                f"this guard has used more than {MOST_TYPES} result types, and cannot tell which ones this key was "
-                "used with: name it, await guard.invalidate(key, type=...)"
+                f"this guard has used more than {MOST_TYPES} result types, and does not know which of them this key "
+                "was used with: name the type, await guard.invalidate(key, type=...)"
             )
         if self._pairs > MOST_KINDS:
             return list(self._all)

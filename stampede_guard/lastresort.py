@@ -1,4 +1,4 @@
-"""A caller whose waiting time is over, while its flight goes on for others: what it gets instead."""
+"""What a caller gets when the waiting time is over, while the flight goes on for others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["too_long", "wait_on"]
 
 
 async def wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passenger: Passenger) -> Any:
-    """For a caller that has waited `wait_timeout` already, or `soft_timeout` with a stale value."""
+    """Serve a caller that has already waited for `wait_timeout`, or for `soft_timeout` with a stale value."""
     policy = plan.policy
     future = passenger.future
     patience = 0.0
@@ -77,7 +77,7 @@ async def wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passe
 async def _wait_for_fallback(
     runtime: Runtime, name: str, future: asyncio.Future[Any], seconds: float
 ) -> None:
-    """A fallback of this process ends the wait at once: its flight hears of no value while it computes itself."""
+    """Wait for a value, or for the end of this process's own fallback: a flight that computes hears no messages."""
     until = runtime.loop.time() + seconds
     task = runtime.fallbacks.get(name)
     over = runtime.fallback_ends.get(name)
@@ -93,7 +93,7 @@ async def _wait_for_fallback(
 
 
 async def _last_look(runtime: Runtime, plan: Plan, name: str, flight: Flight, passenger: Passenger) -> Any:
-    """Somebody's fallback may have stored a value while this process's flight is busy with its own computation."""
+    """Read the store once more: another process's fallback may have stored a value while this flight computes."""
     if not runtime.away_for(name, flight.tags):
         with contextlib.suppress(StoreError, Undecodable):
             reading = await look(runtime, name, flight.tags)

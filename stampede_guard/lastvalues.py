@@ -1,7 +1,8 @@
-"""The values this process saw last, bounded by bytes: what is served while the store is away.
+"""The values that this process saw last, bounded by bytes. They are served while the store is away.
 
-Apart from the near store (`near`), though both are bounded alike: that one is emptied when the subscription is lost,
-which is when this one is needed; and it keeps values ready to be handed out, where this one keeps bytes.
+They are kept apart from the near store (`near`), though both are bounded in the same way. The near store is emptied
+when the subscription is lost, and just then these values are needed. Also, the near store keeps values that are ready
+to hand out, and this one keeps bytes.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ from stampede_guard.core.entry import Freshness, Reading
 __all__ = ["LastValues", "Proof"]
 
 OVERHEAD = 500
-"""Bytes counted for an entry beside its name and body."""
+"""Bytes that are counted for an entry in addition to its name and body."""
 
 
 class Proof(NamedTuple):
-    """What the store said of an entry's invalidations before a value was computed, and `until` when that counts."""
+    """What the store knew of an entry's invalidations before a value was computed. It counts until `until`."""
 
     until: float
     facts: tuple[object, ...]
 
 
 class _Kept(Item):
-    """Without a reading it is a tombstone: `fence` is the smallest token that a value may have."""
+    """One entry. Without a reading it is a tombstone. `fence` is the smallest token that a value may have."""
 
     __slots__ = ("fence", "fresh_until", "proof", "reading", "stale_until")
 
@@ -41,7 +42,7 @@ class _Kept(Item):
 
 
 class LastValues:
-    """What is seen once goes first. `now` is seconds on a clock that never goes back."""
+    """Values that were seen only once are evicted first. `now` is in seconds, on a clock that never goes back."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -55,7 +56,7 @@ class LastValues:
         return self._kept.bytes
 
     def keep(self, name: str, reading: Reading, *, now: float, proof: Proof | None = None) -> None:
-        """Remember a value just seen, with the time it has left. `proof`: of one that this process has computed."""
+        """Remember a value just seen, with the time it has left. `proof`: of a value that this process computed."""
         known = self._kept.items.get(name)
         fence = 0
         if known is not None:
@@ -64,7 +65,7 @@ class LastValues:
             seen = known.reading
             if seen is not None and (seen is reading or seen.token == reading.token > 0):
                 return
-            # Asked for earlier and answered later. Token 0 is this process's own, which no order is known of.
+            # An older read was answered later. Token 0 is this process's own value, which has no known order.
             if 0 < reading.token < max(fence, seen.token if seen is not None else 0):
                 return
         size = len(name) + len(reading.body) + OVERHEAD
@@ -87,7 +88,7 @@ class LastValues:
         return kept.reading, "fresh" if now < kept.fresh_until else "stale"
 
     def own(self, name: str, proof: Proof, *, now: float) -> Reading | None:
-        """A fresh value that this process has computed without the store, if it was computed under the same proof."""
+        """A fresh value that this process has computed without the store, under the same proof. Else None."""
         reading, state = self.find(name, now=now)
         if reading is None or reading.token or state != "fresh":
             return None
@@ -95,7 +96,7 @@ class LastValues:
         return reading if known is not None and now < known.until and known.facts == proof.facts else None
 
     def aged(self, name: str, *, now: float) -> Reading | None:
-        """The value as it would be read now: with the time that it has left by now."""
+        """The value as the store would return it now, with the time that it has left by now."""
         reading, _ = self.find(name, now=now)
         if reading is None:
             return None
@@ -103,7 +104,7 @@ class LastValues:
         return reading._replace(remaining_ms=min(left, reading.remaining_ms))
 
     def drop(self, name: str, *, fence: int = 0) -> None:
-        """Forget a value; and, after an invalidation, refuse those with a token below its fence."""
+        """Forget a value. After an invalidation, also refuse values with a token below its fence."""
         known = self._kept.items.get(name)
         fence = max(fence, known.fence if known is not None else 0)
         if fence:
@@ -112,15 +113,15 @@ class LastValues:
             self._kept.take(name)
 
     def outdate(self, name: str, *, fence: int) -> None:
-        """Forget a value that the store has a newer one of, or has dropped. Does nothing where none is known."""
+        """If the token of the known value is below `fence`, forget it: the store has a newer one, or has dropped it."""
         known = self._kept.items.get(name)
         if known is not None and known.reading is not None and known.reading.token < fence:
             self.drop(name, fence=fence)
 
     def missing(self, name: str) -> None:
-        """The store has answered that it has nothing: what was seen there before is over.
+        """The store has answered that it has no value. So forget a value that was seen there before.
 
-        What this process has computed without the store (token 0) was never there.
+        A value that this process has computed without the store (token 0) stays: it was never there.
         """
         known = self._kept.items.get(name)
         if known is not None and known.reading is not None and known.reading.token:

@@ -1,11 +1,12 @@
-"""A lock for short steps that a signal's handler cannot wait for in vain.
+"""A lock for short steps. A signal handler that needs it does not wait for ever.
 
-1. The main thread holds a lock. 2. A signal interrupts it, and the handler calls a cached plain function. 3. That is
-served on the portal's thread, which wants the same lock. Its holder stands still until the handler has its answer: with
-an ordinary lock all wait for ever, and a reentrant one does not help another thread.
+1. The main thread holds a lock. 2. A signal interrupts it, and the handler calls a cached plain function. 3. The
+portal's thread serves that call and wants the same lock. The holder stands still until the handler has its answer. With
+an ordinary lock all of them wait for ever, and a reentrant lock does not help another thread.
 
-So who finds that the holder waits for the portal, or is interrupted itself, goes past it. What is protected so must be
-steps that may be left half done for the time of another one: one dictionary changed, not two that must agree.
+So a thread passes the lock in two cases: it finds that the holder waits for the portal, or it is itself the interrupted
+holder. Each protected step must therefore tolerate that another step runs while it is half done. It may change one
+dictionary, but not two that must agree.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ import threading
 __all__ = ["WAITING", "PassableLock"]
 
 WAITING: dict[int, int] = {}
-"""The threads that wait for the portal now, with the number of their calls."""
+"""The threads that now wait for the portal, with the number of their calls."""
 LOOK_SECONDS = 0.005
-"""How often who waits for a lock looks whether its holder waits for the portal."""
+"""How often a thread that waits for a lock checks whether the holder waits for the portal."""
 
 
 class PassableLock:
-    """For `with` only."""
+    """Use it only with `with`."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # Threads that have the lock, or are about to take it or to give it back: they can be interrupted there as well.
+        # Threads that have the lock, or are about to take it or give it back: a signal can interrupt them there, too.
         self._inside: dict[int, list[bool]] = {}
 
     def __enter__(self) -> None:

@@ -157,7 +157,7 @@ async def test_it_is_handed_over_a_bounded_number_of_times(guards: Guards) -> No
         await gate.arrival()
         await cancel(leaving)
     for left in callers[3:]:
-        with pytest.raises(ComputeFailed, match="3 callers left in turn"):
+        with pytest.raises(ComputeFailed, match="3 callers left, one after the other"):
             await soon(left)
     assert gate.entered == 3
 
@@ -174,7 +174,7 @@ async def test_that_all_callers_of_one_process_left_is_no_failure_for_another(gu
     await joined(there, cached.key(7, None), 1)
     await until(lambda: type(there.runtime().flights[cached.key(7, None)]._state).__name__ == "Waiting")
     await cancel(leader)
-    with pytest.raises(ComputeFailed, match="1 callers left in turn"):
+    with pytest.raises(ComputeFailed, match="1 callers left, one after the other"):
         await soon(passenger)
     await gate.arrival()
     gate.open()
