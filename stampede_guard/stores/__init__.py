@@ -1,1 +1,1 @@
-"""Where entries live. `protocol` is the port; every store passes the contract suite in `tests/stores/`."""
+"""The stores that keep entries. `protocol` is the port. Every store passes the contract suite in `tests/stores/`."""

@@ -42,7 +42,7 @@ class _Parts:
 def cluster_from_url(url: str, *, deadline: float = DEADLINE) -> ClusterStore:
     """`redis+cluster://user:password@host:port,host:port`; `rediss+cluster://` for TLS.
 
-    Some of the nodes are enough. Raises `UrlError`.
+    The hosts may be a part of the cluster's nodes. Raises `UrlError`.
     """
     parts = _take_apart(url, CLUSTER_PORT)
     if parts.path not in ("", "0"):
@@ -58,7 +58,7 @@ def cluster_from_url(url: str, *, deadline: float = DEADLINE) -> ClusterStore:
 def sentinel_from_url(url: str, *, deadline: float = DEADLINE) -> SentinelStore:
     """`redis+sentinel://user:password@host:port,host:port/service/db`; `rediss+sentinel://` for TLS, everywhere.
 
-    User and password are the master's; for the sentinels' own write `?sentinel_username=...&sentinel_password=...`.
+    User and password are for the master. The sentinels' own are `?sentinel_username=...&sentinel_password=...`.
     Raises `UrlError`.
     """
     parts = _take_apart(url, SENTINEL_PORT)
@@ -75,11 +75,11 @@ def sentinel_from_url(url: str, *, deadline: float = DEADLINE) -> SentinelStore:
     settings = {**parts.settings, "db": int(database or 0)}
     own = {name: settings.pop(f"sentinel_{name}", None) for name in ("username", "password")}
     shared = {name: value for name, value in settings.items() if name.startswith(("ssl_", "socket_"))}
-    # What one sentinel is asked with: never the master's user and password.
+    # The settings for asking one sentinel. They never contain the master's user and password.
     asking = own_settings({**shared, **{name: value for name, value in own.items() if value}})
     _check(parts.connection_class, settings)
 
-    # Sentinels and master: one SSLContext.
+    # Sentinels and master share one SSLContext.
     shared_tls = SharedContext()
     connection_class = sharing(parts.connection_class, shared_tls)
 
@@ -105,7 +105,7 @@ def _take_apart(url: str, default_port: int) -> _Parts:
     user, colon, password = (found["user"] or "").partition(":")
     tls = found["scheme"].startswith("rediss")
     try:
-        # redis-py gives the options their types; the host in it stands for any of ours.
+        # redis-py gives the options their types. The host in this URL is a placeholder, removed below.
         settings = dict(parse_url(f"{'rediss' if tls else 'redis'}://any{found['query'] or ''}"))
     except ValueError as error:
         raise UrlError(f"the store URL cannot be read: {error}") from None
@@ -122,16 +122,16 @@ def _address(text: str, default_port: int) -> Address:
     found = _HOST.fullmatch(text)
     if found is None:
         raise UrlError(
-            f"{text!r} in the store URL is no host: write host or host:port, with commas in between"
+            f"{text!r} in the store URL is not a host: write host or host:port, separated by commas"
         )
     port = int(found["port"] or default_port)
     if not 0 < port < 65536:
-        raise UrlError(f"{port} in the store URL is no port: it must be 1 to 65535")
+        raise UrlError(f"{port} in the store URL is not a port: a port is a number from 1 to 65535")
     return found["host"].strip("[]"), port
 
 
 def _check(connection_class: type[Connection], settings: dict[str, Any]) -> None:
-    """Make a connection that is never connected: an unknown option is told here, and not at the first call."""
+    """Make a connection and do not connect it. It reports an unknown option now, and not at the first call."""
     try:
         connection_class(**settings)
     except (TypeError, ValueError) as error:

@@ -1,9 +1,9 @@
-"""Script calls as the lane sends them: by their digest, and once more with their text where the server forgot it.
+"""Script calls on a lane. A script is called by its digest; a server that does not know it gets the text as well.
 
-Once more, too, where a replica refuses to write: the next connection may lead to the master.
+A call is also sent once more when a replica refuses to write. The next connection may lead to the master.
 
-`redirect(call, error)` is asked about every other error answer: whether it has sent the call once more, to where a
-cluster says that its keys are.
+`redirect(call, error)` receives every other error answer. It returns whether it has sent the call again, to the node
+that the cluster names for the keys.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Redirect = Callable[[Call, ResponseError], bool]
 KeysOf = Callable[[str], tuple[bytes, ...]]
 
 READS_PER_CALL = 512
-"""Keys in one read script: a script holds up everybody else while it runs."""
+"""Keys in one read script. While a script runs, the server serves no other client."""
 
 
 class Script:
     """A Lua text and its digest. Scripts are loaded from folder `lua` of `package`, once per process.
 
-    `keys_of(name)`: the keys it is called with, all of one slot.
+    `keys_of(name)`: the keys of the call, all in one slot.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class ScriptCall:
             if self._again or not may_be_elsewhere(reply):
                 self.fail(store_error(reply))
             else:
-                # The lane looks for the master that there may be now. Nothing was written.
+                # The lane now looks for the current master. Nothing was written.
                 self._again = True
                 self._resend(self)
         elif not self.future.done():
@@ -142,9 +142,9 @@ class CommandCall:
 
 
 def probe_call(future: asyncio.Future[Any], *, key: bytes = b"") -> CommandCall:
-    """Asks whether the server can serve. A script that declares nothing counts as one that writes (a PING would also
-    be answered by a replica, which refuses to write); it writes nothing, and any other error is an answer too. A
-    cluster that is down tells so only to who names a key."""
+    """Asks whether the server can serve. Redis treats a script without flags as one that writes. A replica refuses it,
+    but would answer a PING. The script writes nothing. Any other error also proves that the server answers. A cluster
+    that is down reports this only to a command that names a key."""
     keys = [b"1", key] if key else [b"0"]
     return CommandCall([b"EVAL", b"#!lua\nreturn 1", *keys], future)
 
@@ -155,11 +155,11 @@ _ONE_KEY = b"*4\r\n$7\r\nEVALSHA\r\n$40\r\n%b\r\n$1\r\n1\r\n$%%d\r\n%%b\r\n" % _
 
 
 class ReadCall:
-    """All reads of one tick as one script call. Callers may join until it is sent, or has failed before that.
+    """All reads of one tick, as one script call. Callers may join until it is sent, or fails before it is sent.
 
-    `waiting`: the entries' names, each with a future per caller.
+    `waiting`: the entries' names, each with one future per caller.
 
-    `on_closed` is told when nobody may join any more.
+    `on_closed` is called when no further caller may join.
     """
 
     __slots__ = ("_on_closed", "_redirect", "_resend", "_whole", "sent_at", "waiting")
@@ -204,7 +204,7 @@ class ReadCall:
                     raise TypeError
                 reading = parse_value(reply[index], remaining_ms)
             except Exception:
-                # One damaged answer is not that of the other entries of this tick.
+                # A damaged answer fails only its own entry, not the other entries of this tick.
                 _fail(futures, malformed(_ABOUT_READS))
                 index += 2
                 continue

@@ -1,4 +1,4 @@
-"""A Redis or Valkey cluster (7.0 and later): how it is found and connected to. See `stores.clustersession`."""
+"""A Redis or Valkey cluster (7.0 and later): addresses and connections. For sessions see `stores.clustersession`."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["ClusterStore"]
 
 
 class ClusterStore:
-    """`seeds` are asked for the map of the cluster until one answers; `settings` are those of a connection."""
+    """The session asks the `seeds` for the map of the cluster until one answers. `settings` are for connections."""
 
     shared = True
 
     @property
     def place(self) -> str:
-        """Where it is, without credentials."""
+        """Its address, without credentials."""
         return "cluster://" + ",".join(sorted(f"{host}:{port}" for host, port in self.seeds))
 
     def __init__(
@@ -44,10 +44,10 @@ class ClusterStore:
 
     @classmethod
     def from_client(cls, client: RedisCluster, *, deadline: float = DEADLINE) -> ClusterStore:
-        """With the settings of the user's client; its connections are not used."""
+        """Takes the settings of the user's client. The client's connections are not used."""
         nodes = client.nodes_manager
         settings: dict[str, Any] = dict(client.get_connection_kwargs())
-        # The client's own, or what would make a connection read from a replica.
+        # These belong to the client itself, or would make a connection read from a replica.
         for name in ("max_connections", "response_callbacks", "redis_connect_func", "event_dispatcher"):
             settings.pop(name, None)
         for name in [name for name in settings if "maint_notifications" in name]:

@@ -1,14 +1,15 @@
 """A session on a cluster: the same scripts, each sent to the master that holds the entry.
 
 All keys of an entry share a hash tag, so an entry lives on one master. A session makes three connections (see
-`stores.node`) to each master that it uses, when it first does. Reads of one tick travel as one-key scripts, pipelined
-per master; replicas are never read: they are behind, and a fence on the master must hold for every reader.
+`stores.node`) to each master, when it first uses that master. Reads of one tick travel as one-key scripts, pipelined
+per master. Replicas are never read. They are behind, and a fence on the master must hold for every reader.
 
-The breaker is each master's own: while one is away, only its entries are (`away_for`), and asking for them costs no
-connection. Its open breaker also makes the session look for a new map of the cluster until somebody holds its slots.
+Each master has its own breaker. While one master is away, only its entries are away (`away_for`), and a question about
+them needs no connection. An open breaker also makes the session look for a new map, until a master holds the slots.
 
-One inbox name per session, subscribed on every master in use: `PUBSUB NUMSUB` in a script counts the subscribers of its
-own node only. The cluster's bus carries each message to all nodes; it is heard from the one that holds the entry.
+A session has one inbox name and subscribes it on every master in use. `PUBSUB NUMSUB` in a script counts only the
+subscribers of its own node. The cluster's bus carries each message to all nodes. The session uses the copy from the
+node that holds the entry.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class ClusterSession(ScriptedSession):
 
     @property
     def trouble(self) -> StoreError | None:
-        """What failed last, of what is away."""
+        """The last failure of the part that is away."""
         if self._map is None:
             return self._lost
         return next((self._nodes[address].trouble for address in self._away if address in self._nodes), None)
@@ -131,7 +132,7 @@ class ClusterSession(ScriptedSession):
         node = self._holder(slot_of(name))
         if node is None:
             return b""
-        # After a failover a holder is heard from again only once it listens at the new master.
+        # After a failover the holder can receive messages again only when it listens at the new master.
         node.inbox.start()
         return node.inbox.confirmed_name.encode()
 
@@ -141,7 +142,7 @@ class ClusterSession(ScriptedSession):
             self._listener.heard(name, message)
 
     def hears_changes(self, name: str) -> bool:
-        # From the master where the entry lives and its changes are told: the cluster's own bus may lose a message.
+        # Listen at the master of the entry, which publishes its changes. The cluster's bus may lose a message.
         if self._map is None:
             self._look()
             return False
@@ -152,7 +153,7 @@ class ClusterSession(ScriptedSession):
         self._listener.gap()
         node = self._nodes.get(address)
         if node is not None and not node.inbox.confirmed_name and not self._closing:
-            # A holder that computes asks nothing for seconds, and must be heard where its lease is, soon.
+            # A holder that computes sends no command for seconds. Its inbox must soon be confirmed where its lease is.
             self._doubted.add(address)
             self._look()
 
@@ -179,7 +180,7 @@ class ClusterSession(ScriptedSession):
         return node
 
     def dispatch(self, route: Route, call: Call) -> None:
-        """See `stores.route.Network`, also for the three below."""
+        """See `stores.route.Network`, also for the three methods below."""
         if self._closing:
             call.fail(StoreUnavailable("the store's session is closed"))
         elif self._map is None and self._lost is not None:
@@ -202,7 +203,7 @@ class ClusterSession(ScriptedSession):
             (node.renewals if route.renewal else node.lane).send(call)
 
     def moved(self, slot: int, address: Address) -> None:
-        # There is more that changed, most likely.
+        # Other slots have probably moved as well.
         if self._map is not None:
             self._map.move(slot, self._told(slot, address))
         self._outdated = True
@@ -230,7 +231,7 @@ class ClusterSession(ScriptedSession):
     # --- the map --------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """Get the map, some time soon, and until nothing is amiss any more."""
+        """Fetch the map soon, and again until nothing is wrong."""
         if self._looking is None and not self._closing:
             self._looking = self._loop.create_task(
                 self._look_around(), name="stampede_guard cluster", context=Context()
@@ -249,7 +250,7 @@ class ClusterSession(ScriptedSession):
                     self._fail_waiting(fetched)
                 self._settled.set()
                 if self._map is None and self._lost is None:
-                    # Who refuses is not away. The next call asks again.
+                    # A node that refuses is not away. The next call asks again.
                     self._settled.clear()
                     return
                 await asyncio.sleep(PROBE_SECONDS)
@@ -259,7 +260,7 @@ class ClusterSession(ScriptedSession):
             self._looking = None
 
     def _is_settled(self) -> bool:
-        # A slot that nobody serves is looked for by who asks for it.
+        # For a slot without a master, the next call that needs it starts a new look.
         if self._map is None or self._outdated or self._away:
             return False
         return not self._doubted & self._map.masters
@@ -303,11 +304,11 @@ class ClusterSession(ScriptedSession):
             self._listener.breaker_changed(away=True, part=_text(address))
         if before is not None:
             for address in fetched.masters - before.masters:
-                # A promoted replica has leases that name our inbox, and it must see us there before it doubts them.
+                # A promoted replica has leases that name our inbox. Subscribe there before it doubts them.
                 self._node(address).inbox.start()
         for address in self._nodes.keys() - fetched.masters:
             if address in self._away and before is not None and address in before.masters:
-                # Somebody else serves its entries now.
+                # Another master serves its entries now.
                 self._listener.breaker_changed(away=False, part=_text(address))
             self._retire(address)
         waiting, self._waiting = self._waiting, []
@@ -315,7 +316,7 @@ class ClusterSession(ScriptedSession):
             self._send(route, call)
 
     def _fail_waiting(self, error: StoreError) -> None:
-        """There is no map. Who refuses is there; otherwise the whole store is away."""
+        """There is no map. A node that refuses is there. Otherwise the whole store is away."""
         lost = None if isinstance(error, StoreRefused) else error
         if (lost is None) != (self._lost is None):
             self._listener.breaker_changed(away=lost is not None, why=str(lost or ""))
@@ -325,7 +326,7 @@ class ClusterSession(ScriptedSession):
             call.fail(error)
 
     def _retire(self, address: Address) -> None:
-        """It holds nothing any more. What is under way there may still be answered."""
+        """This node holds no slot now. Calls that it has received may still be answered."""
         self._away.discard(address)
         if address not in self._leaving and not self._closing:
             self._leaving[address] = self._loop.create_task(self._leave(address))
@@ -334,7 +335,7 @@ class ClusterSession(ScriptedSession):
         await asyncio.sleep(2 * self._deadline)
         del self._leaving[address]
         if address not in self._masters:
-            # Nothing is heard from it any more, also of entries that were its own.
+            # From now on no message arrives from this node, not even for entries that it held.
             self._listener.gap()
             await self._nodes.pop(address).aclose()
 
@@ -357,7 +358,7 @@ class ClusterSession(ScriptedSession):
 
 
 def _is_not_serving(error: BaseException) -> bool:
-    """A slot on its way is nothing against the node."""
+    """A slot that moves between nodes does not count against the node."""
     return is_not_serving(error) and not isinstance(error, TryAgainError)
 
 

@@ -1,6 +1,6 @@
-"""An operator's way to the servers of a store: a connection to each master, plain questions, plain answers.
+"""An operator's access to the servers of a store: one connection to each master, plain questions, plain answers.
 
-Beside the sessions, which are made for speed and for one namespace's callers. Nothing here is used by a guard.
+Guards do not use it. The sessions of guards are made for speed and for the callers of one namespace.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from stampede_guard.stores.wire import entry_keys, name_bytes
 __all__ = ["Console", "Machine"]
 
 PATIENCE = 5.0
-"""Seconds for connecting and for each answer: an operator looks just when a server is slow."""
+"""Seconds for connecting and for each answer. It is long because operators look when a server is slow."""
 SCAN_COUNT = 1000
 FAILURE_BYTES = 4096
 _LOOK = Script("look")
@@ -56,7 +56,7 @@ class Machine:
         return answer
 
     async def ask_all(self, commands: Sequence[Command]) -> list[Any]:
-        """In one go; a refusal stands in the place of its answer. Raises `StoreUnavailable`."""
+        """All answers, in one round trip. A refusal takes the place of its answer. Raises `StoreUnavailable`."""
         async with self._turn:
             try:
                 async with asyncio.timeout(self._patience):
@@ -84,7 +84,7 @@ class Machine:
         return answers
 
     async def look(self, names: Sequence[str], *, body_bytes: int = 0) -> list[EntryView]:
-        """Each entry at one moment of its own."""
+        """A view of each entry. Each entry is read at its own moment."""
         args = (HEAD + body_bytes, FAILURE_BYTES)
         keys = [entry_keys(name) for name in names]
         answers = await self.ask_all([("EVALSHA", _LOOK.digest, 6, *each, *args) for each in keys])
@@ -101,7 +101,7 @@ class Machine:
 
 
 def _answer(error: ResponseError) -> StoreError:
-    """A redirection is an answer: who is asked here is reached, and says that the keys are elsewhere."""
+    """A redirection counts as an answer: the node was reached, and the keys are on another node."""
     told = store_error(error)
     return StoreRefused(str(told)) if code_of(error) in ("MOVED", "ASK") else told
 
@@ -111,7 +111,7 @@ class _Unknown(StoreRefused):
 
 
 class Console:
-    """`masters` serve the store's entries; `replicas` are known of in a cluster. Opened by `Console.open`."""
+    """`masters` serve the store's entries. `replicas` is known in a cluster only. Opened by `Console.open`."""
 
     def __init__(
         self, store: Any, kind: str, masters: dict[Any, Machine], slots: SlotMap | None = None
@@ -121,12 +121,12 @@ class Console:
         self.slots = slots
         self.replicas = 0
         self.unreached: dict[str, StoreError] = {}
-        """Masters that did not answer `names`, `look` or `processes`, by address, with what happened last."""
+        """Masters that did not answer `names`, `look` or `processes`, by address, each with its last error."""
         self._masters = masters
 
     @classmethod
     async def open(cls, store: Any) -> Console:
-        """Raises `Misuse` for a store without a server, `StoreError` where no node tells of its cluster."""
+        """Raises `Misuse` for a store without a server, and `StoreError` when no node gives the map of its cluster."""
         if isinstance(store, ClusterStore):
             return await _open_cluster(store)
         if isinstance(store, SentinelStore):
@@ -134,7 +134,7 @@ class Console:
         if isinstance(store, RedisStore):
             return cls(store, "server", {None: Machine("the server", store.connect())})
         raise Misuse(
-            "memory:// keeps its entries within each process, and there is nothing to look at from outside: "
+            "memory:// keeps its entries inside each process, so another process cannot look at them: "
             "give the URL of a Redis or Valkey server"
         )
 
@@ -143,16 +143,16 @@ class Console:
         return list(self._masters.values())
 
     def master_of(self, name: str) -> Machine:
-        """Raises `StoreUnavailable` where nobody serves the entry's slot."""
+        """Raises `StoreUnavailable` when no master serves the entry's slot."""
         holder = None if self.slots is None else self.slots.holder(slot_of(name))
         if holder not in self._masters:
             raise StoreUnavailable("no master of the cluster serves this entry's slot now")
         return self._masters[holder]
 
     async def look(self, names: Sequence[str], *, body_bytes: int = 0) -> list[EntryView]:
-        """In the order in which they were asked for, without those of masters in `unreached`.
+        """In the order of `names`, without the entries of masters in `unreached`.
 
-        Raises `StoreError` when no master that has some of them answers.
+        Raises `StoreError` when none of the masters concerned answers.
         """
         by_master: dict[Machine, list[str]] = {}
         for name in names:
@@ -177,7 +177,7 @@ class Console:
         return processes_by_namespace(inboxes)
 
     async def _reached(self, master: Machine, asking: Awaitable[T]) -> T | None:
-        """The answer; None when the master gives none, which is then one of the `unreached`."""
+        """The answer. None when the master gives none; the master is then one of the `unreached`."""
         try:
             return await asking
         except StoreError as error:
@@ -185,15 +185,15 @@ class Console:
             return None
 
     def _refuse_silence(self, asked: Iterable[Machine]) -> None:
-        """Raise what happened where none of the masters asked gave an answer: there is no part to show."""
+        """Raise the first error if none of the masters asked gave an answer: there is no partial result to show."""
         errors = [self.unreached.get(master.address) for master in asked]
         if errors and errors[0] is not None and None not in errors:
             raise errors[0]
 
     async def names(self, namespace: str, pattern: str = "*") -> AsyncIterator[str]:
-        """Of entries of a namespace, each once, by SCAN on every master. `pattern` is a glob over what follows the
-        namespace: `*`, `?`, `[a-z]`, with a backslash before one that is meant as it is. A master that does not answer
-        is left out and named in `unreached`. Raises `StoreError` when none answers."""
+        """Names of a namespace's entries, each once, by SCAN on every master. `pattern` is a glob for the part after
+        the namespace: `*`, `?`, `[a-z]`; a backslash before a character makes it literal. A master that does not
+        answer is left out and added to `unreached`. Raises `StoreError` when none answers."""
         seen: set[str] = set()
         match = b"{%b:%b}:[verlwf]" % (_literal(namespace), name_bytes(pattern))
         for master in self.masters:
@@ -250,5 +250,5 @@ def _names(keys: Iterable[bytes]) -> Iterable[str]:
 
 
 def _literal(text: str) -> bytes:
-    """As part of a glob that means just this."""
+    """The text as part of a glob that matches exactly this text."""
     return re.sub(rb"([\\*?\[\]])", rb"\\\1", name_bytes(text))

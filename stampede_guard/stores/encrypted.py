@@ -1,11 +1,11 @@
 """A store whose server sees ciphertext only.
 
-Bodies are encrypted on their way to the store and decrypted on their way back: the guard above knows nothing of it, and
-neither do the scripts. Wake-ups carry what was published, so they carry ciphertext as well. Names, lifetimes and tokens
-stay readable: the protocol needs them.
+The session encrypts bodies on their way to the store and decrypts them on their way back. The guard above and the
+scripts below do not notice. Wake-ups carry the published bytes, so they carry ciphertext as well. Names, lifetimes and
+tokens stay readable, because the protocol needs them.
 
-What cannot be decrypted becomes an empty body, which is the encoding of no value: the guard handles it as it handles
-bytes that it cannot decode, as a miss that only something newer answers.
+A body that cannot be decrypted becomes an empty body, which is the encoding of no value. The guard treats it like bytes
+that it cannot decode: as a miss that only something newer answers.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class EncryptedStore:
 
 
 class _Bodies:
-    """The encryption of one session. Its warnings never hold a value, nor the text of somebody's exception."""
+    """The encryption of one session. Its warnings never contain a value or the text of a user's exception."""
 
     def __init__(self, encryption: Encryption) -> None:
         self._encryption = encryption
         self._warned = False
 
     def sealed(self, body: bytes, name: str) -> bytes:
-        """Raises `StoreRefused`: rather than plain, a value is not stored."""
+        """Raises `StoreRefused` on failure: the value is then not stored, rather than stored as plain text."""
         try:
             made: object = self._encryption.encrypt(body, _encodable(name))
         except Exception as error:
@@ -73,7 +73,7 @@ class _Bodies:
             why = f"decrypt() raised {type(error).__name__}"
         if not self._warned:
             self._warned = True
-            log.warning("a stored value cannot be decrypted and counts as a miss: %s (said once)", why)
+            log.warning("a stored value cannot be decrypted and counts as a miss: %s (logged once)", why)
         return NOTHING
 
     def reading(self, reading: Reading, name: str) -> Reading:
@@ -81,9 +81,9 @@ class _Bodies:
 
 
 def _encodable(name: str) -> str:
-    """The name; one with half of a surrogate pair in hexadecimal, so that `key.encode()` always works.
+    """The name. With half of a surrogate pair it becomes hexadecimal, so that `key.encode()` always works.
 
-    No two entries become the same: a name has the namespace's colon in it, and hexadecimal has none.
+    No two entries become the same. A name contains the namespace's colon, and hexadecimal contains none.
     """
     if name.isascii():
         return name
@@ -100,7 +100,7 @@ class EncryptedSession:
     def __init__(self, inner: Session, bodies: _Bodies) -> None:
         self._inner = inner
         self._bodies = bodies
-        # Callers of one turn of the loop share a reading, and are known by that: they share the decrypted one, too.
+        # Callers of one loop turn share a reading and are recognised by its identity. So they share the decrypted one.
         self._sealed: Reading | None = None
         self._opened: Reading | None = None
 
@@ -141,7 +141,7 @@ class EncryptedSession:
             self._sealed, self._opened = reading, opened
         return self._opened
 
-    # What else is asked with them is passed on as it is: it is between the guard and the store.
+    # The other arguments are passed on unchanged: they concern only the guard and the store.
 
     async def acquire(self, name: str, **asked: Any) -> Answer:
         answer = await self._inner.acquire(name, **asked)
@@ -175,7 +175,7 @@ class EncryptedSession:
         answer = await self._inner.fallback(name, **asked)
         return Found(self._bodies.reading(answer.reading, name)) if isinstance(answer, Found) else answer
 
-    # A tag's version is random and says nothing: it is stored as it is.
+    # A tag's version is random and reveals nothing, so it is stored unencrypted.
 
     def read_tag(self, name: str) -> asyncio.Future[Reading | None]:
         return self._inner.read_tag(name)
@@ -203,7 +203,7 @@ class EncryptedSession:
 
 
 class _Decrypting:
-    """Opens what a wake-up carries. See `stores.protocol.Listener`."""
+    """Decrypts the bodies that wake-ups carry. See `stores.protocol.Listener`."""
 
     def __init__(self, listener: Listener, bodies: _Bodies) -> None:
         self._bodies = bodies

@@ -1,13 +1,16 @@
-"""The entries of the store in memory: each is changed in one step, by any thread, and nobody holds a lock.
+"""The entries of the store in memory. Any thread changes an entry in one step, without a lock.
 
-A lock would do for threads, and not for a signal's handler. 1. The main thread changes an entry, lock in hand. 2. A
-signal interrupts it; the handler calls a cached plain function. 3. That is served on another thread, which waits for
-the lock, and the handler for it. So a change is made on a copy, and put behind the entry's latest state by a single
-`append`, which no other thread and no handler can divide. The first that comes in is the next state; who comes second
-begins again from there.
+A lock would be enough for threads, but not for a signal handler:
 
-An entry that is dropped takes along what somebody changes in that moment, as a server that evicts one does: the
-protocol lets any record be lost at any time.
+1. The main thread changes an entry and holds the lock.
+2. A signal interrupts it. The handler calls a cached plain function.
+3. Another thread serves that call and waits for the lock. The handler waits for that thread: a deadlock.
+
+So a change is made on a copy. A single `append` puts it behind the entry's latest state; no other thread and no handler
+can divide this `append`. The first copy to arrive is the next state. The change that arrives second starts again there.
+
+An entry that is dropped also loses a change made at that moment. A server that evicts an entry does the same: the
+protocol allows any record to be lost at any time.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ T = TypeVar("T")
 
 
 class _State:
-    """`later`: the next state is its first item; more may be in it, of those who came second."""
+    """`later`: its first item is the next state. It may have more items, from changes that arrived second."""
 
     __slots__ = ("entry", "later")
 
@@ -34,7 +37,7 @@ class _State:
 
 
 class _Cell:
-    """Where the states of one entry begin. `state` need not be the latest, which is found from there."""
+    """The start of one entry's chain of states. `state` need not be the latest, but leads to it."""
 
     __slots__ = ("state",)
 
@@ -51,7 +54,7 @@ class _Cell:
 
 
 class Entries(dict[str, Any]):
-    """Entries by name, none of them empty. What the dictionary holds for itself are their cells."""
+    """Entries by name, none of them empty. The underlying dictionary holds their cells."""
 
     __slots__ = ("_line_up", "_next")
 
@@ -66,7 +69,7 @@ class Entries(dict[str, Any]):
         return EMPTY if cell is None else cell.latest().entry
 
     def change(self, name: str, step: Callable[[Entry], tuple[Entry, T]]) -> T:
-        """Put what `step` makes of the latest entry in its place; `step` is called again if somebody was faster."""
+        """Replace the latest entry by the result of `step`. If another change was faster, `step` is called again."""
         cell: _Cell | None = dict.get(self, name)
         if cell is None:
             made = _Cell()
@@ -89,7 +92,7 @@ class Entries(dict[str, Any]):
         dict.pop(self, name, None)
 
     def next_in_turn(self) -> str | None:
-        """Another entry each time, until all had their turn. None if this time it was one that is no longer there."""
+        """Each call gives the next entry of a cycle over all entries. None if the next one has been dropped."""
         try:
             name, cell = self._next()
         except IndexError:

@@ -1,4 +1,4 @@
-"""The inbox: this process's one subscription, and by being subscribed, its sign of life.
+"""The inbox: this process's one subscription. The subscription is also its sign of life.
 
 One task drains the socket and runs no user code. Every loss of the connection is a gap: messages may be missing, so
 each waiter looks again. The name is confirmed only between the server's acknowledgement and the loss of that
@@ -28,13 +28,13 @@ __all__ = ["Inbox"]
 log = logging.getLogger("stampede_guard")
 
 QUIET_SECONDS = 5.0
-"""After this long without a message the connection is asked whether it is still there (half-open sockets)."""
+"""After this many seconds without a message, the inbox sends a PING. It detects half-open sockets."""
 FIRST_RETRY = 0.05
 LONGEST_RETRY = 1.0
 
 
 class Inbox:
-    """`deadline` bounds connecting and acknowledgements, in seconds. Callbacks must not raise."""
+    """`deadline` limits connecting and acknowledgements, in seconds. Callbacks must not raise."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Inbox:
         self._on_gap = on_gap
         self._on_change = on_change
         self.subscriptions = 0
-        """Times that it was confirmed."""
+        """How often the subscription was confirmed."""
         self._changes: bytes | None = None
         self._watching = False
         self._warned = False
@@ -63,7 +63,7 @@ class Inbox:
         self._asked_on: AbstractConnection | None = None
         self._confirmed = False
         self._misplaced = 0
-        """Times in a row that it had to be renewed."""
+        """How often in a row the subscription had to be renewed."""
         self._closed = False
         self._settled = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -76,26 +76,26 @@ class Inbox:
         return self._name if self._confirmed else ""
 
     def start(self) -> None:
-        """Subscribe, if that has not been begun."""
+        """Start the subscription, unless it has been started."""
         if self._task is None and not self._closed:
-            # Nothing of the request that came first: this task serves all.
+            # An empty context, without variables of the first request: this task serves all requests.
             self._task = self._loop.create_task(self._run(), name="stampede_guard inbox", context=Context())
 
     def renew(self) -> None:
-        """Subscribe anew, on a new connection: this one leads to a server that serves nobody any more."""
+        """Subscribe again on a new connection: this one leads to a server that serves no entries now."""
         if self._confirmed and self._connection is not None:
             self._misplaced += 1
             abort_of(self._connection)()
 
     def is_well_placed(self) -> None:
-        """The server that answers commands has this subscription."""
+        """The server that answers the commands also has this subscription."""
         self._misplaced = 0
 
     def watch(self, channel: bytes) -> bool:
-        """Whether every message on this channel is heard, since the last gap; begins to listen to it, or tries again.
+        """Whether every message on this channel has been received since the last gap. Starts to listen, or retries.
 
-        An inbox has one such channel, the first that was asked for. It is subscribed apart from the inbox's own name:
-        who has no right to it still has wake-ups.
+        An inbox has one such channel, the first that a caller names. It is a subscription of its own, apart from the
+        inbox's name: a user without the right to this channel still receives wake-ups.
         """
         if self._changes is None and not self._closed:
             self._changes = channel
@@ -140,10 +140,10 @@ class Inbox:
                 retry = FIRST_RETRY
                 await self._drain(connection)
             except Exception:
-                # Also what a credential provider raises. The lane meets the same error, and its callers hear of it.
+                # Includes errors of a credential provider. The lane meets the same error and reports it to its callers.
                 pass
             finally:
-                # Also when this task is cancelled.
+                # Runs also when this task is cancelled.
                 lost, self._confirmed = self._confirmed, False
                 self._watching, self._asked_on = False, None
                 self._settled.set()
@@ -152,7 +152,7 @@ class Inbox:
             if lost:
                 self._on_gap()
             if self._misplaced:
-                # An address that leads to several servers in turns is no reason to connect as fast as can be.
+                # An address may lead to several servers in turn. Then do not reconnect at full speed.
                 retry = max(retry, min(FIRST_RETRY * 2**self._misplaced, LONGEST_RETRY))
             await asyncio.sleep(retry)
             retry = min(retry * 2, LONGEST_RETRY)
@@ -160,7 +160,7 @@ class Inbox:
     async def _subscribe(self, connection: AbstractConnection) -> None:
         async with patiently(self._deadline):
             await connect_as(self._client_name, connection)
-            # Bytes, so that the client's own encoding has no say in the name.
+            # As bytes, so that the client's encoding does not change the name.
             await connection.send_command("SUBSCRIBE", self._name.encode(), check_health=False)
             reply = await connection.read_response(disable_decoding=True)
         if not isinstance(reply, list) or reply[0] != b"subscribe":
@@ -180,7 +180,7 @@ class Inbox:
                 reply = await connection.read_response(disable_decoding=True, timeout=patience)
             except NoPermissionError as error:
                 if asked or self._watching or self._changes is None:
-                    raise  # to PING
+                    raise  # the answer to PING
                 self._refused(error)
                 continue
             if reply is None:
@@ -195,13 +195,13 @@ class Inbox:
             if isinstance(reply, list) and reply:
                 self._received(*reply)
             elif not isinstance(reply, bytes):
-                raise ConnectionError("the subscription gave an answer of an unknown shape")
+                raise ConnectionError("the subscription received an answer of an unknown shape")
 
     def _received(self, kind: Any, channel: Any = b"", data: Any = b"", *_: Any) -> None:
         if kind == b"message":
             parsed = parse_message(data)
             if parsed is None:
-                # It was meant for somebody here, who may wait for it.
+                # The message was for a waiter in this process, which may still wait for it.
                 self._on_gap()
                 return
             if channel == self._changes:
@@ -211,13 +211,13 @@ class Inbox:
         elif kind == b"subscribe" and channel == self._changes and not self._watching:
             self._watching = True
         elif kind == b"subscribe":
-            # Subscribed once more without our asking: the connection was replaced behind our back.
+            # A second acknowledgement that we did not ask for: redis-py has replaced the connection silently.
             self._on_gap()
 
     def _refused(self, error: NoPermissionError) -> None:
-        """It is the channel of changes: the inbox's own name was acknowledged."""
+        """The error concerns the channel of changes: the inbox's own name was acknowledged."""
         if not self._warned:
             self._warned = True
             log.warning(
-                "the store lets this user not subscribe to changes, so l1_ttl has no effect: %s", error
+                "this user may not subscribe to the channel of changes, so l1_ttl has no effect: %s", error
             )

@@ -1,4 +1,4 @@
-"""The name of an inbox: a fresh UUID, and whose it is, so that operators can count the processes of a namespace."""
+"""The name of an inbox: a fresh UUID, the process and its namespace. Operators count a namespace's processes by it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Iterable
 __all__ = ["INBOXES", "inbox_name", "processes_by_namespace"]
 
 INBOXES = "stampede_guard:inbox:"
-"""What the name of every inbox begins with."""
+"""Every inbox name begins with this."""
 
 _process = uuid.uuid4().hex
 
 
 def inbox_name(namespace: str) -> str:
-    """A new one of this process. Without a namespace it is nobody's: an operator's, or one for leases."""
+    """A new inbox name of this process. Inboxes without a namespace belong to operators or leases."""
     fresh = f"{INBOXES}{uuid.uuid4().hex}"
     return f"{fresh}:{_process}:{namespace}" if namespace else fresh
 
@@ -24,7 +24,7 @@ def processes_by_namespace(inboxes: Iterable[str]) -> dict[str, int]:
     """How many processes each namespace has among these inboxes. A process has one inbox per event loop and guard."""
     found: dict[str, set[str]] = {}
     for inbox in inboxes:
-        # A namespace may have colons of its own.
+        # A namespace may contain colons itself.
         fresh, process, namespace = [*inbox.removeprefix(INBOXES).split(":", 2), "", ""][:3]
         if fresh and process and namespace:
             found.setdefault(namespace, set()).add(process)

@@ -1,9 +1,9 @@
-"""A lane: one reserved connection on which commands travel one behind the other and answers come back in order.
+"""A lane: one reserved connection. Commands travel one after the other, and answers come back in order.
 
-Nobody waits for a pooled connection, and a caller that is cancelled leaves the connection as it was, because only the
-lane's own tasks touch the socket. redis-py makes the connection (TLS, passwords, credential providers), without
-retries; here is the deadline: an answer that is late by then, and of which nothing moves (see `stores.progress`), means
-that the connection is given up, with everything on it.
+No caller waits for a pooled connection. A cancelled caller leaves the connection intact, because only the lane's own
+tasks touch the socket. redis-py makes the connection (TLS, passwords, credential providers), without retries. The lane
+adds the deadline. If an answer is late and no part of it moves (see `stores.progress`), the lane gives up the
+connection with everything on it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from stampede_guard.stores.wire import malformed
 __all__ = ["Call", "Lane", "abort_of", "disconnect", "let_go_after_fork", "stop"]
 
 LEAVE_SECONDS = 0.25
-"""At least, between two times that a connection is left because it leads to a replica."""
+"""Minimum time between two occasions on which a connection is left because it leads to a replica."""
 
 
 class Call(Protocol):
@@ -41,7 +41,7 @@ class Call(Protocol):
     sent_at: float
 
     def pack(self) -> bytes:
-        """The bytes to send, asked for at the moment of sending."""
+        """The bytes to send. Called at the moment of sending."""
 
     def resolve(self, reply: Any) -> None:
         """The answer, or a ResponseError."""
@@ -50,15 +50,15 @@ class Call(Protocol):
 
 
 class Lane:
-    """`deadline` bounds connecting and each answer, in seconds; an answer that is on its way may take up to `LONGEST`
-    deadlines. `on_change` hears of answers (None) and failures.
+    """`deadline` limits connecting and each answer, in seconds. An answer that is arriving may take up to `LONGEST`
+    deadlines. `on_change` receives None for an answer, or the failure.
 
-    A lost connection is a failure only if nothing had been answered on it: servers and middle boxes close idle
-    connections, and a reset hits all connections of a session at once. Whether the store is there, the next one tells.
+    A lost connection counts as a failure only if nothing was answered on it. Servers and middle boxes close idle
+    connections, and a reset hits all connections of a session at once. The next connection shows if the store is there.
 
-    `not_serving` says which error answers are as bad as none; the connection is given up with them. One that leads to a
-    replica is left in order: what is under way there is still answered, what comes next waits for a new connection.
-    `on_connected` is called for each of these.
+    `not_serving` returns whether an error answer is as bad as none. The lane then gives up the connection. A connection
+    to a replica is left in order: calls already sent there are still answered, and the next call waits for a new
+    connection. `on_connected` is called after each new connection.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Lane:
         self._closed = False
 
     def send(self, call: Call) -> None:
-        """Queue a command; it is sent together with all others of this tick."""
+        """Queue a command. All commands of one tick are sent together."""
         if self._closed:
             call.fail(StoreUnavailable("the store's session is closed"))
             return
@@ -108,7 +108,7 @@ class Lane:
             if not self._wake.done():
                 self._wake.set_result(None)
         elif self._writer is None:
-            # Nothing of the request that came first: a credential provider is asked for all.
+            # An empty context, without variables of the first request: the credential provider serves all requests.
             self._writer = self._loop.create_task(
                 self._write(), name="stampede_guard lane writer", context=Context()
             )
@@ -132,7 +132,7 @@ class Lane:
         return self._connection is not None
 
     def leave(self) -> None:
-        """Give up the connection, if there is one: the store is somewhere else now. The next command makes another."""
+        """Give up the connection, if there is one: another server has the store now. The next command connects."""
         self._let_go(StoreUnavailable("the store is served elsewhere now"))
 
     async def aclose(self) -> None:
@@ -148,7 +148,7 @@ class Lane:
         await asyncio.gather(*self._leaving, return_exceptions=True)
 
     def abandon(self) -> None:
-        """After a fork: the socket is the parent's."""
+        """After a fork: the socket belongs to the parent."""
         self._closed = True
         let_go_after_fork(self._connection)
 
@@ -160,7 +160,7 @@ class Lane:
                 connection = self._connection or await self._connect()
             except StoreError as error:
                 calls, self._outgoing = self._outgoing, []
-                # Who refuses has answered.
+                # A server that refuses has answered.
                 self._on_change(None if isinstance(error, StoreRefused) else error)
                 for call in calls:
                     call.fail(error)
@@ -176,7 +176,7 @@ class Lane:
             data = self._packed()
             try:
                 if not connection.is_connected:
-                    # send_packed_command would connect again without a word, and nobody would read the answers.
+                    # send_packed_command would reconnect silently, and no reader would read the answers.
                     raise ConnectionResetError("the connection was closed")
                 await connection.send_packed_command([data], check_health=False)
             except (RedisError, OSError) as error:
@@ -208,7 +208,7 @@ class Lane:
                 connection = self._make_connection()
                 await connect_as(self._client_name, connection)
         except BaseException as error:
-            # Also when this task is cancelled, and for what a credential provider raises.
+            # Also runs when this task is cancelled, and for errors of a credential provider.
             if connection is not None:
                 await disconnect(connection)
             if isinstance(error, StoreError) or not isinstance(error, Exception):
@@ -240,7 +240,7 @@ class Lane:
             except ResponseError as error:
                 reply = error
             except Exception as error:
-                # Also what a parser raises that meets bytes of no protocol.
+                # Includes a parser's errors for bytes that are not the protocol.
                 self._lost(connection, error)
                 return
             self._received(reply)
@@ -261,16 +261,16 @@ class Lane:
         try:
             call.resolve(reply)
         except Exception:
-            # Whatever an answer is, its call ends: nothing else would ever tell those who wait for it.
+            # The call must end for every kind of answer: nothing else would end the wait of its callers.
             call.fail(malformed("the store"))
         if not serving:
             self._let_go(store_error(reply))
         elif self._leaves and not self._pending:
-            # After a failover the name leads to another server; on this connection it would stay the old one.
+            # After a failover the name leads to another server, but this connection stays with the old one.
             self.leave()
 
     def _check(self, due: float, spared: Call | None = None) -> None:
-        """The deadline of the oldest unanswered command."""
+        """Check the deadline of the oldest unanswered command."""
         self._watch = None
         if not self._pending:
             return
@@ -314,14 +314,14 @@ class Lane:
             call.fail(error)
         if connection is None:
             return
-        # Now: nothing more may be read from it, and a reader that is cancelled would close it politely.
+        # Abort at once. Nothing more may be read from it, and a cancelled reader would close it politely.
         self._abort()
         if reader is not None and reader is not asyncio.current_task():
             reader.cancel()
             self._leave(reader)
         self._leave(self._loop.create_task(disconnect(connection)))
         if self._outgoing and not self._closed:
-            # Held back by a socket that took no more.
+            # These commands were held back by a full socket.
             self._call_writer()
 
     def _leave(self, task: asyncio.Task[None]) -> None:
@@ -330,7 +330,7 @@ class Lane:
 
 
 def _packed_one_by_one(calls: list[Call]) -> tuple[list[Call], bytes]:
-    """One that cannot be sent takes no other of its tick along."""
+    """Pack each command alone, so that one that cannot be sent does not fail the others of its tick."""
     good, packed = [], []
     for call in calls:
         try:
@@ -343,10 +343,10 @@ def _packed_one_by_one(calls: list[Call]) -> tuple[list[Call], bytes]:
 
 
 def let_go_after_fork(connection: AbstractConnection | None) -> None:
-    """Close the copied socket in the child without a word to the server.
+    """Close the copied socket in the child, without sending anything to the server.
 
-    The descriptor's number stays taken (it now points to nowhere), because the copied objects will close it once more
-    when they are collected, and by then the number could belong to another file.
+    The descriptor's number stays taken: it now points to the null device. The copied objects close the number once more
+    when they are collected. A free number could belong to another file by then.
     """
     writer = getattr(connection, "_writer", None)
     find = getattr(writer, "get_extra_info", None)
@@ -361,14 +361,14 @@ def let_go_after_fork(connection: AbstractConnection | None) -> None:
 
 
 async def stop(task: asyncio.Task[Any] | None) -> None:
-    """Cancel a task and wait until it has ended, however it ends."""
+    """Cancel a task and wait for its end, whatever its outcome."""
     if task is not None:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
 
 def abort_of(connection: AbstractConnection) -> Callable[[], None]:
-    """How to drop the socket now. A polite close would first flush, and towards a dead peer that never ends."""
+    """A function that drops the socket at once. A polite close flushes first; with a dead peer that never ends."""
     transport = getattr(getattr(connection, "_writer", None), "transport", None)
     return transport.abort if transport is not None else lambda: None
 

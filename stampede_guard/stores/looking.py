@@ -1,4 +1,4 @@
-"""The answer of the look script as a view of an entry."""
+"""Parses the answer of the look script into a view of an entry."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from stampede_guard.stores.wire import malformed, parse_value
 __all__ = ["HEAD", "parse_look"]
 
 HEAD = 64
-"""Bytes of a value that hold its header, whatever its layout."""
+"""The first bytes of a value. They contain its header in every layout."""
 _TOKEN = 16
 _MS = 12
 
 
 def parse_look(name: str, reply: Any) -> EntryView:
-    """Raises `StoreRefused` for an answer of another shape. What is not ours counts as not there."""
+    """Raises `StoreRefused` for an answer of another shape. Data of other programs counts as absent."""
     try:
         now, value, failure, record, record_ms, lease, lease_ms, listening, waiters, slots = reply
         return EntryView(
@@ -60,7 +60,7 @@ def _value(size: int, head: bytes, remaining_ms: int) -> ValueView | None:
 
 
 def _failure(size: int, head: bytes, remaining_ms: int) -> FailureView | None:
-    # Since it says how long it was given it begins with a letter: see `failure` in common.lua.
+    # A failure that begins with a letter also has its lifetime: see `failure` in common.lua.
     kind = head[:1]
     begin, end = (1, 1 + _TOKEN + _MS) if kind == b"F" else (1, 1 + _TOKEN) if kind == b"P" else (0, _TOKEN)
     if len(head) < end or not head[begin:end].isdigit():
@@ -81,7 +81,7 @@ def _lease(now_us: int, found: list[bytes | None], left_ms: int, listening: int)
     owner, token, *_ = found or (None, None)
     if owner is None:
         return None
-    # A token is the server's time at which it was granted, or a little more.
+    # A token is the server's time of the grant, or a little more.
     since = max(0.0, (now_us - int(token or 0)) / 1e6)
     alive = None if listening < 0 else bool(listening)
     return LeaseView(_text(owner), int(token or 0), since, max(0, left_ms) / 1000, alive)

@@ -1,8 +1,8 @@
-"""A store inside this process: the pure scripts on a dictionary. Other processes are not covered.
+"""A store inside this process: the pure scripts on a dictionary. Other processes do not share it.
 
-All event loops and threads of the process share the entries, and so may handlers of signals: see `entries`. Those whose
-time is over are removed when they are next touched, and by a sweep over a few others at every write, so that keys used
-once do not pile up.
+All event loops and threads of the process share the entries. Signal handlers may use them too: see `entries`. An
+expired entry is removed when it is next touched. Every write also sweeps a few other entries, so that keys used once do
+not pile up.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ _STORES: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
 
 MOST_BYTES = 128 * 1024 * 1024
 OVERHEAD = 1500
-"""Bytes counted for an entry beside its name and bodies."""
+"""Bytes counted for an entry in addition to its name and bodies."""
 SWEEP = 4
-"""Other entries looked at per write."""
+"""The number of other entries that a write looks at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,10 @@ class _Subscriber:
 
 
 class MemoryStore:
-    """`clock` returns seconds and never goes back; the default is `time.monotonic`.
+    """`clock` returns seconds and never goes back. The default is `time.monotonic`.
 
-    Bounded by `max_bytes`, about: when that is used up, what was read least goes, as it does in a full Redis.
+    `max_bytes` limits the size, approximately. When it is reached, the entries read least are dropped, as in a full
+    Redis.
     """
 
     shared = False
@@ -75,11 +76,11 @@ class MemoryStore:
         self._entries = Entries()
         self._room: Bounded[Item] = Bounded(max_bytes=max_bytes, put_out=self._entries.drop)
         self._changed: deque[str] = deque()
-        """Entries whose room has not been counted yet."""
+        """Entries whose size has not been counted yet."""
         self._subscribers: dict[str, _Subscriber] = {}
         self._switches: dict[tuple[str, str], tuple[Switch, float]] = {}
         self._watchers: dict[str, _Subscriber] = {}
-        # Never waited for: who finds it taken leaves the counting to whoever has it. See `stores.entries`.
+        # Never waited for: a thread that finds the lock taken leaves the counting to its owner. See `stores.entries`.
         self._counting = threading.Lock()
         _STORES.add(self)
 
@@ -93,7 +94,7 @@ class MemoryStore:
         self._subscribers[inbox] = _Subscriber(asyncio.get_running_loop(), listener)
 
     def watch(self, inbox: str) -> bool:
-        """Have this inbox's listener told of changes. False if it is gone."""
+        """Send changes to this inbox's listener. False if the inbox is gone."""
         subscriber = self._subscribers.get(inbox)
         if subscriber is None:
             return False
@@ -110,11 +111,11 @@ class MemoryStore:
         self._watchers.pop(inbox, None)
 
     def leave_the_parents(self) -> None:
-        """After a fork, in the child: the entries stay, as a copy of its own."""
+        """After a fork, in the child: the child keeps its own copy of the entries."""
         self._counting = threading.Lock()
 
     def now_us(self) -> int:
-        # Never 0, which is "no token".
+        # Never 0, which means "no token".
         return int(self.clock() * 1_000_000) + 1
 
     def look(self, name: str) -> Entry:
@@ -124,8 +125,8 @@ class MemoryStore:
         return entry
 
     def change(self, name: str, step: Callable[[Entry, int, frozenset[str]], tuple[Entry, T, Messages]]) -> T:
-        """Run one atomic step and deliver its messages. `step` is called again if another one came in between."""
-        # A loop that was closed without a word hears nothing any more: its leases may be taken over.
+        """Run one atomic step and deliver its messages. `step` is called again if another change came in between."""
+        # A loop that was closed without `aclose` receives no messages, so its leases may be taken over.
         subscribers = list(self._subscribers.items())
         listening = frozenset(inbox for inbox, subscriber in subscribers if not subscriber.loop.is_closed())
 
@@ -139,7 +140,7 @@ class MemoryStore:
         for inbox, message in messages:
             subscriber = self._subscribers.get(inbox)
             if subscriber is not None:
-                # RuntimeError: the loop has been closed.
+                # RuntimeError: the loop is closed.
                 with contextlib.suppress(RuntimeError):
                     subscriber.loop.call_soon_threadsafe(subscriber.listener.heard, name, message)
         return reply
@@ -171,7 +172,7 @@ class MemoryStore:
         return len(told)
 
     def _count(self) -> None:
-        """What has changed takes its room, and what is over, or has no room any more, goes."""
+        """Count the size of changed entries. Drop entries that have expired or do not fit."""
         while self._changed and self._counting.acquire(blocking=False):
             try:
                 while self._changed:
@@ -201,7 +202,7 @@ class MemoryStore:
 
 
 def _swept(entry: Entry, now_us: int) -> Entry:
-    """Waiters alone keep nothing alive: without a lease there is nobody to wait for."""
+    """Waiters alone do not keep an entry alive: without a lease there is no holder to wait for."""
     pruned = prune(entry, now_us)
     return pruned if any((pruned.value, pruned.failure, pruned.record, pruned.lease, pruned.slots)) else EMPTY
 

@@ -1,7 +1,7 @@
-"""One server as a session uses it: three connections of its own, and whether it counts as away.
+"""One server as a session uses it: three connections, and whether the server counts as away.
 
-One lane for reads and scripts, one for renewals (a renewal never waits behind a large value), one subscription. Each
-connects when it is first used.
+There is one lane for reads and scripts, one lane for renewals and one subscription. A renewal therefore never waits
+behind a large value. Each connects when it is first used.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ __all__ = ["Node"]
 
 
 class Node:
-    """`deadline` bounds everything, in seconds. `on_breaker(away)` is called when the breaker opens or closes.
+    """`deadline` limits everything, in seconds. `on_breaker(away)` is called when the breaker opens or closes.
 
-    Who uses the node probes it: an open breaker is closed by the probe's answer only.
+    The session that uses the node probes it. Only the probe's answer closes an open breaker.
     """
 
     def __init__(
@@ -47,10 +47,10 @@ class Node:
     ) -> None:
         self.away = False
         self.asked_for = ""
-        """In a cluster, the entry that was asked for last: the probe asks for it, too."""
+        """In a cluster, the entry of the last command. The probe uses its key."""
         self.trouble: StoreError | None = None
         self.why = ""
-        """What failed last, for the log."""
+        """The last failure, for the log."""
         self._breaker = Breaker()
         self._on_breaker = on_breaker
         self._closing = False
@@ -90,7 +90,7 @@ class Node:
         return await future
 
     async def probe(self) -> bool:
-        """Find out whether the server is there. False: no answer, or one that says that it cannot serve."""
+        """Find out whether the server can serve. False: no answer, or the answer that it cannot serve."""
         serves = await self._serves()
         if serves:
             self._set(breaker.succeeded(self._breaker))
@@ -118,13 +118,14 @@ class Node:
         self._compare_places(moved=False)
 
     def _compare_places(self, *, moved: bool) -> None:
-        """Ask the server that serves commands whether it has the subscription, after either was connected anew.
+        """Ask the server of the commands whether it has the subscription. Done after each new connection of either.
 
-        1. The master freezes. 2. Commands time out, and what sentinels, a name or a proxy lead to is the new master.
-        3. The old one goes on before anybody has missed it. The subscription stands, and nobody is told anything on it;
-        and the new master takes this process for dead.
+        1. The master freezes.
+        2. Commands time out. Sentinels, a name or a proxy now lead to the new master.
+        3. The old master goes on before the subscription noticed its absence. The subscription stands, but receives no
+           messages. And the new master takes this process for dead.
 
-        `moved`: it is the commands that may be elsewhere. Where nobody may look, the subscription is made anew then.
+        `moved`: the commands may have gone elsewhere. If the user may not run NUMSUB, the subscription is then renewed.
         """
         if self._closing or not self.inbox.confirmed_name or not self.lane.connected:
             return
@@ -151,10 +152,10 @@ class Node:
             self.why = reason(failure)
             self._set(breaker.failed(self._breaker))
             if self.away and _is_news(failure, before) and not self._closing:
-                # The server came back, with a certificate that has expired meanwhile.
+                # The server came back, but its certificate has expired in the time between.
                 self._on_breaker(True)
         elif self._breaker.failures and not self.away:
-            # While it is open, the probe closes it: a replica that was a master answers the reads that are under way.
+            # Only the probe closes an open breaker: a demoted master still answers the reads sent before.
             self._set(breaker.succeeded(self._breaker))
 
     def _set(self, changed: Breaker) -> None:

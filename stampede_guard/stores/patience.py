@@ -1,4 +1,4 @@
-"""Deadlines that measure the store, not this process: time in which the event loop was held up does not count."""
+"""Deadlines that measure the store, not this process: time in which the event loop was blocked does not count."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ __all__ = ["more_time", "patiently"]
 
 
 def more_time(seconds: float, *, late: float, spared: bool) -> float:
-    """What to wait beyond a deadline of `seconds` that was looked at `late` seconds too late; 0 = it has passed.
+    """Seconds to wait beyond a deadline of `seconds`, checked `late` seconds too late. 0 means that it has passed.
 
-    A loop that was blocked finds the deadline over and the answer unread in the socket, both at once. After a long
-    block all of the time is given again, also repeatedly; otherwise, once (`spared`), a moment for the reader's turn.
+    A blocked loop finds two things at once: the deadline is over, and the answer lies unread in the socket. After a
+    long block, the full time is granted again, also repeatedly. Otherwise the reader gets one short extra turn
+    (`spared`: it had that turn).
     """
     if late > seconds / 2:
         return seconds
@@ -22,7 +23,7 @@ def more_time(seconds: float, *, late: float, spared: bool) -> float:
 
 @contextlib.asynccontextmanager
 async def patiently(seconds: float) -> AsyncIterator[None]:
-    """`asyncio.timeout(seconds)`, except that a blocked event loop is no time-out. Raises `TimeoutError`."""
+    """Like `asyncio.timeout(seconds)`, but time in a blocked event loop does not count. Raises `TimeoutError`."""
     loop = asyncio.get_running_loop()
     due = loop.time() + seconds
     handle: asyncio.TimerHandle | None = None

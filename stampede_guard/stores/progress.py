@@ -1,8 +1,9 @@
-"""Whether something moves on a connection: a reply that still arrives, a request that is still being taken.
+"""Whether data still moves on a connection: a reply that is arriving, or a request that the server is taking.
 
-A large value on a thin line takes longer than any sensible deadline for an answer, and is no sign of an outage. So the
-deadline of an answer begins anew as long as a part of one moves. Whole replies to others do not count: a server that
-answers everybody too late is too slow. And `LONGEST` bounds it: a line that moves a byte now and then serves nobody.
+A large value on a slow line takes longer than any sensible deadline for an answer. This is not an outage. So the
+deadline of an answer starts again while a part of an answer moves. Whole replies to other calls do not count, because a
+server that answers every call too late is too slow. `LONGEST` is the limit: a line that moves one byte now and then is
+useless.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from typing import Any
 __all__ = ["LARGE", "LONGEST", "Progress", "unsent"]
 
 LONGEST = 20
-"""Deadlines that one answer may take as long as something moves: 10 s where the deadline is the default 0.5 s."""
+"""Deadlines that one answer may take while data moves. This is 10 s with the default deadline of 0.5 s."""
 LARGE = 16 * 1024
-"""Bytes written at once from which on it is watched whether the other side takes them."""
+"""From this number of bytes per write, the lane watches whether the server takes them."""
 LOOKS = 5
-"""How often per deadline that is looked at."""
+"""The number of such checks per deadline."""
 
 
 class Progress:
-    """Of one connection. `moved_at`: the loop's clock when a part of a message moved last; 0 = never."""
+    """The progress of one connection. `moved_at`: loop time when a part of a message last moved; 0 = never."""
 
     def __init__(self, transport: Any, *, deadline: float) -> None:
         self.moved_at = 0.0
@@ -34,11 +35,11 @@ class Progress:
         self._look: asyncio.TimerHandle | None = None
 
     def part_received(self) -> None:
-        """Bytes came that belong to a reply of which others came before or are yet to come."""
+        """Called for bytes that are only a part of a reply."""
         self.moved_at = self._loop.time()
 
     def written(self) -> None:
-        """Many bytes are on their way."""
+        """Called when many bytes have been written."""
         if self._look is None:
             self._plan(unsent(self._transport))
 
@@ -58,7 +59,7 @@ class Progress:
 
 
 def unsent(transport: Any) -> int:
-    """Bytes that the other side has not taken yet: here, and in the kernel where it tells (Linux)."""
+    """Bytes that the server has not taken yet: in this process, and in the kernel where it reports them (Linux)."""
     if transport.is_closing():
         return 0
     waiting = int(transport.get_write_buffer_size())
@@ -68,6 +69,6 @@ def unsent(transport: Any) -> int:
         import termios
 
         with contextlib.suppress(OSError, ValueError):
-            # SIOCOUTQ, by its other name.
+            # SIOCOUTQ under another name.
             waiting += struct.unpack("i", fcntl.ioctl(raw.fileno(), termios.TIOCOUTQ, b"\0" * 4))[0]
     return waiting

@@ -1,4 +1,4 @@
-"""What the guard needs of a store, and what a store tells the guard."""
+"""The port of a store: the calls that the guard makes, and the events that a store reports."""
 
 from __future__ import annotations
 
@@ -16,49 +16,49 @@ __all__ = ["Listener", "Session", "Store"]
 
 
 class Listener(Protocol):
-    """How a session speaks to the guard: short calls, made on the event loop, that must not raise or block."""
+    """The session's callbacks to the guard: short calls on the event loop that must not raise or block."""
 
     def heard(self, name: str, message: Message) -> None:
         """A message for the flight of this entry."""
 
     def gap(self) -> None:
-        """The subscription was lost or came back: messages may be missing, and the inbox's name may have changed."""
+        """The subscription was lost or came back. Messages may be missing; the inbox's name may have changed."""
 
     def changed(self, name: str, fence: int) -> None:
         """Copies of this entry's value with a token below the fence are outdated."""
 
     def breaker_changed(self, *, away: bool, part: str = "", why: str = "") -> None:
-        """The store counts as away from now on, or no longer. `part`: only this one of its servers. `why`: what it
-        failed with, where that is known."""
+        """The store now counts as away, or counts as back. `part`: only this one of its servers. `why`: the error,
+        if it is known."""
 
     def not_kept(self, name: str, error: StoreRefused) -> None:
-        """A value was published and told to the waiters, and the store would not keep it."""
+        """A value was published and sent to the waiters, but the store did not keep it."""
 
 
 class Session(Protocol):
     """A store as one event loop uses it. Names are complete entry names (namespace and key).
 
-    Every method may raise `StoreUnavailable` (not reached, or no answer in time: what was asked may still be carried
-    out) or `StoreRefused` (it answered, and the answer was no).
+    Every method may raise `StoreUnavailable`: the store was not reached or did not answer in time, and may still run
+    the command. Every method may raise `StoreRefused`: the store answered and refused.
     """
 
     @property
     def away(self) -> bool:
-        """Whether any of it is away; `away_for` says which entries. Changes with `breaker_changed` only."""
+        """Whether a part of the store is away. `away_for` decides per entry. Changes only with `breaker_changed`."""
 
     def away_for(self, name: str) -> bool:
-        """Whether the server that holds this entry is away. Nothing should be asked about it then."""
+        """Whether the server that holds this entry is away. The guard then sends no command for it."""
 
     def hears_changes(self, name: str) -> bool:
-        """Whether `Listener.changed` is told of this entry: True until the next `gap`.
+        """Whether `Listener.changed` is called for changes of this entry. A True holds until the next `gap`.
 
-        To ask for it begins the subscription, so the first answer is mostly no.
+        The call starts the subscription, so the first answer is usually False.
         """
 
     def read(self, name: str) -> asyncio.Future[Reading | None]:
-        """One round trip, no lock. The future is the caller's own: cancelling it harms nobody else.
+        """One round trip, no lock. Each caller has its own future, and cancelling it does not affect other callers.
 
-        Reads of one tick of the event loop travel as one command; a read is registered before that command is sent.
+        Reads of one tick of the event loop travel as one command. A read is registered before that command is sent.
         """
 
     async def acquire(self, name: str, *, flight: str, policy: Policy, newer_than: int = 0) -> Answer: ...
@@ -76,57 +76,57 @@ class Session(Protocol):
         policy: Policy,
         took_ms: int = 0,
     ) -> bool:
-        """Returns whether it was stored. `took_ms`: how long a value's computation took; travels with it."""
+        """Returns whether the store keeps it. `took_ms`: the duration of the computation; stored with the value."""
 
     async def invalidate(self, name: str, *, policy: Policy) -> int:
         """Returns the new fence."""
 
     async def fence(self, name: str) -> tuple[str, int] | None:
-        """The record's epoch and fence; None without one. Every invalidation changes it. Writes nothing."""
+        """The record's epoch and fence, or None without a record. Every invalidation changes it. Writes nothing."""
 
     async def release(self, name: str, *, flight: str) -> bool: ...
 
     async def admits(self, name: str, grant: Granted) -> bool:
-        """Whether a value computed with this grant could still be stored, but for a newer value. Changes nothing."""
+        """Whether a value with this grant could still be stored, apart from a newer value. Changes nothing."""
 
     async def fallback(
         self, name: str, *, flight: str, policy: Policy, newer_than: int = 0
     ) -> Found | Granted | Denied: ...
 
     async def ensure_tag(self, name: str, *, policy: Policy) -> bytes:
-        """The version of a tag; a new one if it had none. It outlives any value that is computed now."""
+        """The version of a tag, or a new one if it has none. It outlives every value that is computed now."""
 
     def read_tag(self, name: str) -> asyncio.Future[Reading | None]:
-        """As `read`, and with the reads of entries of the same tick: the version is the body."""
+        """Like `read`, and together with the reads of the same tick. The version is the body."""
 
     async def drop_tag(self, name: str) -> None:
-        """From now on the tag has another version than it had."""
+        """Give the tag another version from now on."""
 
     async def switches(self, namespace: str) -> Mapping[str, Switch]:
-        """The fleet's switches of a namespace, by title. From then on the listener hears of changes, with messages
-        about `{namespace}:modes`."""
+        """The fleet's switches of a namespace, by title. From then on the listener receives a message about
+        `{namespace}:modes` for each change."""
 
     async def switch(self, namespace: str, title: str, switch: Switch | None) -> int:
-        """Set one, or take it back; how many sessions were told. Raises `StoreRefused` where there are too many."""
+        """Set or remove a switch. Returns how many sessions were notified. Raises `StoreRefused` for too many."""
 
     def forget(self, name: str, *, flight: str) -> None:
-        """Give back, some time soon, a lease that an unanswered command may have got for a flight that has ended."""
+        """Release soon a lease of an ended flight. A command without an answer may have acquired it."""
 
     async def aclose(self) -> None:
-        """Closes every connection. Nothing may be asked afterwards."""
+        """Closes every connection. The session accepts no calls afterwards."""
 
     def abandon(self) -> None:
-        """After a fork, in the child: let go of the copied sockets without a word to the server."""
+        """After a fork, in the child: close the copied sockets without sending anything to the server."""
 
 
 class Store(Protocol):
-    """Opens sessions; holds nothing that is tied to an event loop."""
+    """Opens sessions. Holds nothing that belongs to one event loop."""
 
     shared: bool
-    """Whether other processes see it. False for memory: other workers are not covered."""
+    """Whether other processes share it. False for memory: other workers are not covered."""
 
     def open_session(self, listener: Listener, *, namespace: str = "") -> Session:
         """A session for the running event loop. Connects when it is first used.
 
-        `namespace`: of the guard that it is for, so that operators can count its processes; empty for anybody else.
+        `namespace`: that of the guard, so that operators can count its processes. Empty for other users.
         """

@@ -1,6 +1,6 @@
-"""One Redis or Valkey server (7.0 and later), through connections of the session's own.
+"""One Redis or Valkey server (7.0 and later), through the session's own connections.
 
-A session keeps three connections: see `stores.node`. They are made with the settings of the user's client or URL: see
+A session keeps three connections: see `stores.node`. They use the settings of the user's client or URL: see
 `stores.settings`.
 """
 
@@ -31,12 +31,12 @@ from stampede_guard.stores.wire import changes_channel
 
 __all__ = ["Connecting", "RedisSession", "RedisStore"]
 
-# On the hit path a look-up counts.
+# A module-level name saves a look-up on the hit path.
 _Future = asyncio.Future
 
 
 class Connecting(Protocol):
-    """What a session on one server needs of its store."""
+    """The parts of a store that a session on one server needs."""
 
     deadline: float
 
@@ -44,19 +44,19 @@ class Connecting(Protocol):
 
 
 class RedisStore:
-    """`client` gives the connection settings; its pool is not used, so a full pool delays nobody."""
+    """`client` gives the connection settings. Its pool is not used, so a full pool causes no delay."""
 
     shared = True
 
     @property
     def place(self) -> str:
-        """Where it is, without credentials."""
+        """Its address, without credentials."""
         found = self._settings
         where = found.get("path") or f"{found.get('host', '')}:{found.get('port', '')}"
         return f"redis://{where}"
 
     def __init__(self, client: Redis, *, deadline: float = DEADLINE) -> None:
-        # Kept, because a sentinel's pool is named weakly in its own settings.
+        # Keep the client alive: a sentinel's pool is only weakly referenced in its own settings.
         self._client = client
         pool = client.connection_pool
         self._connection_class = sharing(pool.connection_class)
@@ -99,7 +99,7 @@ class RedisSession(ScriptedSession):
 
     @property
     def trouble(self) -> StoreError | None:
-        """What failed last."""
+        """The last failure."""
         return self._node.trouble
 
     def away_for(self, name: str) -> bool:
@@ -174,13 +174,13 @@ class RedisSession(ScriptedSession):
 
 
 def _is_elsewhere(call: Call, error: ResponseError) -> bool:
-    """What only a cluster answers. The few entries that live on this very node would work, and all others not."""
+    """For answers that only a cluster gives. The few entries on this node would work, and no others."""
     if not isinstance(error, AskError | ClusterCrossSlotError):
         return False
     call.fail(
         WrongTopology(
-            "the server is a node of a cluster, and there are others: write redis+cluster:// (rediss+cluster:// for "
-            "TLS) in place of redis://, or give a RedisCluster client in place of a Redis"
+            "the server is one node of a cluster: write redis+cluster:// (rediss+cluster:// for TLS) in place of "
+            "redis://, or give a RedisCluster client in place of a Redis"
         )
     )
     return True

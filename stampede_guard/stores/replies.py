@@ -1,11 +1,12 @@
-"""What an error answer means: every error of Redis and Valkey in one table, sorted by what a caller can do about it.
+"""The meaning of an error answer: every error of Redis and Valkey in one table, sorted by what the caller can do.
 
-not reachable   the server is there and cannot serve this now, and one that can may be found soon. Same as no answer:
-                the caller goes without the store, an invalidation is queued.
-for now         the server refuses writes because of its own state. Reads work; an invalidation is queued.
-refused         the server does not let this client do it, and will not by itself. `invalidate()` raises.
-no script       the server does not know the script: send it with its text.
-malformed       no answer that this protocol has. The call fails.
+not reachable   The server is there but cannot serve this now. One that can may be found soon. Same as no answer: the
+                caller continues without the store, and an invalidation is queued.
+for now         The server refuses writes because of its own state. Reads work, and an invalidation is queued.
+refused         The server does not allow this client the command, and will not change that itself.
+                `invalidate()` raises.
+no script       The server does not know the script: send it with its text.
+malformed       Not an answer of this protocol. The call fails.
 
 Sources: "Redis protocol specification", errors; `src/server.c`, `src/script.c`, `src/cluster.c`, `src/sentinel.c` of
 Redis 7.0 to 8 and Valkey 8 to 9.
@@ -65,7 +66,7 @@ class Meaning(enum.Enum):
 _GONE, _FOR_NOW, _NO = Meaning.NOT_REACHABLE, Meaning.FOR_NOW, Meaning.REFUSED
 
 MEANINGS: dict[str, Meaning] = {
-    # Who serves these keys, or will in a moment.
+    # About the server for these keys, now or in a moment.
     "MOVED": _GONE,
     "ASK": _GONE,
     "TRYAGAIN": _GONE,
@@ -75,25 +76,25 @@ MEANINGS: dict[str, Meaning] = {
     "BUSY": _GONE,
     "MASTERDOWN": _GONE,
     "NOMASTERLINK": _GONE,
-    # A command that the server ended because it became a replica, or because an operator said so.
+    # The server ended a command, because it became a replica or because an operator asked for it.
     "UNBLOCKED": _GONE,
-    # What a sentinel says that does not know, or cannot act.
+    # A sentinel that does not know, or cannot act.
     "IDONTKNOW": _GONE,
     "NOGOODSLAVE": _GONE,
     "NOQUORUM": _GONE,
     "INPROG": _GONE,
-    # The server's own state: no memory, no disk, no replicas; or it is one. See `may_be_elsewhere`.
+    # The server's own state: no memory, no disk, no replicas; or it is a replica. See `may_be_elsewhere`.
     "READONLY": _FOR_NOW,
     "OOM": _FOR_NOW,
     "MISCONF": _FOR_NOW,
     "NOREPLICAS": _FOR_NOW,
     "IOERR": _FOR_NOW,
-    # Who asks.
+    # About the client.
     "NOAUTH": _NO,
     "WRONGPASS": _NO,
     "NOPERM": _NO,
     "DENIED": _NO,
-    # What is asked.
+    # About the command.
     "WRONGTYPE": _NO,
     "CROSSSLOT": _NO,
     "NOPROTO": _NO,
@@ -107,7 +108,7 @@ MEANINGS: dict[str, Meaning] = {
     "NOADDR": _NO,
     "NOSCRIPT": Meaning.NO_SCRIPT,
 }
-"""By the first word of the answer. `ERR`, and what is not here, is told by its text."""
+"""By the first word of the answer. `ERR` and unknown words are classified by the text."""
 
 _TEXTS: tuple[tuple[re.Pattern[str], Meaning], ...] = tuple(
     (re.compile(pattern, re.IGNORECASE), meaning)
@@ -121,13 +122,13 @@ _TEXTS: tuple[tuple[re.Pattern[str], Meaning], ...] = tuple(
         ),
         (r"(connection (refused|timed out|reset)|server closed connection|host is down)\W*$", _GONE),
         (r"server is (shutting down|not ready)|instance .*(failing over|is being promoted)", _GONE),
-        # An operator's SCRIPT KILL: it hits what runs, and not who asked.
+        # An operator's SCRIPT KILL. It hits the running script, whichever client sent it.
         (r"script killed by user", _FOR_NOW),
         (r"protocol error", Meaning.MALFORMED),
     )
 )
 _EMBEDDED = re.compile(r"(?:^|[:\s])-?(OOM|READONLY|MISCONF|NOREPLICAS|NOPERM|CLUSTERDOWN|MASTERDOWN) ")
-"""Where a server reports the error of a command within the error of its script."""
+"""A server reports the error of a command inside the error of its script."""
 _CODE = re.compile(r"-?([A-Z][A-Z0-9_]*)(?: |$)")
 _CLASSES: tuple[tuple[type[Exception], str], ...] = (
     (MovedError, "MOVED"),
@@ -144,13 +145,13 @@ _CLASSES: tuple[tuple[type[Exception], str], ...] = (
     (AuthorizationError, "NOPERM"),
     (AuthenticationError, "NOAUTH"),
 )
-"""redis-py takes the first word off the text where it has a class for it."""
+"""redis-py removes the first word from the text if it has a class for it."""
 _ABOUT_A_SLOT = ("MOVED", "ASK", "REDIRECT")
 LONGEST_TEXT = 200
 
 
 def code_of(error: BaseException) -> str:
-    """The first word of an error answer; empty where it has none."""
+    """The first word of an error answer, or an empty text."""
     status = str(getattr(error, "status_code", None) or "")
     if status not in ("", "ERR"):
         return status
@@ -162,7 +163,7 @@ def code_of(error: BaseException) -> str:
 
 
 def meaning_of(error: BaseException) -> Meaning:
-    """Of an error answer, or of what ended a connection."""
+    """The meaning of an error answer, or of the exception that ended a connection."""
     if isinstance(error, InvalidResponse):
         return Meaning.MALFORMED
     answered = isinstance(error, ResponseError | AuthenticationError | BusyLoadingError | AuthorizationError)
@@ -181,9 +182,9 @@ def meaning_of(error: BaseException) -> Meaning:
 
 
 def is_not_serving(error: BaseException) -> bool:
-    """Error answers of a server that is there and cannot serve for now: the same as a server that is away.
+    """Whether the server is there but cannot serve for now. This is treated like a server that is away.
 
-    Not of one that only sends elsewhere: it serves others.
+    False for a server that only redirects: it serves other keys.
     """
     if not isinstance(error, ResponseError | BusyLoadingError):
         return False
@@ -191,16 +192,16 @@ def is_not_serving(error: BaseException) -> bool:
 
 
 def may_be_elsewhere(error: BaseException) -> bool:
-    """Whether a replica answered. If it was the master, its address or the sentinels may lead elsewhere by now.
+    """Whether a replica answered. If it was the master before, its address or the sentinels may lead elsewhere now.
 
-    It is not away. It answers reads, and a process that counted it as away would serve what others have invalidated.
+    It is not away: it answers reads. A process that counted it as away would serve values that others invalidated.
     """
     embedded = _EMBEDDED.search(str(error))
     return code_of(error) == "READONLY" or (embedded is not None and embedded[1] == "READONLY")
 
 
 def store_error(error: BaseException) -> StoreError:
-    """What the caller gets. A refusal (wrong password, missing permission) is told apart from an absence."""
+    """The error for the caller. It distinguishes a refusal (wrong password, missing permission) from an absence."""
     if isinstance(error, StoreError):
         return error
     trouble = tls_trouble(error)
@@ -218,7 +219,7 @@ def store_error(error: BaseException) -> StoreError:
         )
     if isinstance(error, InvalidResponse):
         return StoreUnavailable(
-            "the server's answer is not in Redis's protocol: look at the port, and write rediss:// if it is one of TLS"
+            "the answer is not in Redis's protocol: check the port, and write rediss:// if the port expects TLS"
         )
     if isinstance(error, ResponseError | BusyLoadingError):
         return _answered(error, meaning)
@@ -226,7 +227,7 @@ def store_error(error: BaseException) -> StoreError:
         return StoreUnavailable("the store could not be reached in time", late=True)
     hint = ""
     if _is_unknown_host(error):
-        hint = " (a host name that nobody knows: look at the store's URL, and at the resolver)"
+        hint = " (the host name is unknown: check the store's URL and the resolver)"
     return StoreUnavailable(f"the store cannot be reached: {str(error) or type(error).__name__}{hint}")
 
 
@@ -243,8 +244,8 @@ def _answered(error: Exception, meaning: Meaning) -> StoreError:
         return StoreUnavailable(f"the store cannot serve now: {told(error)}")
     if "cluster support disabled" in str(error):
         return WrongTopology(
-            "the server is no node of a cluster: write redis:// (rediss:// for TLS) in place of redis+cluster://, or "
-            "give a Redis client in place of a RedisCluster"
+            "the server is not a node of a cluster: write redis:// (rediss:// for TLS) in place of redis+cluster://, "
+            "or give a Redis client in place of a RedisCluster"
         )
     return StoreRefused(
         f"the store refused a command: {told(error)}",
@@ -254,7 +255,7 @@ def _answered(error: Exception, meaning: Meaning) -> StoreError:
 
 
 def unkept(reply: Any) -> StoreRefused | None:
-    """Of a value that a script has told to the waiters and could not store: what SET was answered. Else None."""
+    """The error that SET gave, if a script sent a value to the waiters but could not store it. Else None."""
     text = reply.decode("utf-8", "replace").removeprefix("-") if isinstance(reply, bytes) else ""
     if " " not in text or not _CODE.match(text):
         return None
@@ -294,13 +295,13 @@ _HARMLESS = re.compile(r"[A-Za-z|_-]{1,40}")
 
 
 def told(error: BaseException) -> str:
-    """The text of an error answer, as it may stand in a log: without keys and arguments, which name entries.
+    """The text of an error answer for a log, without keys and arguments, because they name entries.
 
-    1. A server without EVALSHA answers with the arguments it got. 2. The first is a key. 3. A key has values of
-    parameters in it.
+    1. A server without EVALSHA answers with the arguments it received. 2. The first one is a key. 3. A key contains
+    values of parameters.
     """
     text = str(error).partition(", with args beginning with")[0].partition("{")[0]
-    # Where in a script of ours it was is no news, and another place would look like another refusal.
+    # Remove the position within our script. Another position would look like another refusal.
     text = re.sub(r"\s+script:( [0-9a-f]{40},)? on @.*$", "", text)
 
     def shown(found: re.Match[str]) -> str:
@@ -311,7 +312,7 @@ def told(error: BaseException) -> str:
 
 
 def reason(failure: StoreError) -> str:
-    """For the log. What a credential provider raises may hold a secret, so of that only its class is told."""
+    """For the log. An error of a credential provider may contain a secret, so only its class is logged."""
     cause: Any = failure.__cause__
     if cause is None or isinstance(cause, RedisError | OSError):
         return str(failure)

@@ -1,4 +1,4 @@
-"""One call's way through a cluster: what is done about MOVED, ASK, TRYAGAIN and CLUSTERDOWN, and how often.
+"""One call's way through a cluster: the reaction to MOVED, ASK, TRYAGAIN and CLUSTERDOWN, and how often it is sent.
 
 Source: "Redis Cluster Specification", Redirection and resharding.
 """
@@ -23,29 +23,29 @@ from stampede_guard.stores.slots import Address, slot_of
 __all__ = ["Network", "Route"]
 
 REDIRECTIONS = 5
-"""Times that one call is sent anew because its keys are, or may soon be, elsewhere."""
+"""How often one call is sent again because its keys are on another node, or soon may be."""
 PAUSE = 0.05
-"""Seconds before a call is sent anew to a slot that moves or has no master; each time as much longer."""
+"""Seconds before a call is sent again to a slot that moves or has no master. Each further pause is as much longer."""
 
 
 class Network(Protocol):
-    """What a route needs of the session."""
+    """The calls of the session that a route uses."""
 
     def dispatch(self, route: Route, call: Call) -> None:
-        """Send a call to the master of its slot, as soon as it is known."""
+        """Send a call to the master of its slot, as soon as that master is known."""
 
     def moved(self, slot: int, address: Address) -> None:
-        """A node said who holds the slot now."""
+        """A node reported the current holder of the slot."""
 
     def ask(self, route: Route, address: Address, call: Call) -> None:
-        """Send the call there for this once: the slot is on its way."""
+        """Send the call there this one time: the slot is being moved."""
 
     def unsettled(self) -> None:
-        """A node said that the cluster, or a slot, is not served now."""
+        """A node reported that the cluster, or a slot, is not served now."""
 
 
 class Route:
-    """One call's way through the cluster, with the number of times that it may be sent anew."""
+    """One call's way through the cluster, with the number of times that it may still be sent again."""
 
     __slots__ = ("_left", "_session", "name", "renewal", "slot")
 
@@ -60,7 +60,7 @@ class Route:
         self._session.dispatch(self, call)
 
     def again(self, call: Call, error: ResponseError) -> bool:
-        """Whether the call is sent once more for this answer."""
+        """Whether the call is sent again for this answer."""
         if self._left == 0:
             return False
         tries = REDIRECTIONS - self._left

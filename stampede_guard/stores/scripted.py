@@ -1,6 +1,6 @@
-"""What every Redis session has in common, however many servers are behind it: the scripts and their arguments.
+"""The common part of every Redis session, on one server or many: the scripts and their arguments.
 
-A subclass knows where an entry lives: how to send a script there, and which inbox is heard from there.
+A subclass knows where an entry is stored: how to send a script there, and which inbox receives messages from there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from stampede_guard.stores.wire import (
 __all__ = ["WAKE_BYTES", "ScriptedSession"]
 
 WAKE_BYTES = 8 * 1024 * 1024
-"""Bytes of all wake-ups together that carry a value for which a full server has no room: they wait in its memory."""
+"""Limit for the total bytes of wake-ups with a value that a full server cannot store. They wait in its memory."""
 
 _ACQUIRE = Script("acquire")
 _RENEW = Script("renew")
@@ -56,7 +56,7 @@ _SWITCH = Script("switch", keys_of=modes_keys)
 
 
 class ScriptedSession(ABC):
-    """See `stores.protocol.Session`. `deadline`: seconds after which a command has either run or been lost."""
+    """See `stores.protocol.Session`. `deadline`: after these seconds a command has either run or been lost."""
 
     def __init__(self, *, deadline: float, listener: Listener) -> None:
         self._deadline = deadline
@@ -80,20 +80,20 @@ class ScriptedSession(ABC):
 
     @abstractmethod
     async def _listen(self, name: str) -> None:
-        """Have an inbox where this entry lives, or know that there can be none for now."""
+        """Wait until an inbox is confirmed at this entry's server, or until it is known that this is impossible now."""
 
     @abstractmethod
     def _inbox_at(self, name: str) -> bytes:
-        """The inbox that is confirmed where this entry lives, or nothing."""
+        """The inbox that is confirmed at this entry's server, or nothing."""
 
     @abstractmethod
     async def _run(self, script: Script, name: str, args: list[bytes], *, renewal: bool = False) -> Any:
         """The script's answer. Raises `StoreError`."""
 
     async def run(self, script: Script, name: str, args: list[bytes], *, renewal: bool = False) -> Any:
-        """A script of somebody else's, on the keys that it has for this name. Raises `StoreError`.
+        """Run a script of another module with the keys that it has for this name. Raises `StoreError`.
 
-        `renewal`: on the connection that never waits behind anything else.
+        `renewal`: use the connection on which a command never waits behind other commands.
         """
         return await self._run(script, name, args, renewal=renewal)
 
@@ -233,7 +233,7 @@ class ScriptedSession(ABC):
 
     async def switches(self, namespace: str) -> Mapping[str, Switch]:
         name = modes_name(namespace)
-        # To be told of changes from now on.
+        # Subscribe first, to receive every change from now on.
         await self._listen(name)
         self._inbox_at(name)
         return parse_switches(await self._run(_MODES, name, []))
@@ -248,7 +248,7 @@ class ScriptedSession(ABC):
             raise malformed("the switch script")
         if told < 0:
             raise StoreRefused(
-                f"there are {MOST_SWITCHES} switches already: give some back with the mode default"
+                f"there are {MOST_SWITCHES} switches already: remove some by setting their mode to default"
             )
         return int(told)
 
@@ -260,8 +260,8 @@ class ScriptedSession(ABC):
         task.add_done_callback(self._forgotten.discard)
 
     async def _forget(self, name: str, flight: str) -> None:
-        # The unanswered command may still lie unread in the server's socket. Once now, once when every command that was
-        # sent before has either run or been lost; after that the lease's own deadline decides.
+        # The unanswered command may still lie unread in the server's socket. Release now. Release once more when every
+        # command sent before has either run or been lost. After that, the lease's own deadline decides.
         for pause in (0.0, 2 * self._deadline):
             await asyncio.sleep(pause)
             try:

@@ -1,7 +1,7 @@
-"""One master that sentinels watch: whoever they name is asked, and after a failover somebody else.
+"""One master that sentinels watch. Sentinels name it, and after a failover they name another server.
 
-Every new connection asks the sentinels first. A connection does not outlive a failover: sentinels make a demoted master
-drop its clients, and one that answers READONLY is left by the lane.
+Every new connection asks the sentinels first. A connection does not outlive a failover. Sentinels make a demoted master
+drop its clients, and the lane leaves a server that answers READONLY.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from stampede_guard.stores.tls import SharedContext, sharing
 __all__ = ["SentinelStore"]
 
 HEAD_START = 0.1
-"""Part of the deadline that a sentinel has for itself before the next one is asked too."""
+"""The part of the deadline that one sentinel has before the next one is asked as well."""
 
 Connect = Callable[[], AbstractConnection]
 
 
 class SentinelStore:
-    """`sentinels` connect to one sentinel each; `settings` are those of a connection to the master. `where`: their
-    addresses, for the log."""
+    """Each of `sentinels` connects to one sentinel. `settings` are for connections to the master. `where`: the
+    addresses of the sentinels, for the log."""
 
     shared = True
 
     @property
     def place(self) -> str:
-        """What it is, without credentials."""
+        """The sentinels and the service, without credentials."""
         return f"sentinel://{self._where}/{self._service}"
 
     def __init__(
@@ -63,7 +63,7 @@ class SentinelStore:
 
     @classmethod
     def from_client(cls, client: Redis, *, deadline: float = DEADLINE) -> SentinelStore:
-        """`client` as `Sentinel.master_for` makes it. Raises `Misuse` for a client of the replicas."""
+        """`client` comes from `Sentinel.master_for`. Raises `Misuse` for a client of the replicas."""
         pool = client.connection_pool
         assert isinstance(pool, SentinelConnectionPool)
         if not pool.is_master:
@@ -86,10 +86,10 @@ class SentinelStore:
         return RedisSession(self, listener, namespace=namespace)
 
     async def find_master(self) -> Address:
-        """Where the master is, by the first sentinel that knows. Raises `ConnectionError` when none does.
+        """The master's address, from the first sentinel that knows it. Raises `ConnectionError` when none does.
 
-        They are asked in a random order, each with a head start, so that neither a dead one nor a frozen one costs the
-        whole deadline and a fleet does not ask all of them at once.
+        The sentinels are asked in a random order, so that a fleet does not ask all of them at once. Each has a head
+        start before the next. So a dead or frozen sentinel does not cost the whole deadline.
         """
         asked: set[asyncio.Task[Address]] = set()
         left = random.sample(self._sentinels, len(self._sentinels))
@@ -132,7 +132,7 @@ class SentinelStore:
 
 
 class _MasterConnection(Connection):
-    """A connection to whoever is the master when it connects."""
+    """A connection to the current master. It looks the master up when it connects."""
 
     def __init__(self, find_master: Any, **settings: Any) -> None:
         self._find_master = find_master

@@ -1,4 +1,4 @@
-"""How a session's own connections are made: as the user's client makes them, except for what the lanes do themselves.
+"""The settings of a session's own connections: those of the user's client, except for the lanes' own tasks.
 
 TLS, user, password, credential provider and keep-alive are the user's. Time-outs, retries and decoding are ours: no
 retries, one deadline for everything.
@@ -19,7 +19,7 @@ DEADLINE = 0.5
 
 
 def own_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The keyword arguments of a connection, from those of a client's pool."""
+    """The keyword arguments of a connection, made from those of a client's pool."""
     return {
         **settings,
         "socket_timeout": None,

@@ -1,4 +1,4 @@
-"""Which master of a cluster holds which slot, as the answer to CLUSTER SLOTS says it."""
+"""Which master of a cluster holds which slot, from the answer to CLUSTER SLOTS."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Remap = Callable[[Address], Address]
 
 
 def slot_of(name: str) -> int:
-    """The slot of all keys of an entry: of what stands in their hash tag, up to its first closing brace.
+    """The slot of all keys of an entry. It depends on their hash tag, up to its first closing brace.
 
     Source: "Redis Cluster Specification", Hash tags.
     """
@@ -29,7 +29,7 @@ def slot_of(name: str) -> int:
 
 
 class SlotMap:
-    """A holder per slot, or None where nobody serves the slot. `move` keeps what a redirection has told."""
+    """A holder per slot, or None if no master serves the slot. `move` records a redirection."""
 
     __slots__ = ("_holders", "masters")
 
@@ -53,7 +53,7 @@ class SlotMap:
 
 
 def parse_slots(reply: Any, *, asked: Address, remap: Remap | None = None) -> SlotMap:
-    """`asked` is the node that answered: where it does not know its own host, it means itself.
+    """`asked` is the node that answered. A node that does not know its own host means itself.
 
     Raises `ValueError` for an answer of another shape.
     """
@@ -65,12 +65,12 @@ def parse_slots(reply: Any, *, asked: Address, remap: Remap | None = None) -> Sl
                 raise ValueError
             text = host.decode() if isinstance(host, bytes) else host or ""
             if text == "?":
-                continue  # it has no name yet that could be told
+                continue  # it has no name yet
             address = (text or asked[0], port or asked[1])
             if not 0 <= first <= last < SLOTS or not 0 < address[1] < 65536:
                 raise ValueError
             ranges.append((first, last, remap(address) if remap is not None else address))
     except Exception:
-        # Also what the user's own `address_remap` raises: it would end the search for the cluster.
+        # Includes errors of the user's `address_remap`: they would end the search for the cluster.
         raise ValueError("CLUSTER SLOTS gave an answer of an unknown shape") from None
     return SlotMap(ranges)

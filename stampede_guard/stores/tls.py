@@ -1,7 +1,7 @@
-"""TLS: one SSLContext per store, made in a thread, and made anew only when its files have changed.
+"""TLS: one SSLContext per store. It is made in a thread, and made again only when its files have changed.
 
-redis-py makes one for each connection, within the event loop: 20 to 70 ms each, four times a second while the store is
-away. What is wrong with the files, or with a certificate, does not pass by itself, so it is told apart from an outage.
+redis-py makes one for each connection, in the event loop. Each takes 20 to 70 ms, four times a second while the store
+is away. An error in the files or in a certificate does not pass by itself, so it is distinguished from an outage.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _REASONS = (
     "HTTP_REQUEST",
     "NO_PROTOCOLS_AVAILABLE",
 )
-"""Of what OpenSSL says, what another attempt will not change. A reset or a damaged record is none of these."""
+"""OpenSSL errors that another attempt will not change. A reset or a damaged record is not one of them."""
 
 
 class SharedContext:
-    """The SSLContext of all connections of a store. Safe in several event loops."""
+    """The SSLContext of all connections of a store. Safe for several event loops."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -55,7 +55,7 @@ class SharedContext:
         self._made: ssl.SSLContext | None = None
 
     async def lend(self, connection: Any) -> None:
-        """Give it to a connection that is about to be made. Raises `StoreMisconfigured` that names the file."""
+        """Give it to a connection before it connects. Raises `StoreMisconfigured`, which names the file."""
         asked = connection.ssl_context
         if asked.context is not None:
             return
@@ -75,15 +75,15 @@ class SharedContext:
                 names = ", ".join(f"{option}={path}" for option, path in _files(asked)) or "the system's own"
                 raise StoreMisconfigured(f"TLS cannot be set up with {names}: {error}") from None
             finally:
-                # Else the connection that asked first would keep one that another thread has replaced.
+                # Otherwise the first connection would keep a context that another thread has replaced.
                 asked.context = None
             self._made, self._seen = made, seen
 
 
 def sharing(connection_class: type[C], shared: SharedContext | None = None) -> Callable[..., C]:
-    """Makes connections of this class; those of one that speaks TLS share an SSLContext.
+    """A function that makes connections of this class. If they speak TLS, they share one SSLContext.
 
-    They must all be made with the same options of TLS.
+    All of them must have the same TLS options.
     """
     if not issubclass(connection_class, SSLConnection):
         return connection_class
@@ -101,7 +101,7 @@ def sharing(connection_class: type[C], shared: SharedContext | None = None) -> C
 
 @functools.lru_cache(maxsize=64)
 def _borrowing(connection_class: type[Any]) -> type[Any]:
-    """One like it, whose connections take the SSLContext that they are lent."""
+    """A subclass whose connections use the SSLContext that `lend` gives them."""
 
     async def connect(self: Any, *args: Any, **kwargs: Any) -> None:
         if not self.is_connected:
@@ -113,7 +113,7 @@ def _borrowing(connection_class: type[Any]) -> type[Any]:
 
 
 def tls_trouble(error: BaseException) -> StoreMisconfigured | None:
-    """If this, or what it came of, is about certificates or protocols: what to look at."""
+    """The error with its cure, if this error or its cause concerns certificates or protocols."""
     for cause in _causes(error):
         if isinstance(cause, StoreMisconfigured):
             return cause
@@ -125,11 +125,11 @@ def tls_trouble(error: BaseException) -> StoreMisconfigured | None:
         reason = (getattr(cause, "reason", None) or "") if isinstance(cause, ssl.SSLError) else ""
         if "WRONG_VERSION" in reason or "HTTP_REQUEST" in reason:
             return StoreMisconfigured(
-                "the server does not speak TLS on this port: write redis:// in place of rediss://, or the port of TLS"
+                "the server does not speak TLS on this port: write redis:// in place of rediss://, or the TLS port"
             )
         if any(known in reason for known in _REASONS):
             return StoreMisconfigured(
-                f"TLS is refused ({reason}): look at ?ssl_certfile= and ?ssl_keyfile=, and at the protocols and "
+                f"TLS is refused ({reason}): check ?ssl_certfile= and ?ssl_keyfile=, and the protocols and "
                 "ciphers that the server allows"
             )
     return None
@@ -151,7 +151,7 @@ def _files(asked: Any) -> Iterator[tuple[str, str]]:
 
 
 def _versions(asked: Any) -> tuple[object, ...]:
-    """Of the files: a certificate that was rotated is read again, by the next connection."""
+    """Versions of the files. The next connection reads a rotated certificate again."""
     found: list[object] = []
     for _, path in _files(asked):
         status = None
@@ -176,7 +176,7 @@ def _check_files(asked: Any) -> None:
 
 
 async def _in_thread(work: Any) -> None:
-    """In a thread of its own: those of the event loop may all be at work for minutes."""
+    """Run it in a new thread: the threads of the event loop may all be busy for minutes."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 
@@ -186,7 +186,7 @@ async def _in_thread(work: Any) -> None:
             work()
         except BaseException as error:
             failure = error
-        with suppress(RuntimeError):  # the loop has been closed
+        with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(_end, done, failure)
 
     threading.Thread(target=run, name="stampede_guard tls", daemon=True).start()

@@ -1,4 +1,4 @@
-"""The options of a store's URL that have no effect on a guard: an error each, and not silence.
+"""The options of a store's URL that have no effect on a guard. Each is an error, so that it is not ignored silently.
 
 A guard makes its own connections, with its own time-outs, retries and protocol: see `stores.settings`.
 """
@@ -14,7 +14,7 @@ from stampede_guard.stores.settings import DEADLINE
 __all__ = ["LONGEST_DEADLINE", "deadline_from"]
 
 LONGEST_DEADLINE = 30.0
-"""Seconds: a caller waits so long for a frozen server before it goes on without."""
+"""Seconds. A caller waits this long for a frozen server before it continues without the server."""
 
 _WITHOUT_EFFECT = {
     "max_connections": "a guard has three connections to each server",
@@ -28,7 +28,7 @@ _WITHOUT_EFFECT = {
     "encoding_errors": "a guard stores bytes",
 }
 _ONLY = {"protocol": "2", "decode_responses": "false"}
-"""What a guard does in any case may be said."""
+"""The URL may state what a guard does anyway."""
 
 
 def deadline_from(url: str) -> float:

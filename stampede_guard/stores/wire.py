@@ -2,24 +2,24 @@
 
 All keys of an entry share the hash tag `{name}`, so they live in one slot of a cluster.
 
-The value's layout has a version, `LAYOUT`, which begins every value (`SG2`). A process reads its own layout and the one
-before it, writes its own, and takes everything else for nothing. Scripts have no version: each is called by the SHA of
-its text, so old and new ones stand side by side on one server. What they share is layout 1's keys and fields.
+The value's layout has a version, `LAYOUT`, at the beginning of every value (`SG2`). A process reads its own layout and
+the previous one. It writes its own, and treats everything else as absent. Scripts have no version: each is called by
+the SHA of its text, so one server can have old and new scripts together. They share the keys and fields of layout 1.
 
-A rolling deploy, from N (writes SG1) to N+1 (writes SG2), costs at most one computation more per expiry while it lasts:
+During a rolling deploy, from N (writes SG1) to N+1 (writes SG2), each expiry costs at most one more computation:
 
-* N computes first: its SG1 value is read by everybody.
-* N+1 computes first: its SG2 value is nothing to N, whose lease among themselves and with N+1 is the same as ever, so
-  one process of N computes once more and stores SG1 in its place (its token is larger: `last` is in the record, which
-  has no layout). Now everybody has a value; N+1 reads SG1, so nobody goes back.
+* N computes first: every process reads its SG1 value.
+* N+1 computes first: N treats its SG2 value as absent. Leases work between N and N+1 as always, so one process of N
+  computes once more. It stores SG1 in place of SG2. Its token is larger, because `last` is in the record, which has no
+  layout. Now every process has a value. N+1 reads SG1, so the layout does not change back.
 * An SG1 value has no `took_ms`, so N+1 refreshes none of these early.
 
-A failure has said since this version how long it was given, and begins with a letter that the version before does not
-know: while both run, N takes a failure of N+1 for nothing, and one process of N computes once more per failure.
+Since this version a failure contains its lifetime and begins with a letter. The previous version does not know the
+letter. While both run, N treats a failure of N+1 as absent, and one process of N computes once more per failure.
 
-A value is stored and read whole by one command, so it is never half of one layout and half of another.
+One command stores a value whole, and one command reads it whole. So a value never mixes two layouts.
 
-Skipping a layout is not a rolling deploy: each side takes the other's values for nothing, and they compute in turns
+A deploy must not skip a layout. Each side would treat the other's values as absent, and they would compute in turns
 while both run.
 """
 
@@ -67,24 +67,24 @@ __all__ = [
 LAYOUT = 2
 _MAGIC = b"SG%d" % LAYOUT
 HEADER = 51
-"""Bytes before the body: magic (3), token (16), total ms (12), stale ms (12), how long it took in ms (8). Decimal, so
-that people can read it."""
+"""Bytes before the body: magic (3), token (16), total ms (12), stale ms (12), duration of the computation in ms (8).
+Decimal, so that people can read it."""
 _SIZES = {_MAGIC: HEADER, b"SG%d" % (LAYOUT - 1): HEADER - 8}
-"""Of the headers that are read; layout 1 does not say how long it took."""
+"""Sizes of the headers that are read. Layout 1 has no duration of the computation."""
 MOST_TOOK_MS = 99_999_999
 
 _KINDS: dict[bytes, Any] = {b"value": "value", b"failure": "failure", b"again": "again"}
 
 
 def name_bytes(name: str) -> bytes:
-    """A name in UTF-8, whatever characters it has: one that cannot be sent would take the others of its tick along."""
+    """A name in UTF-8, whatever characters it has. One that cannot be sent would fail the others of its tick."""
     return name.encode("utf-8", "surrogatepass")
 
 
 def changes_channel(name: str) -> bytes:
-    """Where everybody who keeps copies hears of the changes of an entry: one channel per namespace.
+    """The channel for processes that keep copies. It carries the changes of entries: one channel per namespace.
 
-    A namespace with colons shares the channel of its first part; names tell whose a message is.
+    A namespace with colons shares the channel of its first part. The names in messages show their namespace.
     """
     return b"stampede_guard:changes:" + name_bytes(name.partition(":")[0])
 
@@ -100,28 +100,28 @@ def entry_keys(name: str) -> tuple[bytes, ...]:
 
 
 def modes_name(namespace: str) -> str:
-    """What messages about the namespace's switches are about. No entry has this name: theirs go on after a colon."""
+    """The name in messages about the namespace's switches. No entry has it: their names continue after a colon."""
     return f"{namespace}:modes"
 
 
 def modes_keys(name: str) -> tuple[bytes, ...]:
-    """Of the switches with this `modes_name`: one hash. Without a part behind the brace, so it is no entry's either."""
+    """The one key of the switches with this `modes_name`, a hash. It has no suffix, so no entry uses this key."""
     return (b"{%b}" % name_bytes(name),)
 
 
 def value_bytes(body: bytes, *, token: int, total_ms: int, stale_ms: int, took_ms: int = 0) -> bytes:
-    # A number with more digits would shift the body, and nobody could read it.
+    # A number with more digits would shift the body, and make the value unreadable.
     total_ms, stale_ms = min(total_ms, MOST_MS), min(stale_ms, MOST_MS)
     took_ms = min(max(took_ms, 0), MOST_TOOK_MS)
     return b"%b%016d%012d%012d%08d%b" % (_MAGIC, token, total_ms, stale_ms, took_ms, body)
 
 
 MOST_TOKEN = 2**53
-"""Tokens are below this."""
+"""All tokens are below this."""
 
 
 def parse_value(stored: bytes | None, remaining_ms: int) -> Reading | None:
-    """The reading of what was stored; None for nothing, or for something that is not ours."""
+    """The reading of a stored value. None for nothing, or for data that is not ours."""
     size = None if stored is None else _SIZES.get(stored[:3])
     if stored is None or size is None:
         return None
@@ -130,7 +130,7 @@ def parse_value(stored: bytes | None, remaining_ms: int) -> Reading | None:
         return None
     number = int(digits[:16])
     if number >= MOST_TOKEN:
-        # Lua's numbers are exact up to there. A larger one is damage, and would leave no room for a larger token.
+        # Lua's numbers are exact below this. A larger one is damaged, and would leave no room for a larger token.
         return None
     total_ms, stale_ms = _lifetimes(digits[16:40])
     return Reading(stored[size:], number, total_ms, stale_ms, remaining_ms, int(digits[40:] or 0))
@@ -138,13 +138,13 @@ def parse_value(stored: bytes | None, remaining_ms: int) -> Reading | None:
 
 @functools.lru_cache(maxsize=256)
 def _lifetimes(digits: bytes) -> tuple[int, int]:
-    """Total and stale milliseconds. Most values of a process have one of a few pairs, and are read again and again."""
+    """Total and stale milliseconds. Most values of a process share a few pairs and are read again and again."""
     return int(digits[:12]), int(digits[12:])
 
 
 def parse_answer(reply: Any) -> Answer | Denied:
-    """What the acquire and fallback scripts answered. Raises `StoreRefused` for anything else."""
-    # ValueError: bytes where digits should be, no UTF-8, or a number that no token can be.
+    """The answer of the acquire or fallback script. Raises `StoreRefused` for anything else."""
+    # ValueError: bytes in place of digits, invalid UTF-8, or a number too large for a token.
     with contextlib.suppress(ValueError):
         match reply:
             case [b"found", bytes(stored), int(remaining_ms)]:
@@ -168,19 +168,19 @@ def parse_answer(reply: Any) -> Answer | Denied:
 
 
 def malformed(what: str) -> StoreRefused:
-    """`what` answered in a way that is not its own. The outcome is not known."""
+    """The error for an answer that `what` never gives. The outcome is unknown."""
     return StoreRefused(f"{what} gave an answer of an unknown shape")
 
 
 def yes_or_no(what: str, reply: Any) -> bool:
-    """Of a script that answers 1 or 0. Raises `StoreRefused` for anything else: its outcome is not known."""
+    """The answer of a script that gives 1 or 0. Raises `StoreRefused` for anything else: the outcome is unknown."""
     if reply.__class__ is not int or reply not in (0, 1):
         raise malformed(what)
     return bool(reply)
 
 
 def parse_fence(reply: Any) -> int:
-    """What the invalidate script answered. Raises `StoreRefused` for anything else."""
+    """The answer of the invalidate script. Raises `StoreRefused` for anything else."""
     with contextlib.suppress(ValueError):
         if isinstance(reply, bytes):
             return _token(reply)
@@ -188,7 +188,7 @@ def parse_fence(reply: Any) -> int:
 
 
 def _token(digits: bytes) -> int:
-    """Raises `ValueError` for what is no token."""
+    """Raises `ValueError` for digits that are not a token."""
     number = int(digits) if digits.isdigit() else -1
     if not 0 <= number < MOST_TOKEN:
         raise ValueError
@@ -196,7 +196,7 @@ def _token(digits: bytes) -> int:
 
 
 def parse_switches(reply: Any) -> dict[str, Switch]:
-    """By title. What this version does not understand is left out. Raises `StoreRefused` for another shape."""
+    """Switches by title. Unknown ones are left out. Raises `StoreRefused` for another shape."""
     found: dict[str, Switch] = {}
     try:
         for title, text, left_ms in zip(reply[::3], reply[1::3], reply[2::3], strict=True):
@@ -210,9 +210,9 @@ def parse_switches(reply: Any) -> dict[str, Switch]:
 
 
 def parse_message(data: bytes) -> tuple[str, Message] | None:
-    """The entry's name and the message; None for what is not ours.
+    """The entry's name and the message. None for data that is not ours.
 
-    Kind, token and the name's length end in a newline each; then come the name and what travels.
+    Kind, token and the name's length each end in a newline. The name and the payload follow.
     """
     try:
         kind, token, digits, rest = data.split(b"\n", 3)
@@ -227,7 +227,7 @@ def parse_message(data: bytes) -> tuple[str, Message] | None:
     if known == "value":
         reading = parse_value(payload, 0) if payload else None
         if reading is not None:
-            # Just published: all of its time is left.
+            # Just published: its whole lifetime is left.
             reading = reading._replace(remaining_ms=reading.total_ms)
         return text, Message("value", number, reading=reading)
     return text, Message(known, number, body=payload)

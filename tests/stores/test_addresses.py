@@ -56,10 +56,10 @@ async def test_sentinels_have_users_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("url", "words"),
     [
-        ("redis+cluster://", "'' in the store URL is no host"),
-        ("redis+cluster://h1,,h2", "'' in the store URL is no host"),
-        ("redis+cluster://h1:port", "'h1:port' in the store URL is no host"),
-        ("redis+cluster://h1:70000", "70000 in the store URL is no port"),
+        ("redis+cluster://", "'' in the store URL is not a host"),
+        ("redis+cluster://h1,,h2", "'' in the store URL is not a host"),
+        ("redis+cluster://h1:port", "'h1:port' in the store URL is not a host"),
+        ("redis+cluster://h1:70000", "70000 in the store URL is not a port"),
         ("redis+cluster://h1/3", "only database 0: write nothing after the hosts of the store URL, not /3"),
         ("redis+cluster://h1?no_such_option=1", "option of the store URL is unknown: .*no_such_option"),
         ("redis+cluster://h1?socket_read_size=many", "cannot be read: .*socket_read_size"),

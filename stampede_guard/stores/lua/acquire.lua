@@ -1,10 +1,10 @@
 -- ARGV: flight, inbox, epoch for a new record, lease ms, record ms, takeover ms, newer than this token,
--- how many may be let through at once, ms that each may take, ms that any slot is given at most.
+-- the number that may compute at once while the key is uncacheable, ms for each of them, ms for any slot at most.
 local flight, inbox, new_epoch = ARGV[1], ARGV[2], ARGV[3]
 local lease_ms, record_ms, takeover_ms = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local now = now_us()
 
--- The re-read: a value may have been published between the caller's read and this.
+-- Read again: a value may have been published between the caller's read and this script.
 local value_token, total_ms, stale_ms, pttl = value_header()
 if value_token and value_token > tonumber(ARGV[7]) and is_fresh(total_ms, stale_ms, pttl) then
   return {'found', redis.call('GET', KEYS[VALUE]), pttl}
@@ -23,8 +23,8 @@ failure_token = failure_token or 0
 
 local lease = fields(KEYS[LEASE], 'owner', 'token', 'epoch', 'inbox', 'missing', 'ms')
 local lease_token = tonumber(lease[2] or 0)
--- A first write that changes nothing: after one, a server that is out of memory lets the script finish. What follows is
--- small and expires, and a full server needs its leases more than any other.
+-- A first write that changes nothing. After it, a server that is out of memory lets the script finish. The writes below
+-- are small and expire, and a full server needs its leases more than any other server.
 redis.call('HDEL', KEYS[LEASE], '')
 if not epoch then
   epoch = new_epoch

@@ -1,4 +1,4 @@
--- Stands before every script. KEYS of an entry, always in this order and in one slot:
+-- This text precedes every script. KEYS of an entry, always in this order and in one slot:
 -- 1 value, 2 failure, 3 record, 4 lease, 5 waiters, 6 fallback slots.
 local VALUE, FAILURE, RECORD, LEASE, WAITERS, SLOTS = 1, 2, 3, 4, 5, 6
 
@@ -12,7 +12,7 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
--- A key of the wrong type is not ours: it is dropped rather than failing every call from now on.
+-- A key of the wrong type is not ours. It is deleted; otherwise every later call would fail.
 local function fields(key, ...)
   local found = redis.pcall('HMGET', key, ...)
   if found.err then
@@ -22,8 +22,8 @@ local function fields(key, ...)
   return found
 end
 
--- Token, total and stale milliseconds of the stored value, and its PTTL; nothing if there is none of ours. What SG2 has
--- more than SG1 stands behind what they share, and no script needs it.
+-- Token, total and stale milliseconds of the stored value, and its PTTL. Nothing if there is no value of ours. The
+-- additional field of SG2 stands after the fields of SG1, and no script needs it.
 local function value_header()
   local head = redis.pcall('GETRANGE', KEYS[VALUE], 0, 50)
   if type(head) ~= 'string' then
@@ -34,7 +34,7 @@ local function value_header()
   if not size or #head < size or not string.find(string.sub(head, 4, size), '^%d+$') then
     return nil
   end
-  -- 2^53: above it, one more is the same number, and the next token would not fit the header.
+-- 2^53: from here on, adding one gives the same number, and the next token would not fit the header.
   if tonumber(string.sub(head, 4, 19)) >= 9007199254740992 then
     return nil
   end
@@ -46,8 +46,8 @@ local function is_fresh(total_ms, stale_ms, pttl)
   return stale_ms < pttl and pttl <= total_ms
 end
 
--- Token and body of what is stored of a failure, whether it marks a value that may not be stored, and the ms it was given.
--- `F`, token (16), ms (12), body; `P` without a body. An older version writes no ms, and no `F`: then they are not known.
+-- The stored failure: token, body, whether it marks a value that may not be stored, and its lifetime in ms.
+-- `F`, token (16), ms (12), body; or `P` without a body. Older versions write neither ms nor `F`: ms is unknown then.
 local function failure()
   local stored = redis.pcall('GET', KEYS[FAILURE])
   if type(stored) ~= 'string' then
@@ -64,8 +64,8 @@ local function failure()
   return tonumber(token), kind == 'F' and string.sub(rest, 13) or rest, false, tonumber(ms or 0)
 end
 
--- Whether a key may still count: not if it has more time left than it was given (`ms`; 0 = not known). Then the clock has
--- stepped back, or an operator has changed its life, and how old it is nobody knows.
+-- Whether a key may still count. It may not if more time is left than its lifetime (`ms`; 0 = unknown). Then the clock
+-- has stepped back or an operator has changed its expiry, and the key's age is unknown.
 local function in_time(key, ms)
   if ms == 0 then
     return true
@@ -74,7 +74,7 @@ local function in_time(key, ms)
   return pttl >= 0 and pttl <= ms
 end
 
--- A write to a key that may be of the wrong type, which is then not ours.
+-- A write to a key that may have the wrong type. Such a key is not ours and is deleted.
 local function write(command, key, ...)
   local done = redis.pcall(command, key, ...)
   if type(done) == 'table' and done.err and string.find(done.err, 'WRONGTYPE', 1, true) then
@@ -90,7 +90,7 @@ local function live_longer(key, ms)
   end
 end
 
--- Whether an inbox has a subscriber; nil where the server does not tell.
+-- Whether an inbox has a subscriber. nil where the server refuses to answer.
 local function is_listening(inbox)
   local seen = redis.pcall('PUBSUB', 'NUMSUB', inbox)
   if seen.err then
@@ -99,7 +99,7 @@ local function is_listening(inbox)
   return tonumber(seen[2]) > 0
 end
 
--- The inbox that a lease may name: after a restart nobody has noticed yet that his subscription is gone.
+-- The inbox that a lease may name. After a restart, a process may not know yet that its subscription is gone.
 local function confirmed(inbox)
   if inbox ~= '' and is_listening(inbox) == false then
     return ''
@@ -109,7 +109,7 @@ end
 
 -- A sign of life of the lease's owner.
 local function renew_lease(ms, inbox)
-  -- The deadline first: after a write that takes no memory, HSET is allowed also when there is none left.
+  -- Set the deadline first. After this write without memory use, a full server allows HSET.
   redis.call('PEXPIRE', KEYS[LEASE], ms)
   redis.call('HSET', KEYS[LEASE], 'inbox', confirmed(inbox), 'ms', text(ms))
   redis.call('HDEL', KEYS[LEASE], 'missing')
@@ -125,8 +125,8 @@ local function largest(...)
   return most
 end
 
--- How many others compute beside the lease: fallbacks, and flights that were let through. `longest_ms`: what a slot is
--- given at most; who has more time left has it from a clock that has stepped back.
+-- How many other flights compute without the lease: fallbacks, and flights of an uncacheable key. `longest_ms`: the
+-- longest lifetime of a slot. A slot with more time left was taken before the clock stepped back.
 local function others_in_slots(flight, now, longest_ms)
   write('ZREMRANGEBYSCORE', KEYS[SLOTS], '-inf', text(now))
   if longest_ms > 0 then
@@ -145,12 +145,12 @@ local function give_slot_back(flight)
   return redis.pcall('ZREM', KEYS[SLOTS], flight) == 1
 end
 
--- Tells every process that keeps copies of its own. Nothing may be written after this.
+-- Notifies every process that keeps copies. No write may follow.
 local function outdate_copies(channel, name, token)
   redis.pcall('PUBLISH', channel, 'again\n' .. text(token) .. '\n' .. #name .. '\n' .. name)
 end
 
--- Takes the waiters and tells them. Nothing may be written after this.
+-- Removes the waiters and notifies them. No write may follow.
 local function announce(kind, name, token, payload)
   local inboxes = redis.pcall('SMEMBERS', KEYS[WAITERS])
   redis.call('DEL', KEYS[WAITERS])

@@ -1,5 +1,5 @@
--- ARGV: flight, epoch for a new record, limit, slot ms, record ms, newer than this token, ms that any slot
--- is given at most.
+-- ARGV: flight, epoch for a new record, limit, slot ms, record ms, newer than this token, ms for any slot
+-- at most.
 local flight, limit = ARGV[1], tonumber(ARGV[3])
 local slot_ms, record_ms = tonumber(ARGV[4]), tonumber(ARGV[5])
 local now = now_us()

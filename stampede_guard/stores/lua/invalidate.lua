@@ -10,7 +10,7 @@ redis.call('DEL', KEYS[VALUE], KEYS[FAILURE])
 local written = redis.pcall('HSET', KEYS[RECORD], 'epoch', record[1] or ARGV[1], 'last', text(fence),
   'fence', text(fence))
 if type(written) == 'table' and written.err then
-  -- Out of memory: a fence cannot be raised, but without a record nothing computed before this can be stored either.
+  -- Out of memory: the fence cannot be raised. But without a record, no earlier computation can be stored either.
   redis.call('DEL', KEYS[RECORD])
 else
   live_longer(KEYS[RECORD], tonumber(ARGV[2]))

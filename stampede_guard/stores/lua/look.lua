@@ -1,4 +1,4 @@
--- An operator's look at one entry; writes nothing. KEYS: as for every script. ARGV: bytes of the value and of the failure.
+-- Shows one entry to an operator. Writes nothing. KEYS: as always. ARGV: bytes of the value and of the failure.
 local function length(key)
   local bytes = redis.pcall('STRLEN', key)
   return type(bytes) == 'number' and bytes or -1

@@ -1,9 +1,9 @@
--- KEYS: the switches of a namespace, a hash. Each of them: the microsecond at which it ends (0 = never), then its text.
+-- KEYS: the switches of a namespace, a hash. Each field has the microsecond at which it ends (0 = never) and its text.
 local now = now_us()
 local stored = redis.pcall('HGETALL', KEYS[1])
 local found = {}
 if stored.err then
-  -- Without the right to look it is an error; a key of another type is not ours.
+  -- A missing permission is an error. A key of another type is not ours and counts as empty.
   return string.find(stored.err, 'WRONGTYPE', 1, true) and found or stored
 end
 for index = 1, #stored, 2 do

@@ -1,13 +1,13 @@
 -- ARGV: flight, token, epoch, 'value', 'failure' or 'pass', body, total ms, record ms, inline bytes, name of the entry,
--- 1 for a flight that was let through, channel of changes, ms that a value without room makes its key not cacheable,
--- most bytes of the wake-ups that carry one.
+-- 1 for a flight of an uncacheable key, channel of changes, ms for which a key is uncacheable when its value finds no
+-- room, limit for the total bytes of wake-ups that carry such a value.
 local flight, token, epoch, outcome, body = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
 local total_ms, record_ms, inline_bytes, name = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9]
 local pass_ms, wake_bytes = tonumber(ARGV[12]), tonumber(ARGV[13])
 
--- Out of memory denies the script's first write, not those that follow a DEL, which takes no memory. Then a value may
--- take the place of an older one; and a small one is stored in any case, because without it computations of the key
--- would follow one another for as long as the server is full. What is large is told to the waiters and not kept.
+-- A server that is out of memory denies the script's first write. It allows writes after a DEL, which takes no memory.
+-- So a value may replace an older one. A small value is stored in any case. Without it, one computation of the key
+-- would follow another while the server is full. A large value is sent to the waiters and not kept.
 local function store(key, stored, ms, most)
   local set = redis.pcall('SET', key, stored, 'PX', ms)
   if set.err and (redis.call('DEL', key) == 1 or #stored <= most) then
@@ -18,7 +18,7 @@ end
 
 local function mark_as_not_cacheable(ms)
   if ms > 0 then
-    -- First a write that takes no memory: after it a server that is full lets this small one through.
+    -- First a write that takes no memory. After it, a full server allows this small one.
     redis.call('DEL', KEYS[FAILURE])
     redis.pcall('SET', KEYS[FAILURE], string.format('P%016.0f%012.0f', token, ms), 'PX', ms)
   end
@@ -37,8 +37,8 @@ if stored then
     kind = outcome
     payload = body
     if total_ms > 0 then
-      -- In any case: a full server must know of a failure more than any other, or every stale hit would ask the failing
-      -- source again.
+      -- Store it in any case. A full server needs failure records more than any other server. Without the record, every
+      -- stale hit would ask the failing source again.
       store(KEYS[FAILURE], string.format('F%016.0f%012.0f', token, total_ms) .. body, total_ms, math.huge)
     end
   else
@@ -47,10 +47,11 @@ if stored then
     unkept = why
     redis.call('DEL', KEYS[FAILURE])
     redis.call('HSET', KEYS[RECORD], 'fence', text(token))
-    -- 1. A thousand processes wait for a value that a full server has no room for. 2. Woken, they ask, and one of them
-    -- is granted the lease. 3. So the last would wait for a thousand computations. They are given the value itself; or,
-    -- where that would be too much for a server without memory, they are let through beside one another. To everybody
-    -- else the first is a value that was evicted at once, the second one that may not be stored: the search knows both.
+    -- 1. A thousand processes wait for a value, and a full server has no room for it. 2. They wake up and ask again.
+    -- One of them is granted the lease. 3. So the last process would wait for a thousand computations. Therefore the
+    -- wake-up carries the value. If this is too much for a server without memory, the key becomes uncacheable, and they
+    -- compute beside each other. To other callers the first case looks like a value evicted at once, and the second
+    -- like a value that may not be stored. The exhaustive search covers both.
     if #body <= inline_bytes or (not kept and #body * #redis.pcall('SMEMBERS', KEYS[WAITERS]) <= wake_bytes) then
       payload = body
     elseif not kept then
@@ -70,5 +71,5 @@ announce(kind, name, token, payload)
 if stored and replaces_fresh then
   outdate_copies(ARGV[11], name, token)
 end
--- What was told and not kept: why.
+-- For a value that was sent to the waiters but not kept: the reason.
 return unkept or (stored and 1 or 0)

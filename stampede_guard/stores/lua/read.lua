@@ -1,5 +1,5 @@
 -- KEYS: values of any number of entries. Writes nothing, so it also works when the server is out of memory.
--- MGET takes what is no string for missing, and costs less than a GET for each.
+-- MGET treats a key of another type as missing, and costs less than one GET per key.
 local found = {}
 for index, value in ipairs(redis.call('MGET', unpack(KEYS))) do
   found[2 * index - 1] = value

@@ -1,4 +1,4 @@
--- ARGV: flight, token, inbox, lease ms, record ms. Never creates.
+-- ARGV: flight, token, inbox, lease ms, record ms. Never creates a lease.
 local lease = fields(KEYS[LEASE], 'owner', 'token')
 if lease[1] ~= ARGV[1] or tonumber(lease[2]) ~= tonumber(ARGV[2]) then
   return 0

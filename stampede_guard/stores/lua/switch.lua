@@ -1,7 +1,7 @@
--- KEYS: as for modes. ARGV: title, text of the switch or nothing, ms that it holds (0 = until it is changed), most
--- switches, name that the message is about. Answers how many inboxes were told, or -1 where there are too many.
+-- KEYS: as for modes. ARGV: title, text of the switch or nothing, ms that it holds (0 = until changed), limit of
+-- switches, name that the message is about. Answers how many inboxes were notified, or -1 for too many switches.
 local now = now_us()
--- A first write that changes nothing: a kill switch must also go through when the server is out of memory.
+-- A first write that changes nothing. A kill switch must also work when the server is out of memory.
 redis.call('HDEL', KEYS[1], '')
 local stored = redis.call('HGETALL', KEYS[1])
 local kept = #stored / 2
@@ -24,7 +24,7 @@ else
   end
   redis.call('HSET', KEYS[1], ARGV[1], text(ends) .. ' ' .. ARGV[2])
 end
--- All inboxes of the server, for one rare message: processes of other namespaces know that it is not about them.
+-- Notify all inboxes of the server: the message is rare, and processes of other namespaces ignore it.
 local inboxes = redis.pcall('PUBSUB', 'CHANNELS', 'stampede_guard:inbox:*')
 if inboxes.err then
   return 0
