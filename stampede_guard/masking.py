@@ -1,7 +1,7 @@
-"""Secrets in the texts of errors: what an HTTP client writes about a URL has its token in it.
+"""Hides secrets in the texts of errors. The text that an HTTP client writes about a URL contains the URL's token.
 
-httpx: "Client error '403 Forbidden' for url 'https://api.example.com/v1?token=...'". Texts that are stored, or logged,
-keep what helps (the host, the path) and lose the query, the fragment, the user and the password.
+httpx: "Client error '403 Forbidden' for url 'https://api.example.com/v1?token=...'". Texts that are stored or logged
+keep the useful parts (the host, the path). They lose the query, the fragment, the user and the password.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SCHEMED = re.compile(
     r"[^\s\"',]{6,}",
     re.IGNORECASE,
 )
-# What a count, a kind or a name of a token is called is no token.
+# The count, kind or name of a token is not a secret.
 _NAME = (
     r"[\w\-]{0,40}(?:token|secret|passwo?r?d|passphrase|pwd|api[_\-]?key|access[_\-]?key|private[_\-]?key|signature"
     r"|credential|authorization|cookie|session[_\-]?id|jwt)(?:s(?![A-Za-z]))?"
@@ -35,7 +35,7 @@ _ASSIGNED = re.compile(
 )
 # {"token": "..."}, ('token', '...'), "token" = "...", also with escaped quotation marks.
 _FIELD = re.compile(rf"([\"']{_NAME}\\{{0,2}}[\"']\s?[:,=]\s?)({_QUOTED})", re.IGNORECASE)
-# A header's value is all of the line. Behind other names a word is hidden where it can be no word of a sentence.
+# A header's value takes the rest of the line. After other names, a word is hidden unless it may belong to a sentence.
 _HEADER = re.compile(
     r"(?<![\w\-])((?:proxy-)?authorization|(?:set-)?cookie|x-[\w\-]{0,40}(?:token|key|secret))(\s?:\s?)[^\r\n\"']+",
     re.IGNORECASE,
@@ -50,24 +50,24 @@ _ALONE = re.compile(
     r"(\s?:\s?)[^\s\"',;(){}\[\]]+(?=\s*(?:\Z|[\r\n\"',;)}\]]))",
     re.IGNORECASE,
 )
-"""One word behind a colon, up to the end of the clause."""
+"""One word after a colon, at the end of the clause."""
 _KNOWN = re.compile(
     r"\beyJ[\w\-]{8,}\.[\w\-]+\.?[\w\-]*|\b(?:sk|pk|rk)[_\-][\w\-]{16,}|\bgh[opsru]_\w{20,}|\bgithub_pat_\w{20,}"
     r"|\bglpat-[\w\-]{16,}|\bxox[a-z]-[\w\-]{10,}|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b|\bAIza[\w\-]{30,}"
 )
-"""Tokens known by their form: JSON Web Tokens (RFC 7519), and those of Stripe, GitHub, Slack, AWS and Google."""
+"""Tokens recognised by their form: JSON Web Tokens (RFC 7519), and those of Stripe, GitHub, Slack, AWS and Google."""
 _SECRET_FIELD = re.compile(_NAME + r"\Z", re.IGNORECASE)
 _OPAQUE = re.compile(r"(?=[^/]*\d)(?=[^/]*[A-Za-z])[A-Za-z0-9_\-:.~%]{20,}\Z|bot\d+:.*", re.DOTALL)
-"""A segment of a path that is long and has letters and digits is rather a key than a name."""
+"""A long segment of a path with letters and digits is more likely a key than a name."""
 
 
 def beginning(text: str) -> str:
-    """As much of a text as is worth masking; not the beginning of a URL whose end is cut off."""
+    """The part of a text that is worth masking. It never ends in the middle of a URL."""
     return text if len(text) <= LONGEST else text[:LONGEST].rpartition(" ")[0]
 
 
 def mask(text: str) -> str:
-    """The text without queries, fragments, users and passwords of URLs, and without what is a key by its name."""
+    """The text without queries, fragments, users and passwords of URLs, and without values named as secrets."""
     text = _URL.sub(_masked_url, text)
     text = _QUERY.sub("?" + MASK, text)
     text = _BARE_USER.sub(f"//{MASK}@", text)
@@ -82,7 +82,7 @@ def mask(text: str) -> str:
 
 
 def mask_all(content: Any) -> Any:
-    """The same for every text in what is to become JSON."""
+    """Mask every text in a structure that will become JSON."""
     if isinstance(content, str):
         return mask(content)
     if isinstance(content, dict):
@@ -109,6 +109,6 @@ def _masked_url(found: re.Match[str]) -> str:
 
 
 def _until_query(rest: str) -> tuple[str, str]:
-    """What comes before the first `?`, `#` or `;`, and which of them it is."""
+    """The part before the first `?`, `#` or `;`, and the character found."""
     place = min((found for mark in "?#;" if (found := rest.find(mark)) >= 0), default=len(rest))
     return rest[:place], rest[place : place + 1]

@@ -1,4 +1,4 @@
-"""What a guard has to do with modes: it hears who says what, and tells which mode a call is in."""
+"""The modes of a guard: it collects the settings from all sources and decides the mode of a call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Moded"]
 
 
 class Moded:
-    """The part of a guard that `guard.call` asks first."""
+    """The part of a guard that `guard.call` asks for the mode."""
 
     prefix: str
     _watch: Callable[[Plan, str, Run], object] | None = None
@@ -30,16 +30,16 @@ class Moded:
     def __init__(self) -> None:
         self._modes = modes_from_environment()
         self._asks_store = False
-        """Whether a function of this guard has been in a mode that asks the store."""
+        """Whether a function of this guard has been in a mode that uses the store."""
         self._runtimes: dict[asyncio.AbstractEventLoop, Runtime] = {}
         self._lock = PassableLock()
 
     @property
     def mode(self) -> Mode | None:
-        """The mode of all functions of this guard that do not set their own; None = as the policy says.
+        """The mode of all functions of this guard that do not set their own. None: the mode of the policy.
 
-        Can be changed at any time, but an operator is heard first: what `stampede-guard mode` and
-        `$STAMPEDE_GUARD_MODE` say stands above what is set here. See `stampede_guard.modes`.
+        It can be changed at any time, but an operator has priority: `stampede-guard mode` and `$STAMPEDE_GUARD_MODE`
+        override the value set here. See `stampede_guard.modes`.
         """
         return self._modes.of_all
 
@@ -49,7 +49,7 @@ class Moded:
             self._modes = self._modes.with_program(mode)
 
     def shadow_report(self) -> dict[str, ShadowCounts]:
-        """By function, what mode `shadow` has found in this process: see `stampede_guard.shadow.ShadowCounts`."""
+        """Results of mode `shadow` in this process, by function. See `stampede_guard.shadow.ShadowCounts`."""
         found: dict[str, ShadowCounts] = {}
         for runtime in list(self._runtimes.values()):
             for title, counts in list(runtime.shadow.counts.items()):
@@ -57,7 +57,7 @@ class Moded:
         return found
 
     def mode_of(self, plan: Plan, key: str | None = None) -> Mode:
-        """But for `bypassed()`, which is the caller's and not the function's. With a key: for that key."""
+        """The mode without `bypassed()`, which belongs to the caller and not to the function. `key`: for that key."""
         standing = plan.standing
         if standing.said is not self._modes:
             standing = self._settle(plan)
@@ -66,7 +66,7 @@ class Moded:
         return standing.mode if sampled(self.prefix + key, standing.sample) else "off"
 
     def watch(self, call: Callable[[Plan, str, Run], object] | None) -> None:
-        """Have `call(plan, key, run)` told of each call that takes the longer way, as all do when there is a hook."""
+        """Let `call(plan, key, run)` receive each call on the longer path. With a hook, every call takes that path."""
         self._watch = call
 
     def tell_watcher(self, plan: Plan, key: str, run: Run) -> None:
@@ -83,7 +83,7 @@ class Moded:
         if standing.mode in ("on", "shadow") and not self._asks_store:
             self._asks_store = True
             for loop, runtime in list(self._runtimes.items()):
-                with contextlib.suppress(RuntimeError):  # the loop has been closed
+                with contextlib.suppress(RuntimeError):  # the loop is closed
                     loop.call_soon_threadsafe(runtime.watch_switches)
         return standing
 
@@ -92,5 +92,5 @@ class Moded:
             self._modes = self._modes.with_fleet(fleet)
 
     def part_of(self, loop: asyncio.AbstractEventLoop | None) -> Runtime | None:
-        """This event loop's part of this guard, if there is one; asked from any thread."""
+        """This event loop's part of this guard, if there is one. May be called from any thread."""
         return None if loop is None else self._runtimes.get(loop)

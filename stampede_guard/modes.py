@@ -1,7 +1,6 @@
-"""Modes: who says in which one a function is, and who is heard first.
+"""Modes: the sources of a function's mode, and their priority.
 
-The operator before the program; for each of them, what is said of one function before what is said of all:
-
+The operator comes before the program. For each of them, a setting for one function comes before a setting for all:
 1. the fleet's switch for this function (`stampede-guard mode NAME bypass`)
 2. the fleet's switch for everything (`stampede-guard mode '*' bypass`)
 3. this function in `$STAMPEDE_GUARD_MODES`
@@ -33,7 +32,7 @@ _MODES = ", ".join(get_args(Mode))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Modes:
-    """What has been said, by title or `*`; never changed, so that a plan can keep what it comes to."""
+    """The settings by title or `*`. Never changed, so a plan can keep the mode that it derives from them."""
 
     fleet: Mapping[str, Switch] = field(default_factory=dict)
     environment: Mapping[str, Switch] = field(default_factory=dict)
@@ -41,12 +40,12 @@ class Modes:
 
     @property
     def of_all(self) -> Mode | None:
-        """Of functions that nothing is said about; None = as their policy says."""
+        """The mode of functions without a setting of their own. None: the mode of their policy."""
         switch = self.fleet.get(EVERYTHING) or self.environment.get(EVERYTHING)
         return switch.mode if switch is not None else self.program
 
     def settle(self, plan: Plan) -> Standing:
-        """What holds for this plan, remembered in it."""
+        """The mode of this plan, remembered in the plan."""
         switch = (
             self.fleet.get(plan.title)
             or self.fleet.get(EVERYTHING)
@@ -61,7 +60,8 @@ class Modes:
         plan.standing = standing = Standing(
             self, mode, sample, shortest=plan.direct and mode == "on" and sample >= 1.0
         )
-        # 1. This thread reads the old mode. 2. `set_mode` in another. 3. What is remembered is the old one, for good.
+        # 1. This thread reads the old mode. 2. `set_mode` runs in another thread. 3. The plan would keep the old mode
+        # for ever.
         if plan.mode != own:
             plan.standing = UNSETTLED
         return standing
@@ -74,7 +74,7 @@ class Modes:
 
 
 def checked_mode(mode: Any) -> Mode | None:
-    """Raises `PolicyError` for what is no mode. None = as somebody else says."""
+    """Raises `PolicyError` for a value that is not a mode. None: another source decides."""
     if mode is not None and mode not in get_args(Mode):
         raise PolicyError("mode", mode, f"it must be None or one of {_MODES}")
     result: Mode | None = mode
@@ -82,7 +82,7 @@ def checked_mode(mode: Any) -> Mode | None:
 
 
 def modes_from_environment() -> Modes:
-    """Of `$STAMPEDE_GUARD_MODE` and `$STAMPEDE_GUARD_MODES`. Raises `PolicyError`."""
+    """From `$STAMPEDE_GUARD_MODE` and `$STAMPEDE_GUARD_MODES`. Raises `PolicyError`."""
     found: dict[str, Switch] = {}
     for item in filter(None, map(str.strip, os.environ.get(MODES_VARIABLE, "").split(","))):
         title, equals, text = item.rpartition("=")

@@ -1,21 +1,21 @@
-"""The near store (L1): values ready to be handed out without a round trip, kept right by messages.
+"""The near store (L1): values that are served without a round trip. Messages keep them up to date.
 
-Whoever invalidates an entry, or stores a value in the place of a fresh one, publishes it on the namespace's channel of
-changes, in the same script. While this process is subscribed there (`Session.hears_changes`), a copy goes as soon as
-its entry's change is heard. Where messages may be missing (a gap), all copies go; while there is no subscription, none
-is made. What is left, a connection that is dead and does not say so, is bounded by `l1_ttl`.
+An invalidation publishes its entry on the namespace's channel of changes, in the same script. So does a publication
+that replaces a fresh value. While this process is subscribed there (`Session.hears_changes`), a copy is dropped as soon
+as the message about its entry arrives. If messages may be missing (a gap), all copies are dropped. Without a
+subscription no copy is made. One case remains: a dead connection that shows no error. `l1_ttl` is the limit for it.
 
-A read that is on its way may bring what has been outdated meanwhile:
+A read in progress may bring a value that has become outdated:
 
-1. A asks for a value; the store reads it, token 5; the answer is on its way.
-2. B invalidates the entry, fence 9. A hears of it; there is no copy to drop.
-3. The answer arrives. Kept, it would be served for `l1_ttl`, and no message would come again.
+1. A asks for a value. The store reads it with token 5, and the answer is on its way.
+2. B invalidates the entry, fence 9. A receives the message and has no copy to drop.
+3. The answer arrives. If A kept it, A would serve it for `l1_ttl`, and no further message would come.
 
-A tag's change is heard like an entry's. A copy of a tagged value is good while none of its tags has changed since its
-read was sent: to compare the numbers of two changes costs the same, however many entries the tag has.
+So fences are remembered, and a value with a smaller token is not kept. The number of remembered fences is limited. A
+read that was sent before one of them was forgotten is not kept.
 
-So fences are remembered, and a value with a smaller token is not kept. Only so many are: who asked before one was
-forgotten keeps nothing.
+A tag's change arrives in the same way. A copy of a tagged value is valid if none of its tags has changed since its read
+was sent. This compares the numbers of two changes, so the cost does not depend on how many entries the tag has.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 __all__ = ["NOTHING", "Asked", "Kept", "Near"]
 
 OVERHEAD = 500
-"""Bytes counted for an entry beside its name and value: what four dictionaries and two objects take."""
+"""Bytes counted for an entry in addition to its name and value: the cost of four dictionaries and two objects."""
 DECODED = 8
-"""Bytes of Python objects for a byte that was stored. Rows of short texts and numbers take that much."""
+"""Bytes of Python objects per stored byte. This is typical for rows of short texts and numbers."""
 MOST_FENCES = 4096
 
 NOTHING: Final[Any] = object()
 
 
 class Kept(Item):
-    """Good until `until`, on the near store's clock. `copy` None: nobody can change `value`, so everybody may have it.
+    """Valid until `until`, on the near store's clock. `copy` None: `value` is immutable, so all callers may share it.
 
-    `shared`: what those get who have said that they may share one object; `NOTHING` until the first of them comes.
-    And as long as none of its `tags` has changed since it was asked for, after so many `changes`.
+    `shared`: the one object for callers with `share=True`; `NOTHING` until the first of them comes. A copy with `tags`
+    is valid only while no tag changes after its read was sent. `changes` is the number of changes at that time.
     """
 
     __slots__ = ("changes", "copy", "shared", "tags", "token", "until", "value")
@@ -73,7 +73,7 @@ class Kept(Item):
         self.changes = changes
 
     def given(self, share: bool) -> Any:
-        """The value for a caller that may `share` it with others who may."""
+        """The value for one caller. With `share`, it may be the same object as for others that share."""
         self.hits += 1
         if self.copy is None:
             return self.value
@@ -85,7 +85,7 @@ class Kept(Item):
 
 
 class Asked(NamedTuple):
-    """When a read was sent: after how many gaps and changes, and the time."""
+    """The time at which a read was sent, with the number of gaps and changes until then."""
 
     gaps: int
     changes: int
@@ -93,9 +93,9 @@ class Asked(NamedTuple):
 
 
 class Near:
-    """Of one event loop. `hears(name)`: whether changes of this entry reach `changed`.
+    """The near store of one event loop. `hears(name)`: whether changes of this entry reach `changed`.
 
-    `get`, `find`, `expire` and `expire_tag` may be called from any thread, all else from the event loop's.
+    `get`, `find`, `expire` and `expire_tag` may be called from any thread. The other methods belong to the event loop.
     """
 
     def __init__(self, hears: Callable[[str], bool], *, max_bytes: int, max_entries: int) -> None:
@@ -103,15 +103,15 @@ class Near:
         self._hears = hears
         self._kept: Bounded[Kept] = Bounded(max_bytes=max_bytes, max_entries=max_entries)
         self.get = self._kept.items.get
-        """The hit path writes `find` out."""
-        # One reading serves all callers of its tick; to keep it once is enough.
+        """The hit path repeats the code of `find` with it."""
+        # One reading serves all callers of its tick. It needs to be kept only once.
         self._latest: Reading | None = None
         self._gaps = 0
         self._changes = 0
         self._fences: OrderedDict[str, tuple[int, int]] = OrderedDict()
-        # The number of the latest change that is no longer among the fences.
+        # The number of the latest change whose fence was forgotten.
         self._forgotten = 0
-        # Tags that another thread has changed, until `changed` is told: after how many changes.
+        # Tags that another thread has changed, until `changed` is called: the number of the change.
         self._expired: dict[str, int] = {}
 
     def __len__(self) -> int:
@@ -131,14 +131,14 @@ class Near:
         return kept.given(share)
 
     def _has_changed(self, tags: tuple[str, ...], *, since: int) -> bool:
-        """Whether one of the tags may have changed since so many changes were heard."""
+        """Whether one of the tags may have changed after the change with number `since`."""
         nothing = (0, -1)
         return since < self._forgotten or any(
             self._fences.get(tag, nothing)[1] > since or self._expired.get(tag, -1) > since for tag in tags
         )
 
     def ask(self, name: str, tags: tuple[str, ...] = ()) -> Asked | None:
-        """To be called before a read is sent. None: what it brings cannot be kept."""
+        """Call this before a read is sent. None: its value cannot be kept."""
         if not all(map(self._hears, (name, *tags))):
             return None
         return Asked(self._gaps, self._changes, self.clock())
@@ -146,7 +146,7 @@ class Near:
     def keep(
         self, name: str, reading: Reading, plan: Plan, asked: Asked | None, tags: tuple[str, ...] = ()
     ) -> None:
-        """Keep what was read, if it is certain that every change since is known. The value must be fresh."""
+        """Keep a reading if every change since its read was sent is known. The value must be fresh."""
         if (
             reading is self._latest
             or asked is None
@@ -159,7 +159,7 @@ class Near:
             return
         if tags and (self._has_changed(tags, since=asked.changes) or not all(map(self._hears, tags))):
             return
-        # Counted from before the read: an outdated value lives no longer than l1_ttl after it was replaced.
+        # Counted from before the read: an outdated value lives at most l1_ttl after it was replaced.
         until = asked.at + min(plan.policy.l1_ttl, (reading.remaining_ms - reading.stale_ms) / 1000)
         known = self.get(name)
         if known is not None and (reading.token < known.token or (until <= known.until and not tags)):
@@ -175,7 +175,7 @@ class Near:
         self._kept.put(name, kept)
 
     def changed(self, name: str, fence: int) -> None:
-        """Copies with a token below the fence are outdated, those that are on their way too."""
+        """Copies with a token below the fence are outdated, also those that are on their way."""
         self._changes += 1
         before, _ = self._fences.get(name, (0, 0))
         self._fences[name] = (max(fence, before), self._changes)
@@ -192,17 +192,17 @@ class Near:
         self._expired.pop(name, None)
 
     def expire(self, name: str, *, below: int = sys.maxsize) -> None:
-        """As good as `drop`, from another thread, for a value with a token below this."""
+        """Has the effect of `drop`, from another thread, for a value with a token below this."""
         kept = self.get(name)
         if kept is not None and kept.token < below:
             kept.until = 0.0
 
     def expire_tag(self, tag: str) -> None:
-        """As good as `changed`, from another thread, until that is told here."""
+        """Has the effect of `changed`, from another thread, until `changed` is called here."""
         self._expired[tag] = self._changes + 1
 
     def flush(self) -> None:
-        """Messages may be missing."""
+        """Call this when messages may be missing."""
         self._gaps += 1
         self._kept.clear()
         self._fences.clear()

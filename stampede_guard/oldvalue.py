@@ -1,4 +1,4 @@
-"""The old value, seen from within the computation that is to replace it: what `If-None-Match` needs.
+"""The old value, available inside the computation that replaces it. `If-None-Match` needs it.
 
 @locked_cache(ttl=60, stale_ttl=3600)
 async def feed(url: str) -> Feed:
@@ -26,14 +26,15 @@ class Unchanged:
 
 
 UNCHANGED: Final[Never] = cast("Never", Unchanged())
-"""Returned by a computation, whatever it is annotated to return: the old value is still right, and is stored anew.
+"""Return it from a computation, whatever its annotation: the old value is still right and is stored again.
 
-For a full lifetime. An error (`Misuse`) where there is no old value: return it only if `previous()` is not None.
+The old value gets a full lifetime. Without an old value this is an error (`Misuse`): return it only if `previous()` is
+not None.
 """
 
 
 class Previous:
-    """What is stored while its successor is computed."""
+    """The stored value while its successor is computed."""
 
     def __init__(self, reading: Reading, decode: Callable[[bytes], Any], *, now: float) -> None:
         self._reading = reading
@@ -42,12 +43,12 @@ class Previous:
 
     @property
     def value(self) -> Any:
-        """Decoded anew each time: it may be changed without harm."""
+        """Decoded again on each access, so the caller may change it."""
         return self._decode(self._reading.body)
 
     @property
     def age(self) -> float:
-        """Seconds since it was stored, also since it was last found unchanged."""
+        """Seconds since it was stored, or since it was last found unchanged."""
         lived = (self._reading.total_ms - self._reading.remaining_ms) / 1000
         return max(0.0, lived) + max(0.0, time.monotonic() - self._read_at)
 
@@ -57,12 +58,12 @@ class Previous:
 
     @property
     def token(self) -> int:
-        """Grows with each value that is stored under the key."""
+        """It grows with each value that is stored under the key."""
         return self._reading.token
 
 
 class _OfMany:
-    """Stands where a function computes for many entries, each with an old value of its own."""
+    """Marks a function that computes many entries, each with its own old value."""
 
 
 OF_MANY: Final = _OfMany()
@@ -70,14 +71,14 @@ KNOWN: ContextVar[Previous | _OfMany | None] = ContextVar("stampede_guard_previo
 
 
 def previous() -> Previous | None:
-    """The value that the running computation is to replace; None if there is none, or outside of a computation.
+    """The value that the running computation replaces. None if there is none, or outside of a computation.
 
-    There is one while a stale value is served, and in `refresh()`. It was stored when this computation was allowed to
-    begin: nothing that has been invalidated before is ever given. Raises `Misuse` in a function of `@cached_many`.
+    There is one while a stale value is served, and in `refresh()`. It was stored at the moment when this computation
+    was allowed to begin, so it was never invalidated before. Raises `Misuse` in a function of `@cached_many`.
     """
     known = KNOWN.get()
     if isinstance(known, _OfMany):
         raise Misuse(
-            "previous() is about one entry, and a function of @cached_many computes many at once: use @locked_cache"
+            "previous() is about one entry, but a function of @cached_many computes many at once: use @locked_cache"
         )
     return known

@@ -1,7 +1,7 @@
-"""Something that happens once, and any number of callers wait for.
+"""An event that happens once and that any number of callers wait for.
 
-Leaving costs the same however many wait. A future that all of them share would be searched through by each that leaves:
-nine thousand cancelled callers would block the event loop for seconds.
+Leaving costs the same, however many wait. With one shared future, each caller that leaves would search through the list
+of all waiters. Nine thousand cancelled callers would block the event loop for seconds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["Once"]
 
 
 class Once:
-    """Of one event loop. Each caller waits on a future of its own, and leaves when it is done waiting."""
+    """Belongs to one event loop. Each caller waits on its own future and leaves when it stops waiting."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.happened = False
@@ -30,7 +30,7 @@ class Once:
                 future.set_result(None)
 
     def join(self) -> asyncio.Future[None]:
-        """Done when it happens. To be left again."""
+        """A future that is done when the event happens. The caller must `leave` it."""
         future = self._loop.create_future()
         if self.happened:
             future.set_result(None)
@@ -42,7 +42,7 @@ class Once:
         self._waiting.pop(future, None)
 
     async def wait(self, timeout: float) -> None:
-        """At most so many seconds."""
+        """Wait at most `timeout` seconds."""
         mine = self.join()
         try:
             await asyncio.wait({mine}, timeout=timeout)

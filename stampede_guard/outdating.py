@@ -1,4 +1,4 @@
-"""Invalidation as a guard does it: in every event loop of this process, in the store, and told to its hooks."""
+"""Invalidation by a guard: in every event loop of this process and in the store. The hooks receive an event."""
 
 from __future__ import annotations
 

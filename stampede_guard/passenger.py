@@ -15,19 +15,19 @@ __all__ = ["ON_ITS_OWN", "OUT_OF_PATIENCE", "Passenger"]
 Instead = Literal["stale", "fallback", "collapsed", "timeout", "cancelled"]
 
 OUT_OF_PATIENCE: Any = object()
-"""What a passenger's future gives when the waiting is over and there is no outcome."""
+"""The result of a passenger's future when its waiting ends without an outcome."""
 ON_ITS_OWN: Any = object()
-"""What it gives when the caller is to compute for itself, at once: the flight's value is somebody else's."""
+"""The result when the caller must compute for itself at once: the flight's value is private to another caller."""
 
 
 class Passenger:
-    """`future` is the passenger's own, so that cancelling one caller cancels nobody else.
+    """Each passenger has its own `future`, so that cancelling one caller does not affect other callers.
 
-    `number` counts joins of its flight from 1. `stale` is a value that it would rather have than wait, or than wait
-    longer than its `soft_timeout` if it is `patient`. `gone`: its caller left. `bound`: its `run` uses things of its
-    caller's request; `computing` is then the task that runs there. `busy`: it is used by a fallback, and a request's
-    things are for one at a time. `led`: its own call was computed. `instead`: what it got in the place of an outcome,
-    when its time was over or it left. `share`: it may have the same object as others who may.
+    `number` counts the joins of its flight from 1. `stale` is a value that it prefers to waiting. If it is `patient`,
+    it waits for `soft_timeout` first. `gone`: its caller left. `bound`: its `run` uses objects of its caller's request;
+    `computing` is then the task that runs in that request. `busy`: a fallback uses it. The objects of a request serve
+    one computation at a time. `led`: its own call was computed. `instead`: the replacement of an outcome, when its time
+    was over or it left. `share`: it may get the same object as other callers with `share`.
     """
 
     __slots__ = (
@@ -73,10 +73,10 @@ class Passenger:
         self.computing: asyncio.Task[Any] | None = None
 
     def lose_patience(self) -> None:
-        """Wake the caller without an outcome. What comes later comes to a new future.
+        """Wake the caller without an outcome. A later outcome goes to a new future.
 
-        So that a caller can wait on its future itself: `asyncio.wait` with a time-out makes two more turns of the event
-        loop of each wake-up, which count when fifty wake up at once.
+        So a caller can wait on its future directly. `asyncio.wait` with a time-out adds two turns of the event loop to
+        each wake-up. This is noticeable when fifty callers wake up at once.
         """
         if not self.future.done():
             waiting, self.future = self.future, self.future.get_loop().create_future()

@@ -1,4 +1,4 @@
-"""The passengers of one flight: who is aboard, and what each of them is handed."""
+"""The passengers of one flight, and the outcome that each of them receives."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["Passengers", "Wanted"]
 
 
 class Passengers:
-    """`joined` counts all that ever joined; passengers are numbered by it, and served up to a number.
+    """`joined` counts all that ever joined. It numbers the passengers. A flight serves them up to a number.
 
-    `collapsed` counts those that were served by a computation of somebody else's call.
+    `collapsed` counts those that were served by the computation of another call.
     """
 
     def __init__(self, plan: Plan, loop: asyncio.AbstractEventLoop) -> None:
@@ -29,19 +29,19 @@ class Passengers:
         self._plan = plan
         self._loop = loop
         self._aboard: dict[int, Passenger] = {}
-        """By number: each may leave by itself, and thousands may do so at once."""
+        """By number. Each may leave by itself, and thousands may leave at once."""
 
     def __len__(self) -> int:
         return len(self._aboard)
 
     @property
     def wanted(self) -> bool:
-        """Whether somebody waits who has no stale value to go on with, or is patient with one."""
+        """Whether a caller waits that has no stale value, or that is patient with its stale value."""
         return any(passenger.stale is None or passenger.patient for passenger in self._aboard.values())
 
     @property
     def wanting(self) -> int:
-        """How many have nothing to go on with."""
+        """How many have no stale value to continue with."""
         return sum(passenger.stale is None for passenger in self._aboard.values())
 
     @property
@@ -64,7 +64,7 @@ class Passengers:
         """Raises `Overloaded` when `max_passengers` wait already."""
         if len(self._aboard) >= self._plan.policy.max_passengers:
             raise Overloaded(
-                f"{self._plan.title}: {len(self._aboard)} callers wait for one value already (max_passengers)"
+                f"{self._plan.title}: {len(self._aboard)} callers already wait for one value (max_passengers)"
             )
         self.joined += 1
         future = self._loop.create_future()
@@ -78,18 +78,18 @@ class Passengers:
         self._aboard.pop(passenger.number, None)
 
     def hand_out(self, body: bytes, *, last: int) -> Undecodable | None:
-        """A value to everybody up to number `last`. Returns what was wrong with the bytes; then nobody has it."""
+        """Give a value to all up to number `last`. For undecodable bytes, returns the error and gives nothing."""
         copies, shared = self._plan.copies(body), self._plan.copies(body, shared=True)
         for_all: Any = None
         immutable: bool | None = None
         for passenger in self._up_to(last):
             try:
-                # Who has not asked to share gets a value that nobody else has, whatever the leader has asked for.
+                # A passenger without `share` gets a value of its own, even if the leader shares.
                 value = for_all if immutable else (shared if passenger.share else copies).another()
             except Undecodable as error:
                 return error
             if immutable is None:
-                # The same bytes for all: what is true of the first value is true of each.
+                # The bytes are the same for all, so immutability of the first value holds for each value.
                 immutable, for_all = self._plan.is_immutable(value), value
             passenger.future.set_result(value)
             self.collapsed += not passenger.led
@@ -97,7 +97,7 @@ class Passengers:
         return None
 
     def fail(self, error: BaseException, *, last: int) -> None:
-        """A copy of an error to everybody up to number `last`, but the stale value to those who have one."""
+        """Give a copy of an error to all up to number `last`. Those with a stale value get that instead."""
         original: BaseException | None = error
         for passenger in self._up_to(last):
             if passenger.stale is not None:
@@ -105,7 +105,7 @@ class Passengers:
                 continue
             copied = copy_of(error)
             if copied is None and passenger.led:
-                # There is one and no second. It is its caller's whose call was computed, and nobody else's.
+                # It cannot be copied. Only the caller whose call was computed gets the original.
                 copied, original = original, None
             if copied is None:
                 copied = ComputeFailed(type(error).__name__, message_of(error))
@@ -113,7 +113,7 @@ class Passengers:
         self._let_go()
 
     def refuse(self, passenger: Passenger, error: BaseException) -> None:
-        """An error that is about the caller whose call was computed. All others wait on, for what comes next."""
+        """Give the error only to the caller whose call was computed. All others wait for the next outcome."""
         if passenger.gone or passenger.future.done():
             return
         if passenger.stale is not None:
@@ -126,14 +126,14 @@ class Passengers:
         return self._aboard.get(number)
 
     def send_away(self, *, but: Passenger | None) -> None:
-        """All others compute for themselves: what this flight brings may be private to this one."""
+        """Let all others compute for themselves: this flight's value may be private to this passenger."""
         for passenger in self._up_to(self.joined):
             if passenger is not but:
                 passenger.future.set_result(ON_ITS_OWN)
         self._let_go()
 
     def dismiss(self, error: BaseException | None) -> None:
-        """The flight has ended: nobody is left waiting. Without an `error`, somebody else refreshes the entry."""
+        """End all waiting, because the flight has ended. Without an `error`, another flight refreshes the entry."""
         text = f"{self._plan.title}: the flight ended without a value"
         self.fail(error or ComputeFailed("Abandoned", text), last=self.joined)
         self._aboard = {}
@@ -160,7 +160,7 @@ class Passengers:
 
 
 class Wanted:
-    """Who needs what a flight brings: the part of it that asks its passengers."""
+    """Whether the outcome of a flight is needed: the part of the flight that asks its passengers."""
 
     passengers: Passengers
     early: bool
@@ -168,12 +168,12 @@ class Wanted:
 
     @property
     def _wanted(self) -> bool:
-        """A refresh in the background has no passengers: it waits too, so that stale hits do not ask meanwhile."""
+        """A background refresh has no passengers. It waits too, so that stale hits send no commands in that time."""
         return self.passengers.wanted or not (self.passengers or self.early)
 
     @property
     def _needed(self) -> bool:
-        """An early refresh is the only flight that nobody needs when there is no lease to be had."""
+        """Only an early refresh without waiting callers is not needed. It gives up when it gets no lease."""
         return self.passengers.wanted or not self.early
 
     @property

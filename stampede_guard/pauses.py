@@ -1,4 +1,4 @@
-"""Pauses: entries that this process leaves alone for a moment."""
+"""Pauses: entries that this process does not compute or refresh for a moment."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from collections.abc import Callable
 __all__ = ["MOST", "Pauses"]
 
 MOST = 10_000
-"""Names kept. The oldest goes first; it is asked for again before its time."""
+"""The limit of names. Beyond it, the oldest name is dropped, and its pause ends too early."""
 SWEEP_SECONDS = 0.25
-"""The shortest time between two removals of what has ended."""
+"""The shortest time between two sweeps of ended pauses."""
 
 
 class Pauses:
-    """Names end by themselves, and at most `MOST` are kept. `now`: another clock than the loop's.
+    """Pauses end by themselves, and at most `MOST` are kept. `now`: another clock than the loop's.
 
-    A pause is about a value, by its token, and not about those that come after it. 1. The source fails, and is to be
-    left alone for ten minutes. 2. It is mended; the entry is invalidated and computed. 3. When that value is stale, it
-    is computed anew, also where the ten minutes are not over.
+    A pause concerns one value, by its token, and not the values after it. 1. The source fails, and the process shall
+    not ask it for ten minutes. 2. The source recovers. The entry is invalidated and computed. 3. When that value
+    becomes stale, it is computed again, even within the ten minutes.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, now: Callable[[], float] | None = None) -> None:
         self._loop = loop
         self._now = loop.time if now is None else now
         self._ends: OrderedDict[str, tuple[float, int]] = OrderedDict()
-        # By the event loop's clock, too: another one may stand still.
+        # Also by the event loop's clock, because another clock may stand still.
         self._due: dict[str, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def hold(self, name: str, token: int = 0) -> bool:
-        """Whether a value with this token is to be left as it is."""
+        """Whether a value with this token must not be refreshed now."""
         found = self._ends.get(name)
         return found is not None and token <= found[1] and self._now() < found[0]
 
@@ -39,7 +39,7 @@ class Pauses:
         return len(self._ends)
 
     def begin(self, name: str, seconds: float, *, token: int = 0) -> None:
-        """One that is under way is not prolonged."""
+        """Begin a pause. A running pause is not prolonged."""
         if seconds <= 0 or self.hold(name, token):
             return
         self._ends.pop(name, None)
@@ -51,7 +51,7 @@ class Pauses:
             self._timer = self._loop.call_later(max(seconds, SWEEP_SECONDS), self._sweep)
 
     def _sweep(self) -> None:
-        """One timer for all names: one for each would be kept for as long as the longest pause."""
+        """One timer serves all names. A timer per name would be kept for as long as the longest pause."""
         now, on_loop = self._now(), self._loop.time()
         for name, (end, _) in list(self._ends.items()):
             if end <= now or self._due[name] <= on_loop:

@@ -1,7 +1,7 @@
-"""Invalidations that the store has not carried out yet: they are kept, and applied when it can.
+"""Invalidations that the store has not carried out yet. They are kept, and applied when the store can do it.
 
-Nothing of such an entry is read from the store meanwhile, because what it has is older (`Runtime.away_for`). They are
-lost in two ways only, and both are logged: the process ends, or `MOST` others wait already.
+Until then no such entry is read from the store, because its value there is older (`Runtime.away_for`). An invalidation
+is lost in two cases only, and both are logged: the process ends, or `MOST` others already wait.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ __all__ = ["MOST", "PendingInvalidations"]
 log = logging.getLogger("stampede_guard")
 
 MOST = 10_000
-"""Invalidations kept."""
+"""The limit of kept invalidations."""
 AT_ONCE = 100
 FIRST_PAUSE = 0.05
 LONGEST_PAUSE = 0.5
-"""Seconds between two tries of what a store that is there does not carry out."""
+"""Seconds between two attempts when the store is there but does not carry them out."""
 CLOSE_SECONDS = 1.0
 
 
@@ -44,16 +44,16 @@ Heir: TypeAlias = "tuple[PendingInvalidations, asyncio.AbstractEventLoop]"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Waiting:
-    """One invalidation. Each is told from the next of the same name by its identity."""
+    """One invalidation. Its identity distinguishes it from the next one of the same name."""
 
     policy: Policy | None
     """None for a tag."""
 
 
 class PendingInvalidations:
-    """Those that one event loop applies. `applied(name, fence)` is called for each that the store has carried out.
+    """The invalidations that one event loop applies. `applied(name, fence)` is called when the store has done one.
 
-    `names`: where all event loops of the guard look what is pending.
+    `names`: the pending names that all event loops of the guard see.
     """
 
     def __init__(
@@ -80,9 +80,10 @@ class PendingInvalidations:
         return len(self._waiting)
 
     async def now(self, name: str, policy: Policy | None) -> int | None:
-        """The fence (0 for a tag), or None: the store is away or takes no writes, and it is kept for later.
+        """The fence (0 for a tag). None: the store is away or refuses writes, and the invalidation is kept for later.
 
-        Raises `StoreRefused` when the store does not let this client. Then nothing is kept: its caller is to know.
+        Raises `StoreRefused` when the store does not allow this client to invalidate. The invalidation is then not
+        kept, because its caller must know.
         """
         late = False
         for _ in range(2):
@@ -112,14 +113,14 @@ class PendingInvalidations:
                 fence = await self._session.invalidate(name, policy=policy)
         except StoreRefused as error:
             self._health.refused(error, step)
-            # A batch of commands that cannot be sent fails with one error, and each caller gets one of its own.
+            # A batch of commands that cannot be sent fails with one error. Each caller gets its own copy.
             raise copy_of(error) or error from error.__cause__
         if self._health.refusing:
             self._health.admitted(step)
         return fence
 
     def add(self, name: str, policy: Policy | None) -> None:
-        """Of an entry, or of a tag, which has no policy. Keep it, and apply it as soon as its server is there."""
+        """Keep the invalidation of an entry, or of a tag (no policy). Apply it as soon as its server is there."""
         if self._waiting.pop(name, None) is None:
             self._names.wait(name)
         self._waiting[name] = _Waiting(policy)
@@ -130,14 +131,14 @@ class PendingInvalidations:
             self.apply()
 
     def apply(self) -> None:
-        """In the background, those whose servers are there."""
+        """Apply, in the background, those whose servers are there."""
         if self._waiting and not self.closing and (self.task is None or self.task.done()):
             self.task = asyncio.get_running_loop().create_task(
                 self._apply_all(), name="stampede_guard invalidations", context=Context()
             )
 
     async def end(self, cut_short: asyncio.Future[None]) -> None:
-        """Give those that the store may hear of yet a moment, and stop."""
+        """Wait a moment for those that the store may still carry out, and stop."""
         if self.task is not None and not self.task.done():
             either: set[asyncio.Future[Any]] = {self.task, cut_short}
             try:
@@ -147,12 +148,12 @@ class PendingInvalidations:
             await asyncio.wait({self.task}, timeout=CLOSE_SECONDS)
 
     def hand_over(self, heirs: Sequence[Heir] = ()) -> None:
-        """This event loop ends: another one applies what is left. Without one that can it is lost, and logged."""
+        """This event loop ends: another one applies the rest. If no loop can, the rest is lost and logged."""
         left, self._waiting = self._waiting, {}
         if not left:
             return
         for number, (heir, loop) in enumerate(heirs, 1):
-            with contextlib.suppress(RuntimeError):  # the loop has been closed
+            with contextlib.suppress(RuntimeError):  # the loop is closed
                 loop.call_soon_threadsafe(heir._inherit, left, heirs[number:])
                 return
         log.error("%d invalidations could not be applied: the store is away", len(left))
@@ -160,7 +161,7 @@ class PendingInvalidations:
             self._names.settle(name)
 
     def _inherit(self, left: dict[str, _Waiting], others: Sequence[Heir]) -> None:
-        """They are counted among the names already. `others` may take them where this one closes as well."""
+        """They are already counted among the names. If this one closes as well, `others` may take them."""
         for name, waiting in left.items():
             if name in self._waiting:
                 self._names.settle(name)
@@ -191,17 +192,17 @@ class PendingInvalidations:
     async def _apply_one(self, name: str) -> bool:
         waiting = self._waiting.get(name)
         if waiting is None:
-            return True  # given up meanwhile, for there were too many
+            return True  # given up since then, because there were too many
         try:
             fence = await self._send(name, waiting.policy)
-        except Exception as error:  # also of a store of somebody's own: it is tried again
+        except Exception as error:  # includes errors of a user's store; tried again
             self._tell(error)
             if self._waiting.get(name) is waiting:
-                # Behind those that may be luckier: in a cluster, one server's trouble is not that of the others.
+                # Move it behind the others. In a cluster, the failure of one server does not affect the other servers.
                 self._waiting[name] = self._waiting.pop(name)
             return False
         self._applied(name, fence)
-        # Another one may have been asked for while this one was on its way, and after a later write.
+        # The same name may have been invalidated again while this one was on its way, after a later write.
         if self._waiting.get(name) is waiting:
             self._give_up(name)
         return True
@@ -211,8 +212,8 @@ class PendingInvalidations:
             return
         if not isinstance(error, StoreError):
             self._told = True
-            log.error("an invalidation cannot be applied, and waits", exc_info=error)
-        # One that passes by itself is told by `Health`, and its end too.
+            log.error("an invalidation cannot be applied and waits", exc_info=error)
+        # `Health` reports an error that passes by itself, and its end.
         elif isinstance(error, StoreRefused) and not error.may_pass:
             self._told = True
-            log.error("the store refuses an invalidation, which waits until it is let in: %s", error)
+            log.error("the store refuses an invalidation, which waits for access: %s", error)

@@ -1,4 +1,4 @@
-"""Errors that are about one caller: 401 and 403, however the library that raised them says so."""
+"""Errors that concern one caller: 401 and 403, in the forms of several libraries."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _DEEPEST = 10
 
 
 def is_personal(error: BaseException) -> bool:
-    """Whether the error, one of its group, or what it was raised from or after has the status 401 or 403.
+    """Whether the status is 401 or 403: of the error, of a member of its group, or of the error before it.
 
-    An error with a status of its own says by that what it is, whatever it was raised from.
+    If an error has a status of its own, that status decides, and not the error before it.
     """
     return _is_personal(error, 0)
 
@@ -30,7 +30,7 @@ def _is_personal(error: BaseException, depth: int) -> bool:
         return not _PERSONAL.isdisjoint(statuses)
     before = error.__cause__
     if before is None and not error.__suppress_context__:
-        # `raise Unavailable()` in an `except` block, without `from`, as it is written most often.
+        # `raise Unavailable()` in an `except` block, without `from`, is the most common form.
         before = error.__context__
     return before is not None and _is_personal(before, depth + 1)
 
@@ -51,12 +51,12 @@ def _statuses(error: BaseException) -> set[int]:
 def _attribute(thing: Any, name: str) -> Any:
     try:
         return getattr(thing, name, None)
-    except Exception:  # a property of somebody's, which must not hide the error
+    except Exception:  # a property of a user's class, which must not hide the error
         return None
 
 
 def _status(given: Any) -> int | None:
-    """An HTTP status as an int, an enum's member or a text."""
+    """An HTTP status given as an int, a member of an enum or a text."""
     if isinstance(given, str) and len(given) == 3 and given.isdecimal():
         given = int(given)
     value = given if isinstance(given, int) else _attribute(given, "value")

@@ -1,14 +1,14 @@
-"""The portal: one event loop of our own per process, through which plain functions reach the engine.
+"""The portal: one event loop of our own per process. Plain functions use the engine through it.
 
-A caller without an event loop (a script, a Celery task, a thread of a framework's pool) hands its call to the portal
-and waits. There it is served by the same code as a coroutine's call: flights, leases and the protocol exist once.
+A caller without an event loop (a script, a Celery task, a thread of a framework's pool) gives its call to the portal
+and waits. The portal serves it with the same code as a coroutine's call: flights, leases and the protocol exist once.
 
-Whatever a user's function raises there goes to the caller that it was called for, and to nobody else: also what would
-end an event loop, such as `SystemExit`. And no lock is held where a signal's handler could interrupt: a handler that
-calls a cached function waits for the portal, which must not wait for the interrupted thread.
+An error of a user's function goes only to the caller of that function. This includes errors that would end an event
+loop, such as `SystemExit`. No lock is held where a signal handler could interrupt. A handler that calls a cached
+function waits for the portal, so the portal must not wait for the interrupted thread.
 
-The portal starts at its first use, in a daemon thread. After a fork the child starts one of its own. It ends with the
-process, but after what was registered with `atexit` since this module was imported, which may still use it.
+The portal starts at its first use, in a daemon thread. After a fork the child starts its own. It ends with the process,
+but later than functions that were registered with `atexit` after the import of this module. They may still use it.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 LEAVE_SECONDS = 2.0
-"""How long an interrupted caller waits for its place to be given up in order."""
+"""How long an interrupted caller waits until its place has been given up in order."""
 STOP_SECONDS = 1.0
 
 
 class _Call:
-    """`over` is held until there is an outcome. A bare lock: to wait for it can be interrupted at any moment."""
+    """`over` is held until there is an outcome. It is a bare lock, because a wait for it can be interrupted anytime."""
 
     def __init__(self, function: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         self.over = threading.Lock()
@@ -54,13 +54,13 @@ class _Call:
         self._left = False
 
     def outcome(self) -> Any:
-        """Once it is done. Raises what the function raised."""
+        """Call it when the call is done. Raises the error of the function."""
         try:
             if self.error is not None:
                 raise self.error
             return self.result
         finally:
-            # An error's traceback holds this frame, which would hold the error.
+            # An error's traceback holds this frame. Without this, the frame would hold the error.
             del self
 
     def settle(self, result: Any = None, error: BaseException | None = None) -> None:
@@ -73,14 +73,14 @@ class _Call:
 
     def start(self) -> None:
         if self._left or self.done:
-            self.settle(error=WaitTimeout("the call was taken back before it began"))
+            self.settle(error=WaitTimeout("the call was cancelled before it began"))
             return
-        # In the context that it was handed over with, the caller's.
+        # Runs in the caller's context, in which the call was handed over.
         self._task = asyncio.get_running_loop().create_task(self._carry_out(), name="stampede_guard call")
         self._task.add_done_callback(self._finish)
 
     async def _carry_out(self) -> None:
-        """Raises nothing but its own cancellation: the error of one caller must not end the loop of all."""
+        """Raises only its own cancellation: one caller's error must not end the loop of all callers."""
         try:
             self.settle(await self._function())
         except asyncio.CancelledError as error:
@@ -94,7 +94,7 @@ class _Call:
     def leave(self) -> None:
         self._left = True
         if self._task is not None:
-            # Not before its first step, or what it was to give back would be kept: begun, it is carried on by others.
+            # Cancel only after the task's first step. A task cancelled before it would never run its cleanup.
             asyncio.get_running_loop().call_soon(self._task.cancel)
 
     def _finish(self, task: asyncio.Task[None]) -> None:
@@ -107,7 +107,7 @@ class Portal:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.ended = False
-        """Whether its thread is gone, by a fault of the loop itself."""
+        """Whether its thread is gone because of a fault in the loop itself."""
         self._stopped = False
         self._calls: set[_Call] = set()
         self._thread = threading.Thread(target=self._serve, name="stampede_guard portal", daemon=True)
@@ -119,8 +119,8 @@ class Portal:
                 try:
                     self.loop.run_forever()
                 except (SystemExit, KeyboardInterrupt):
-                    # Of a callback that nobody waits for. What else was to be done is still to be done.
-                    log.exception("a function ended the event loop of plain functions, which goes on")
+                    # Raised in a callback without a waiting caller. The loop must still do its other work.
+                    log.exception("the event loop of plain functions goes on after a function raised an exit")
         except BaseException:
             log.exception("the event loop of plain functions has ended")
         finally:
@@ -129,9 +129,9 @@ class Portal:
                 call.settle(error=WaitTimeout("the event loop that serves plain functions has ended"))
 
     def call(self, function: Callable[P, Coroutine[Any, Any, R]], *args: P.args, **kwargs: P.kwargs) -> R:
-        """What the coroutine function returns or raises, run on the portal's loop in a copy of the caller's context.
+        """The result or error of the coroutine function, run on the portal's loop in a copy of the caller's context.
 
-        The caller's thread waits. What interrupts it there (Ctrl-C, a soft time limit) takes the call back and is
+        The caller's thread waits. An interruption of the wait (Ctrl-C, a soft time limit) takes the call back and is
         raised. Raises `Misuse` on the portal's own thread, which would wait for itself.
         """
         if threading.get_ident() == self._thread.ident:
@@ -152,15 +152,15 @@ class Portal:
             raise
         finally:
             self._calls.discard(call)
-            # An error's traceback holds this frame, which would hold the error.
+            # An error's traceback holds this frame. Without this, the frame would hold the error.
             del call
 
     def _hand_over(self, call: _Call) -> None:
         self._calls.add(call)
-        # After it is in: a loop that ends now has seen it, or is seen to have ended.
+        # Check after adding the call. A loop that ends now finds the call, or this thread sees that the loop has ended.
         if self._stopped or self.ended:
             call.settle()
-            raise Misuse("this process is ending, and with it the event loop that serves plain functions")
+            raise Misuse("this process is ending: its event loop for plain functions accepts no calls")
         self.loop.call_soon_threadsafe(call.start, context=contextvars.copy_context())
 
     def _take_back(self, call: _Call) -> None:
@@ -170,12 +170,12 @@ class Portal:
             call.over.acquire(timeout=LEAVE_SECONDS)
 
     async def elsewhere(self, function: Callable[[], Coroutine[Any, Any, R]]) -> R:
-        """The same for a caller on another event loop, which does not block."""
+        """The same for a caller on another event loop, without blocking that loop."""
         call, loop = _Call(function), asyncio.get_running_loop()
         over: asyncio.Future[None] = loop.create_future()
 
         def tell() -> None:
-            with contextlib.suppress(RuntimeError):  # the event loop has been closed
+            with contextlib.suppress(RuntimeError):  # the event loop is closed
                 loop.call_soon_threadsafe(_set, over)
 
         call.when_done = tell
@@ -188,11 +188,11 @@ class Portal:
         return result
 
     def forget(self) -> None:
-        """After a fork, in the child. The loop is kept: to close a copied one would disturb that of the parent."""
+        """After a fork, in the child. The loop is kept: closing the copy would disturb the parent's loop."""
         _of_the_parents.append(self)
 
     def stop(self) -> None:
-        """Before the interpreter goes: a thread that still ran would run into what is no longer there."""
+        """Called before the interpreter ends: a running thread would use objects that no longer exist."""
         for close in _closers:
             with contextlib.suppress(Exception):
                 close()
@@ -200,7 +200,7 @@ class Portal:
         self._thread.join(STOP_SECONDS)
 
     def leave(self) -> None:
-        """End the loop. Who comes later would wait for ever, and is refused."""
+        """End the loop. Later calls are refused, because they would wait for ever."""
         self._stopped = True
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(self.loop.stop)
@@ -208,7 +208,7 @@ class Portal:
 
 @contextlib.contextmanager
 def _standing_still() -> Iterator[None]:
-    """This thread does nothing but wait for the portal: what it was interrupted in waits as well. See `locks`."""
+    """This thread only waits for the portal, so the code that it interrupted waits as well. See `locks`."""
     me = threading.get_ident()
     WAITING[me] = WAITING.get(me, 0) + 1
     try:
@@ -220,18 +220,18 @@ def _standing_still() -> Iterator[None]:
 
 
 _made: dict[str, Portal] = {}
-"""The one of this process, if there is one. Put there by `setdefault`, a single step, and so without a lock."""
+"""The portal of this process, if there is one. `setdefault` puts it there in one step, so no lock is needed."""
 _of_the_parents: list[Portal] = []
 _closers: list[Callable[[], None]] = []
 
 
 def at_end(close: Callable[[], None]) -> None:
-    """Have this called when the process ends, while the portal still runs."""
+    """Register a function to call when the process ends, while the portal still runs."""
     _closers.append(close)
 
 
 def portal() -> Portal:
-    """The one of this process."""
+    """The portal of this process. Starts it at the first call."""
     found = _made.get("portal")
     if found is not None and found.ended and not found._stopped:
         _made.pop("portal", None)
@@ -245,7 +245,7 @@ def portal() -> Portal:
 
 
 def portal_loop() -> asyncio.AbstractEventLoop | None:
-    """Its event loop; None if it was never needed."""
+    """The portal's event loop. None if it was never needed."""
     found = _made.get("portal")
     return found.loop if found is not None else None
 

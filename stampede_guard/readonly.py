@@ -1,17 +1,19 @@
-"""A store that answers reads and takes no writes: too few replicas, a full disk, no memory, a replica.
+"""A store that answers reads and refuses writes: too few replicas, a full disk, no memory, a replica.
 
-The same is true of an entry whose invalidation waits in this process while its server answers: what the store has is
-older, so it is not read; and others may have invalidated it since, with success.
+An entry whose invalidation waits in this process while its server answers is in the same state. The store's value is
+older, so it is not read. And other processes may have invalidated the entry since, with success.
 
-It is not away, so nothing that somebody has invalidated may be served; and nothing can be stored, so without more every
-call would compute. What this process has computed meanwhile counts, as long as it has proof that no invalidation was
-done since: the entry's epoch and fence, and its tags' versions, which can be read, are what they were before the
-computation began.
+Such a store is not away, so a value that any process has invalidated must not be served. And nothing can be stored, so
+every call would compute. Therefore a value that this process computed itself is served, with a proof that no
+invalidation happened since. The proof is the entry's epoch and fence and the versions of its tags. They can be read.
+The value counts while they are the same as before its computation began.
 
-1. A computes, without a lease, and keeps the value. 2. Writes are taken again; B invalidates, and is told that it is
-done. 3. Writes are refused. The store has neither value, so a read tells A nothing; the fence does.
+1. A computes without a lease and keeps the value.
+2. The store accepts writes again. B invalidates and receives "done".
+3. The store refuses writes. It has neither value, so a read does not show A the invalidation. The fence does.
 
-A record that has come and gone meanwhile would leave no trace, so a proof holds for no longer than a record lives.
+A record that was created and expired in between would leave no trace. So a proof holds at most for the lifetime of a
+record.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ __all__ = ["ask_without_writes", "look_for_proof", "own_value"]
 
 
 async def look_for_proof(runtime: Runtime, flight: Flight) -> Proof | None:
-    """What is changed by every invalidation from now on. None: that cannot be told."""
+    """State of the store that every later invalidation changes. None: it cannot be determined."""
     until = runtime.now() + flight.plan.policy.record_ms / 1000
     try:
         tags = VersionsAsked(runtime, flight.tags) if flight.tags else None
@@ -41,12 +43,12 @@ async def look_for_proof(runtime: Runtime, flight: Flight) -> Proof | None:
         versions = await tags.answer() if tags is not None else []
     except StoreError:
         return None
-    # A tag that has no version is not changed by one more invalidation.
+    # For a tag without a version, a further invalidation would change nothing.
     return None if None in versions else Proof(until, (fence, *versions))
 
 
 def own_value(runtime: Runtime, flight: Flight, proof: Proof | None) -> Reading | None:
-    """What this process has computed itself, fresh, and not invalidated since."""
+    """The fresh value that this process has computed itself, if it was not invalidated since."""
     if proof is None or flight.newer_than or flight.outdates_holder:
         return None
     known = runtime.last.own(flight.name, proof, now=runtime.now())
@@ -56,7 +58,7 @@ def own_value(runtime: Runtime, flight: Flight, proof: Proof | None) -> Reading 
 async def ask_without_writes(
     runtime: Runtime, flight: Flight, *, wanted: bool
 ) -> tuple[Proof | None, core.Event]:
-    """The answer for a flight that no lease is to be had for, and the proof for what it computes itself."""
+    """The answer for a flight that cannot get a lease, and the proof for the value that it computes itself."""
     proof = await look_for_proof(runtime, flight)
     known = own_value(runtime, flight, proof)
     if known is not None:

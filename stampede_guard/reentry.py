@@ -1,10 +1,11 @@
-"""Who waits for whom: a circle is an error and not a deadlock.
+"""Which flight waits for which. A circle raises an error; otherwise it would be a deadlock.
 
-A flight waits for those that its computation calls. It is also behind all other flights of its own entry in this guard,
-for one of them may have the lease: one on another event loop, or an early refresh that callers do not find.
+A flight waits for the flights that its computation calls. It also waits for all other flights of its own entry in this
+guard, because one of them may have the lease: one on another event loop, or an early refresh that callers do not find.
 
-1. A is refreshed early, with the lease, by a flight that is set apart. 2. A calls B. 3. B calls A, in a new flight,
-which finds the lease taken and would wait for `wait_timeout`.
+1. A is refreshed early, with the lease, by a flight that is set apart.
+2. A calls B.
+3. B calls A in a new flight. That flight finds the lease taken and would wait for `wait_timeout`.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
 __all__ = ["Awaited", "behind", "waiting_for"]
 
 _lock = PassableLock()
-"""From the look for a circle until the wait is noted: two event loops could close one together."""
+"""Held from the search for a circle until the wait is recorded. Otherwise two event loops could close one together."""
 renew_in_children(sys.modules[__name__], "_lock", PassableLock)
 
 
 class Awaited:
-    """The flights that a computation waits for. One may be waited for in several tasks at once."""
+    """The flights that a computation waits for. Several tasks may wait for one flight at once."""
 
     __slots__ = ("_counts",)
 
@@ -39,7 +40,7 @@ class Awaited:
         self._counts: dict[Flight, int] = {}
 
     def __iter__(self) -> Iterator[Flight]:
-        # At one stroke: it may be changed from another thread.
+        # A copy made in one step, because another thread may change it.
         return iter(tuple(self._counts))
 
     def __len__(self) -> int:
@@ -69,7 +70,7 @@ def waiting_for(flight: Flight, plan: Plan) -> Iterator[None]:
     with _lock:
         if _leads_to(current, flight):
             raise ReentrantCall(
-                f"{plan.title} is called with the same key, from within its own computation: it would wait for itself. "
+                f"{plan.title} is called with the same key inside its own computation: it would wait for itself. "
                 "Call the undecorated function (`.__wrapped__`) there, or change the key."
             )
         current.awaits.add(flight)
@@ -83,7 +84,7 @@ def waiting_for(flight: Flight, plan: Plan) -> Iterator[None]:
 
 @contextlib.contextmanager
 def behind(flight: Flight | None, leader: Flight | None) -> Iterator[None]:
-    """While one flight is computed by the call of another one, as in a batch."""
+    """For the time in which another flight's call computes this flight, as in a batch."""
     if flight is None or leader is None or flight is leader:
         yield
         return

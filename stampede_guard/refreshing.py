@@ -1,4 +1,4 @@
-"""`refresh()`: a value that is newer than the call, although there may be a fresh one."""
+"""`refresh()`: a value that is newer than the call, even if a fresh one exists."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["refresh"]
 
 
 async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
-    """Compute anew even if a fresh value is there; others are served the old one until the new one is stored."""
+    """Compute again even if a fresh value exists. Other callers get the old value until the new one is stored."""
     began = runtime.loop.time()
     runtime.obey()
     before = runtime.flights.get(name)
     if before is not None:
-        # Its computation may have begun before this call. The next flight's cannot, whoever starts it.
+        # Its computation may have begun before this call. The computation of the next flight begins after it.
         with waiting_for(before, plan):
             await before.landing.wait(plan.policy.wait_timeout)
         if not before.landing.happened:
@@ -59,10 +59,10 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
 
 
 async def _has_none_since(runtime: Runtime, name: str, token: int) -> bool:
-    """Whether there may be nothing newer than what had this token, although the store refused a newer value.
+    """Whether the store may have no value newer than this token, although it refused a newer one.
 
-    1. A refresh is granted token 9; the value has token 5. 2. A full server evicts the record. 3. The refreshed value
-    is refused, as any would be without the record of its grant. The old one is still there, and fresh.
+    1. A refresh is granted token 9. The stored value has token 5. 2. A full server evicts the record. 3. The refreshed
+    value is refused, as every value is whose record is gone. The old value is still there, and fresh.
     """
     try:
         kept = await runtime.session.read(name)

@@ -1,11 +1,11 @@
-"""The functions that a guard has decorated, by name: a name belongs to one definition.
+"""The functions that a guard has decorated, by name. A name belongs to one definition.
 
-Two functions of one name would be served each other's values. So the second is an error where it is decorated, unless
-it is the first one again: see `definition` for what that means. A name is never given free. That a function is gone
-says nothing of its entries: the next one of its name would be served them. So what is remembered is bounded by an
-error, and not by forgetting; functions that come and go under one name cost nothing.
+Two functions with one name would receive each other's values. So decorating the second one is an error, unless it is
+the first one again: see `definition` for the comparison. A name is never freed. The entries of a deleted function still
+exist, and the next function with its name would receive them. So the registry is limited by an error, and never
+forgets. Functions that come and go under one name cost nothing.
 
-Tenants (`guard.within`) are in the registry of the guard that they are within: each has names of its own.
+Tenants (`guard.within`) share the registry of their guard. Each has its own names.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from stampede_guard.errors import KeyPartError
 __all__ = ["MOST_NAMES", "Registry"]
 
 MOST_NAMES = 50_000
-"""Per guard, its tenants included."""
+"""Per guard, including its tenants."""
 
 
 class Registry:
-    """Without a lock, so that a fork leaves none behind: all that is done to the dictionaries is done in one step."""
+    """Has no lock, so that a fork leaves none held: each change of the dictionaries is one step."""
 
     def __init__(self) -> None:
         self._functions: dict[tuple[str, str], Definition] = {}
@@ -30,21 +30,21 @@ class Registry:
         return len(self._functions)
 
     def add(self, namespace: str, name: str, definition: Definition, *, shared: bool = False) -> None:
-        """Raises `KeyPartError` if the name is that of another function in this namespace.
+        """Raises `KeyPartError` if another function in this namespace has the name.
 
-        `shared`: other processes see the entries, so a name must mean the same there.
+        `shared`: other processes see the entries, so a name must mean the same in each of them.
         """
         if shared and definition.nameless:
             raise KeyPartError(
-                f"{name}() was typed at a prompt, in a notebook, or given with -c or on stdin. The store is shared "
-                "with others that may have such a function: give it a name of its own, name='...', or put it in a file",
+                f"{name}() was typed at a prompt, in a notebook, or given with -c or on stdin. Other processes share "
+                "the store and may have such a function too: give it its own name, name='...', or put it in a file",
                 parameter="name",
             )
         known = self._functions.get((namespace, name))
         if known is None:
             if len(self._functions) >= MOST_NAMES:
                 raise KeyPartError(_too_many(name), parameter="name")
-            # Many tenants may have the same function: one definition is kept for all of them.
+            # Many tenants may have the same function. One definition is kept for all of them.
             latest = self._latest.setdefault(name, definition)
             if latest.is_like(definition):
                 definition = latest
@@ -57,7 +57,7 @@ class Registry:
             self._functions[namespace, name] = self._latest[name] = definition
 
     def add_all(self, namespace: str, others: Registry, *, shared: bool) -> None:
-        """Those of another registry. Raises `KeyPartError`."""
+        """Add the functions of another registry. Raises `KeyPartError`."""
         for (_, name), definition in list(others._functions.items()):
             self.add(namespace, name, definition, shared=shared)
 
@@ -67,19 +67,19 @@ def _taken(name: str, known: Definition, second: Definition) -> str:
     if known.same_function(second):
         return (
             f"{name}() is cached twice by one guard with different options: first at {first_place}, then at "
-            f"{second_place}. Both would share their entries. Decorate it once, or give one of them a name of its own: "
+            f"{second_place}. Both would share their entries. Decorate it once, or give one of them its own name: "
             f"name='{_example(name)}'"
         )
-    cure = f"Give one of them a name of its own: name='{_example(name)}'."
+    cure = f"Give one of them its own name: name='{_example(name)}'."
     if "<locals>" in name:
         cure += (
-            " A function made inside another has the same name each time: say in its name what differs, or make that "
-            "a parameter, which is then part of the key. A decorator should have @functools.wraps on its wrapper, "
-            "which then has the name of what it wraps."
+            " A function made inside another has the same name each time: put the difference into its name, or make it "
+            "a parameter, which is then part of the key. A decorator should use @functools.wraps on its wrapper, "
+            "which then has the name of the wrapped function."
         )
     return (
         f"two functions of one guard are called {name}: one at {first_place}, another at {second_place}. They would "
-        f"be served each other's values. {cure}"
+        f"receive each other's values. {cure}"
     )
 
 
@@ -89,7 +89,7 @@ def _example(name: str) -> str:
 
 def _too_many(name: str) -> str:
     return (
-        f"{name}: this guard has cached functions under {MOST_NAMES} names, which is the most, and forgets none. Names "
-        "made for each call do that: cache one function and make what differs a parameter, or use "
-        "guard.get_or_compute(key, ...), of whose keys there may be any number"
+        f"{name}: this guard has cached functions under {MOST_NAMES} names. This is the limit, and names are never "
+        "freed. The cause is often a name made for each call: cache one function and make the difference a parameter, "
+        "or use guard.get_or_compute(key, ...), whose number of keys is not limited"
     )

@@ -1,9 +1,9 @@
-"""What one event loop's part of a guard remembers of the store, and how it is made to forget.
+"""The memories of one event loop's part of a guard, and how they forget.
 
-Three memories: last values (for the time the store is away), copies (L1), and the old values of flights. The rule for
-all of them: what was read, asked for or computed before an invalidation began is not remembered after it, in no event
-loop of this process, whether the invalidation is done or pending. What the store has dropped or replaced, as far as
-this process has heard, is not remembered either.
+There are three memories: last values (for the time when the store is away), copies (L1), and the old values of flights.
+One rule holds for all of them. A value that was read, requested or computed before an invalidation began is not
+remembered after it. This holds in every event loop of this process, whether the invalidation is done or pending. A
+value that the store has dropped or replaced is not remembered either, as soon as this process knows it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Remembering"]
 
 
 class Remembering:
-    """The part of a `Runtime` that remembers values. `orders`: what other threads want forgotten here."""
+    """The part of a `Runtime` that remembers values. `orders`: requests of other threads to forget something here."""
 
     away: bool
     away_for: Callable[..., bool]
@@ -57,12 +57,12 @@ class Remembering:
         if self.orders:
             self.obey()
         if name in self.unsettled.names and reading.token:
-            # Asked for before the invalidation, answered after it. Nothing in the store is news until it is applied.
+            # Requested before the invalidation, answered after it. Until that is applied, the store's values are old.
             return
         self.last.keep(name, reading, now=self.now(), proof=proof)
 
     def learn(self, name: str, reading: Reading) -> None:
-        """A flight has stored or found this value: nothing older is served by any event loop of this process."""
+        """A flight has stored or found this value. No event loop of this process may serve an older one."""
         self.remember(name, reading)
         if reading.token:
             self.outdate_older(name, reading.token)
@@ -71,29 +71,29 @@ class Remembering:
         self.near.changed(name, token)
         for other in self.unsettled.others(self):
             other.order(lambda other: other.changed(name, token))
-            # After the order: what is kept there after this, is kept by who obeys that next.
+            # Expire after the order. A value that is kept there later is kept by code that has obeyed the order.
             other.near.expire(name, below=token)
 
     def order(self, *orders: Callable[[Remembering], None]) -> None:
-        """Have something forgotten here. From any thread."""
+        """Ask this event loop to forget something. From any thread."""
         self.orders.extend(orders)
-        with contextlib.suppress(RuntimeError):  # the loop has been closed
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self.loop.call_soon_threadsafe(self.obey)
 
     def obey(self) -> None:
-        """Before a caller is served or joins, and not only in the loop's next turn.
+        """Called before a caller is served or joins, and not only in the loop's next turn.
 
-        1. A coroutine calls `guard.sync.invalidate` and blocks its own event loop meanwhile. 2. In the same turn of the
-        loop it calls the cached function.
+        1. A coroutine calls `guard.sync.invalidate`, which blocks its own event loop. 2. In the same turn of the loop
+        it calls the cached function.
         """
         while self.orders:
             self.orders.popleft()(self)
 
     def missing(self, name: str) -> None:
-        """A caller's read was answered: there is nothing. What was seen there before must not come back.
+        """A caller's read found no value. An earlier value must not come back.
 
-        1. This process knows a value. 2. Another one invalidates it, and is told that it is done. 3. The store answers
-        reads and takes no writes for now, so no lease is to be had.
+        1. This process knows a value. 2. Another process invalidates it and receives "done". 3. The store answers reads
+        and refuses writes for now, so no flight can get a lease.
         """
         self.last.missing(name)
 
@@ -104,10 +104,10 @@ class Remembering:
     # --- invalidation --------------------------------------------------------------------------
 
     async def invalidate(self, name: str, policy: Policy) -> int | None:
-        """The new fence. None: the store is away, or takes no writes for now; it will be done when it can be.
+        """The new fence. None: the store is away or refuses writes for now; the invalidation is applied later.
 
-        Raises `StoreRefused` when the store answers that this client may not (a permission, a password): then it is
-        not done and will not be, and who changed the data should hear of it.
+        Raises `StoreRefused` when the store does not allow it for this client (a permission, a password). Then it will
+        never be done, and the caller that changed the data must know.
         """
         self.unsettled.begin(name)
         try:
@@ -117,13 +117,13 @@ class Remembering:
             self._hand_on()
         finally:
             self.unsettled.end(name)
-        # Told, because messages may come later than this is done, or never: a read of before may be answered yet.
+        # Order it again. Messages may arrive later than this or never, and an earlier read may be answered only now.
         self._tell_others(name, lambda other: other.forget_values(name, fence=fence or 0))
         self.forget_values(name, fence=fence or 0)
         return fence
 
     async def invalidate_tag(self, tag: str) -> bool:
-        """As `invalidate`, for all entries with this tag, whose number makes no difference."""
+        """Like `invalidate`, for all entries with this tag. The cost does not depend on their number."""
         self.unsettled.begin(tag)
         try:
             self._tell_others(tag, lambda other: other.forget_tag(tag))
@@ -151,23 +151,23 @@ class Remembering:
         self.forget_applied(name, fence)
 
     def forget_applied(self, name: str, fence: int) -> None:
-        """The store has carried out what was pending. `name` may be a tag's."""
+        """The store has carried out a pending invalidation. `name` may be a tag's."""
         self.forget_values(name, fence=fence)
         self.tags.settle(name)
 
     async def outdate(self, name: str, policy: Policy, *, late: bool = False) -> None:
-        """A refreshed value could not be stored: what it was to replace must not outlive it.
+        """A refreshed value could not be stored. The old value that it replaces must not outlive it.
 
-        `late`: the caller has waited for the store in vain already.
+        `late`: the caller has already waited for the store without success.
         """
         if late or self.away_for(name):
-            # Without forgetting the new value, which this event loop keeps for the time being.
+            # Do not forget the new value: this event loop keeps it for now.
             self._let_wait(name, policy)
             return
         try:
             await self.invalidate(name, policy)
         except StoreRefused:
-            # Its caller has asked for a value and has one.
+            # Its caller asked for a value and has one.
             self._let_wait(name, policy)
 
     def _let_wait(self, name: str, policy: Policy) -> None:
@@ -177,13 +177,13 @@ class Remembering:
         self._hand_on()
 
     def forget_local(self, name: str) -> None:
-        """An invalidation begins: the values go, and what is being computed is for those who came before."""
+        """An invalidation begins: forget the values. Running computations serve only the callers that came before."""
         self.forget_values(name)
         for flight in [*self.flights.of(name), *self.flights.of(bypassed_name(name))]:
             flight.invalidated()
 
     def forget_values(self, name: str, *, fence: int = 0) -> None:
-        """With a `fence`, those with a smaller token that arrive later, too."""
+        """With a `fence`, also forget values with a smaller token that arrive later."""
         self.last.drop(name, fence=fence)
         if fence:
             self.near.changed(name, fence)
@@ -191,38 +191,38 @@ class Remembering:
             self.near.drop(name)
 
     def _tell_others(self, name: str, order: Callable[[Remembering], None]) -> None:
-        """The parts of other event loops of this process. `name` may be a tag's."""
+        """Give an order to the parts of other event loops of this process. `name` may be a tag's."""
         for other in self.unsettled.others(self):
             other.near.expire_tag(name)
             other.order(order)
-            # After the order: what is kept there after this, is kept by who obeys that next.
+            # Expire after the order. A value that is kept there later is kept by code that has obeyed the order.
             other.near.expire(name)
 
     def _hears(self, name: str) -> bool:
-        """Nothing in the store is news of an entry whose invalidation waits."""
+        """For an entry whose invalidation waits, changes in the store do not count."""
         return name not in self.unsettled.names and self.session.hears_changes(name)
 
     def note_whether_away(self) -> None:
-        """From any thread."""
+        """May be called from any thread."""
         with self.unsettled.lock:
             self.away = self.session.away or bool(self.unsettled.pending)
 
     def _hand_on(self) -> None:
-        """1. The store is asked. 2. The guard closes, and hands over. 3. No answer comes, so one more is pending."""
+        """1. The store is asked. 2. The guard closes and hands over. 3. No answer comes, so one more is pending."""
         if self._has_handed_over:
             self.hand_over()
 
     def hand_over(self) -> None:
-        """What is pending goes to another event loop of this guard, if there is one."""
+        """Give pending invalidations to another event loop of this guard, if there is one."""
         self._has_handed_over = True
         self.unsettled.leave(self)
         heirs = [other for other in self.unsettled.others(self) if not other.closing]
-        # One that stands still may never go on.
+        # Running loops first: a loop that stands still may never continue.
         heirs.sort(key=lambda other: not other.loop.is_running())
         self._pending.hand_over([(heir._pending, heir.loop) for heir in heirs])
 
     def take_over(self) -> None:
-        """Parts whose event loops were closed without closing the guard: what waits there would wait for ever."""
+        """Take over from loops that ended without closing the guard. Their pending work would wait for ever."""
         for other in self.unsettled.take_ended():
             other.abandon()
             other.hand_over()

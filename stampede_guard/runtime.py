@@ -1,6 +1,6 @@
-"""What a guard keeps per event loop: the store's session, the flights, and the values seen last.
+"""The part of a guard that belongs to one event loop: the store's session, the flights, and the last values.
 
-It is the session's listener: messages, gaps and the breaker's changes arrive here and go to the flights concerned.
+It is the session's listener. Messages, gaps and the breaker's changes arrive here and go to the flights concerned.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ __all__ = ["Runtime"]
 log = logging.getLogger("stampede_guard")
 
 MOST_LATE = 1_000
-"""Entries whose callers have waited for a store that did not answer, until they join their flights."""
+"""Limit of entries whose callers waited for a store that did not answer, until they join their flights."""
 MOST_UNKEPT = 1_000
 
 
 class Runtime(Remembering):
-    """Made within the event loop that it serves."""
+    """Created inside the event loop that it serves."""
 
     closing = False
     _end: asyncio.Task[None] | None = None
@@ -75,32 +75,32 @@ class Runtime(Remembering):
         self.loop = asyncio.get_running_loop()
         self.unsettled = unsettled if unsettled is not None else Unsettled()
         self.orders: collections.deque[Callable[[Remembering], None]] = collections.deque()
-        """What other threads want forgotten here. Obeyed before anything is served: see `obey`."""
+        """Requests of other threads to forget something here. Obeyed before any value is served: see `obey`."""
         self.flights = Flights()
         self.fallbacks: dict[str, asyncio.Task[Any]] = {}
         self.fallback_ends: dict[str, Once] = {}
         self.hooks = hooks if hooks is not None else Hooks()
         self.health = health if health is not None else Health(self.hooks)
         self.away = False
-        """Also while invalidations wait for the store: until they are applied it has older values."""
+        """True also while invalidations wait for the store: until they are applied it has older values."""
         self.refused = False
-        """Whether the store answered last that it lets this guard in no more (a password, a permission)."""
+        """Whether the store's last answer denied access to this guard (a password, a permission)."""
         self.batches: weakref.WeakKeyDictionary[object, Batches] = weakref.WeakKeyDictionary()
-        """By decorated function, as long as there is that: one that is made per request is not kept."""
+        """By decorated function, as long as that exists. One that is made per request is not kept."""
         self.remembered: Reading | None = None
-        """The reading remembered last. One reading serves all callers of its tick; to remember it once is enough."""
+        """The reading remembered last. One reading serves all callers of its tick, and is remembered only once."""
         self.last = LastValues(policy.last_value_bytes)
         self.now: Callable[[], float] = getattr(store, "clock", self.loop.time)
-        """By which last values and pauses grow old: the store's own clock if it is one of this process."""
+        """The clock for the age of last values and pauses: the store's own clock if the store is in this process."""
         self.threads = Threads(policy.max_threads)
-        """For plain functions. None is started before the first of them computes."""
+        """Threads for plain functions. The first one starts when the first plain function computes."""
         self.slots = Slots()
         self.herds = HerdLog(self.loop)
         self.asked_early = Pauses(self.loop)
-        """Entries whose early refresh was somebody else's a moment ago."""
+        """Entries whose early refresh belonged to another process a moment ago."""
         self.failing = Pauses(self.loop, self.now)
-        """Entries whose computation failed a moment ago; or whose refresh would be in vain, because nothing may be
-        stored. Their stale hits do not ask the store."""
+        """Entries whose computation failed a moment ago, or whose refresh would be useless because nothing may be
+        stored. Their stale hits send no command to the store."""
         self._policy = policy
         self._id = uuid.uuid4().hex
         self._numbers = itertools.count(1)
@@ -116,7 +116,7 @@ class Runtime(Remembering):
         self._modes_name = f"{namespace}:modes"
         self._switches = Switches(self._read_switches, on_switches, known_switches)
         self.near = Near(self._hears, max_bytes=policy.l1_bytes, max_entries=policy.l1_entries)
-        # A store with a clock of its own is one in this process: a test that moves it moves all lifetimes.
+        # A store with its own clock is in this process: a test that moves this clock moves all lifetimes.
         self.near.clock = getattr(store, "clock", self.near.clock)
         self.unsettled.enter(self)
         self.note_whether_away()
@@ -126,7 +126,7 @@ class Runtime(Remembering):
     def away_for(self, name: str, tags: tuple[str, ...] = ()) -> bool:
         """Also true while an invalidation of this entry waits: until it is applied the store has an older value.
 
-        And so for its tags: without them nobody knows what its value is worth.
+        The same holds for its tags: without their versions the value cannot be judged.
         """
         if not self.away:
             return False
@@ -135,7 +135,7 @@ class Runtime(Remembering):
         return any(part in self.unsettled.pending or self.session.away_for(part) for part in (name, *tags))
 
     def only_waits(self, name: str, tags: tuple[str, ...] = ()) -> bool:
-        """Whether its server answers, and an invalidation of it waits all the same: see `readonly`."""
+        """Whether its server answers although an invalidation of it waits: see `readonly`."""
         if not self.unsettled.pending:
             return False
         parts = (name, *tags)
@@ -146,7 +146,7 @@ class Runtime(Remembering):
 
     @property
     def abandoned(self) -> int:
-        """Computations that did not end when they were cancelled, and still run."""
+        """Computations that were cancelled, did not end, and still run."""
         return len(self._abandoned)
 
     def new_id(self) -> str:
@@ -168,14 +168,14 @@ class Runtime(Remembering):
         alone: bool = False,
         apart: str = "",
     ) -> Flight:
-        """The flight of this entry in this process: a new one, or the one under way. `alone`: for a single caller.
+        """The flight of this entry in this process: a new one, or the running one. `alone`: for a single caller.
 
-        `apart` tells flights of one entry from each other whose callers must not meet.
+        `apart` separates flights of one entry whose callers must not meet.
         """
         flight = self.flights.get(name + apart)
         if flight is not None and not alone and not flight.lets_nobody_wait:
             return flight
-        # One that nobody else can find.
+        # A place that no other caller can find.
         place = name + apart if flight is None and not alone else f"{name}\0{next(self._numbers)}"
         if self.closing:
             raise Overloaded(f"{plan.title}: this guard is closing")
@@ -197,7 +197,7 @@ class Runtime(Remembering):
         return flight
 
     def note_late(self, name: str, error: StoreError) -> None:
-        """A caller has waited for the store in vain for the whole deadline, and is about to join a flight."""
+        """A caller has waited for the store for the whole deadline without success, and will join a flight now."""
         if error.late and len(self.flights.late) < MOST_LATE:
             self.flights.late.add(name)
 
@@ -207,7 +207,7 @@ class Runtime(Remembering):
             flight.late = True
 
     def landed(self, flight: Flight) -> None:
-        """Forgotten when it lands: nothing grows with the number of keys."""
+        """Forget a flight when it lands, so that memory does not grow with the number of keys."""
         self.flights.forget(flight)
         collapsed = flight.joined - 1
         if self.hooks and flight.passengers.collapsed:
@@ -216,14 +216,14 @@ class Runtime(Remembering):
             self.herds.landed(flight.plan.title, flight.joined)
 
     async def unwind(self, task: asyncio.Task[Any], seconds: float) -> None:
-        """Cancel a computation and give it `seconds` to end; what does not end is left alone, and counted."""
+        """Cancel a computation and wait `seconds` for its end. If it does not end, leave it running and count it."""
         task.cancel()
         await asyncio.wait({task}, timeout=seconds)
         if not task.done():
             self._abandoned.add(task)
             task.add_done_callback(self._abandoned.discard)
             log.warning(
-                "a cancelled computation does not end; it is left to itself (%d such)", self.abandoned
+                "a cancelled computation does not end and is left running (%d in all)", self.abandoned
             )
         task.add_done_callback(_look_at)
 
@@ -236,7 +236,7 @@ class Runtime(Remembering):
             self._switches.look()
 
     def watch_switches(self) -> None:
-        """From the first call on that may ask the store: who is to leave it alone does not ask it for this either."""
+        """Starts with the first call in a mode that uses the store: in other modes the store must not be asked."""
         if not self.closing:
             self._switches.start()
 
@@ -260,7 +260,7 @@ class Runtime(Remembering):
         wrong = str(trouble) if away and isinstance(trouble, StoreMisconfigured) else ""
         self.health.breaker(self, away=away, part=part, why=why, wrong=wrong)
         if not away:
-            # Those who wait ask again within a poll_interval, and a lease that a restart has lost is free.
+            # Waiters ask again within a poll_interval. A lease that was lost in a restart is free.
             for flight in self.flights.values():
                 flight.computation.renew_now()
             self._pending.apply()
@@ -298,12 +298,12 @@ class Runtime(Remembering):
         title = next((flight.plan.title for flight in self.flights.of(name)), self._namespace)
         unkept = self.flights.unkept
         if len(unkept) >= MOST_UNKEPT:
-            unkept.clear()  # nobody has told of these that they were published
+            unkept.clear()  # their publications were never reported
         unkept.add(name)
         self.health.not_stored(title, name, error)
 
     def published(self, name: str, *, value: bool) -> None:
-        """The store has taken a publication; of a `value` that it has kept, where it has not said otherwise."""
+        """The store has accepted a publication. A `value` was kept, unless `not_kept` was called for it."""
         kept = value and name not in self.flights.unkept
         self.flights.unkept.discard(name)
         if self.health.refusing:
@@ -314,9 +314,9 @@ class Runtime(Remembering):
     # --- the end -------------------------------------------------------------------------------
 
     async def aclose(self) -> None:
-        """Let flights end for `drain_timeout` seconds, end the rest and give their leases back, disconnect.
+        """Let flights end for `drain_timeout` seconds, cancel the rest and release their leases, disconnect.
 
-        Cancelled, it does so without letting them end. That goes on by itself when it is cancelled once more.
+        If this is cancelled, it skips the wait for the flights. If it is cancelled again, the rest continues by itself.
         """
         self.closing = self._pending.closing = True
         self.health.forget(self)
@@ -331,18 +331,18 @@ class Runtime(Remembering):
             raise
 
     async def ended(self) -> None:
-        """Wait for the end that another caller's `aclose` has begun."""
+        """Wait for the end of an `aclose` that another caller has begun."""
         if self._end is not None:
             await asyncio.wait({self._end})
 
     def abandon(self) -> None:
-        """After a fork, in the child: nothing here is ours."""
+        """After a fork, in the child: everything here belongs to the parent."""
         self.health.forget(self)
         self.closing = self._pending.closing = True
         self.session.abandon()
 
 
 def _look_at(task: asyncio.Task[Any]) -> None:
-    """So that the end of a computation nobody waits for is not reported as forgotten."""
+    """Retrieve the error of a computation that no caller waits for, so that asyncio does not report it as lost."""
     if not task.cancelled():
         task.exception()

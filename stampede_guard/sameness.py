@@ -1,6 +1,6 @@
-"""What a value is, as parts that are equal only for what surely means the same: for `definition`.
+"""The parts of a value for a comparison in `definition`. Parts are equal only if the values surely mean the same.
 
-Objects are compared by identity and not kept alive. What cannot be known is equal to nothing.
+Objects are compared by identity and not kept alive. A part that cannot be known is never equal to another.
 """
 
 from __future__ import annotations
@@ -32,37 +32,37 @@ _FIXED = frozenset({
     types.NoneType, bool, int, float, complex, str, bytes, datetime.date, datetime.datetime, datetime.time,
     datetime.timedelta, decimal.Decimal, uuid.UUID,
 })  # fmt: skip
-"""Values that cannot change, compared by type and text."""
+"""Types of immutable values. They are compared by type and text."""
 
 
 def home_of(names: dict[str, Any]) -> weakref.ref[types.ModuleType] | None:
-    """The module in `sys.modules` that these are the names of."""
+    """The module in `sys.modules` that has this namespace."""
     module = sys.modules.get(str(names.get("__name__")))
     return weakref.ref(module) if module is not None and getattr(module, "__dict__", None) is names else None
 
 
 def _home_part(names: dict[str, Any]) -> Any:
-    """Equal for a module and the same one imported anew from the same file."""
+    """Equal for a module and for the same module imported again from the same file."""
     if home_of(names) is None:
         return _Kept(names)
     return ("module", names["__name__"], names.get("__file__"))
 
 
 class _Unknown:
-    """Equal to nothing. A new one each time, because a tuple takes an element for equal to itself."""
+    """Never equal to another. Each use needs a new one, because a tuple treats an element as equal to itself."""
 
     __slots__ = ()
 
 
 class _Same:
-    """An object, by identity and without keeping it alive."""
+    """An object, compared by identity and not kept alive."""
 
     __slots__ = ("_at",)
 
     def __init__(self, thing: object) -> None:
         self._at = weakref.ref(thing)
 
-    __hash__ = None  # type: ignore[assignment]  # nobody looks one up
+    __hash__ = None  # type: ignore[assignment]  # never used as a key
 
     def __eq__(self, other: object) -> bool:
         thing = self._at()
@@ -70,7 +70,7 @@ class _Same:
 
 
 class _Kept:
-    """An object, by identity. For few and lasting ones, to which there are no weak references."""
+    """An object, compared by identity. Only for a few lasting objects that allow no weak references."""
 
     __slots__ = ("_thing",)
 
@@ -84,7 +84,7 @@ class _Kept:
 
 
 class _Cached:
-    """`function`: whose mark this is. `functools.wraps` copies marks to functions that are others."""
+    """`function`: the owner of this mark. `functools.wraps` copies the mark to other functions."""
 
     __slots__ = ("function", "parts")
 
@@ -94,15 +94,15 @@ class _Cached:
 
 
 def mark_cached(function: types.FunctionType, guard: object, name: str, parts: tuple[Any, ...]) -> None:
-    """Of a cached function, for functions that see it: what it is. Its own variables are objects of this library.
+    """Mark a cached function for functions that refer to it. Its own variables are objects of this library.
 
-    Two are the same if what was cached is, by the same guard under the same name.
+    Two cached functions are the same if their originals are the same, and guard and name are the same.
     """
     vars(function)[_CACHED] = _Cached(function, (None if guard is None else _Same(guard), name, *parts))
 
 
 class FunctionPart:
-    """The same function object, or else parts that are equal."""
+    """Equal for the same function object, or for equal parts."""
 
     __slots__ = ("_at", "_parts")
 
@@ -111,7 +111,7 @@ class FunctionPart:
         self._parts = parts
 
     def sees_as(self, other: FunctionPart) -> bool:
-        """All is equal but the code."""
+        """Whether everything except the code is equal."""
         return self._parts[1:] == other._parts[1:]
 
     __hash__ = None  # type: ignore[assignment]
@@ -124,7 +124,7 @@ class FunctionPart:
 
 
 class Parts:
-    """What a value is, as something that is equal only for what surely means the same."""
+    """Represents values by parts that are equal only if the values surely mean the same."""
 
     def __init__(self, frames: list[types.FrameType]) -> None:
         self._frames = frames
@@ -136,7 +136,7 @@ class Parts:
         if _is_fixed(value):
             return digest(text_of(value))
         if id(value) not in self._known:
-            # Until it is known, for what refers to itself.
+            # A placeholder until the part is known, for values that refer to themselves.
             self._known[id(value)] = _Unknown()
             self._known[id(value)] = self._of(value, depth + 1)
         return self._known[id(value)]
@@ -206,7 +206,7 @@ class Parts:
     def _annotations(self, function: types.FunctionType, depth: int) -> list[Any]:
         try:
             found = dict(function.__annotations__)
-        except Exception:  # evaluated now, from Python 3.14 on: it runs code that can raise anything
+        except Exception:  # from Python 3.14 on, evaluated now: it runs code that can raise anything
             return []
         return [(name, self._annotation(kind, depth)) for name, kind in sorted(found.items())]
 
@@ -221,18 +221,18 @@ class Parts:
         return self.of(kind, depth) if isinstance(kind, type | str) else repr(kind)
 
     def _variable(self, function: types.FunctionType, name: str, cell: types.CellType, depth: int) -> Any:
-        """A variable of a function around this one."""
+        """The part for a variable of a surrounding function."""
         try:
             value = cell.cell_contents
         except ValueError:
-            # Not assigned yet. Its own name will be, by the statement that is running.
+            # Not assigned yet. The running statement will assign the function's own name.
             itself = name == function.__name__ and self._assigned_once(function, name)
             return ("itself",) if itself else _Unknown()
         part = self.of(value, depth)
         return part if not _is_fixed(value) or self._assigned_once(function, name) else _Unknown()
 
     def _assigned_once(self, function: types.FunctionType, name: str) -> bool:
-        """Whether what is in the variable now stays in it."""
+        """Whether the variable keeps its present value."""
         outer = self.around(function)
         if outer is None or name not in outer.co_cellvars:
             return False
@@ -241,14 +241,14 @@ class Parts:
             return False
         running = [frame for frame in self._frames if frame.f_code is outer]
         if len(running) == 1 and all(_is_over(store, running[0]) for store in stores):
-            # `settings = settings or default()` has been assigned for good.
+            # For example `settings = settings or default()`: it has been assigned and will not be assigned again.
             return True
         if len(stores) > 1:
             return False
         return not stores or (name not in _parameters(outer) and not _in_a_loop(outer, stores[0]))
 
     def around(self, function: types.FunctionType) -> types.CodeType | None:
-        """The code of the function that this one is made in: it runs, or it can be found by its name."""
+        """The code of the function that creates this one. That function is running, or is found by its name."""
         code = function.__code__
         for frame in self._frames:
             if code in frame.f_code.co_consts:
@@ -261,7 +261,7 @@ class Parts:
 
 
 class Given(dict[str, Any]):
-    """What a decorator was told, by option. Equal if all of it is."""
+    """The options given to a decorator. Equal if all of them are equal."""
 
 
 def _is_fixed(value: object) -> bool:

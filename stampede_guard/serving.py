@@ -1,8 +1,8 @@
 """One call of a cached function, from its key to its value.
 
-hit     one read, decoded; no lock, no flight
-stale   the stale value at once, or after `soft_timeout`, and a flight in the background
-miss    a passenger of this process's flight, bounded by `wait_timeout`; then a last resort
+hit     One read, decoded. No lock, no flight.
+stale   The stale value at once, or after `soft_timeout`, and a flight in the background.
+miss    A passenger of this process's flight, limited by `wait_timeout`. After that, a last resort.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ __all__ = [
 
 
 async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
-    """The value, in mode `on`. Raises what the computation raised, `WaitTimeout`, `Overloaded` or a Misuse."""
+    """The value, in mode `on`. Raises the computation's error, `WaitTimeout`, `Overloaded` or a Misuse."""
     asked, tags = None, tags_of(run)
     if runtime.orders:
         runtime.obey()
@@ -64,13 +64,13 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
         return await ride(runtime, plan, name, run, flight, None)
     if runtime.away_for(name, tags):
         if runtime.only_waits(name, tags):
-            # The flight looks whether what was computed here meanwhile still counts.
+            # The flight checks whether a value that this process computed itself still counts: see `readonly`.
             return await _miss(runtime, plan, name, run)
         return await _served_by_last(runtime, plan, name, run)
     try:
         reading = await look(runtime, name, tags)
     except StoreRefused as error:
-        # Nobody is let in, so it is as good as away. Without this every call would compute.
+        # The store denies access, so it is treated as away. Otherwise every call would compute.
         runtime.note_refusal(error)
         return await _served_by_last(runtime, plan, name, run)
     except StoreError as error:
@@ -83,7 +83,7 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
 
 
 async def _served_by_last(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
-    """The value as this process saw it last, while the store serves nobody."""
+    """The value that this process saw last, while the store does not serve it."""
     known, state = runtime.last.find(name, now=runtime.now())
     if known is not None and not runtime.tags.allow(tags_of(run), known.body):
         known = None
@@ -93,8 +93,8 @@ async def _served_by_last(runtime: Runtime, plan: Plan, name: str, run: Run) -> 
 def read_failed(runtime: Runtime, name: str) -> None:
     """A caller whose read failed does not join an early refresh.
 
-    1. A fresh value is refreshed early. 2. A caller's read fails. 3. It joins the refresh, and the source fails: an
-    error, for a caller whose value is there. In a flight that asks for itself it is found.
+    1. A fresh value is refreshed early. 2. A caller's read fails. 3. If it joined the refresh and the source failed, it
+    would get an error although its value exists. A flight of its own asks the store and finds the value.
     """
     flight = runtime.flights.get(name)
     if flight is not None and flight.early:
@@ -109,14 +109,14 @@ def keep_near(
     asked: Asked | None,
     tags: tuple[str, ...] = (),
 ) -> None:
-    """If it is fresh, and a value."""
+    """Keep a reading in L1 if it is fresh and a value."""
     if reading is not None and reading.stale_ms < reading.remaining_ms <= reading.total_ms:
         with contextlib.suppress(Undecodable):
             runtime.near.keep(name, reading, plan, asked, tags)
 
 
 def hit(runtime: Runtime, plan: Plan, name: str, reading: Reading | None) -> tuple[Any, bool]:
-    """The value and True if what was read is fresh."""
+    """The value and True if the reading is fresh."""
     if reading is None or not reading.stale_ms < reading.remaining_ms <= reading.total_ms:
         return None, False
     if reading is not runtime.remembered:
@@ -130,7 +130,7 @@ def hit(runtime: Runtime, plan: Plan, name: str, reading: Reading | None) -> tup
 def after_read(
     runtime: Runtime, plan: Plan, name: str, run: Run, reading: Reading | None
 ) -> Coroutine[Any, Any, Any]:
-    """The value for a caller whose read was answered with `reading`; None: there is nothing."""
+    """The value for a caller whose read was answered with `reading`. None: the store has no value."""
     fresh = False
     if reading is None:
         runtime.missing(name)
@@ -144,7 +144,7 @@ def after_read(
 def after_failed_read(
     runtime: Runtime, plan: Plan, name: str, run: Run, error: StoreError
 ) -> Coroutine[Any, Any, Any]:
-    """The value for a caller whose read was not answered: the flight asks once more and finds out."""
+    """The value for a caller whose read was not answered: its flight asks the store again."""
     read_failed(runtime, name)
     runtime.note_late(name, error)
     return _miss(runtime, plan, name, run)
@@ -181,8 +181,8 @@ async def serve_bypassed(
 ) -> Any:
     """The value, in mode `bypass`: no store, but still one flight per key in this process.
 
-    `within`: the guards whose `bypassed()` block the caller is in. What is computed without their stores and what is
-    not are two values, so callers of the one do not join a flight of the other.
+    `within`: the guards in whose `bypassed()` block the caller is. Such a computation does
+    not use these guards' stores, so its value may differ. Callers in different blocks do not share a flight.
     """
     name = bypassed_name(name)
     if runtime.orders:
@@ -201,7 +201,7 @@ def _miss(
 
 
 async def fly(runtime: Runtime, plan: Plan, name: str, run: Run, old: Reading | None) -> Any:
-    """A value newer than `old`, for a caller that has looked into the store itself and cannot use what is there."""
+    """A value newer than `old`, for a caller that has read the store itself and cannot use the value found."""
     token = old.token if old is not None else 0
     flight = _to_take_off(runtime, plan, name, run, token)
     if old is not None and (flight.old is None or flight.old.token < token):
@@ -210,7 +210,7 @@ async def fly(runtime: Runtime, plan: Plan, name: str, run: Run, old: Reading | 
 
 
 def _to_take_off(runtime: Runtime, plan: Plan, name: str, run: Run, newer_than: int) -> Flight:
-    """The flight for a caller that has no value to go on with."""
+    """The flight for a caller that has no value to continue with."""
     if runtime.hooks:
         runtime.hooks.tell(Miss(plan.title, name))
     flight = runtime.take_off(name, plan, run, captured(plan, run), newer_than=newer_than)
@@ -230,7 +230,7 @@ async def _stale(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Rea
         flight = runtime.take_off(name, plan, run, captured(plan, run), refreshing=True)
         flight.know(reading)
         if not policy.soft_timeout:
-            # Bound to this request it cannot go on in the background: compute here if nobody else does.
+            # A flight bound to this request cannot run in the background: compute here unless another flight computes.
             bound = plan.request_bound
             return await ride(runtime, plan, name, run, flight, reading) if bound else value
     patience = patience_with_stale(
@@ -256,9 +256,9 @@ async def ride(
     began: float | None = None,
     kind: type[Waited | Refreshed] = Waited,
 ) -> Any:
-    """Wait for a flight. `stale` is served when nobody computes, and, with `soft`, after so many seconds at the latest.
+    """Wait for a flight. `stale` is served when no flight computes. With `soft`, it is served after those seconds.
 
-    `began`: when the waiting began, if that was with another flight. `kind`: what the end of the wait is told as.
+    `began`: when the wait began, if it began with another flight. `kind`: the event class for the end of the wait.
     """
     refuse_other_tags(plan.title, tags_of(run), flight.tags)
     passenger = flight.join(
@@ -290,7 +290,7 @@ async def ride(
         if runtime.hooks and (ended := _outcome(passenger)) is not None:
             runtime.hooks.tell(kind(plan.title, name, runtime.loop.time() - began, ended, flight.id))
         if future.done() and not future.cancelled():
-            # The caller may have been cancelled in the very moment in which its flight failed.
+            # Retrieve the error: the caller may have been cancelled at the moment in which its flight failed.
             future.exception()
         if not future.done() or future.cancelled() or passenger.computing is not None:
             await flight.leave(passenger)
@@ -302,7 +302,7 @@ async def ride(
 
 
 def _outcome(passenger: Passenger) -> WaitOutcome | None:
-    """None for one that goes on waiting, for a computation of its own."""
+    """None for a passenger that continues to wait, for a computation of its own."""
     if passenger.instead is not None:
         return passenger.instead
     future = passenger.future

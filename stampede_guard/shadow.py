@@ -1,14 +1,16 @@
-"""Mode `shadow`: every caller computes for itself, and beside it is found out what the guard would have served.
+"""Mode `shadow`: every caller computes for itself. A look finds out what the guard would have served.
 
-The caller gets what the plain function returns, when it returns it; no error of the store is his. A look reads what is
-stored when the call begins, and compares it with what the call computed. So that later looks find something, values are
-stored, too: under a name of their own (`kept_name`), which nothing but a look ever reads. They were computed in their
-caller's context, with that caller's tenant and user, so nobody may be served one: not in mode `on`, not later.
+The caller gets the plain function's result, at the time when the function returns. No error of the store reaches the
+caller. A look reads the stored value when the call begins and compares it with the computed one. Values are also
+stored, so that later looks find some. They are stored under a name of their own (`kept_name`), which only looks read.
+They were computed in their caller's context, with that caller's tenant and user. So they must not be served: not in
+mode `on`, and not later.
 
-By the protocol a token comes before the computation whose value it lets in, or a value read before an invalidation
-could be stored after it. Nobody waits for tokens here: a look that finds nothing gets one for the next call of the same
-entry. A key's first stored value is therefore that of its second call in a process. What is kept carries the token of
-its entry, and is worth nothing once the entry's record no longer admits that: an invalidation need not know of it.
+In the protocol, a token comes before the computation whose value it admits. Otherwise a value read before an
+invalidation could be stored after it. In this mode no caller waits for a token. A look that finds nothing gets a token
+for the next call of the same entry. So a key's first stored value is that of its second call in a process. A kept value
+carries the token of its entry. It does not count when the entry's record does not admit this token. So an invalidation
+needs no knowledge of kept values.
 """
 
 from __future__ import annotations
@@ -42,24 +44,24 @@ __all__ = ["Look", "Shadow", "ShadowCounts", "on_its_loop"]
 log = logging.getLogger("stampede_guard")
 
 MOST_LOOKS = 64
-"""At once, per event loop. A call beyond them is not looked at."""
+"""Concurrent looks per event loop. Calls beyond this number are not looked at."""
 MOST_TOKENS = 1024
-"""Kept for the next call of an entry; the oldest goes first."""
+"""Limit of tokens kept for the next call of an entry. The oldest is dropped first."""
 MOST_TITLES = 256
-"""Functions that are counted each on its own; all others are counted together as `OTHERS`."""
+"""Functions with counts of their own. All other functions are counted together as `OTHERS`."""
 OTHERS = "(others)"
 CLOSE_SECONDS = 1.0
 LOG_SECONDS = 60.0
-"""Between two lines of the log about differences of one function."""
+"""Minimum time between two log lines about differences of one function."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShadowCounts:
-    """Calls of one function by what they would have been served.
+    """Calls of one function, by the value that the guard would have served.
 
     `same`, `different`: a fresh value, compared with the computed one. `stale_same`, `stale_different`: a stale one.
-    `missing`: nothing; it would have been computed. `unseen`: not looked at, because the store was away or too many
-    looks were under way. `unsupported`: the result cannot be stored, or is not to be. `stored`: results that were.
+    `missing`: no value; the guard would have computed. `unseen`: no look, because the store was away or too many looks
+    were running. `unsupported`: the result cannot or must not be stored. `stored`: results that were stored.
     """
 
     same: int = 0
@@ -77,9 +79,9 @@ class ShadowCounts:
 
 
 class _Token(NamedTuple):
-    """What a value may be stored with, if its computation begins after this was got, and before `until`.
+    """The permission to store a value whose computation begins after the token was obtained, and before `until`.
 
-    `grant` is of the entry; `place` of where the value is kept.
+    `grant` belongs to the entry. `place` belongs to the name under which the value is kept.
     """
 
     grant: Granted
@@ -90,7 +92,7 @@ class _Token(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """`outdated`: the token of an entry's value that its tags have outdated; `kept_outdated`: of one kept in vain."""
+    """`outdated`: token of the entry's value if its tags are outdated. `kept_outdated`: the same for the kept value."""
 
     reading: Reading | None
     outdated: int = 0
@@ -98,7 +100,7 @@ class _Found(NamedTuple):
 
 
 class Look:
-    """At one call. Made before its computation begins, in any thread; everything else happens on the guard's loop."""
+    """One look at one call. Created before the computation, in any thread. The rest runs on the guard's event loop."""
 
     def __init__(self, shadow: Shadow, plan: Plan, name: str, tags: tuple[str, ...] = ()) -> None:
         self.plan = plan
@@ -107,14 +109,14 @@ class Look:
         self.kept = kept_name(name)
         self.token = shadow.take_token(name)
         self.verdict: asyncio.Future[Verdict | None] | None = None
-        """What the call computed, encoded; None if it cannot be."""
+        """The encoded result of the call. None if it cannot be encoded."""
         self._shadow = shadow
 
     def start(self) -> None:
         self.verdict = self._shadow.admit(self)
 
     def judged(self, value: Any) -> Verdict | None:
-        """At once, in the caller's turn: his value may be changed when he has it."""
+        """Judge the value at once, before the caller gets it and may change it."""
         try:
             return judge(self.plan, value, None)
         except StampedeError as error:
@@ -122,7 +124,7 @@ class Look:
         except KeyboardInterrupt:
             self.failed()
             raise
-        except BaseException as error:  # of a function of the user's, about his value: so not its text
+        except BaseException as error:  # a user's error about the value: do not log its text
             self._shadow.warn_unsupported(self.plan, type(error).__name__)
         return None
 
@@ -136,7 +138,7 @@ class Look:
 
 
 class Shadow:
-    """Of one event loop's runtime."""
+    """The looks of one event loop's runtime."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.counts: dict[str, ShadowCounts] = {}
@@ -147,7 +149,7 @@ class Shadow:
         self._logged: dict[str, float] = {}
 
     async def call(self, plan: Plan, name: str, run: Run) -> Any:
-        """What the plain function returns or raises."""
+        """The result or error of the plain function."""
         look = Look(self, plan, name, tags_of(run))
         look.start()
         try:
@@ -166,7 +168,7 @@ class Shadow:
         run: Run,
         absent: Any,
     ) -> Any:
-        """The same for a function of many ids; `entries`: names and tags of those that are looked at."""
+        """The same for a function of many ids. `entries`: names and tags of the ids that are looked at."""
         looks = {id: Look(self, plan, name, tags) for id, (name, tags) in entries.items()}
         for look in looks.values():
             look.start()
@@ -185,13 +187,13 @@ class Shadow:
     # --- looks ---------------------------------------------------------------------------------
 
     def admit(self, look: Look) -> asyncio.Future[Verdict | None] | None:
-        """Begin to look; None if that is too much now."""
+        """Begin to look. None if too many looks are running."""
         runtime = self._runtime
         if len(self._looks) >= MOST_LOOKS or runtime.closing or runtime.away_for(look.name, look.tags):
             self._report(look, "unseen")
             return None
         verdict: asyncio.Future[Verdict | None] = runtime.loop.create_future()
-        # Nothing of the caller's context: the look outlives him.
+        # An empty context: the look may live longer than its caller.
         task = runtime.loop.create_task(
             self._look(look, verdict), name="stampede_guard shadow", context=Context()
         )
@@ -223,7 +225,7 @@ class Shadow:
                 await self._store(look, look.token, verdict.body, verdict.policy)
 
     async def _find(self, look: Look) -> _Found:
-        """What mode `on` would have found, or what a look has kept; and what is there and worth nothing."""
+        """The value that mode `on` would have found, or a kept one; and the tokens of outdated values."""
         session = self._runtime.session
         versions = VersionsAsked(self._runtime, look.tags) if look.tags else None
         served, kept = await asyncio.gather(session.read(look.name), session.read(look.kept))
@@ -239,17 +241,17 @@ class Shadow:
             if reading is not None and kept is not None and not is_current(reading.body, now):
                 kept_outdated, reading = kept.token, None
         found = [one for one in (reading, served) if one is not None]
-        # What mode `on` has stored, in this process or another, is what it would serve.
+        # A value that mode `on` has stored, in this process or another, is the one that it would serve.
         found.sort(key=lambda one: (_state(one) == "fresh", one is served))
         return _Found(found[-1] if found else None, outdated, kept_outdated)
 
     def take_token(self, name: str) -> _Token | None:
-        """One that was got before now, so that a computation that begins now may be stored with it."""
+        """A token obtained before now. A computation that begins now may be stored with it."""
         token = self._tokens.pop(name, None)
         return token if token is not None and self._runtime.loop.time() < token.until else None
 
     async def _get_token(self, look: Look, found: _Found) -> None:
-        """A lease of each, given back at once: nobody shall wait for a computation that may never be."""
+        """Get a token of the entry and of the kept name. Release each lease at once: no caller should wait for it."""
         name = look.name
         if name in self._asking or name in self._tokens:
             return
@@ -278,14 +280,14 @@ class Shadow:
         try:
             answer = await session.acquire(name, flight=flight, policy=policy, newer_than=newer_than)
             if isinstance(answer, Granted | Passing):
-                # A slot, too: it would be taken for as long as the record lasts, and they are few in the whole fleet.
+                # Release a slot, too. It would be taken for the record's lifetime, and the fleet has only a few.
                 await session.release(name, flight=flight)
             return answer if isinstance(answer, Granted) else None
         except StoreError:
             session.forget(name, flight=flight)
             raise
         except asyncio.CancelledError:
-            # The guard closes, and nothing that is begun now would end.
+            # The guard is closing. A task that begins now would not end.
             with contextlib.suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS / 2):
                     await session.release(name, flight=flight)
@@ -308,10 +310,10 @@ class Shadow:
                 title = self._title(look.plan)
                 self.counts[title] = self.counts.get(title, ShadowCounts()) + ShadowCounts(stored=1)
 
-    # --- what is found ---------------------------------------------------------------------------
+    # --- reports ---------------------------------------------------------------------------------
 
     def _report(self, look: Look, found: Comparison, reading: Reading | None = None) -> None:
-        """The one place where what a look has found becomes known."""
+        """The only place that reports the result of a look."""
         plan = look.plan
         if self._runtime.hooks:
             self._runtime.hooks.tell(Compared(plan.title, look.name, found))
@@ -324,10 +326,10 @@ class Shadow:
         if now < self._logged.get(title, now):
             return
         self._logged[title] = now + LOG_SECONDS
-        # Neither the key nor the values: they may be somebody's.
+        # Do not log the key or the values: they may be private.
         log.warning(
             "%s: mode shadow would have served a %s value, stored %.1f s ago, that differs from the computed one "
-            "(until now %d of %d found values differ)",
+            "(so far %d of %d found values differ)",
             plan.title,
             _state(reading),
             max(0, reading.total_ms - reading.remaining_ms) / 1000,
@@ -373,9 +375,7 @@ def _compared(plan: Plan, reading: Reading | None, body: bytes) -> Comparison:
         equal = reading.body == body or same(plan.decode(reading.body), plan.decode(body))
     except Undecodable:
         return "missing"
-    except (
-        BaseException
-    ):  # what a property of somebody's class raises; it must end neither the look nor the loop
+    except BaseException:  # from a property of a user's class; it must end neither the look nor the loop
         equal = False
     if _state(reading) == "fresh":
         return "same" if equal else "different"
@@ -383,6 +383,6 @@ def _compared(plan: Plan, reading: Reading | None, body: bytes) -> Comparison:
 
 
 def _lasting(policy: Policy) -> Policy:
-    """With a record that lives until the value could have been served: the next call may be as late as that."""
+    """The policy with a record that lives as long as the value could be served, because the next call may be late."""
     seconds = min(max(policy.compute_timeout, policy.ttl + policy.stale_ttl), 366 * 86_400.0)
     return policy.replace(compute_timeout=max(policy.compute_timeout, seconds))

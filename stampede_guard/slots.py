@@ -1,7 +1,7 @@
-"""How many computations of this process run while the store is away.
+"""The number of computations that this process runs while the store is away.
 
-A computation that is waited for by one with a slot takes none of its own: they would all wait for each other when every
-slot belongs to a function that calls another one.
+A computation needs no slot if a computation with a slot waits for it. Otherwise all would wait for each other when
+every slot belongs to a function that calls another one.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ __all__ = ["Slots"]
 
 
 class Slots:
-    """First come, first served. Each asks with the limit of its own function; all count together."""
+    """First come, first served. Each caller gives the limit of its own function. All computations count together."""
 
     def __init__(self) -> None:
         self._taken = 0
         self._queue: dict[object, tuple[int, asyncio.Future[bool]]] = {}
 
     def __len__(self) -> int:
-        """How many wait for one."""
+        """How many wait for a slot."""
         return len(self._queue)
 
     async def take(self, owner: object, limit: int) -> bool:
-        """Wait for a slot. False: let pass without one, so there is none to give back."""
+        """Wait for a slot. False: passed without a slot, so there is none to give back."""
         if self._taken < limit:
             self._taken += 1
             return True
@@ -39,7 +39,7 @@ class Slots:
             self._queue.pop(owner, None)
 
     def let_pass(self, owner: object) -> None:
-        """Does nothing for one that does not wait for a slot."""
+        """Let a waiting computation pass without a slot. Does nothing for one that does not wait."""
         if owner in self._queue:
             _, turn = self._queue.pop(owner)
             if not turn.done():

@@ -1,8 +1,7 @@
-"""The fleet's switches, kept current in one process: read at the start, when somebody says that they changed, and else
-every few seconds.
+"""The fleet's switches in one process: read at the start, after each message about a change, and every few seconds.
 
-A message may be lost, so the look at intervals decides and the message only makes it sooner. While the store is away,
-or does not let this process read its switches, those known last hold.
+A message may be lost. So the regular read decides, and a message only makes it earlier. While the store is away or
+denies the read, the last known switches apply.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ __all__ = ["SWITCH_SECONDS", "Switches"]
 log = logging.getLogger("stampede_guard")
 
 SWITCH_SECONDS = 5.0
-"""Between two looks, more or less: a fleet shall not look in step."""
+"""The approximate time between two reads. It varies, so that the processes of a fleet do not read in step."""
 
 
 class Switches:
-    """`read` asks the store; `changed` is told of what it answered, where that differs from what is `known`.
+    """`read` asks the store. `changed` receives the answer if it differs from `known`.
 
-    That is the guard's to say, and not remembered here: 1. a switch is heard; 2. the guard is closed; 3. the switch is
-    given back; 4. the guard is used again. Who begins with nothing known finds nothing, and the switch holds for ever.
-    `pause(seconds)` waits; a test gives its own.
+    The guard remembers the known switches, and not this object: 1. A switch is set. 2. The guard is closed. 3. The
+    switch is removed. 4. The guard is used again. An object that began without knowledge would see no change, and the
+    switch would apply for ever. `pause(seconds)` waits; a test gives its own.
     """
 
     def __init__(
@@ -55,7 +54,7 @@ class Switches:
             )
 
     def look(self) -> None:
-        """As soon as may be: somebody said that they changed, or a message may have been lost."""
+        """Read as soon as possible: the switches have changed, or a message may have been lost."""
         self._told.set()
 
     async def aclose(self) -> None:
@@ -75,15 +74,15 @@ class Switches:
         except StoreRefused:
             if not self._refused:
                 self._refused = True
-                # Not why: who is let in nowhere hears that once already, from the flight's side.
+                # Not the reason: if access is denied everywhere, the flights have logged it already.
                 log.warning(
-                    "the fleet's modes cannot be read, so `stampede-guard mode` has no say here; "
-                    "`stampede-guard doctor` says which right is missing"
+                    "the fleet's modes cannot be read, so `stampede-guard mode` has no effect here; "
+                    "`stampede-guard doctor` shows which right is missing"
                 )
             return
         except StoreError:
             return
-        except Exception:  # a store of somebody's own: the watch goes on
+        except Exception:  # from a user's store; continue to watch
             if not self._refused:
                 self._refused = True
                 log.exception("the fleet's modes cannot be read")
@@ -95,7 +94,7 @@ class Switches:
         for title in sorted(texts.keys() | known.keys()):
             before, now = known.get(title), texts.get(title)
             if before != now:
-                log.warning("the mode of %s is %s now, by the fleet's switch", title, now or "its own again")
+                log.warning("the mode of %s is now %s (fleet's switch)", title, now or "its own again")
         self._changed(found)
 
     async def _until_next(self) -> None:
@@ -109,5 +108,5 @@ class Switches:
 
 
 def _texts(fleet: Mapping[str, Switch]) -> dict[str, str]:
-    """Without the time that they still hold, which is another one at each look."""
+    """The switches without their remaining time, which differs at each read."""
     return {title: str(switch) for title, switch in fleet.items()}

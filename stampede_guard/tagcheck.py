@@ -1,4 +1,4 @@
-"""What a flight asks, hears and computes, held against the tags of its entry. The rules are in `core.tags`."""
+"""Checks a flight's answers, messages and values against the tags of its entry. The rules are in `core.tags`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["acquire", "ask_again", "believed", "versions_before"]
 
 
 async def acquire(runtime: Runtime, flight: Flight) -> Answer:
-    """The store's answer; a value whose tags have changed is none. Raises `StoreError`."""
+    """The store's answer. A value whose tags have changed does not count. Raises `StoreError`."""
     while True:
         answer = await runtime.session.acquire(
             flight.name, flight=flight.id, policy=flight.plan.policy, newer_than=flight.newer_than
@@ -29,7 +29,7 @@ async def acquire(runtime: Runtime, flight: Flight) -> Answer:
 
 
 async def believed(runtime: Runtime, flight: Flight, message: Message) -> Message:
-    """The message; only that there is something new, if its value's tags have changed or cannot be read."""
+    """The message. If its value's tags have changed or cannot be read, only the message to ask again."""
     if not flight.tags or message.reading is None:
         return message
     with contextlib.suppress(StoreError):
@@ -40,16 +40,16 @@ async def believed(runtime: Runtime, flight: Flight, message: Message) -> Messag
 
 
 def ask_again(runtime: Runtime, flight: Flight) -> VersionsAsked | None:
-    """The tags once more, for a value that is about to be published."""
+    """Read the tags once more, for a value that will be published."""
     if not flight.tags:
         return None
-    # A `ttl` function may give it a longer life than the one that the tags were made ready for.
+        # A `ttl` function may choose a longer lifetime than the one for which the tags' versions were extended.
     longer = flight.lifetimes is not None and flight.lifetimes.tag_ms > flight.plan.policy.tag_ms
     return VersionsAsked(runtime, flight.tags, flight.lifetimes if longer else None)
 
 
 async def versions_before(runtime: Runtime, flight: Flight, grant: Granted | None) -> Versions:
-    """Those of the tags, before the computation begins. None where they are unknown: such a value is nobody's."""
+    """The tags' versions before the computation begins. None if unknown: such a value serves no later caller."""
     if not flight.tags:
         return ()
     known: Versions = ()
@@ -58,7 +58,7 @@ async def versions_before(runtime: Runtime, flight: Flight, grant: Granted | Non
     else:
         with contextlib.suppress(StoreError):
             known = await ensure(runtime, flight.tags, flight.plan.policy)
-    # "Unchanged" would give the old value the new versions.
+    # Otherwise "unchanged" would give the old value the new versions.
     if flight.old is not None and not is_current(flight.old.body, known):
         flight.old = None
     return known

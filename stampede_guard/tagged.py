@@ -1,4 +1,4 @@
-"""Tags at run time: what a tagged call brings along, how its values are held against the tags, what is known locally.
+"""Tags at run time: the tags of a call, the check of values against them, and what this process knows of them.
 
 The rules and their reasons are in `core.tags`.
 """
@@ -49,7 +49,7 @@ MOST_MARKS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class TaggedRun:
-    """A computation whose value is stored under `tags`, given by their complete names in the store."""
+    """A computation whose value is stored under `tags`. These are complete names in the store."""
 
     run: Run
     tags: tuple[str, ...]
@@ -67,11 +67,11 @@ def tags_of(run: Run) -> tuple[str, ...]:
 
 
 class TaggedCodec:
-    """The codec of values that carry the versions of their tags. What it encodes carries none yet."""
+    """The codec of values that carry the versions of their tags. A newly encoded value carries none yet."""
 
     def __init__(self, inner: Codec, templates: Sequence[str] = ()) -> None:
         self.inner = inner
-        # With the templates: values of before a change of them do not carry what is compared from now on.
+        # Includes the templates: values from before a change of templates lack the versions that are compared now.
         self.fingerprint = f"{inner.fingerprint} tags {list(templates)}" if templates else inner.fingerprint
         self.shareable = inner.shareable
 
@@ -80,7 +80,7 @@ class TaggedCodec:
 
     def decode(self, data: bytes) -> Any:
         if versions_in(data) is None:
-            raise Undecodable("stored bytes are not those of an entry with tags")
+            raise Undecodable("the stored bytes do not belong to an entry with tags")
         return self.inner.decode(opened(data))
 
 
@@ -88,7 +88,7 @@ class TaggedCodec:
 
 
 def look(runtime: Runtime, name: str, tags: tuple[str, ...]) -> Awaitable[Reading | None]:
-    """What is stored of an entry, nothing if its tags have changed since. One round trip. Raises `StoreError`."""
+    """The stored value of an entry, or None if its tags have changed since. One round trip. Raises `StoreError`."""
     return _look(runtime, name, tags) if tags else runtime.session.read(name)
 
 
@@ -96,18 +96,18 @@ async def _look(runtime: Runtime, name: str, tags: tuple[str, ...]) -> Reading |
     versions = VersionsAsked(runtime, tags)
     reading = await runtime.session.read(name)
     now = await versions.answer()
-    # Nothing is concluded from a difference: on another node the tag may have been read before it changed, and the
-    # entry after it was computed anew. The flight that follows finds out.
+    # Draw no conclusion from a difference. On another node, the tag may have been read before it changed, and the
+    # entry after it was computed again. The following flight finds out.
     return reading if reading is not None and is_current(reading.body, now) else None
 
 
 class VersionsAsked:
-    """The tags' versions, as they are some time after this is made. Asked with the reads of this turn of the loop."""
+    """The tags' versions at a time after this object is made. Requested with the reads of this turn of the loop."""
 
     __slots__ = ("_found", "_moment", "_runtime", "_tags")
 
     def __init__(self, runtime: Runtime, tags: tuple[str, ...], lifetimes: Policy | None = None) -> None:
-        """With `lifetimes` the versions are made to outlive a value that is stored with them."""
+        """With `lifetimes`, the versions are extended to outlive a value that is stored with them."""
         session = runtime.session
         self._runtime = runtime
         self._tags = tags
@@ -117,11 +117,11 @@ class VersionsAsked:
             if lifetimes is None
             else asyncio.gather(*(session.ensure_tag(tag, policy=lifetimes) for tag in tags))
         )
-        # Whoever asked may have been cancelled, or have failed otherwise first.
+        # Retrieve a possible error: the caller may have been cancelled, or have failed for another reason first.
         self._found.add_done_callback(retrieve)
 
     async def answer(self) -> list[bytes | None]:
-        """None for each that is absent. Raises `StoreError`."""
+        """The versions, with None for each absent one. Raises `StoreError`."""
         found: list[Reading | bytes | None] = await self._found
         versions = [version_of(one.body) if isinstance(one, Reading) else one for one in found]
         for tag, version in zip(self._tags, versions, strict=True):
@@ -129,7 +129,7 @@ class VersionsAsked:
         return versions
 
     async def confirm(self, body: bytes) -> bool:
-        """Whether a value is known to carry these very versions."""
+        """Whether a value surely carries exactly these versions."""
         try:
             return is_current(body, await self.answer())
         except StoreError:
@@ -137,7 +137,7 @@ class VersionsAsked:
 
 
 async def is_valid(runtime: Runtime, tags: tuple[str, ...], reading: Reading) -> bool:
-    """Whether a value that was found is still what its tags say. Raises `StoreError`."""
+    """Whether a value found still matches its tags. Raises `StoreError`."""
     return not tags or is_current(reading.body, await VersionsAsked(runtime, tags).answer())
 
 
@@ -151,11 +151,11 @@ async def ensure(runtime: Runtime, tags: tuple[str, ...], policy: Policy) -> Ver
 
 
 def refuse_other_tags(title: str, these: tuple[str, ...], those: tuple[str, ...]) -> None:
-    """Raises `Misuse` where two callers of one entry want it under different tags."""
+    """Raises `Misuse` if two callers of one entry give different tags."""
     if these != those:
         raise Misuse(
-            f"{title}: another caller computes the same entry under other tags, and would outdate it for this one. "
-            f"Give all calls of one key the same tags, or make what the tags are made of part of the key"
+            f"{title}: another caller computes the same entry under other tags, which would make it outdated for this "
+            f"caller. Give all calls of one key the same tags, or put the values used in the tags into the key"
         )
 
 
@@ -164,18 +164,19 @@ def refuse_other_tags(title: str, these: tuple[str, ...], those: tuple[str, ...]
 
 @dataclass(slots=True)
 class _Mark:
-    """`settled`: when the store had heard of the invalidation; None while it has not."""
+    """`settled`: the moment when the store had applied the invalidation. None before that."""
 
     version: bytes
     settled: int | None = None
 
 
 class LocalTags:
-    """The tags that were invalidated in this process: values of before are not served while the store is away, either.
+    """The tags that this process has invalidated. Older values are not served while the store is away, either.
 
-    A mark holds the version that a value must have: a random one at first, which values carry that are computed without
-    the store; then the store's, when a read that was sent after the store had heard of the invalidation tells it.
-    `moment` counts what happens here, to tell such reads from earlier ones. With too many marks, `overflow` is told.
+    A mark holds the version that a value must have. At first this is a random version. Values that are computed without
+    the store carry it. Later it is the store's version, from a read that was sent after the store had applied the
+    invalidation. `moment` counts the events here, to distinguish such reads from earlier ones. `overflow` is called
+    when there are too many marks.
     """
 
     def __init__(self, overflow: Callable[[], None]) -> None:
@@ -205,11 +206,11 @@ class LocalTags:
             mark.version = version
 
     def versions(self, tags: tuple[str, ...]) -> Versions:
-        """For a value that is computed without the store."""
+        """The versions for a value that is computed without the store."""
         return tuple(mark.version if (mark := self._marks.get(tag)) is not None else BLANK for tag in tags)
 
     def allow(self, tags: tuple[str, ...], body: bytes) -> bool:
-        """Whether a value of before may be served while the store is away."""
+        """Whether an earlier value may be served while the store is away."""
         if not any(tag in self._marks for tag in tags):
             return True
         stored = versions_in(body) or ()

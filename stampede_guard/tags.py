@@ -27,12 +27,12 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def tag_key(tag: object) -> str:
-    """What names a tag in the store, behind the namespace: no entry's name begins with this mark.
+    """The name of a tag in the store, after the namespace. No entry's name begins with its mark `#`.
 
-    Raises `Misuse` for what is no text, or empty.
+    Raises `Misuse` for anything but a text with at least one character.
     """
     if not isinstance(tag, str) or not tag:
-        raise Misuse(f"a tag is a text that is not empty, as in 'project:7', not {_shown(tag)}")
+        raise Misuse(f"a tag is a text of at least one character, as in 'project:7', not {_shown(tag)}")
     tag = normalized(tag)
     text = escape(tag)
     if len(text) > _LONGEST_READABLE:
@@ -41,23 +41,23 @@ def tag_key(tag: object) -> str:
 
 
 def normalized(tag: str) -> str:
-    """One form for texts that look the same (Unicode's NFC): who invalidates may have typed é, or e and an accent."""
+    """One form for texts that look the same (Unicode's NFC). A caller may type é, or e and an accent."""
     return tag if tag.isascii() else unicodedata.normalize("NFC", tag)
 
 
 def tag_names(prefix: str, tags: Iterable[str]) -> tuple[str, ...]:
-    """Their complete names in the store."""
+    """Complete names of the tags in the store."""
     return tuple([prefix + tag_key(tag) for tag in tags])
 
 
 def checked_tags(tags: Any) -> tuple[str, ...]:
-    """Tags or templates as they were given, each once. Raises `Misuse`."""
+    """The given tags or templates, each once. Raises `Misuse`."""
     if isinstance(tags, str) or not isinstance(tags, Iterable):
         raise Misuse(f"tags={_shown(tags)} must be a tuple of texts: tags=('project:7',)")
     given = tuple(dict.fromkeys(normalized(tag) if isinstance(tag, str) else tag for tag in tags))
     if len(given) > MOST_TAGS:
         raise Misuse(
-            f"{len(given)} tags are too many: an entry may have {MOST_TAGS}, each is read with every hit"
+            f"{len(given)} tags are too many: an entry may have {MOST_TAGS}, because each is read with every hit"
         )
     for tag in given:
         if not isinstance(tag, str) or not 0 < len(tag) <= LONGEST_TAG:
@@ -68,8 +68,8 @@ def checked_tags(tags: Any) -> tuple[str, ...]:
 class TagTemplates:
     """The tags of one function's calls.
 
-    A template names parameters in braces, as a format string does; `{{` is a brace. `barred`: parameters that are no
-    part of what decides the result (`unkeyed`), or that the caller does not give (`resources`).
+    A template names parameters in braces, like a format string. `{{` is a brace. `barred`: parameters that do not
+    belong to the key (`unkeyed`), or that the caller does not give (`resources`).
 
     Raises `KeyPartError` or `Misuse` at once for a template that cannot be filled in.
     """
@@ -104,7 +104,7 @@ class TagTemplates:
         raise KeyPartError(f"the tags name {{{name}}}, but {self._title} has {problem}", parameter=name)
 
     def texts(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, ...]:
-        """The tags of a call. Raises `KeyPartError` for an argument that no tag can be made of."""
+        """The tags of a call. Raises `KeyPartError` for an argument that cannot be part of a tag."""
         values = self._arguments(*args, **kwargs)
         texts = {name: self._text(name, value) for name, value in zip(self._names, values, strict=True)}
         return tuple(
@@ -113,24 +113,24 @@ class TagTemplates:
         )
 
     def _text(self, name: str, value: Any) -> str:
-        """As `f"{value}"` would write it: whoever invalidates the tag writes just that."""
+        """The text of `f"{value}"`, because the caller that invalidates the tag writes this text."""
         plain = value.value if isinstance(value, enum.Enum) else value
         if type(plain) not in _TEXTUAL:
             raise KeyPartError(
-                f"{name!r} of {self._title} is a {type(value).__name__}, and a tag is made of it: a tag takes "
-                f"{_ALLOWED}, so that whoever invalidates it can write the same text",
+                f"{name!r} of {self._title} is a {type(value).__name__}, and a tag contains it: a tag takes "
+                f"{_ALLOWED}, so that the code that invalidates it can write the same text",
                 parameter=name,
             )
         return str(plain)
 
 
 def _parsed(template: str, title: str) -> list[tuple[str, str]]:
-    """Literal texts, each with the parameter that follows it, if one does."""
+    """The literal texts. Each is paired with the parameter that follows it, or with an empty name."""
     try:
         parts = list(string.Formatter().parse(template))
     except ValueError as error:
         raise Misuse(
-            f"the tag {template!r} of {title} is no template: {error}. A brace is written {{{{"
+            f"the tag {template!r} of {title} is not a template: {error}. A brace is written {{{{"
         ) from None
     parsed = []
     for literal, name, form, conversion in parts:
@@ -140,13 +140,13 @@ def _parsed(template: str, title: str) -> list[tuple[str, str]]:
                 f"the tag {template!r} of {title} has {{{wrong}}} in it: write the name of a parameter in the braces "
                 f"and nothing else, as in 'project:{{project}}'"
             )
-        # As Python writes the names of parameters.
+        # Python normalises the names of parameters in the same way.
         parsed.append((literal, unicodedata.normalize("NFKC", name or "")))
     return parsed
 
 
 def _shown(value: object) -> str:
-    """Short, and never a long one's data."""
+    """A short form that never shows the data of a long value."""
     if isinstance(value, str) and len(value) <= LONGEST_TAG:
         return repr(value)
     return f"a {type(value).__name__}" + (f" of {len(value)}" if isinstance(value, str) else "")

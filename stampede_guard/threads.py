@@ -1,9 +1,9 @@
-"""Threads of our own, in which plain functions compute.
+"""Our own threads, in which plain functions compute.
 
-Not the thread pool of the event loop nor that of a framework: their threads are what the callers of a plain function
-wait in. With 40 callers in a framework's 40 threads, all waiting for one computation, none would be left to compute in.
+They are not the thread pool of the event loop or of a framework: the callers of a plain function wait in those threads.
+If 40 callers wait for one computation in a framework's 40 threads, no thread is left for the computation.
 
-The threads are daemons, so that a computation left to itself does not keep the process from ending.
+The threads are daemons, so that an abandoned computation does not keep the process from ending.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from stampede_guard.errors import ComputeFailed
 __all__ = ["Threads", "Waiting", "look_again", "waiting"]
 
 IDLE_SECONDS = 10.0
-"""How long a thread without work is kept."""
+"""How long an idle thread is kept."""
 
 PATIENCE = 1.0
-"""Seconds without any progress after which a job may use the place of one that waits, nobody sees what for."""
+"""Seconds without progress. After them, a job may use the place of a job that waits for an unknown reason."""
 
 _HERE = threading.local()
 _CROWDED: set[Threads] = set()
@@ -35,17 +35,17 @@ _CROWDED: set[Threads] = set()
 
 
 class Waiting(Protocol):
-    """What a thread knows of the flight that it computes for: which flights that waits for, all of them so."""
+    """The part of a flight that threads use: the flights that it waits for. Each of them has this type, too."""
 
     @property
     def awaits(self) -> Collection[Any]: ...
 
 
 class _Job:
-    """`ended` is never cancelled: it tells when the thread is done, also when nobody wants the result any more.
+    """`ended` is never cancelled. It is done when the thread is done, even if no caller wants the result.
 
-    `placed`: it has one of the places. `parked`: its thread waits for a cached function, or to have a place again.
-    `lender`: the job whose place it was given.
+    `placed`: the job has a place. `parked`: its thread waits for a cached function, or for a new place. `lender`: the
+    job whose place it uses.
     """
 
     def __init__(self, function: Callable[[], Any], flight: Waiting | None) -> None:
@@ -71,24 +71,25 @@ class _Job:
         self._tell(self.ended.set_exception, error)
 
     def awaited(self) -> set[Any]:
-        """The flights that its own one waits for, and those that these wait for, and so on."""
+        """The flights that its own flight waits for, directly or through others."""
         return reached(self.flight) if self.flight is not None else set()
 
     def _tell(self, settle: Callable[[Any], None], outcome: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the event loop has been closed
+        with contextlib.suppress(RuntimeError):  # the event loop is closed
             self.loop.call_soon_threadsafe(settle, outcome)
 
 
 class Threads:
-    """At most `limit` jobs are at work at once, those included that were left to themselves: `limit` places.
+    """At most `limit` jobs work at once, including abandoned ones: there are `limit` places.
 
-    A job gives up its place while it waits for another cached function, or `limit` computations that each call one
-    would wait for ever. Its thread cannot be given up. So the place is not for whoever comes next, or each of 300 keys
-    would have a thread that waits, but for a job along the chain: one that this job waits for, through whatever
-    flights. Others begin only while fewer than `limit` threads exist. What has waited goes on with the next place.
+    A job gives up its place while it waits for another cached function. Otherwise `limit` computations that each call
+    one would wait for ever. Its thread cannot be given up. So the place does not go to the next job in the queue, or
+    each of 300 keys would have a waiting thread. It goes to a job along the chain: one that this job waits for, through
+    any number of flights. Other jobs begin only while fewer than `limit` threads exist. A job that has waited continues
+    in the next free place.
 
-    Some chains cannot be seen (a function that calls another one in a thread without its context). When no job has
-    begun, ended or gone on for `PATIENCE`, the next one may use the place of one that waits for something.
+    Some chains are invisible, for example when a function calls another one in a thread without its context. When no
+    job has begun, ended or continued for `PATIENCE`, the next job may use the place of a waiting one.
     """
 
     def __init__(self, limit: int) -> None:
@@ -102,18 +103,19 @@ class Threads:
         self._closed = False
         self._timer: asyncio.TimerHandle | None = None
         self._moved = time.monotonic()
-        """When a job has begun, ended, begun to wait or gone on."""
+        """The time when a job last began, ended, began to wait or continued."""
 
     @property
     def busy(self) -> int:
-        """Jobs at work now, those included that were left to themselves."""
+        """Jobs that work now, including abandoned ones."""
         return self._busy
 
     async def run(self, function: Callable[[], Any], flight: Waiting | None = None) -> Any:
-        """What `function()` returns, called in a thread with a copy of this context. `flight`: whose computation it is.
+        """The result of `function()`, called in a thread with a copy of this context. `flight`: the flight it serves.
 
-        Cancelled while the job waits for a thread, it is dropped. Cancelled later, this ends with the thread and not
-        before: a thread cannot be stopped, and whoever counts what was left to itself counts this coroutine.
+        If this is cancelled while the job waits for a thread, the job is dropped. If it is cancelled later, it ends
+        with the thread and not earlier. A thread cannot be stopped, and abandoned computations are counted by this
+        coroutine.
         """
         job = _Job(function, flight)
         with self._lock:
@@ -129,7 +131,7 @@ class Threads:
         return job.ended.result()
 
     def close(self) -> None:
-        """Idle threads end now, the others with their job."""
+        """Idle threads end now. The others end with their job."""
         with self._lock:
             self._closed = True
             for inbox in self._idle:
@@ -137,7 +139,7 @@ class Threads:
             self._idle.clear()
 
     def look_again(self) -> None:
-        """A flight waits for another one since a moment ago: a job that has no place may be along its chain."""
+        """A flight has begun to wait for another one. A job without a place may be along its chain."""
         with self._lock:
             self._assign(moved=False)
 
@@ -167,7 +169,7 @@ class Threads:
         (_CROWDED.add if self._jobs or self._back else _CROWDED.discard)(self)
 
     def _find_place(self, job: _Job, *, whoever: bool = False) -> bool:
-        """A free place, or that of a job that waits for this one. `whoever`: a free one only."""
+        """A free place, or the place of a job that waits for this one. `whoever`: only a free one."""
         if self._busy < self._limit:
             self._busy += 1
             job.placed, job.lender = True, None
@@ -175,7 +177,7 @@ class Threads:
         return not whoever and self._borrow(job, lambda lender: job.flight in lender.awaited())
 
     def _borrow(self, job: _Job, lends: Callable[[_Job], bool]) -> bool:
-        """The place of a job whose thread we cannot see waiting, although its flight does."""
+        """Use the place of a job whose thread is not known to wait, although its flight waits."""
         for lender in self._begun:
             if lender.placed and lender.flight is not None and lends(lender):
                 lender.placed = False
@@ -204,7 +206,7 @@ class Threads:
         )
         try:
             thread.start()
-        except RuntimeError as error:  # the process may have no more threads
+        except RuntimeError as error:  # the process has reached its limit of threads
             self._begun.discard(job)
             self._give_up_place(job)
             job.fail(error)
@@ -241,7 +243,7 @@ class Threads:
             with self._lock:
                 self._begun.discard(job)
                 self._give_up_place(job)
-                # Not kept while idle: it holds the function's arguments and result.
+                # Do not keep it while idle: it holds the function's arguments and result.
                 _HERE.job = job = None
                 goes = len(self._idle) >= self._limit or (self._closed and not self._jobs)
                 if not goes:
@@ -258,7 +260,7 @@ class Threads:
             if inbox in self._idle:
                 self._idle.remove(inbox)
                 return None
-        # Given a job at the very end of its patience.
+        # A job was assigned at the very end of the time-out.
         return inbox.get()
 
     def _park(self, job: _Job) -> None:
@@ -268,7 +270,7 @@ class Threads:
             self._assign()
 
     def _go_on(self, job: _Job) -> None:
-        """Waits for a place. Who holds them either works, or waits and gives them up."""
+        """Wait for a place. The jobs that hold places either work, or wait and give them up."""
         with self._lock:
             self._back.append(job)
             self._assign()
@@ -278,7 +280,7 @@ class Threads:
 
 @contextlib.contextmanager
 def waiting() -> Iterator[None]:
-    """Around waiting for a cached function: if this thread is one of ours, its place is for whom it waits for."""
+    """Used around the wait for a cached function. A thread of ours gives its place to a job that it waits for."""
     pool: Threads | None = getattr(_HERE, "pool", None)
     job: _Job | None = getattr(_HERE, "job", None)
     if pool is None or job is None:
@@ -294,7 +296,7 @@ def waiting() -> Iterator[None]:
 def reached(flight: Waiting) -> set[Any]:
     """The flights that this one waits for, directly or through others."""
     seen: set[Any] = set()
-    # A copy of each, made in one step: another event loop may add to it now.
+    # A copy made in one step, because another event loop may add to it now.
     ahead = list(flight.awaits)
     while ahead:
         other = ahead.pop()
@@ -305,19 +307,19 @@ def reached(flight: Waiting) -> set[Any]:
 
 
 def look_again() -> None:
-    """To be called when a flight has begun to wait for another one, on any event loop.
+    """Call it when a flight has begun to wait for another one, on any event loop.
 
-    On the pool's own loop and not here: a signal's handler may interrupt this thread with the lock held, and call a
-    cached function, which would wait for that lock.
+    It runs on the pool's own loop and not here. A signal handler may interrupt this thread while it holds the lock. If
+    the handler called a cached function, that function would wait for the lock.
     """
     for pool in list(_CROWDED):
         for job in list(pool._jobs)[:1] or list(pool._back)[:1]:
-            with contextlib.suppress(RuntimeError):  # the event loop has been closed
+            with contextlib.suppress(RuntimeError):  # the event loop is closed
                 job.loop.call_soon_threadsafe(pool.look_again)
 
 
 async def _end_of(future: asyncio.Future[Any]) -> None:
-    """However often the waiting is cancelled: the thread still uses what its caller would close."""
+    """Wait for the end, however often the wait is cancelled: the thread still uses objects that the caller closes."""
     while not future.done():
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait({future})
@@ -325,7 +327,7 @@ async def _end_of(future: asyncio.Future[Any]) -> None:
 
 
 def _bearable(error: BaseException) -> Exception:
-    """What an event loop can hand on: `sys.exit()` in a thread must not end the loop of all others."""
+    """An error that an event loop can pass on. `sys.exit()` in a thread must not end the loop of all callers."""
     if isinstance(error, StopIteration):
         made: Exception = RuntimeError("the function raised StopIteration")
         made.__cause__ = error
@@ -338,7 +340,7 @@ def _bearable(error: BaseException) -> Exception:
 
 
 def _after_fork() -> None:
-    # A child forked by a computation has one of our threads and no pool.
+    # A child that a computation has forked has one of our threads and no pool.
     _HERE.pool = _HERE.job = None
     _CROWDED.clear()
 

@@ -1,12 +1,13 @@
-"""Names whose invalidation has begun and is not applied yet: what every event loop of a guard must know.
+"""Names whose invalidation has begun but is not applied yet. Every event loop of a guard must know them.
 
-1. The store is away. 2. A plain function calls `guard.sync.invalidate`: it runs on an event loop of its own, and is
-answered "pending". 3. A coroutine on the main event loop calls the cached function. It must not be served the older
-value, so what waits belongs to the guard and not to one of its event loops.
+1. The store is away. 2. A plain function calls `guard.sync.invalidate`. It runs on its own event loop and gets the
+answer "pending". 3. A coroutine on the main event loop calls the cached function. It must not get the older value. So
+pending names belong to the guard, and not to one of its event loops.
 
-A name is unsettled from the first moment of its invalidation until the store has carried it out. Meanwhile nothing that
-the store says of it is remembered. 1. A read is on its way. 2. `invalidate()` begins. 3. The answer arrives, with the
-older value. 4. The store goes away, and `invalidate()` answers "pending". Remembered, the value would be served now.
+A name is unsettled from the first moment of its invalidation until the store has carried it out. In this time, answers
+of the store about this name are not remembered. 1. A read is on its way. 2. `invalidate()` begins. 3. The answer
+arrives with the older value. 4. The store goes away, and `invalidate()` returns "pending". If the value had been
+remembered, it would be served now.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ __all__ = ["Unsettled"]
 
 
 class Unsettled:
-    """Entries and tags by their complete names. All may be called from any thread.
+    """Entries and tags by their complete names. All methods may be called from any thread.
 
-    `names`: those under way and those pending, for looking only. `pending`: without them the store is not asked.
+    `names`: running and pending invalidations, for reading only. `pending`: the store is not read for these names.
     """
 
     def __init__(self) -> None:
@@ -36,7 +37,7 @@ class Unsettled:
         self._runtimes: list[Remembering] = []
 
     def enter(self, runtime: Remembering) -> None:
-        """One more event loop is to be told what comes and goes."""
+        """Add an event loop, which is then notified of changes."""
         with self.lock:
             self._runtimes = [*self._runtimes, runtime]
 
@@ -53,7 +54,7 @@ class Unsettled:
         return [other for other in self._runtimes if other is not runtime]
 
     def take_ended(self) -> list[Remembering]:
-        """Parts whose event loop was closed without closing the guard. Each is given to one caller."""
+        """Parts whose event loop was closed without closing the guard. Only one caller gets each of them."""
         if not any(runtime.loop.is_closed() for runtime in self._runtimes):
             return []
         with self.lock:
@@ -70,7 +71,7 @@ class Unsettled:
             _less(self.names, name)
 
     def wait(self, name: str) -> None:
-        """It is pending, from now on in all event loops: before its caller is told."""
+        """It is pending now, for all event loops. Called before its caller gets the answer."""
         with self.lock:
             self.begin(name)
             self.pending[name] = self.pending.get(name, 0) + 1
@@ -78,7 +79,7 @@ class Unsettled:
                 runtime.away = True
 
     def settle(self, name: str) -> None:
-        """It is applied, or given up."""
+        """It was applied or given up."""
         with self.lock:
             self.end(name)
             _less(self.pending, name)

@@ -1,8 +1,8 @@
-"""What becomes of a value that has been computed: for how long it is stored, or that it is not.
+"""Decides about a computed value: how long it is stored, or that it is not stored.
 
-`ttl=lambda value: ...`, `should_cache=lambda value: ...` and `UNCHANGED` come together here, for every computation. A
-function of the user's that fails, or that answers with what it cannot mean, fails the computation: its callers are
-told, and nothing is stored for a time that nobody chose.
+Every computation uses it, for `ttl=lambda value: ...`, `should_cache=lambda value: ...` and `UNCHANGED`. If a user's
+function fails or returns a meaningless answer, the computation fails. Its callers get the error, and the value is not
+stored with a lifetime that the user did not choose.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["AS_THE_POLICY_SAYS", "NO_CHOICE", "Choice", "Ttl", "Verdict", "given", "judge", "split"]
 
 SHORTEST = 0.001
-"""Seconds. A lifetime below this is over before the value is stored."""
+"""Seconds. A shorter lifetime would end before the value is stored."""
 
 
 class Choice(NamedTuple):
-    """What a user said beside the policy. Each is asked once per computation, with its value."""
+    """The user's functions in addition to the policy. Each is called once per computation, with its value."""
 
     ttl: Callable[[Any], Any] | None = None
     should_cache: Callable[[Any], Any] | None = None
@@ -48,8 +48,8 @@ class Choice(NamedTuple):
         if isinstance(seconds, bool) or not isinstance(seconds, int | float) or math.isnan(seconds):
             what = "nan" if isinstance(seconds, float) else f"a {type(seconds).__name__}"
             raise Misuse(
-                f"the ttl function of {title} returned {what}: return the seconds that this value is fresh, and "
-                f"0 or None for a value that is not to be stored"
+                f"the ttl function of {title} returned {what}: return the seconds that this value is fresh, or "
+                f"0 or None for a value that must not be stored"
             )
         if seconds < SHORTEST:
             return None
@@ -66,13 +66,13 @@ AS_THE_POLICY_SAYS: Any = object()
 
 
 def given(ttl: Ttl, should_cache: Callable[[Any], object] | None) -> dict[str, Any]:
-    """As keywords, those that a user gave."""
+    """The options that a user gave, as keywords."""
     keywords: dict[str, Any] = {} if ttl is AS_THE_POLICY_SAYS else {"ttl": ttl}
     return keywords if should_cache is None else keywords | {"should_cache": should_cache}
 
 
 def split(fields: Mapping[str, Any]) -> tuple[dict[str, Any], Choice]:
-    """The Policy fields among the keywords, and the choice. Raises `PolicyError` for what cannot be asked."""
+    """The Policy fields among the keywords, and the choice. Raises `PolicyError` for an unusable function."""
     rest = dict(fields)
     should_cache = rest.pop("should_cache", None)
     if should_cache is not None and not callable(should_cache):
@@ -82,19 +82,19 @@ def split(fields: Mapping[str, Any]) -> tuple[dict[str, Any], Choice]:
     ttl = rest.pop("ttl") if callable(rest.get("ttl")) else None
     for field, function in (("ttl", ttl), ("should_cache", should_cache)):
         if inspect.iscoroutinefunction(function):
-            raise PolicyError(field, function, "it must be a plain function: what it needs is in the value")
+            raise PolicyError(field, function, "it must be a plain function: it receives the whole value")
     return rest, NO_CHOICE if ttl is should_cache is None else Choice(ttl, should_cache)
 
 
 class Verdict(NamedTuple):
-    """`policy` holds the lifetimes to store the bytes with; None = they are for the callers of now only."""
+    """`policy` holds the lifetimes for storing the bytes. None: they are only for the present callers."""
 
     body: bytes
     policy: Policy | None
 
 
 def judge(plan: Plan, returned: Any, old: Previous | None) -> Verdict:
-    """What to do with the result of a computation that knew of `old`. Raises `Misuse`, or what a function raised."""
+    """The verdict on the result of a computation that had `old`. Raises `Misuse`, or the error of a user's function."""
     if not isinstance(returned, Unchanged):
         body = _ask(plan.codec.encode, returned, f"a class in the result of {plan.title}")
         return Verdict(body, _fitting(plan, body, plan.policy_for(returned)))
@@ -102,12 +102,12 @@ def judge(plan: Plan, returned: Any, old: Previous | None) -> Verdict:
         raise Misuse(f"{plan.title} returned UNCHANGED for an id: functions of many ids return values only")
     if old is None:
         raise Misuse(
-            f"{plan.title} returned UNCHANGED, and there is no value that it could keep: return it only where "
+            f"{plan.title} returned UNCHANGED, but there is no value that it could keep: return it only if "
             f"`previous()` is not None"
         )
-    # 1. The flight is granted token T; at that moment the old value was stored (`Computation` makes sure of it). 2. The
-    # entry is invalidated: the fence is above T. 3. The computation says "unchanged". 4. Its publication, of the old
-    # bytes with token T, is refused like that of any new bytes. An invalidation before 1 would have left no old value.
+    # 1. The flight is granted token T. At that moment the old value is stored (`Computation` makes sure of it).
+    # 2. The entry is invalidated, so the fence is above T. 3. The computation returns "unchanged". 4. It publishes the
+    # old bytes with token T. This is refused, as new bytes would be. An invalidation before 1 leaves no old value.
     return Verdict(old.body, _fitting(plan, old.body, plan.policy_for(old.value)))
 
 
@@ -116,7 +116,7 @@ def _fitting(plan: Plan, body: bytes, policy: Policy | None) -> Policy | None:
 
 
 def _ask(function: Callable[[Any], Any], value: Any, what: str) -> Any:
-    """The answer of what a user wrote. What would end a generator, or looks like a cancellation, is an error of it."""
+    """The answer of a user's function. An exception that ends a generator or looks like a cancellation is an error."""
     try:
         return function(value)
     except (StopIteration, GeneratorExit, asyncio.CancelledError) as error:

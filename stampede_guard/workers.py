@@ -1,4 +1,4 @@
-"""Does this process look like one of several workers?"""
+"""Detects whether this process is probably one of several workers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _warned: set[int] = set()
 
 
 def looks_like_one_of_several() -> bool:
-    """uvicorn's workers are spawned processes; gunicorn and others set or read WEB_CONCURRENCY."""
+    """uvicorn's workers are spawned processes. gunicorn and others set or read WEB_CONCURRENCY."""
     if multiprocessing.parent_process() is not None or "gunicorn" in sys.modules:
         return True
     text = os.environ.get("WEB_CONCURRENCY", "1")
@@ -22,11 +22,11 @@ def looks_like_one_of_several() -> bool:
 
 
 def warn_if_one_of_several() -> None:
-    """Once per process."""
+    """Warn once per process."""
     if os.getpid() in _warned or not looks_like_one_of_several():
         return
     _warned.add(os.getpid())
     log.warning(
-        "the memory store covers this process only, and this looks like one of several workers: "
+        "the memory store covers this process only, and this process is probably one of several workers: "
         "each of them will compute for itself. Use StampedeGuard.from_url('redis://...') or set $STAMPEDE_GUARD_URL"
     )

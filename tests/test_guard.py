@@ -443,7 +443,7 @@ async def test_the_memory_store_in_one_of_several_workers_is_warned_of_once(
     for namespace in ("one", "two"):
         await StampedeGuard(MemoryStore(), namespace=namespace).get_or_compute("k", count)
     (line,) = caplog.records
-    assert "this looks like one of several workers" in line.getMessage()
+    assert "this process is probably one of several workers" in line.getMessage()
     assert "StampedeGuard.from_url('redis://...')" in line.getMessage()
 
 

@@ -63,7 +63,7 @@ async def test_what_no_tag_can_be_made_of_is_named_by_its_parameter() -> None:
         (("p:{project:>3}",), Misuse, "has {project:>3} in it"),
         (("p:{project.id}",), Misuse, "has {project.id} in it"),
         (("p:{project[0]}",), Misuse, "has {project[0]} in it"),
-        (("p:{project",), Misuse, "is no template"),
+        (("p:{project",), Misuse, "is not a template"),
         (("p:{session}",), KeyPartError, "unkeyed"),
         (("p:{db}",), KeyPartError, "no such parameter"),
         (("p:{others}",), KeyPartError, "many arguments"),

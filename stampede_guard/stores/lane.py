@@ -133,7 +133,7 @@ class Lane:
 
     def leave(self) -> None:
         """Give up the connection, if there is one: another server has the store now. The next command connects."""
-        self._let_go(StoreUnavailable("the store is served elsewhere now"))
+        self._let_go(StoreUnavailable("another server has the store now"))
 
     async def aclose(self) -> None:
         self._closed = True
@@ -249,7 +249,7 @@ class Lane:
 
     def _received(self, reply: Any) -> None:
         if not self._pending:
-            self._let_go(store_error(ConnectionResetError("it sent an answer that nobody asked for")))
+            self._let_go(store_error(ConnectionResetError("it sent an answer without a command")))
             return
         self._answered = serving = True
         if isinstance(reply, ResponseError):

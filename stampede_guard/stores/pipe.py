@@ -72,7 +72,7 @@ class Pipe(asyncio.Protocol):
                     return
                 if isinstance(reply, hiredis.PushNotification):
                     # An answer without a question. If it were used, each caller would get another caller's answer.
-                    self._on_end(InvalidResponse("a push in RESP 2"))
+                    self._on_end(InvalidResponse("an unexpected push message in RESP 2"))
                     return
                 self._on_reply(reply)
                 if self._is_closing():

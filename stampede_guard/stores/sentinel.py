@@ -68,7 +68,7 @@ class SentinelStore:
         assert isinstance(pool, SentinelConnectionPool)
         if not pool.is_master:
             raise Misuse(
-                "a replica cannot keep leases: give StampedeGuard what sentinel.master_for(...) returns"
+                "a replica cannot keep leases: give StampedeGuard the client from sentinel.master_for(...)"
             )
         settings = {
             name: value for name, value in pool.connection_kwargs.items() if name != "connection_pool"

@@ -55,7 +55,7 @@ class SharedContext:
         self._made: ssl.SSLContext | None = None
 
     async def lend(self, connection: Any) -> None:
-        """Give it to a connection before it connects. Raises `StoreMisconfigured`, which names the file."""
+        """Give the context to a connection before it connects. Raises `StoreMisconfigured`, which names the file."""
         asked = connection.ssl_context
         if asked.context is not None:
             return
@@ -120,7 +120,7 @@ def tls_trouble(error: BaseException) -> StoreMisconfigured | None:
         if isinstance(cause, ssl.SSLCertVerificationError):
             return StoreMisconfigured(
                 f"the server's certificate is not accepted ({cause.verify_message}): give the file of the authority "
-                "that signed it as ?ssl_ca_certs=, and the host as the certificate names it"
+                "that signed it as ?ssl_ca_certs=, and write the host as in the certificate"
             )
         reason = (getattr(cause, "reason", None) or "") if isinstance(cause, ssl.SSLError) else ""
         if "WRONG_VERSION" in reason or "HTTP_REQUEST" in reason:

@@ -19,11 +19,11 @@ LONGEST_DEADLINE = 30.0
 _WITHOUT_EFFECT = {
     "max_connections": "a guard has three connections to each server",
     "timeout": "a guard has no pool to wait for",
-    "socket_connect_timeout": "socket_timeout bounds connecting, too",
-    "health_check_interval": "a guard asks quiet connections by itself",
-    "retry_on_timeout": "a guard does not send a command again",
-    "retry_on_error": "a guard does not send a command again",
-    "legacy_responses": "a guard reads answers by itself",
+    "socket_connect_timeout": "socket_timeout also limits connecting",
+    "health_check_interval": "a guard checks quiet connections itself",
+    "retry_on_timeout": "a guard does not retry a command",
+    "retry_on_error": "a guard does not retry a command",
+    "legacy_responses": "a guard parses answers itself",
     "encoding": "a guard stores bytes",
     "encoding_errors": "a guard stores bytes",
 }

@@ -752,7 +752,7 @@ def test_no_name_is_forgotten_so_there_is_an_end_to_them(
     monkeypatch.setattr("stampede_guard.registry.MOST_NAMES", 100)
     for number in range(100):
         guard.locked_cache(ttl=60, name=f"n{number}")(lambda: 1)
-    with pytest.raises(KeyPartError, match="which is the most"):
+    with pytest.raises(KeyPartError, match="This is the limit"):
         guard.locked_cache(ttl=60, name="n100")(lambda: 1)
     with pytest.raises(KeyPartError, match="two functions of one guard"):
         guard.locked_cache(ttl=60, name="n0")(lambda: 2)
