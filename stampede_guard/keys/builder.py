@@ -227,9 +227,7 @@ class KeyBuilder:
     def _whole(self, text: str) -> str:
         """The key with these parts. Parts that do not come from arguments go to the end."""
         if self._context:
-            texts = [
-                label + (text if text[:1] == "~" else shorten(text)) for label, text in self._context_texts()
-            ]
+            texts = [label + text for label, text in self._context_texts(self._part)]
             text = ",".join([text, *texts] if text else texts)
         if len(text) > _LONGEST_ARGUMENTS:
             text = f"{text[: _LONGEST_ARGUMENTS - 33]}~{digest(text)}"
@@ -243,12 +241,14 @@ class KeyBuilder:
         """
         parts = {":name": self.name, ":version": self.version, ":fingerprint": self.fingerprint}
         for label, value in zip(self._labels, self._arguments(*args, **kwargs), strict=True):
-            hidden = label in self._hashed
-            parts[label[:-1]] = self._hash(label, value) if hidden else self._text(label, value)
-        parts.update((label[:-1], text) for label, text in self._context_texts())
+            parts[label[:-1]] = self._described(label, value)
+        parts.update((label[:-1], text) for label, text in self._context_texts(self._described))
         return parts
 
-    def _context_texts(self) -> list[tuple[str, str]]:
+    def _described(self, label: str, value: Any) -> str:
+        return self._hash(label, value) if label in self._hashed else self._text(label, value)
+
+    def _context_texts(self, write: Callable[[str, Any], str]) -> list[tuple[str, str]]:
         texts = []
         for label, variable in self._context:
             try:
@@ -256,8 +256,7 @@ class KeyBuilder:
             except LookupError:
                 texts.append((label, "unset"))
             else:
-                hidden = label in self._hashed
-                texts.append((label, self._hash(label, value) if hidden else self._text(label, value)))
+                texts.append((label, write(label, value)))
         return texts
 
     def _text(self, label: str, value: Any) -> str:

@@ -44,9 +44,10 @@ __all__ = [
 LONGEST_PART = 48
 _WIDEST_INT = 10**24
 
-# Whether a string can stand in a key as it is. Long ones cannot: they would be shortened anyway. One with an equals
-# sign inside is looked at first: what is in front of it may say that a secret follows.
-is_plain = re.compile(r"[A-Za-z0-9\-_.~@:/+]{0,40}={0,2}", re.ASCII).fullmatch
+# Whether a string can stand in a key as it is, unchecked. A long one cannot: it would be shortened anyway. An equals
+# sign inside may follow the name of a secret. An at sign may follow the credentials of a URL.
+is_plain = re.compile(r"[A-Za-z0-9\-_.~:/+]{0,40}={0,2}|[A-Za-z0-9\-_.~@+]{0,40}={0,2}", re.ASCII).fullmatch
+_is_readable = re.compile(r"[A-Za-z0-9\-_.~@:/+]{0,40}={0,2}", re.ASCII).fullmatch
 
 
 def shorten(text: str) -> str:
@@ -77,7 +78,7 @@ def _int(value: int) -> str:
 
 
 def _str(value: str) -> str:
-    return f"'{value}'" if is_plain(value) else f"'{escape(value)}'"
+    return f"'{value}'" if _is_readable(value) else f"'{escape(value)}'"
 
 
 def _pairs(value: Any) -> list[str]:

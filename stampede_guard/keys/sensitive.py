@@ -45,6 +45,9 @@ _LABEL = re.compile(
     r"([A-Za-z_][\w%\-]*)=|'([^'=,()]{1,40})':|tuple\('([^'=,()]{1,40})',|\"([\w\-]{1,40})\"\s?:"
 )
 _CREDENTIAL = re.compile(r"(?:bearer|basic|token)\s", re.IGNORECASE).match
+# A URL's userinfo (RFC 3986, section 3.2.1) stands between these two marks, which may be percent-encoded.
+_BEFORE_USERINFO = re.compile(r"//|:|%(?:25)*(?:3A|2F)", re.IGNORECASE).search
+_AFTER_USERINFO = re.compile(r"@|%(?:25)*40").search
 
 
 @functools.lru_cache(maxsize=4096)
@@ -70,10 +73,24 @@ def names_a_user(name: str) -> bool:
 
 @functools.lru_cache(maxsize=4096)
 def holds_sensitive_names(text: str) -> bool:
-    """Whether a part's text has such names inside: fields of a record, keys of a dictionary, parameters of a URL."""
+    """Whether a part's text has such names inside: fields of a record, keys of a dictionary, parameters of a URL.
+
+    Also whether it has the credentials of a URL.
+    """
     # Quick, because hits pay for it: most texts have none of the marks.
     if " " in text and _CREDENTIAL(text) is not None:
+        return True
+    if _holds_userinfo(text):
         return True
     if not ("=" in text or "':" in text or '":' in text or "tuple('" in text or '" :' in text):
         return False
     return any(is_sensitive("".join(found)) for found in _LABEL.findall(text))
+
+
+def _holds_userinfo(text: str) -> bool:
+    """Whether a URL in the text may name a user or a password: `redis://user:password@host`, `https://token@host`.
+
+    An unquoted password may hold any character. So every text counts that has a colon or `//` before an at sign.
+    """
+    begin = _BEFORE_USERINFO(text)
+    return begin is not None and _AFTER_USERINFO(text, begin.end()) is not None

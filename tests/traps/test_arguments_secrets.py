@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from fastapi.security import HTTPAuthorizationCredentials
+from starlette.datastructures import URL
 from starlette.requests import HTTPConnection, Request
 
 from stampede_guard import Policy, StampedeGuard
@@ -80,6 +81,45 @@ def test_a_text_that_says_that_it_holds_a_secret_is_hashed(text: str) -> None:
         key = KeyBuilder(anything).build((value,), {})
         assert secret not in key and "~" in key
     assert "'page=7'" in KeyBuilder(anything).build(("page=7",), {})
+
+
+WITH_USERINFO = [
+    "redis://user:{}@host", "postgresql://u:{}@h/db", "https://{}@host", "//{}@host", "u:{}@proxy:8080",
+    "redis://:{}@h", "amqp://u:{}/odd?marks#in@h", "https%3A%2F%2Fu%3A{}%40h", "https%3a//{}%2540h", "http://{}@h",
+    "proxy is http://u:{}@h",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", WITH_USERINFO)
+def test_a_url_with_credentials_is_hashed(text: str) -> None:
+    secret = "zz9zz"
+    url = text.format(secret)
+    variable: ContextVar[Any] = ContextVar("upstream", default=url)
+    for value in (url, [url], (1, url), {"at": url}, {url: 1}, URL(url), frozenset({url})):
+        key = KeyBuilder(anything).build((value,), {})
+        assert secret not in key and "~" in key
+    for build in (
+        KeyBuilder(anything, key=lambda value: value).build,
+        KeyBuilder(anything, key=lambda value: ("upstream", value)).build,
+        KeyBuilder(anything, context=(variable,)).build,
+    ):
+        key = build((url,), {})
+        assert secret not in key and "~" in key
+
+
+def test_a_context_variable_that_says_that_it_holds_a_secret_is_hashed() -> None:
+    for value in ("token=zz9zz", "Bearer zz9zz", {"password": "zz9zz"}):
+        variable: ContextVar[Any] = ContextVar("upstream", default=value)
+        assert "zz9zz" not in KeyBuilder(anything, context=(variable,)).build((1,), {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["ann@example.org", "lodash@4.17", "https://example.org/a", "10:30", "urn:isbn:1", "a//b", "host:5432", "@here"],
+)  # fmt: skip
+def test_other_addresses_stay_readable(text: str) -> None:
+    assert f"'{text}'" in KeyBuilder(anything).build((text,), {})
+    assert f"'{text}'" in KeyBuilder(anything).build(([text],), {})
 
 
 def test_with_key_and_in_context_variables_too() -> None:
