@@ -1,6 +1,6 @@
 """One worker computes; everyone else is served.
 
-The public names are loaded on first use, so that `stampede_guard.audit` never imports Redis.
+The public names load on first use, so `stampede_guard.audit` never imports Redis.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a decorated function looks like to its users."""
+"""The types of decorated functions, as users see them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 Invalidation = Literal["done", "pending"]
-"""`pending`: the store is away, or takes no writes for now (a read-only replica, one that loads, a full disk). This
-process's own copies are dropped, and it reads nothing of the entry from the store until the store has been told, which
-it does by itself when it can; only a process that ends before that leaves it undone, and logs so."""
+"""With `pending`, the store is away or refuses writes for now (a read-only replica, loading, a full disk). This process
+has dropped its own copies, and reads nothing of the entry until it has invalidated it in the store. It retries that by
+itself. If the process ends before that, it logs that the invalidation is not done."""
 
 
 class CachedFunction(Protocol[P, R_co]):
-    """A decorated coroutine function: called as before; the other methods take the same arguments as the call."""
+    """A decorated coroutine function, called as before. The other methods take the same arguments as the call."""
 
     __wrapped__: Callable[..., Any]
 
@@ -46,30 +46,31 @@ class CachedFunction(Protocol[P, R_co]):
     ) -> CachedFunction[Q, R]: ...
 
     async def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> Invalidation:
-        """After `"done"` no caller is served an older value. `"pending"`: the store is away; see `Invalidation`.
+        """After `"done"`, no caller gets an older value. With `"pending"`, the store is away: see `Invalidation`.
 
-        Copies that other processes keep (`l1_ttl`) go within a wake-up; without one they are good for `l1_ttl` at most.
-        Raises `StoreRefused` when the store does not let this client (a permission, a password): it is not done.
+        Other processes drop their own copies at a wake-up, or after `l1_ttl` seconds if they miss it.
+        Raises `StoreRefused` if the store denies access to this client (a permission, a password). Nothing is
+        invalidated then.
         """
 
     async def refresh(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Compute anew; callers meanwhile are served the old value.
+        """Compute again. Until then, callers get the old value.
 
-        A computation that began before this call, here or elsewhere, is no answer to it: its data may be older.
+        This call does not use a computation that began before it, in any process, because its data may be older.
         """
 
     def key(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """The key of this call, with the namespace."""
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> Mapping[str, str]:
-        """What the key of this call is made of, for an operator: it shows the raw values."""
+        """The parts of the key of this call. Only for operators, because it shows the raw values."""
 
     def set_mode(self, mode: Mode | None) -> None:
-        """The mode of this function from now on; None = the guard's."""
+        """Set the mode of this function; None means the guard's."""
 
 
 class CachedPlainFunction(Protocol[P, R_co]):
-    """A decorated plain function: the same as `CachedFunction`, and nothing is awaited."""
+    """A decorated plain function: the same as `CachedFunction`, without `await`."""
 
     __wrapped__: Callable[..., Any]
 
@@ -98,7 +99,7 @@ class CacheDecorator(Protocol):
     """`async def` stays `async def`, `def` stays `def`."""
 
     @overload
-    def __call__(  # type: ignore[overload-overlap]  # a coroutine is a result, too: the first that fits is meant
+    def __call__(  # type: ignore[overload-overlap]  # a coroutine is a result, too: the first match counts
         self, function: Callable[P, Coroutine[Any, Any, R]]
     ) -> CachedFunction[P, R]: ...
 
@@ -122,16 +123,16 @@ class CachedMany(Protocol[P, K, V]):
     ) -> CachedMany[Q, K, V]: ...
 
     async def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> Invalidation:
-        """Drop the entries of these ids; `"pending"` if that is so for one of them. See `CachedFunction`."""
+        """Drop the entries of these ids. Returns `"pending"` if one of them is pending. See `CachedFunction`."""
 
     async def refresh(self, *args: P.args, **kwargs: P.kwargs) -> dict[K, V]:
-        """Compute these ids anew."""
+        """Compute these ids again."""
 
     def keys(self, *args: P.args, **kwargs: P.kwargs) -> dict[K, str]:
         """The key of each id, with the namespace."""
 
     def set_mode(self, mode: Mode | None) -> None:
-        """The mode of this function from now on; None = the guard's."""
+        """Set the mode of this function; None means the guard's."""
 
 
 class ManyDecorator(Protocol):

@@ -1,7 +1,7 @@
-"""What a decorator was put on, as a coroutine function or a plain one with name and parameters.
+"""Turns the object under a decorator into a coroutine function, or a plain one, with a name and parameters.
 
-Whether a call gives a coroutine is asked of what is called, not of what it wraps: `asyncify(load)` and
-`sync_to_async(load)` are asynchronous around a plain function, and `async_to_sync(load)` is the other way round.
+We ask the outer callable whether it returns a coroutine, not the function that it wraps. For example, `asyncify(load)`
+and `sync_to_async(load)` are asynchronous around a plain function, and `async_to_sync(load)` is the other way round.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from stampede_guard.keys.parts import Unkeyable, is_plain_object, text_of
 __all__ = ["as_function", "bound_objects", "bound_values", "is_coroutine_function"]
 
 _MARK: Any = getattr(asyncio.coroutines, "_is_coroutine", None)
-"""How Cython, asgiref and mocks say so before Python 3.12."""
+"""How Cython, asgiref and mocks mark a coroutine function before Python 3.12."""
 
 _BOUND = "__stampede_guard_bound__"
 _OBJECTS = "__stampede_guard_objects__"
 
 
 def is_coroutine_function(function: Any) -> bool:
-    """Whether calling this gives a coroutine, as far as it tells. A wrapper of plain code is asked what it wraps."""
+    """Whether a call returns a coroutine, as far as marks show it. For a plain wrapper, look at its function."""
     while isinstance(function, functools.partial):
         function = function.func
     if _says_so(function):
@@ -38,7 +38,7 @@ def is_coroutine_function(function: Any) -> bool:
     if inspect.isroutine(function):
         # `def wrapper(*args): return function(*args)` passes the coroutine on.
         inner = getattr(function, "__wrapped__", None)
-        # One of `as_function` is what it was made to be.
+        # For a wrapper made by `as_function`, its own kind counts.
         return callable(inner) and not hasattr(function, _BOUND) and is_coroutine_function(inner)
     return callable(function) and _says_so(type(function).__call__)
 
@@ -50,9 +50,9 @@ def _says_so(function: Any) -> bool:
 
 
 def as_function(given: Any) -> Callable[..., Any]:
-    """A function with name and parameters that stands for `given`, if that has not all of it itself.
+    """A function with a name and parameters that calls `given`. If `given` has both, it is returned as it is.
 
-    Raises `Misuse` for what returns no result of its own (a class, a generator), or has no parameters to see.
+    Raises `Misuse` for a class or a generator, which return no result, and if the parameters are not visible.
     """
     _refuse_what_is_none(given)
     signature = _signature(given)
@@ -61,7 +61,7 @@ def as_function(given: Any) -> Callable[..., Any]:
     whole: Any = _awaited(given) if is_coroutine_function(given) else _called(given)
     inner = innermost(given)
     named = inner if inspect.isroutine(inner) else type(inner).__call__
-    functools.update_wrapper(whole, named)  # which says where its annotations are, too
+    functools.update_wrapper(whole, named)  # so that its annotations are found, too
     whole.__signature__ = signature
     setattr(whole, _BOUND, bound_values(given))
     setattr(whole, _OBJECTS, bound_objects(given))
@@ -69,7 +69,7 @@ def as_function(given: Any) -> Callable[..., Any]:
 
 
 def bound_values(function: Any) -> str:
-    """What a partial fills in by position and no call can say again, as far as it has a text; for its key."""
+    """The text of a partial's positional arguments, for the key: no call can pass them again."""
     if not isinstance(function, functools.partial):
         return str(getattr(function, _BOUND, ""))
     texts = [bound_values(function.func)]
@@ -82,9 +82,9 @@ def bound_values(function: Any) -> str:
 
 
 def bound_objects(function: Any) -> tuple[Bound, ...]:
-    """What a partial fills in by position, or a method or an object is called on, as far as each call's key can say it.
+    """Positional arguments of a partial, or the object of a method or callable, if they have a text for the key.
 
-    These may change between two calls. An object says what it is by its `__cache_key__`, as `self` does.
+    They may change between two calls, so each call's key includes them. An object needs a `__cache_key__`, like `self`.
     """
     known: tuple[Bound, ...] | None = getattr(function, _OBJECTS, None)
     if known is not None:
@@ -118,8 +118,8 @@ def _awaited(given: Any) -> Callable[..., Any]:
         if not inspect.isawaitable(result):
             raise Misuse(
                 f"{_title(given)} wraps a coroutine function, and returned a {type(result).__name__} that cannot be "
-                "awaited: it ran in the event loop and blocked it. Decorate the coroutine function itself; or leave "
-                "functools.wraps out, so that the wrapper counts as the plain function that it is"
+                "awaited: it ran in the event loop and blocked it. Decorate the coroutine function itself; or "
+                "remove functools.wraps, so that the wrapper counts as a plain function"
             )
         return await result
 
@@ -142,13 +142,13 @@ def _signature(given: Any) -> inspect.Signature:
         return inspect.signature(given)
     except (TypeError, ValueError) as error:
         raise Misuse(
-            f"the parameters of {_title(given)} cannot be seen, and they are its key ({error}): decorate a function "
-            "with parameters that calls it"
+            f"the parameters of {_title(given)} are not visible ({error}), and the key is made of them: decorate a "
+            "function with parameters that calls it"
         ) from None
 
 
 def _refuse_what_is_none(given: Any) -> None:
-    """For a coroutine function that wraps a generator, its own result counts."""
+    """Refuse a class or a generator. A coroutine function may wrap a generator: only its own result counts."""
     fine = callable(given) and not isinstance(given, type)
     if fine and not is_coroutine_function(given):
         called = innermost(given)
@@ -156,12 +156,12 @@ def _refuse_what_is_none(given: Any) -> None:
         fine = not (inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called))
     if not fine:
         raise Misuse(
-            f"@locked_cache takes a function, async def or def, that returns its result; {_title(given)!r} is none"
+            f"@locked_cache takes a function, async def or def, that returns its result; {_title(given)!r} is not one"
         )
     if isinstance(given, functools._lru_cache_wrapper) and is_coroutine_function(given):
         raise Misuse(
             f"{_title(given)} is a coroutine function under functools.lru_cache, which keeps coroutines, and each can "
-            "be awaited once: leave lru_cache out"
+            "be awaited only once: remove lru_cache"
         )
 
 

@@ -1,13 +1,12 @@
-"""One call of a decorated function: it computes with the very arguments that its key was made of.
+"""One call of a decorated function: it computes with the same arguments that made its key.
 
-The key is made when the function is called. The computation may begin much later: after a read, in the background, for
-somebody else, in a thread. By then the caller may have changed what it passed (`filters["page"] += 1`). So a call that
-leads to a computation takes copies, before it gives up control, and looks whether they still make the same key. A hit
-copies nothing.
+A call makes the key at once. The computation may begin much later: after a read, in the background, for another caller,
+in a thread. By then, the caller may have changed its arguments (`filters["page"] += 1`). So a call that leads to a
+computation copies them before it gives up control, and checks that the copies make the same key. A hit copies nothing.
 
-What cannot be copied (`self`, an object with a `__cache_key__`, a request given to `key=`) is looked at again when the
-computation has ended. If the key is another one by then, nobody knows what was computed: it is stored under no key, and
-only the caller whose own call it was gets it. All others ask again.
+Some arguments cannot be copied: `self`, an object with a `__cache_key__`, a request given to `key=`. For them, the
+guard makes the key again when the computation has ended. If the key has changed, the guard cannot know which key the
+value belongs to. It stores nothing, and only the caller that made this call gets the value. All others ask again.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ if TYPE_CHECKING:
 __all__ = ["ArgumentsChanged", "Call", "captured", "following", "served_again", "unchanged"]
 
 MOST_ATTEMPTS = 3
-"""Calls that are asked again because their arguments change meanwhile, before they are computed without the store."""
+"""How often a call whose arguments changed is made again. After that, it computes without the store."""
 
 
 class ArgumentsChanged(Exception):
-    """A call's key is no longer that of its arguments. Never seen by callers: the call is made again."""
+    """A call's arguments no longer make its key. Callers never see this error: the call is made again."""
 
 
 class Call:
-    """`start` makes the computation of given arguments. `build` makes a key of them, in the current context."""
+    """With given arguments, `start` makes the computation, and `keys` make the key in the current context."""
 
     __slots__ = (
         "_args", "_key", "_keys", "_kwargs", "_live", "_plan", "_start", "_variables", "answered", "value",
@@ -52,7 +51,7 @@ class Call:
         key: str,
     ) -> None:
         self.answered = False
-        """Whether `value` was computed for this call, although under no key."""
+        """Whether `value` was computed for this call, but for no key."""
         self.value: Any = None
         self._plan = plan
         self._keys = keys
@@ -76,32 +75,32 @@ class Call:
         return value
 
     def unchanged(self) -> bool:
-        """Whether the arguments still make the key that the call was made with."""
+        """Whether the arguments still make the key of the call."""
         try:
             return self._keys.build(self._args, self._kwargs) == self._key
-        except Exception:  # what a class's own methods raise; it made a key before
+        except Exception:  # from a class's own method, which did not fail before
             return False
 
     def take(self) -> Variables:
-        """Copy what may change, in the caller's context and turn. The context variables that the computation sees.
+        """Copy what may change, and return the context variables that the computation sees.
 
-        Raises `ArgumentsChanged` if the key is another one already.
+        Call this in the caller's context, before it gives up control. Raises `ArgumentsChanged` if the key has changed.
         """
         if self._variables is not None:
             return self._variables
         copying = Copying(objects=not self._keys.replaced)
-        with contextlib.suppress(RuntimeError):  # another thread changes it at this moment
+        with contextlib.suppress(RuntimeError):  # another thread changes an argument at this moment
             args, kwargs = self._keys.copied(copying, self._args, self._kwargs)
             variables = tuple([(variable, copying.of(value)) for variable, value in self._plan.capture()])
             with contextlib.suppress(Exception):
-                # In the context of the computation, so that what it sees of the variables is held against the key, too.
+                # Use the computation's context, so that the check covers the variables that it sees.
                 if self._plan.clean_context(variables).run(self._keys.build, args, kwargs) == self._key:
                     self._args, self._kwargs, self._live = args, kwargs, copying.live
                     self._variables = variables
                     return variables
         if not self.unchanged():
             raise ArgumentsChanged
-        # The copies are not what was copied: a class copies itself in a way of its own.
+        # The copies make another key, because a class has its own way to copy. So compute with the originals.
         self._live = True
         self._variables = self._plan.capture()
         return self._variables
@@ -112,19 +111,19 @@ def _call_of(run: Run) -> Any:
 
 
 def captured(plan: Plan, run: Run) -> Variables:
-    """The context variables for a computation of `run`, whose arguments are taken now. Raises `ArgumentsChanged`."""
+    """Copy the arguments of `run` now, and return its context variables. Raises `ArgumentsChanged`."""
     take = getattr(_call_of(run), "take", None)
     return plan.capture() if take is None else take()
 
 
 def unchanged(run: Run) -> bool:
-    """Whether a computation that read its caller's own arguments was one of what the key says."""
+    """Whether the key still fits, for a computation that read its caller's own arguments."""
     look = getattr(_call_of(run), "unchanged", None)
     return look is None or bool(look())
 
 
 def following(inner: Any, run: Run) -> Any:
-    """`inner` awaits `run`: its arguments are taken with it."""
+    """Prepare `inner`, which awaits `run`: copying its arguments copies those of `run`."""
     take = getattr(_call_of(run), "take", None)
     if take is not None:
         inner.take = take
@@ -137,9 +136,10 @@ async def served_again(
     ask: Callable[[], tuple[Run, Awaitable[Any]]],
     directly: Callable[[], Awaitable[Any]],
 ) -> Any:
-    """A right answer for a caller whose arguments, or those of whom it waited for, were changed meanwhile.
+    """Serve a caller after its arguments have changed, or those of the caller that it waited for.
 
-    `ask` makes the call anew, with the arguments as they are then; `directly` computes without the store.
+    The function `ask` makes the call again, with the arguments as they are then. The last resort is `directly`, which
+    computes without the store.
     """
     for _ in range(MOST_ATTEMPTS):
         call = _call_of(run)
@@ -163,7 +163,7 @@ async def _awaited(compute: Callable[[], Awaitable[Any]]) -> Any:
 
 
 def _as_others_get_it(plan: Plan, value: Any) -> Any:
-    """With the declared type and its filter."""
+    """The value as all other callers get it: with the declared type and its filter."""
     try:
         return plan.decode(plan.codec.encode(value))
     except UnsupportedValue:

@@ -1,4 +1,4 @@
-"""`@locked_cache(ttl=300)`: the face that most people use."""
+"""`@locked_cache(ttl=300)`, the decorator that most users need."""
 
 from __future__ import annotations
 
@@ -63,25 +63,25 @@ def locked_cache(
     secret: Iterable[str] = (),
     **fields: Any,
 ) -> CacheDecorator:
-    """Cache a function or method so that one expired entry costs one computation, fleet-wide.
+    """Cache a function or method, so that one expired entry costs one computation, fleet-wide.
 
-    An `async def` function stays one. So does a plain `def` function: its caller's thread waits, and it computes in one
-    of at most `max_threads` threads of the guard, with or without an event loop. `self` and `cls` are part of the key.
+    An `async def` function stays one. A plain `def` function stays plain: it computes in one of at most `max_threads`
+    threads of the guard, and its caller's thread waits. It needs no event loop. Keys include `self` and `cls`.
 
-    `fields` are Policy fields (`ttl=300, stale_ttl=3600`), in seconds. `ttl` may also be a function of the value: it
-    returns the seconds, and 0 or None for a value that is not to be stored. `should_cache`: a function of the value;
-    False = it goes to its callers and is not stored, and those who wait elsewhere compute beside each other (at most
+    All Policy fields are keywords (`ttl=300, stale_ttl=3600`), in seconds. The `ttl` may be a function of the value. It
+    returns the seconds, or 0 or None if the value must not be stored. A function `should_cache` of the value may return
+    False. Callers then get the value, but it is not stored. Waiters elsewhere compute beside each other (at most
     `pass_limit`), not one after another. A computation may return `UNCHANGED` to keep the value of `previous()`.
-    What any of these raises, or returns in error, fails the computation. See docs/values.md.
+    If one of these functions raises or returns a wrong value, the computation fails. See docs/values.md.
 
-    `unkeyed`: parameters that are no part of the key. They may belong to the caller's request (a session), so the
-    computation then stays within that request. `resources`: parameters that the computation opens with the given
-    factories (a context manager, an awaitable, or an object); they leave the signature. `context`: ContextVars that
-    the computation sees, and that become part of the key. `version`: change it with the meaning of the result;
-    `"auto"` follows the function's code. `key`: a function of the same arguments that returns the key's parts. `name`:
-    instead of the module and qualified name. `pickle`: store values that nothing else can encode with pickle; whoever
-    can write to the store can then run code here. `tags`: `"project:{project}"`; see docs/tags.md. `secret`:
-    parameters that keys have hashed, as those called `token` or `email` always are; see docs/keys.md.
+    Parameters in `unkeyed` are not in the key. They may belong to the caller's request (a session), so the computation
+    stays within that request. Factories in `resources` open parameters for the computation: each returns a context
+    manager, an awaitable, or an object. These parameters leave the signature. The computation sees the ContextVars in
+    `context`, and the key includes them. Change `version` when the meaning of the result changes; `"auto"` follows the
+    function's code. A `key` function takes the same arguments and returns the parts of the key. A `name` replaces the
+    module and qualified name. With `pickle`, values that nothing else can encode are pickled. Anyone who can write to
+    the store can then run code here. For `tags` such as `"project:{project}"`, see docs/tags.md. Keys hash the
+    parameters in `secret`, as they always hash those called `token` or `email`: see docs/keys.md.
 
     Raises `PolicyError`, `KeyPartError`, `UnsupportedValue` or `Misuse` at decoration.
     """
@@ -121,7 +121,7 @@ class Face(Generic[P, R]):
         self._fields, self._choice = split(fields)
         _refuse_one_callers_answer(function, options)
         for field in _OF_THE_GUARD & fields.keys():
-            rule = f"it is the guard's: StampedeGuard(..., policy=Policy({field}=...))"
+            rule = f"it belongs to the guard: StampedeGuard(..., policy=Policy({field}=...))"
             raise PolicyError(field, fields[field], rule)
         self._templates = TagTemplates(
             options.tags, function, unkeyed=options.unkeyed, resources=options.resources
@@ -140,7 +140,7 @@ class Face(Generic[P, R]):
             key=options.key,
             secret=options.secret,
         )
-        # Checked now, against the defaults, so that a mistake is an error at import and not at the first call.
+        # Check now, against the defaults: a mistake is then an error at import, not at the first call.
         base = guard.policy if guard is not None else Policy()
         self._plan = self._make_plan(base)
         refuse_where_it_cannot_be(fields, request_bound=self._plan.request_bound)
@@ -152,7 +152,7 @@ class Face(Generic[P, R]):
             register_bare(self._keys.name, self._definition)
 
     def _told(self) -> Given:
-        """All that the decorator was told: two functions that differ in it are two."""
+        """The options of the decorator: functions with different options are different functions."""
         options = self._options
         return Given(
             kind=type(self),
@@ -179,13 +179,13 @@ class Face(Generic[P, R]):
             request_bound=bool(self._options.unkeyed) or self._takes_live_things(),
             variables=self._options.context,
             direct=not self._options.tags,
-            # With all arguments in the key, and no more context than what is in it, all callers are one.
+            # If the key has all arguments and the whole context, the result does not depend on the caller.
             personal=bool(self._options.unkeyed) or self._options.key is not None,
             choice=self._choice,
         )
 
     def _takes_live_things(self) -> bool:
-        """With `key=` the arguments are free to be anything, also things that end with the request."""
+        """With `key=`, an argument may be anything, also an object that ends with the request."""
         if self._options.key is None:
             return False
         hints = resolve(self._function)
@@ -209,7 +209,7 @@ class Face(Generic[P, R]):
         return guard
 
     def _start(self, args: Any, kwargs: Any) -> Run:
-        """The computation of these arguments."""
+        """The computation with these arguments."""
         function = self._function
         if not self._options.resources:
             return lambda: function(*args, **kwargs)
@@ -223,7 +223,7 @@ class Face(Generic[P, R]):
         return with_resources
 
     def _run(self, args: Any, kwargs: Any, key: str) -> Run:
-        """The computation of a call, with the arguments that its key was made of: see `stampede_guard.calls`."""
+        """The computation of a call, with the arguments that made its key: see `stampede_guard.calls`."""
         if self._keys.may_change(args, kwargs):
             return Call(self._plan, self._keys, self._start, args, kwargs, key)
 
@@ -234,16 +234,16 @@ class Face(Generic[P, R]):
         return compute
 
     def _entries(self, args: Any, kwargs: Any) -> list[str]:
-        """Keys of a call and of calls with equal arguments. Raises `KeyPartError` for what is not as declared."""
+        """Keys of a call and of calls with equal arguments. Raises `KeyPartError` if one has the wrong type."""
         first, *others = self._keys.fitted.addressed(args, kwargs)
         keys = {self._keys.build(*first): None}
         for other in others:
-            with contextlib.suppress(Exception):  # a `key=` function, of what no call may ever give it
+            with contextlib.suppress(Exception):  # a `key=` function may refuse what no call passes
                 keys[self._keys.build(*other)] = None
         return list(keys)
 
     def _tags(self, guard: StampedeGuard, args: Any, kwargs: Any) -> tuple[str, ...]:
-        """Of one call, by their complete names."""
+        """The tags of one call, by their complete names."""
         return tag_names(guard.prefix, self._templates.texts(args, kwargs)) if self._options.tags else ()
 
     def _with_tags(self, run: Run, guard: StampedeGuard, args: Any, kwargs: Any) -> Run:
@@ -253,7 +253,7 @@ class Face(Generic[P, R]):
         return self._with_tags(self._run(args, kwargs, key), guard, args, kwargs)
 
     async def _or_again(self, served: Awaitable[Any], run: Run, args: Any, kwargs: Any) -> Any:
-        """What is served; if what the call was made of has changed meanwhile, the call is made once more."""
+        """Await `served`. If the arguments of the call have changed since, make the call again."""
         with contextlib.suppress(ArgumentsChanged):
             return await served
         return await self._again(run, args, kwargs)
@@ -275,19 +275,19 @@ class Face(Generic[P, R]):
         return result
 
     def made(self) -> Any:
-        """The wrapper, known as what it was made of: the same function cached again is no other one."""
+        """The wrapper, marked with its function: caching the same function again is not an error."""
         made = self.wrapper()
         mark_cached(made, self._guard, self._keys.name, self._definition.parts)
         return made
 
     def wrapper(self) -> Any:
-        """What takes the function's place, with its other methods."""
+        """The wrapper that replaces the function, with its other methods."""
         key_of = self._keys.key_of
 
         @functools.wraps(self._function)
         async def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            # The hit path of serving.serve written out: of what 64 callers of one key pay each, a second coroutine and
-            # a closure for a computation that does not happen would be a tenth.
+            # The hit path of serving.serve, written out. With 64 callers of one key, a second coroutine and an unused
+            # closure would add a tenth to the cost of each hit.
             guard, plan = self._guarded(), self._plan
             name = guard.prefix + (key := key_of(*args, **kwargs))
             runtime = guard.on(plan)
@@ -360,13 +360,13 @@ class Face(Generic[P, R]):
         return "pending" if "pending" in told else "done"
 
     def _set_mode(self, mode: Mode | None) -> None:
-        """The mode of this function from now on; None = the guard's."""
-        # No guard is needed for this, and none is made: `configure` may come later.
+        """Set the mode of this function; None means the guard's."""
+        # Do not make the default guard here: `configure` may come later.
         self._plan.mode = checked_mode(mode)
         self._plan.standing = UNSETTLED
 
     def _visible_signature(self) -> inspect.Signature:
-        """Without the resources: neither FastAPI nor a caller is to give them."""
+        """The signature without the resources: FastAPI and callers must not pass them."""
         signature = inspect.signature(self._function)
         hidden = self._options.resources
         return signature.replace(
@@ -375,7 +375,7 @@ class Face(Generic[P, R]):
 
 
 def _refuse_one_callers_answer(function: Callable[..., Any], options: Options) -> None:
-    """FastAPI's Response and BackgroundTasks: what the one computation tells them would reach one caller only."""
+    """Refuse FastAPI's Response and BackgroundTasks: what the computation sets on them reaches only one caller."""
     for name, hint in resolve(function).items():
         if name == "return" or name in options.resources:
             continue
@@ -383,9 +383,9 @@ def _refuse_one_callers_answer(function: Callable[..., Any], options: Options) -
             bases = kind.__mro__ if isinstance(kind, type) else ()
             if any(root_package(base) == "starlette" and base.__name__ in _ONE_CALLERS for base in bases):
                 raise Misuse(
-                    f"parameter {name!r} of {function.__qualname__}() is a {kind.__name__}: it belongs to the answer "
-                    f"of one caller, and those served from the cache would go without what it is told. Use it in the "
-                    f"endpoint, and cache a function that the endpoint calls."
+                    f"parameter {name!r} of {function.__qualname__}() is a {kind.__name__}: it belongs to the "
+                    f"response of one caller. Callers served from the cache would not get what is set on it. Use it in "
+                    f"the endpoint, and cache a function that the endpoint calls."
                 )
 
 

@@ -1,4 +1,4 @@
-"""The default guard: that of every bare `@locked_cache`."""
+"""The default guard, which every bare `@locked_cache` uses."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ log = logging.getLogger("stampede_guard")
 
 _default: StampedeGuard | None = None
 _lock = PassableLock()
-"""Threads that call plain functions for the first time make one default guard between them."""
+"""Several threads may call plain functions for the first time. They must make only one default guard."""
 renew_in_children(sys.modules[__name__], "_lock", PassableLock)
 
 
 _waiting = Registry()
-"""Bare functions decorated since the default guard was last forgotten, while there was none yet."""
+"""Functions under a bare decorator, from the last `configure` call until there is a default guard."""
 
 
 def configure(guard: StampedeGuard | None) -> None:
-    """The guard of every bare `@locked_cache`, also of functions decorated before. None forgets it.
+    """Set the guard of every bare `@locked_cache`, also for functions already decorated. None removes it.
 
-    Raises `KeyPartError` where one of these has the name of a function of the guard's own.
+    Raises `KeyPartError` if one of these functions has the name of another function of the guard.
     """
     global _default, _waiting
     if guard is not None:
@@ -38,7 +38,7 @@ def configure(guard: StampedeGuard | None) -> None:
 
 
 def register_bare(name: str, definition: Definition) -> None:
-    """A function under a bare `@locked_cache`. Raises `KeyPartError` if another one has its name."""
+    """Register a function under a bare `@locked_cache`. Raises `KeyPartError` if another function has its name."""
     if _default is not None:
         _default.register(name, definition)
     else:
@@ -46,7 +46,7 @@ def register_bare(name: str, definition: Definition) -> None:
 
 
 def default_guard() -> StampedeGuard:
-    """What `configure` was given; else one for `$STAMPEDE_GUARD_URL`, `$REDIS_URL`, or memory with a warning."""
+    """The guard given to `configure`, or one for `$STAMPEDE_GUARD_URL`, `$REDIS_URL`, or memory with a warning."""
     if _default is None:
         with _lock:
             _make_default()
@@ -65,6 +65,6 @@ def _make_default() -> None:
                 "Values are kept in this process; other workers are not covered"
             )
         guard = StampedeGuard.from_url(url)
-        # A function without a name that others do not have may be called all the same: see `Registry.add`.
+        # If the store is not shared, a function without a lasting name can be called too: see `Registry.add`.
         guard.register_all(_waiting)
         _default = guard

@@ -1,4 +1,4 @@
-"""StampedeGuard: a store, a namespace and a policy; everything that is cached goes through one."""
+"""StampedeGuard: a store, a namespace and a policy. Everything that is cached goes through a guard."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ _BYPASSED: ContextVar[tuple[StampedeGuard, ...]] = ContextVar("stampede_guard_by
 
 
 class StampedeGuard(Parted):
-    """`client` is your own `redis.asyncio.Redis` or `RedisCluster` (its settings are used, not its pool), or a store.
+    """A cache on `client`: your own `redis.asyncio.Redis` or `RedisCluster`, or a store.
 
-    `namespace` stands before every key: guards with different namespaces never share an entry. Without it,
-    `$STAMPEDE_GUARD_NAMESPACE` decides, which the command reads too; else it is `default`. `policy` is the default
-    for all functions of this guard. `hooks` are told what happens: see `stampede_guard.events`. With `encryption` the
-    store holds ciphertext only: see docs/encryption.md. Raises `Misuse` for a client, namespace, hook or encryption
-    that cannot work.
+    The guard uses the settings of a Redis client, not its pool. Every key begins with the `namespace`, so guards with
+    different namespaces never share an entry. Its default is `$STAMPEDE_GUARD_NAMESPACE`, which the command reads too,
+    and otherwise `default`. The `policy` is the default for all functions of this guard. The `hooks` receive the
+    events: see `stampede_guard.events`. With `encryption`, the store holds only ciphertext: see docs/encryption.md.
+    Raises `Misuse` for a client, namespace, hook or encryption that cannot work.
     """
 
     def __init__(
@@ -93,7 +93,8 @@ class StampedeGuard(Parted):
     ) -> Self:
         """`memory://`, `redis://`, `rediss://` (TLS), `unix://`, `redis+cluster://` or `redis+sentinel://`.
 
-        Several hosts have commas in between; see docs/redis.md. Raises `UrlError`; connects when first used.
+        Separate several hosts with commas; see docs/redis.md. The guard connects when it is first used.
+        Raises `UrlError`.
         """
         return cls(
             importlib.import_module("stampede_guard.urls").store_from_url(url),
@@ -121,7 +122,7 @@ class StampedeGuard(Parted):
         secret: Iterable[str] = (),
         **fields: Any,
     ) -> CacheDecorator:
-        """The decorator, for this guard; see `stampede_guard.locked_cache` for its options."""
+        """The decorator for this guard. It has the options of `stampede_guard.locked_cache`."""
         # By name: the decorator is a face, and faces stand above the guard.
         decorate: Callable[..., Any] = importlib.import_module("stampede_guard.decorator").locked_cache
         made: CacheDecorator = decorate(
@@ -142,7 +143,7 @@ class StampedeGuard(Parted):
         return made
 
     def cached_many(self, *misplaced: Never, **options: Any) -> ManyDecorator:
-        """The decorator for functions of many ids, for this guard; see `stampede_guard.cached_many` for its options."""
+        """The decorator for functions of many ids. It has the options of `stampede_guard.cached_many`."""
         decorate: Callable[..., ManyDecorator] = importlib.import_module("stampede_guard.many").cached_many
         return decorate(*misplaced, guard=self, **options)
 
@@ -159,14 +160,14 @@ class StampedeGuard(Parted):
         name: str | None = None,
         **fields: Any,
     ) -> T:
-        """The value stored under `key`, or what `compute()` returns; computed once, fleet-wide.
+        """The value stored under `key`, or else the result of `compute()`, computed once, fleet-wide.
 
-        `fields` are Policy fields (`ttl=300`); `ttl` may be a function of the value, and so is `should_cache`. `type`
-        says what the value is, as a return annotation would, and its shape is part of the key; without it builtins come
-        back exactly as they went in. Give `request_bound=True` when `compute` uses things that end with the caller's
-        request, such as its database session. `tags`: the same in all calls of one key. `name` is what events, logs,
-        metrics and switches call it, the same for all calls of one kind; without it that is `get_or_compute`. A part of
-        the key it never is: keys hold addresses and names of users.
+        All Policy fields are keywords (`ttl=300`). Both `ttl` and `should_cache` may be functions of the value. Declare
+        the value with `type`, as a return annotation does; its shape is part of the key. Without `type`, builtins come
+        back exactly as they were stored. Pass `request_bound=True` if `compute` uses objects that end with the caller's
+        request, such as its database session. Pass the same `tags` in all calls of one key. Events, logs, metrics and
+        switches show `name`, which must be the same for all calls of one kind. Its default is `get_or_compute`, and
+        never a part of the key, because keys hold addresses and names of users.
         """
         run = computation_of(compute)
         names, fields = tag_names(self.prefix, sorted(checked_tags(tags))), fields | given(ttl, should_cache)
@@ -187,8 +188,8 @@ class StampedeGuard(Parted):
     ) -> Single:
         """`async with guard.single("report:7", ttl=300) as entry`: one caller fleet-wide finds `entry.missing`.
 
-        It does `await entry.set(value)`; all others find `entry.value`. A block that ends without `set` hands over to
-        the next caller; one that raises shares its error with the callers that wait.
+        That caller computes and calls `await entry.set(value)`. All others find `entry.value`. If the block ends
+        without `set`, the next caller takes over. If it raises, the waiting callers get the error.
         """
         names, fields = tag_names(self.prefix, sorted(checked_tags(tags))), fields | given(ttl, should_cache)
         plan = self._plans.plan(key, type, True, fields, tagged=bool(names), name=name)
@@ -197,17 +198,17 @@ class StampedeGuard(Parted):
     async def invalidate(self, key: str, *, type: Any = Any) -> Invalidation:
         """Drop the entry of `get_or_compute(key)` or `single(key)`, with the same `type`.
 
-        After `"done"` no caller is served an older value, also not by a computation that was under way. Without `type`,
-        the entries go of all types that this guard has used for such keys. It knows of no others: a process that does
-        nothing but invalidate must name the type. Code without an event loop writes `guard.sync.invalidate(key)`.
-        Raises `StoreRefused` when the store does not let this client.
+        After `"done"`, no caller gets an older value, not even from a computation that began earlier. Without `type`,
+        it drops the entries of all types that this guard has used for such keys. It does not know other types, so a
+        process that only invalidates must pass the type. Code without an event loop calls `guard.sync.invalidate(key)`.
+        Raises `StoreRefused` if the store denies access to this client.
         """
         entries = self._plans.entries(key, type)
         answers = await asyncio.gather(*(self.invalidate_entry(entry, self.policy) for entry in entries))
         return "done" if all(answer == "done" for answer in answers) else "pending"
 
     async def invalidate_tag(self, tag: str) -> Invalidation:
-        """Outdate all entries with this tag in this namespace, however many: see docs/tags.md. Raises `Misuse`."""
+        """Invalidate all entries with this tag in this namespace: see docs/tags.md. Raises `Misuse`."""
         return await outdate_tag(self.runtime(), self._hooks, self.prefix + tag_key(tag))
 
     @property
@@ -217,9 +218,9 @@ class StampedeGuard(Parted):
 
     @contextlib.contextmanager
     def bypassed(self) -> Iterator[None]:
-        """Within the block, calls of the current task do without the store; still one flight per key and process.
+        """Within the block, calls of the current task do not use the store. One flight per key and process remains.
 
-        That holds for what they call in turn, too, and for guards `within` this one. Functions that are `off` stay so.
+        This also holds for calls within their computations, and for guards `within` this one, but not in mode `off`.
         """
         token = _BYPASSED.set((*_BYPASSED.get(), self))
         try:
@@ -228,49 +229,49 @@ class StampedeGuard(Parted):
             _BYPASSED.reset(token)
 
     def within(self, tenant: str) -> StampedeGuard:
-        """A guard for one tenant: its namespace is this one's and the tenant's name; it opens no connections.
+        """A guard for one tenant. Its namespace is this guard's plus the tenant's name. It opens no connections.
 
-        Everything else is this guard's: policy, modes, flights, limits. Raises `Misuse` for a name that cannot be one.
+        It shares everything else with this guard: policy, modes, flights, limits. Raises `Misuse` for a bad name.
         """
         from stampede_guard.tenants import within
 
         return within(self, tenant)
 
     def explain(self, name: str) -> Explanation:
-        """What the complete name of an entry says: see `stampede_guard.keys.explained`. Raises `Misuse`."""
+        """The parts of an entry's complete name: see `stampede_guard.keys.explained`. Raises `Misuse`."""
         return explain_name(name, namespace=self.namespace)
 
     def health(self) -> StoreHealth:
-        """What this guard knows of its store, for all its event loops and tenants; asks nothing. See `StoreHealth`."""
+        """What this guard knows about its store, in all event loops and tenants. Sends nothing. See `StoreHealth`."""
         return self._health.look()
 
     async def check_health(self) -> StoreHealth:
-        """As `health()`, after one read from the store: for a readiness probe. See `stampede_guard.apps`."""
+        """The same as `health()`, after one read from the store. For readiness probes: `stampede_guard.apps`."""
         return await check_health(self.runtime(), f"{self.prefix}health")
 
     def add_hook(self, hook: Hook) -> None:
-        """One more hook, from now on; see `stampede_guard.events`. Raises `Misuse` for what cannot be called."""
+        """Add a hook: see `stampede_guard.events`. Raises `Misuse` if it is not callable."""
         self._hooks.add(hook)
 
     def install(self, app: Any) -> None:
-        """For FastAPI and Starlette: close with the app's lifespan; 503 + Retry-After for `WaitTimeout` and for a store
-        that refuses `invalidate()`."""
+        """For FastAPI and Starlette: close the guard with the app's lifespan. Answer 503 with Retry-After for
+        `WaitTimeout`, and for a store that refuses `invalidate()`."""
         from stampede_guard.apps import install
 
         install(self, app)
 
-    # --- what faces are built on ---------------------------------------------------------------
+    # --- for the decorators, blocks and batches --------------------------------------------------
 
     def register(self, name: str, definition: Definition) -> None:
-        """A function that this guard caches. Raises `KeyPartError` if another one has its name."""
+        """Register a function that this guard caches. Raises `KeyPartError` if another function has its name."""
         self._functions.add(self.namespace, name, definition, shared=self._store.shared)
 
     def register_all(self, functions: Registry) -> None:
-        """Those of bare decorators. Raises `KeyPartError`."""
+        """Register the functions of bare decorators. Raises `KeyPartError`."""
         self._functions.add_all(self.namespace, functions, shared=self._store.shared)
 
     def on(self, plan: Plan) -> Runtime | None:
-        """The running event loop's part if the shortest way may be taken: mode `on`, and nothing special; else None."""
+        """The running event loop's runtime if a hit may take the shortest path: mode `on`, no hooks. Else None."""
         standing = plan.standing
         if standing.said is not self._modes:
             standing = self._settle(plan)
@@ -282,7 +283,7 @@ class StampedeGuard(Parted):
         return self.runtime()
 
     def near_of_plain_functions(self, plan: Plan) -> Near | None:
-        """Where a plain function's caller, in whatever thread, may look for a copy; None if the mode forbids it."""
+        """The L1 in which a plain function's caller may look, from any thread. None if the mode forbids it."""
         self.mode_of(plan)
         if not plan.standing.shortest or self._hooks.any or _BYPASSED.get():
             return None
@@ -290,12 +291,12 @@ class StampedeGuard(Parted):
         return runtime.near if runtime is not None else None
 
     def call(self, plan: Plan, key: str, run: Run) -> Awaitable[Any]:
-        """One call of what `plan` describes; `key` is complete but for the namespace."""
+        """One call of the function of `plan`. The namespace is not yet in `key`."""
         self.tell_watcher(plan, key, run)
         return self.call_in(self.mode_of_caller(plan, key), plan, key, run)
 
     def call_in(self, mode: Mode, plan: Plan, key: str, run: Run) -> Awaitable[Any]:
-        """The same in a mode that is known: `mode_of_caller` may answer otherwise a moment later."""
+        """The same in a given mode: `mode_of_caller` may return another one a moment later."""
         if mode == "off":
             return run()
         name = self.prefix + key
@@ -306,7 +307,7 @@ class StampedeGuard(Parted):
         guards = _BYPASSED.get()
 
         async def bypassed_inside() -> Any:
-            # A computation has a context of its own, in which the caller's `with` block would be forgotten.
+            # A computation has its own context, which does not know the caller's `with` block.
             _BYPASSED.set(guards)
             return await run()
 
@@ -314,7 +315,7 @@ class StampedeGuard(Parted):
         return serve_bypassed(self.runtime(), plan, name, compute, within=self.bypassed_guards())
 
     def mode_of_caller(self, plan: Plan, key: str | None = None) -> Mode:
-        """`mode_of`, and "bypass" within a `bypassed()` block of this guard."""
+        """The result of `mode_of`, or "bypass" within a `bypassed()` block of this guard."""
         mode = self.mode_of(plan, key)
         return "bypass" if mode != "off" and self._is_bypassed() else mode
 
@@ -323,15 +324,15 @@ class StampedeGuard(Parted):
         return bool(guards) and any(guard._covers(self) for guard in guards)
 
     def _covers(self, other: StampedeGuard) -> bool:
-        """Whether the other guard is this one, or within it. By name: a tenant's may be another object each time."""
+        """Whether the other guard is this one or within it. Compares names: a tenant's guard may be a new object."""
         return self._runtimes is other._runtimes and other.prefix.startswith(self.prefix)
 
     def bypassed_guards(self) -> frozenset[StampedeGuard]:
-        """Those whose `bypassed()` block the caller is in: its computations do without their stores."""
+        """The guards whose `bypassed()` block the caller is in. Its computations do not use their stores."""
         return frozenset(_BYPASSED.get())
 
     async def refresh_entry(self, plan: Plan, key: str, run: Run) -> Any:
-        """Compute anew; callers meanwhile are served the old value. Without the store there is none: a plain call."""
+        """Compute again; until then, callers get the old value. Without the store, this is a plain call."""
         mode = self.mode_of_caller(plan, key)
         if mode != "on":
             self.tell_watcher(plan, key, run)
@@ -339,7 +340,7 @@ class StampedeGuard(Parted):
         return await refresh(self.runtime(), plan, self.prefix + key, run)
 
     async def invalidate_entry(self, key: str, policy: Policy) -> Invalidation:
-        """In every mode: what is stored is served again when the mode is `on` again."""
+        """Invalidate in every mode: stored values are served again when the mode returns to `on`."""
         return await outdate_entry(self.runtime(), self._hooks, self.prefix + key, policy)
 
     def _leave_the_parents(self) -> None:

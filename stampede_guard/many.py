@@ -60,18 +60,18 @@ def cached_many(
     secret: Iterable[str] = (),
     **fields: Any,
 ) -> ManyDecorator:
-    """Cache `async def f(ids: list[int]) -> dict[int, T]` id by id: it is called once, with the ids that are missing.
+    """Cache `async def f(ids: list[int]) -> dict[int, T]` id by id. One call computes all missing ids.
 
-    What is stored is read in one go. Ids that another call or process computes already are waited for and not computed
-    again. The result has the ids that exist; one that the function leaves out is remembered as absent for `absent_ttl`
-    seconds (default: 10, or `ttl` if that is shorter). A computation that fails fails for its ids only, and a call that
-    asked for one of them raises its error. `ttl` and `should_cache` as functions of the value are asked for each id
-    that exists; `UNCHANGED` and `previous()` are for functions of one entry, and an error here.
+    One read fetches all stored values. If another call or process already computes an id, this call waits for it. The
+    result has the ids that exist. An id that the function leaves out is remembered as absent for `absent_ttl` seconds
+    (default: 10, or `ttl` if that is shorter). If a computation fails, only its ids fail, and calls that asked for one
+    of them raise its error. Functions `ttl` and `should_cache` are called with the value of each id that exists. Do not
+    use `UNCHANGED` and `previous()` here: they are an error, because they are for functions of one entry.
 
-    `ids` names the parameter with the ids (default: the first that can be it); all others are part of each id's key.
-    `key` is called with one id in the place of the ids. `max_ids` (default 500): more are computed in several calls,
-    one after the other. In `tags` the name of the ids stands for one id. All else is as for `locked_cache`; it raises
-    the same errors.
+    The option `ids` names the parameter with the ids (default: the first possible one). All others are part of each
+    id's key. A `key` function gets one id in the place of the ids. More than `max_ids` ids (default 500) are computed
+    in several calls, one after the other. In `tags`, the name of the ids means one id. All else, also the errors, is as
+    for `locked_cache`.
     """
     refuse_positions("cached_many", misplaced)
     options = Options.of(
@@ -86,7 +86,7 @@ def cached_many(
     def decorate(given: Any) -> Any:
         function = taken_from(given)
         if not is_coroutine_function(function):
-            raise Misuse(f"@cached_many takes an async def function; {function.__qualname__!r} is none")
+            raise Misuse(f"@cached_many takes an async def function; {function.__qualname__!r} is not one")
         face = ManyFace(function, guard, options, fields, ids=ids, absent_ttl=absent_ttl, max_ids=max_ids)
         return in_its_place(given, face.made())
 
@@ -142,7 +142,7 @@ class ManyFace(Face[..., Any]):
             return args[self._position]
         if self._ids in kwargs:
             return kwargs[self._ids]
-        self._keys.build(args, kwargs)  # says what is missing, in Python's own words
+        self._keys.build(args, kwargs)  # raises Python's own error, which names the argument
         return ()
 
     def _unique(self, given: Any) -> list[Any]:
@@ -151,7 +151,7 @@ class ManyFace(Face[..., Any]):
     def _placed(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments with this in the place of the ids."""
+        """The arguments with `value` in the place of the ids."""
         if self._position is not None and self._position < len(args):
             return (*args[: self._position], value, *args[self._position + 1 :]), kwargs
         return args, kwargs | {self._ids: value}
@@ -160,9 +160,9 @@ class ManyFace(Face[..., Any]):
         return self._keys.build(*self._placed(args, kwargs, value))
 
     def _group(self, call: _ManyCall) -> collections.abc.Hashable:
-        """Equal for calls that may be computed together: one of them runs, with its own arguments and in its context.
+        """Equal for calls that may be computed together. One of them runs, with its own arguments and context.
 
-        With `key=` nothing is known of the other arguments.
+        With `key=`, the other arguments are unknown, so each call is computed separately.
         """
         if self._plan.request_bound or self._options.key is not None:
             return object()
@@ -172,7 +172,7 @@ class ManyFace(Face[..., Any]):
     # --- calls -----------------------------------------------------------------------------------
 
     def wrapper(self) -> Any:
-        """What takes the function's place, with its other methods."""
+        """The wrapper that replaces the function, with its other methods."""
 
         @functools.wraps(self._function)
         async def call(*args: Any, **kwargs: Any) -> dict[Any, Any]:
@@ -199,7 +199,7 @@ class ManyFace(Face[..., Any]):
         return call
 
     async def _as_it_is(self, args: Any, kwargs: Any, serve: Callable[..., Any]) -> dict[Any, Any]:
-        """Made again where something that cannot be copied was changed while it was computed with."""
+        """Serve the ids, again if an argument that cannot be copied changed during the computation."""
         for _ in range(MOST_ATTEMPTS):
             with contextlib.suppress(ArgumentsChanged):
                 return await self._in_chunks(args, kwargs, serve)
@@ -220,7 +220,7 @@ class ManyFace(Face[..., Any]):
         copying = Copying(objects=not self._keys.replaced)
         args, kwargs = self._keys.copied(copying, *self._placed(args, kwargs, ()))
         found: dict[Any, Any] = {}
-        # Each id has the mode of its key, looked up once: it may be switched meanwhile.
+        # Look up the mode of each id's key only once: an operator may switch it at any time.
         modes = {id: guard.mode_of_caller(self._plan, self._key(args, kwargs, id)) for id in ids}
         for mode in dict.fromkeys(modes.values()):
             call = _ManyCall(self, guard, mode, given, args, kwargs)
@@ -249,7 +249,7 @@ class ManyFace(Face[..., Any]):
 
 
 class _ManyCall:
-    """One call. Its ids are served one by one, each like a call of its own; they are computed together."""
+    """One call. It serves each id like a separate call, and computes the missing ids together."""
 
     def __init__(
         self, face: ManyFace, guard: StampedeGuard, mode: Mode, given: Any, args: Any, kwargs: Any
@@ -274,7 +274,7 @@ class _ManyCall:
         self._keys: dict[Any, str] = {}
 
     async def plain(self, ids: list[Any]) -> dict[Any, Any]:
-        """As if there were no cache: this caller's own call, in its own context. It never joins a batch."""
+        """Call the function in the caller's context, as if there were no cache. It never joins a batch."""
         result = checked(await self._start(ids), ids, self._plan.title)
         return {id: result.get(id, ABSENT) for id in ids}
 
@@ -322,7 +322,7 @@ class _ManyCall:
             await self._end(keys, group)
 
     def _name(self, key: str) -> str:
-        """Of the flight that may compute it."""
+        """The name of the flight that may compute this key."""
         name = self.guard.prefix + key
         return bypassed_name(name) if self.mode == "bypass" else name
 
@@ -333,7 +333,7 @@ class _ManyCall:
     async def _read(
         self, runtime: Runtime, keys: dict[Any, str], group: Gathering, found: dict[Any, Any]
     ) -> None:
-        """What is fresh goes into `found`; all else is served as any call whose read is done."""
+        """Put fresh values into `found`. Serve all other ids like calls whose read is done."""
         for id, look in self._looks.items():
             name = self._name(keys[id])
             try:
@@ -368,7 +368,7 @@ class _ManyCall:
         return result
 
     def _unchanged(self, ids: list[Any]) -> bool:
-        """What is copied stays what it was. An id, a context variable or `self` may have been changed."""
+        """Whether the keys still fit. Copies do not change; an id, a context variable or `self` may."""
         own = (id for id in ids if id in self._keys)
         looked_at = [id for index, id in enumerate(own) if index == 0 or type(id) not in IMMUTABLE]
         return all(self._face._key(self.args, self.kwargs, id) == self._keys[id] for id in looked_at)
@@ -383,7 +383,7 @@ class _ManyCall:
             await asyncio.wait(self._tasks.values())
 
     async def _end(self, keys: dict[Any, str], group: Gathering) -> None:
-        """The caller goes, perhaps before its time: each id's place is given up in order."""
+        """The caller leaves, perhaps early: cancel its reads and tasks, and free the places of its ids."""
         for future in itertools.chain(self._looks.values(), self._tasks.values()):
             future.cancel()
         self._batches.leave(group)

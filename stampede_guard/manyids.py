@@ -1,4 +1,4 @@
-"""The ids of a `@cached_many` function: which parameter they are given in, and what its values are."""
+"""The ids of a `@cached_many` function: the parameter that holds them, and the type of its values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COLLECTIONS = (list, tuple, set, frozenset)
 
 
 def distinct(given: Any, name: str, title: str) -> list[Any]:
-    """Each id once. Raises `Misuse` for what are no ids, and for two that a dict cannot hold beside each other."""
+    """Each id once. Raises `Misuse` if these are not ids, or if a dict cannot hold two of them together."""
     if isinstance(given, str | bytes) or not isinstance(given, collections.abc.Iterable):
         raise Misuse(f"{name!r} of {title}() must be a list of ids, not a {type(given).__name__}")
     found: dict[Any, Any] = {}
@@ -30,8 +30,8 @@ def distinct(given: Any, name: str, title: str) -> list[Any]:
             if other is not id and not _same(other, id):
                 kinds = f"{type(other).__name__} and {type(id).__name__}"
                 raise Misuse(
-                    f"{name!r} of {title}() holds two ids that are equal and not the same ({kinds}): the result is a "
-                    f"dict, which has one place for both. Give them in two calls"
+                    f"{name!r} of {title}() holds two different ids that are equal ({kinds}): the result is a dict, "
+                    f"which has one place for both. Pass them in two calls"
                 )
     except TypeError as error:
         raise Misuse(f"{name!r} of {title}() holds an id that is not hashable: {error}") from None
@@ -46,7 +46,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def like(given: Any, ids: list[Any]) -> Any:
-    """The ids in the kind of collection that the caller gave."""
+    """The ids in the kind of collection that the caller passed."""
     return type(given)(ids) if type(given) in _COLLECTIONS else ids
 
 
@@ -61,7 +61,8 @@ def ids_of(function: Callable[..., Any], ids: str | None, options: Options) -> t
         known = ", ".join(parameters) or "none"
         raise Misuse(
             f"@cached_many needs a parameter with a list of ids, for example `ids: list[int]`; "
-            f"{function.__qualname__}() has: {known}" + (f", and not ids={ids!r}" if ids is not None else "")
+            f"{function.__qualname__}() has: {known}"
+            + (f"; ids={ids!r} is not such a one" if ids is not None else "")
         )
     if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
         return named, None
@@ -69,13 +70,13 @@ def ids_of(function: Callable[..., Any], ids: str | None, options: Options) -> t
 
 
 def id_of(function: Callable[..., Any], ids: str) -> Any:
-    """K of `ids: list[K]`; Any if nothing is said."""
+    """K of `ids: list[K]`; Any without an annotation."""
     parts = typing.get_args(unwrap(resolve(function).get(ids, Any)))
     return parts[0] if len(parts) == 1 or parts[1:] == (Ellipsis,) else Any
 
 
 def value_of(annotation: Any, function: Callable[..., Any]) -> Any:
-    """T of `-> dict[K, T]`; Any if nothing is said."""
+    """T of `-> dict[K, T]`; Any without an annotation."""
     kind = unwrap(annotation)
     origin = typing.get_origin(kind) or kind
     if kind is Any or origin is Any:

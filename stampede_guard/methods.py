@@ -1,10 +1,7 @@
-"""Cached functions in class bodies: bound to an object or a class, their other methods are bound to it as well.
+"""Cached functions in class bodies. When one is bound to an object or a class, its other methods are bound, too.
 
-class Shop:
-    @locked_cache(ttl=60)
-    async def sales(self, day: str) -> int: ...
-
-await shop.sales("mo"); await shop.sales.invalidate("mo"); await Shop.sales.invalidate(shop, "mo")
+With `@locked_cache(ttl=60)` above `async def sales(self, day: str)` in a class, these calls work:
+`await shop.sales("mo")`, `await shop.sales.invalidate("mo")` and `await Shop.sales.invalidate(shop, "mo")`.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ _NAMES = ("__module__", "__name__", "__qualname__", "__doc__")
 
 
 class Method(functools.partial[Any]):
-    """A partial, so that it is called as fast as a bound method and is a coroutine function where its function is."""
+    """A partial: a call is as fast as a bound method's, and it is a coroutine function if its function is one."""
 
     def __get__(self, instance: Any, owner: type | None = None) -> Method:
         return self if instance is None else self.bound_to(instance)
@@ -44,7 +41,7 @@ class Method(functools.partial[Any]):
         return self._with_a_class(found)
 
     def _with_a_class(self, found: Callable[..., Any]) -> Callable[..., Any]:
-        """`@classmethod` around this hands over the class in calls only (from Python 3.13 on)."""
+        """From Python 3.13 on, a `@classmethod` around this passes the class only to calls, not to other methods."""
         if next(iter(inspect.signature(self.func).parameters), None) != "cls":
             return found
 
@@ -53,8 +50,8 @@ class Method(functools.partial[Any]):
             if "cls" not in kwargs and not (args and isinstance(args[0], type)):
                 name = self.func.__qualname__
                 raise Misuse(
-                    f"{name}.{found.__name__}() is not told which class it is for: write @locked_cache above "
-                    f"@classmethod, or give the class as the first argument"
+                    f"{name}.{found.__name__}() does not know the class: write @locked_cache above @classmethod, or "
+                    f"pass the class as the first argument"
                 )
             return found(*args, **kwargs)
 
@@ -62,7 +59,7 @@ class Method(functools.partial[Any]):
 
 
 class ClassMethod(Method):
-    """Bound to the class, also when it is reached through an object."""
+    """Bound to the class, also when a caller gets it from an object."""
 
     def __get__(self, instance: Any, owner: type | None = None) -> Method:
         return self.bound_to(type(instance) if owner is None else owner)
@@ -72,7 +69,7 @@ class ClassMethod(Method):
 
 
 def taken_from(given: Any) -> Callable[..., Any]:
-    """The function that a decorator was put on, which may be wrapped already. Raises `Misuse` for what is none."""
+    """The function under a decorator, which may be wrapped already. Raises `Misuse` without one."""
     if isinstance(given, classmethod | staticmethod):
         given = given.__func__
     if isinstance(given, property | functools.cached_property):
@@ -81,7 +78,7 @@ def taken_from(given: Any) -> Callable[..., Any]:
 
 
 def in_its_place(given: Any, wrapper: Any) -> Any:
-    """What stands for `given`: as it was written in a class body, so it is bound."""
+    """The wrapper in the form of `given`, so that Python binds it like the original in a class body."""
     if isinstance(given, staticmethod):
         return staticmethod(wrapper)
     if isinstance(given, classmethod):

@@ -1,4 +1,4 @@
-"""What a decorator was told beside the policy."""
+"""The options of a decorator that are not part of the policy."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _check_context(context: object) -> None:
 
 
 def refuse_positions(decorator: str, given: tuple[Any, ...]) -> None:
-    """Options are given by name; and a decorator without parentheses is given the function."""
+    """Raise `Misuse` for options by position. A decorator without parentheses gets the function as one."""
     if not given:
         return
     first = given[0]

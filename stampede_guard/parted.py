@@ -1,7 +1,7 @@
-"""A guard's parts, one per event loop, and how they end.
+"""A guard's runtimes, one per event loop, and how they end.
 
-A guard may be made before there is an event loop and used from several. It keeps a `Runtime` per event loop, made at
-the first call there; after a fork the child makes its own and leaves the parent's sockets alone.
+A program may make a guard before there is an event loop, and use it from several loops. The guard makes a `Runtime` per
+event loop, at the first call there. After a fork, the child makes its own and does not touch the parent's sockets.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 __all__ = ["GUARDS", "Parted"]
 
 MOST_ROUNDS = 8
-"""Of closing: so deep may calls of cached functions within each other be while the guard closes."""
+"""Rounds of closing: how deep cached functions may call each other while the guard closes."""
 GUARDS: weakref.WeakSet[Parted] = weakref.WeakSet()
-"""All of this process: to be closed when it ends, and told of a fork."""
+"""All guards of this process. They are closed when it ends, and renewed after a fork."""
 
 
 class Parted(Moded):
-    """The part of a guard that finds the part of the running event loop, and closes it."""
+    """The part of a guard that finds the runtime of the running event loop, and closes it."""
 
     def __init__(self, store: Store, namespace: str, policy: Policy, hooks: Hooks) -> None:
         super().__init__()
@@ -44,15 +44,15 @@ class Parted(Moded):
         self.prefix = f"{namespace}:"
         self._hooks = hooks
         self._unsettled = Unsettled()
-        # By event loop: the parts that are closing.
+        # By event loop: the runtimes that are closing.
         self._leaving: dict[asyncio.AbstractEventLoop, list[Runtime]] = {}
         self._health = Health(hooks, getattr(store, "place", ""))
-        # The runtime used last. Its loop is asked of itself: two attributes could be read in between by another thread.
+        # The runtime used last. Ask it for its loop: with a second attribute, a thread could read a mixed pair.
         self._current: Runtime | None = None
         GUARDS.add(self)
 
     def runtime(self) -> Runtime:
-        """The running event loop's part of this guard."""
+        """The runtime of the running event loop in this guard."""
         loop = asyncio.get_running_loop()
         current = self._current
         if current is not None and current.loop is loop:
@@ -79,8 +79,8 @@ class Parted(Moded):
         return runtime
 
     def _forget_closed_loops(self) -> None:
-        """A loop that ended without `aclose()` leaves its connections behind, and nobody else would close them."""
-        # A copy: a signal handler may add or remove a loop between two steps of this.
+        """Close connections of loops that ended without `aclose()`: no other code would close them."""
+        # Copy the keys: a signal handler may add or remove a loop between two steps of this.
         for loop in [loop for loop in list(self._runtimes) if loop.is_closed()]:
             runtime = self._runtimes.pop(loop, None)
             if runtime is not None:
@@ -88,18 +88,18 @@ class Parted(Moded):
                 runtime.hand_over()
 
     async def aclose(self) -> None:
-        """End this event loop's part and that of plain functions: see `close`.
+        """Close the runtimes of this event loop and of plain functions: see `close`.
 
-        The guard can be used again afterwards; it then connects anew.
+        The guard can be used again afterwards. It then connects again.
         """
         await self._close_here()
         if self._has_part(portal_loop()):
             await portal().elsewhere(self._close_here)
 
     def close(self) -> None:
-        """End the part of plain functions: flights drain for `drain_timeout` s, leases go back, connections close.
+        """Close the runtime of plain functions: drain flights for `drain_timeout` s, release leases, disconnect.
 
-        Done by itself when the process ends. For a program without an event loop; `await aclose()` does it too.
+        For a program without an event loop. It also runs when the process ends, and within `await aclose()`.
         """
         if self._has_part(portal_loop()):
             portal().call(self._close_here)
@@ -108,9 +108,9 @@ class Parted(Moded):
         return loop in self._runtimes or loop in self._leaving
 
     async def _close_here(self) -> None:
-        """Returns when everything has ended here, also what another caller has begun to close."""
+        """Return when all runtimes of this loop have ended, also those that another caller closes."""
         loop = asyncio.get_running_loop()
-        # More than once, because a computation that drains may call other cached functions, for which a new part opens.
+        # Repeat, because a computation that drains may call other cached functions, and these open a new runtime.
         for _ in range(MOST_ROUNDS):
             with self._lock:
                 runtime = self._runtimes.pop(loop, None)
@@ -133,11 +133,11 @@ class Parted(Moded):
                     del self._leaving[loop]
 
     async def _others_ended(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Wait for those that another caller closes; False: there are none."""
+        """Wait for the runtimes that another caller closes. Returns False if there are none."""
         leaving = list(self._leaving.get(loop, ()))
         flight = CURRENT.get()
         if flight is not None and flight.runtime in leaving:
-            # A computation that closes its own guard: the one who closes waits for it already.
+            # This computation closes its own guard. The other caller already waits for this computation.
             return False
         for runtime in leaving:
             await runtime.ended()
@@ -156,9 +156,9 @@ class Parted(Moded):
         self._runtimes.clear()
         self._leaving = {}
         self._current = None
-        # What is pending there the parent applies.
+        # The parent applies its pending invalidations.
         self._unsettled = Unsettled()
-        # Another thread of the parent may have held it.
+        # Another thread of the parent may have held the old lock.
         self._lock = PassableLock()
 
 

@@ -1,8 +1,7 @@
-"""`@locked_cache` on a plain `def` function: the same call as a coroutine's, made through the portal.
+"""`@locked_cache` on a plain `def` function: the same call as for a coroutine function, made through the portal.
 
-Nothing of the protocol is here. The caller's thread waits; the function computes in a thread of the guard's own, in a
-clean context. Called from a coroutine it works as well, and blocks that coroutine's event loop meanwhile like any other
-slow plain function would.
+This module has no part of the protocol. The caller's thread waits, while the function computes in a thread of the
+guard, in a clean context. A coroutine may call it, too, but it blocks its event loop, as any slow plain function does.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class PlainFace(Face[P, R]):
         return plan
 
     def _start(self, args: Any, kwargs: Any) -> Run:
-        """Made on the portal's loop, in the guard's part there."""
+        """The computation, made on the portal's loop with the guard's runtime there."""
         threads = self._guarded().runtime().threads
         return lambda: threads.run(functools.partial(self._compute, args, kwargs), CURRENT.get())
 
@@ -57,7 +56,7 @@ class PlainFace(Face[P, R]):
         return guard.mode_of(self._plan, key)
 
     def _in_shadow(self, args: Any, kwargs: Any) -> Any:
-        """Computed here, in the caller's thread; looked at on the portal's loop."""
+        """Compute in the caller's thread, and compare on the portal's loop."""
         guard = self._guarded()
 
         async def its_part() -> Runtime:
@@ -77,7 +76,7 @@ class PlainFace(Face[P, R]):
             result: R
             guard = self._guarded()
             if self._plan.near and (near := guard.near_of_plain_functions(self._plan)) is not None:
-                # In the caller's own thread: looking for a copy takes no lock and changes nothing but a counter.
+                # This runs in the caller's own thread: the lookup takes no lock, and changes only a counter.
                 found = near.find(guard.prefix + key_of(*args, **kwargs), share=self._plan.share)
                 if found is not NOTHING:
                     result = found
@@ -117,7 +116,7 @@ def _open(stack: contextlib.ExitStack, name: str, factory: Callable[[], Any]) ->
         if inspect.iscoroutine(made):
             made.close()
         raise Misuse(
-            f"the resource {name!r} of a plain function is asynchronous: give a factory whose `with` or whose plain "
-            "result it can use"
+            f"the resource {name!r} of a plain function is asynchronous: pass a factory that returns a plain "
+            "context manager or a plain object"
         )
     return made

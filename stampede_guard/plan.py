@@ -1,4 +1,4 @@
-"""A plan: what the guard knows of one cached function. Made once, at decoration."""
+"""A plan: what the guard knows about one cached function. It is made once, at decoration."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ Variables = tuple[tuple[contextvars.ContextVar[Any], Any], ...]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Standing:
-    """What mode a plan is in by what `said`, and for which share of its keys. `shortest`: a hit may take the short way.
+    """A plan's mode according to `said`, and the share of its keys. With `shortest`, a hit may take the short path.
 
-    Compared by identity with what the guard has been told last, so an unchanged mode costs a call nothing to look up.
+    Each call compares `said`, by identity, with the newest settings of the guard. So an unchanged mode needs no lookup.
     """
 
     said: object
@@ -43,17 +43,19 @@ UNSETTLED = Standing(None, "off")
 
 @dataclass(slots=True)
 class Plan:
-    """`request_bound`: the computation uses things that belong to its caller's request, so it runs within it.
+    """One cached function, as the engine sees it.
 
-    `variables` are the ContextVars that a computation sees; all others are unset in it. `mode` None means the guard's.
-    `in_thread`: the computation is a plain function's, which cannot be cancelled, so nobody waits for it to give way.
-    `batched`: several flights share a computation, which takes its turn itself while the store is away. `policy_for` is
-    the policy with the lifetimes of a value just computed, None if it may not be stored. `on_wait` is told of entries
-    that are held elsewhere. `direct`: a fresh value that was read needs nothing but to be decoded, so the shortest way
-    may be taken. `early`: a reader of a fresh value may be the one to refresh it. `share_uncached`: whether a value
-    that may not be stored is for all who wait for it in this process; if not (it may be private to its caller), each
-    of them computes for itself, at once and beside the others. `personal`: the computation may depend on its caller,
-    so a 401 or 403 says nothing about other callers of the same entry.
+    With `request_bound`, the computation uses objects of its caller's request, so it runs within that request. It sees
+    the ContextVars in `variables`; all others are unset. A `mode` of None means the guard's. With `in_thread`, a plain
+    function computes. It cannot be cancelled, so no code waits until it gives way. With `batched`, several flights
+    share a computation, which takes its own slot while the store is away. For a value just computed, `policy_for`
+    returns the policy with its lifetimes, or None if it must not be stored. A flight calls `on_wait` when the lease
+    of its entry is held elsewhere. With `direct`, a fresh value only needs decoding, so a hit may take the shortest
+    path. With `early`, a reader of a fresh value may refresh it.
+
+    A value that must not be stored goes to all its waiters in this process if `share_uncached` is True. Otherwise it
+    may be private to its caller, so each waiter computes for itself, at once and beside the others. With `personal`,
+    the computation may depend on its caller: a 401 or 403 does not hold for other callers of the entry.
     """
 
     title: str
@@ -73,12 +75,12 @@ class Plan:
     warned: set[str] = field(default_factory=set)
     standing: Standing = UNSETTLED
     decode: Callable[[bytes], Any] = field(init=False)
-    """The codec's, bound once."""
+    """The method of the codec, bound once."""
     near: bool = field(init=False)
-    """Whether values may be kept ready in this process."""
+    """Whether this process may keep values in L1."""
     policy_for: Callable[[Any], Policy | None] = field(init=False)
     share: bool = field(init=False)
-    """Whether this plan's callers have said that they may all have the same object. Those of another plan have not."""
+    """Whether all callers of this plan accept the same object. Callers of another plan have not agreed to that."""
     _copies: Copies | None = field(init=False, default=None)
     _pickles: bool = field(init=False)
 
@@ -95,7 +97,7 @@ class Plan:
         self.direct = self.direct and not self.early
 
     def copies(self, body: bytes, *, shared: bool = False) -> Copies:
-        """For everybody who gets the value of these bytes now. `shared`: all get the same object."""
+        """Copies for all callers that get the value of these bytes now. With `shared`, all get the same object."""
         return Copies(self.decode, body, trees=not self._pickles, shared=shared)
 
     def another(self, body: bytes) -> Any:
@@ -103,7 +105,7 @@ class Plan:
         copies = self._copies
         if copies is None or copies.body is not body:
             self._copies = copies = self.copies(body, shared=self.share)
-            # The others of this reading come in this turn of the loop, and nobody after them.
+            # Other callers of this reading come in this turn of the event loop, and none later.
             asyncio.get_running_loop().call_soon(self._forget_copies)
         copy = copies.copy
         return copies.another() if copy is None else copy(copies.template)
@@ -112,7 +114,7 @@ class Plan:
         self._copies = None
 
     def for_many(self, body: bytes) -> tuple[Any, Callable[[Any], Any] | None]:
-        """What is kept for callers to come, and how each gets a value of its own; None: nobody can change it."""
+        """What to keep for later callers, and how to make each one its own value. None: the value is immutable."""
         value = self.decode(body)
         if self.is_immutable(value):
             return value, None
@@ -126,12 +128,12 @@ class Plan:
         )
 
     def is_immutable(self, value: Any) -> bool:
-        """Whether all callers may have this very object, whether they have said so or not."""
-        # A type alone never proves it: a validator may have made something else of the value.
+        """Whether all callers may get this object itself, also without `share=True`."""
+        # The declared type alone proves nothing: a validator may have made another object of the value.
         return self.codec.shareable is not False and is_immutable(value)
 
     def clean_context(self, variables: Variables) -> contextvars.Context:
-        """An empty context with only these set: a tenant or locale of one caller must not reach the others."""
+        """An empty context with only these variables: other callers must not see one caller's tenant or locale."""
         context = contextvars.Context()
         for variable, value in variables:
             context.run(variable.set, value)

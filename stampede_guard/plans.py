@@ -1,4 +1,4 @@
-"""The plans of a guard's own keys: those of `get_or_compute` and `single`, which no decorator made."""
+"""The plans of a guard's own keys. They are for `get_or_compute` and `single`, which have no decorator."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 MOST_PLANS = 4096
-"""Of a guard and its tenants."""
+"""Plans that a guard and its tenants remember."""
 LONGEST_KEY = 512
 
 
 class _Shared:
-    """What a guard and its tenants remember together. `common` is what plans of one type and one set of fields share:
-    to make it costs more than all the rest of a hit."""
+    """What a guard and its tenants remember together. Plans of one type and one set of fields share an item of
+    `common`, because making it costs more than the rest of a hit."""
 
     def __init__(self) -> None:
         self.plans: dict[tuple[Any, ...], Plan] = {}
@@ -42,7 +42,7 @@ class _Shared:
 
 
 class Plans:
-    """`parent`: those of the guard that a tenant is within, with the same policy."""
+    """The plans of one guard. For a tenant, `parent` holds the outer guard's, with the same policy."""
 
     def __init__(self, namespace: str, policy: Policy, parent: Plans | None = None) -> None:
         self._namespace = namespace
@@ -64,7 +64,7 @@ class Plans:
         tagged: bool = False,
         name: str | None = None,
     ) -> Plan:
-        """`name` is what events, logs and metrics call it; without one it is `get_or_compute`.
+        """The plan of a key. Events, logs and metrics show its `name`, or `get_or_compute` without one.
 
         Raises `Misuse` or `PolicyError`.
         """
@@ -76,12 +76,10 @@ class Plans:
             )
         kind = kind_of(key)
         if kind == DOCTOR:
-            raise Misuse(
-                f"keys that begin with {DOCTOR!r} are those of `stampede-guard doctor`: choose another"
-            )
+            raise Misuse(f"`stampede-guard doctor` uses keys that begin with {DOCTOR!r}: choose another key")
         fields, choice = split(fields)
         if choice is not NO_CHOICE:
-            # A lambda written into the call is another one each time, and not worth remembering.
+            # A lambda in a call is a new object each time, so its plan is not remembered.
             plan = replace(self._known(name, type, request_bound, fields, tagged), choice=choice)
         else:
             plan = self._known(name, type, request_bound, fields, tagged)
@@ -135,9 +133,9 @@ class Plans:
         return Plan(title=title, policy=policy, codec=codec, request_bound=request_bound, direct=not tagged)
 
     def entries(self, key: str, type: Any) -> list[str]:
-        """The key's entry of this type. Without a type, also those of the types that were used for such keys.
+        """The key's entry of this type. Without a type, also its entries of all types used for such keys.
 
-        Raises `Misuse` where it is not known which ones these are.
+        Raises `Misuse` if these types are not known.
         """
         plan = self.plan(key, type, False, {})
         entries = {entry_key(key, type, plan): None}
@@ -152,27 +150,27 @@ class Plans:
 
 
 def _keep(kept: dict[K, V], key: K, value: V) -> None:
-    """What a guard remembers of its calls is bounded: the oldest goes first."""
+    """Remember a value. The number is bounded: the oldest value goes first."""
     if len(kept) >= MOST_PLANS:
         del kept[next(iter(kept))]
     kept[key] = value
 
 
 def entry_key(key: str, type: Any, plan: Plan) -> str:
-    """With the shape of a declared type, so that old and new pods of a rolling deploy use different entries."""
+    """The entry of a key. It has the declared type's shape, so old and new pods in a deploy use different entries."""
     return escape_key(key) if type is Any else f"{escape_key(key)}#{plan.codec.fingerprint}"
 
 
 def escape_key(key: Any) -> str:
-    """A user's own key as part of a name. Raises `Misuse` when it is no text, empty or too long."""
+    """A user's own key as part of a name. Raises `Misuse` if it is not a text, or is empty or too long."""
     if not isinstance(key, str) or not 0 < len(key) <= LONGEST_KEY:
         raise Misuse(f"a key must be a text of 1 to {LONGEST_KEY} characters")
     return "=" + escape(key)
 
 
 def computation_of(compute: Any) -> Run:
-    """What `get_or_compute` was given, to be called when there is no value. Raises `Misuse`, now or then."""
-    # Without the key, which may hold a value of somebody's: this text may be logged.
+    """The computation that `get_or_compute` was given. Raises `Misuse`, now or when it is called."""
+    # Do not show the key: it may hold personal data, and logs may show this text.
     if not callable(compute):
         raise Misuse(
             f"get_or_compute(key, compute) calls compute() when there is no value: give it the async function "

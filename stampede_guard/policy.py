@@ -1,34 +1,34 @@
 """Policy: every number and choice of a guard or a cached function, in one frozen object.
 
-Times are seconds, as floats. Each field can be given to `StampedeGuard(..., policy=Policy(...))` for all
-functions of a guard and to `@locked_cache(...)` for one.
+Times are seconds, as floats. Pass a field in `StampedeGuard(..., policy=Policy(...))` for all functions of a guard, or
+to `@locked_cache(...)` for one function.
 
 | field | default | unit | reason |
 |---|---|---|---|
 | `ttl` | 60 | s | a minute is short enough to be noticed when it is wrong |
 | `stale_ttl` | 0 | s | serving stale values is a decision of the user |
-| `error_ttl` | 1 | s | a failing source is asked once a second, not once a caller |
-| `early_beta` | 0 | factor | 0 = no early refresh; 1 is XFetch's default, more is earlier; see `early.py` |
-| `soft_timeout` | 0 | s | how long a caller with a stale value waits for a fresh one; 0 = it does not |
-| `lease_ttl` | 3 | s | the longest time a vanished holder is believed where its liveness is unknown |
-| `wait_timeout` | 30 | s | while the holder lives and renews, waiting is right; most proxies give up at 60 |
-| `compute_timeout` | 60 | s | a computation without an end would hold its key for ever |
+| `error_ttl` | 1 | s | callers ask a failing source once a second, not once per call |
+| `early_beta` | 0 | factor | 0 = no early refresh; 1 = XFetch's default; more = earlier; see `early.py` |
+| `soft_timeout` | 0 | s | a caller with a stale value waits this long for a fresh one; 0 = does not wait |
+| `lease_ttl` | 3 | s | how long a vanished holder counts as alive, where its liveness is unknown |
+| `wait_timeout` | 30 | s | waiting is right while the holder renews; most proxies give up after 60 s |
+| `compute_timeout` | 60 | s | otherwise an endless computation would hold its key for ever |
 | `fallback_limit` | 1 | count | computations beside a slow holder, per key, all processes together; 0 = none |
-| `fallback_timeout` | 2 | s | a fallback is the last try before the caller is told to come back |
-| `poll_interval` | 0.4 | s | the longest time between two looks at a held lease; wake-ups are usually first |
-| `takeover_gap` | 0.25 | s | a holder must be missing twice, this far apart: a reconnect is no death |
-| `pass_ttl` | 10 | s | after a value that may not be stored nobody waits for the next one; a storable one ends it |
-| `pass_limit` | 16 | count | computations at once of a key that is not cacheable, all processes together |
+| `fallback_timeout` | 2 | s | a fallback is the last attempt before the caller gets an error |
+| `poll_interval` | 0.4 | s | the longest time between two checks of a held lease; a wake-up usually comes first |
+| `takeover_gap` | 0.25 | s | two checks, this far apart, must miss the holder: it may only reconnect |
+| `pass_ttl` | 10 | s | after an uncacheable value, callers do not wait; a cacheable one ends this |
+| `pass_limit` | 16 | count | computations at once of an uncacheable key, all processes together |
 | `max_passengers` | 10000 | count | callers that may wait on one flight of one process |
 | `max_flights` | 10000 | count | keys that one process may compute or wait for at once |
 | `max_local_computations` | 16 | count | computations at once while the store is away, not counting calls within them |
 | `max_threads` | 32 | count | plain functions of one guard that compute at once in one process; of the guard only |
-| `max_handovers` | 3 | count | passengers that take over, in turn, a computation bound to its caller's request |
-| `max_value_bytes` | 8 MiB | bytes | a larger value is served to its callers and not stored |
+| `max_handovers` | 3 | count | how often a passenger takes over a computation bound to its caller's request |
+| `max_value_bytes` | 8 MiB | bytes | callers get a larger value, but it is not stored |
 | `inline_bytes` | 16 KiB | bytes | a value up to this size travels inside the wake-up |
-| `last_value_bytes` | 16 MiB | bytes | values kept per process for the time the store is away; 0 = none |
-| `l1_ttl` | 0 | s | keep hits in the process this long, 0 = off; bounds what a lost message can do |
-| `l1_bytes` | 32 MiB | bytes | values kept ready per process and event loop; of the guard only |
+| `last_value_bytes` | 16 MiB | bytes | values kept per process while the store is away; 0 = none |
+| `l1_ttl` | 0 | s | keep hits in the process this long, 0 = off; the longest effect of a lost message |
+| `l1_bytes` | 32 MiB | bytes | values kept in L1 per process and event loop; of the guard only |
 | `l1_entries` | 10000 | count | the same, in entries; of the guard only |
 | `drain_timeout` | 10 | s | how long closing waits for computations under way |
 | `mode` | `"on"` | | also `shadow`; `bypass` = no store, one flight per key per process; `off` = a plain function |
@@ -65,7 +65,7 @@ _POSITIVE_COUNTS = (
 )
 _COUNTS_OR_ZERO = ("fallback_limit", "max_handovers", "inline_bytes", "last_value_bytes")
 MOST_MS = 10**12 - 1
-"""Milliseconds that a stored value can say of its own lifetimes: 31 years. `ttl` and `stale_ttl` together have 20."""
+"""The longest lifetime in a stored value, in milliseconds: 31 years. A policy allows 20 (`ttl` plus `stale_ttl`)."""
 _LONGEST = 10 * 366 * 86_400.0
 _SHORTEST = 0.001
 _LARGEST_BETA = 100.0
@@ -77,7 +77,7 @@ _OF_DECORATORS = ("should_cache", "unkeyed", "resources", "context", "version", 
 class Policy:
     """What one cached function may do, and for how long. See the module's table for fields and reasons.
 
-    Raises `PolicyError`, naming the field, the value and the rule, for a value that cannot work.
+    Raises `PolicyError` for a value that cannot work. The error names the field, the value and the rule.
     """
 
     ttl: float = 60.0
@@ -168,7 +168,7 @@ class Policy:
 
     @property
     def total_ms(self) -> int:
-        """Milliseconds that a stored value exists: fresh, then stale."""
+        """Milliseconds that a stored value exists: first fresh, then stale."""
         return self.ttl_ms + self.stale_ms
 
     @property
@@ -181,28 +181,28 @@ class Policy:
 
     @property
     def slot_ms(self) -> int:
-        """Milliseconds after which a flight that was let through, and has died, no longer counts."""
+        """Milliseconds after which a dead flight no longer counts among the computations of an uncacheable key."""
         return math.ceil((self.compute_timeout + self.lease_ttl) * 1000)
 
     @property
     def longest_slot_ms(self) -> int:
-        """Milliseconds that a computation beside the lease is given at most: a fallback, or one let through."""
+        """Most milliseconds for a computation beside the lease: a fallback, or one of an uncacheable key."""
         return max(self.slot_ms, math.ceil((self.fallback_timeout + self.lease_ttl) * 1000))
 
     @property
     def record_ms(self) -> int:
-        """Milliseconds that a record outlives its last use: longer than any computation that needs it."""
+        """Milliseconds that a record lives after its last use: longer than any computation that needs it."""
         longest = self.compute_timeout + self.wait_timeout + self.fallback_timeout + 2 * self.lease_ttl
         return math.ceil(longest * 1000) + 10_000
 
     @property
     def tag_ms(self) -> int:
-        """Milliseconds that a tag's version outlives its last use: longer than any value that is computed with it."""
+        """Milliseconds that a tag's version lives after its last use: longer than any value computed with it."""
         return min(self.total_ms + self.record_ms, MOST_MS)
 
 
 def checked_policy(policy: Policy | None) -> Policy:
-    """What a guard was given, or the defaults. Raises `Misuse`."""
+    """The given policy, or the defaults. Raises `Misuse`."""
     given: object = policy
     if given is not None and not isinstance(given, Policy):
         raise Misuse(f"policy= is a Policy, not a {type(given).__name__}: write policy=Policy(ttl=300)")

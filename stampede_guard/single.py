@@ -1,4 +1,4 @@
-"""The block form: one caller fleet-wide computes within an `async with` block, all others find the value."""
+"""The block form: one caller fleet-wide computes in an `async with` block, and all others find the value."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ __all__ = ["Single"]
 
 
 class Single:
-    """`missing` says whether this caller is the one; then it calls `set` once. Otherwise `value` is there.
+    """One caller finds that `missing` is True: it computes, and calls `set` once. All others find `value`.
 
-    `previous` is what the new value is to replace, None if there is nothing: `set(UNCHANGED)` keeps it.
+    The new value replaces `previous`, which may be None. To keep that value, call `set(UNCHANGED)`.
     """
 
     def __init__(self, guard: StampedeGuard, plan: Plan, key: str, tags: tuple[str, ...] = ()) -> None:
@@ -46,7 +46,7 @@ class Single:
 
     @property
     def value(self) -> Any:
-        """Raises `Misuse` while it is missing."""
+        """The value of the entry. Raises `Misuse` while it is missing."""
         if not self._has_value and self._over:
             raise Misuse("there is no entry.value: the block ended without `await entry.set(...)`")
         if not self._has_value:
@@ -56,15 +56,15 @@ class Single:
         return self._value
 
     async def set(self, value: Any) -> Any:
-        """Store the value and serve it to all who wait. Returns it as all others get it.
+        """Store the value and serve it to all waiting callers. Returns it as they get it.
 
-        Raises `UnsupportedValue`, `ComputeTimeout` when the block took longer than `compute_timeout`, and `Misuse` when
-        it is not this caller's turn, or the block is over.
+        Raises `UnsupportedValue`. Raises `ComputeTimeout` if the block took longer than `compute_timeout`. Raises
+        `Misuse` if it is not this caller's turn, or if the block has ended.
         """
         if self._over and not self._has_value:
-            raise Misuse("entry.set() is for the block of `async with`, and that is over")
+            raise Misuse("entry.set() works only inside its `async with` block, which has ended")
         if not self.missing or self._given is None or self._call is None:
-            raise Misuse("entry.set() is for the one caller that finds entry.missing, once")
+            raise Misuse("only the caller that finds entry.missing may call entry.set(), and only once")
         self.missing = False
         if not self._given.done():
             self._given.set_result(value)
@@ -80,7 +80,7 @@ class Single:
         turn: asyncio.Future[None] = loop.create_future()
 
         async def compute() -> Any:
-            # Run by a flight, maybe more than once if a grant was lost in between; the block computes once.
+            # A flight may run this more than once, if it loses a grant. The block still computes only once.
             if self._given is None:
                 self._given = loop.create_future()
             self._flight = CURRENT.get()
@@ -93,7 +93,7 @@ class Single:
             return await self._guard.call(self._plan, self._key, tagged(compute, self._tags))
 
         self._call = loop.create_task(contained(call), name="stampede_guard single")
-        # Raised by `set`, or nobody's any more: the block overran its time, or its caller was cancelled.
+        # `set` raises the task's error. No code does after the block overran its time, or its caller was cancelled.
         self._call.add_done_callback(retrieve)
         try:
             await asyncio.wait({turn, self._call}, return_when=asyncio.FIRST_COMPLETED)
@@ -105,7 +105,7 @@ class Single:
             self._has_value = True
         else:
             self.missing = True
-            # The block is the computation: calls of the same entry within it are an error and not a deadlock.
+            # The block is the computation: a call of the same entry inside it is an error, not a deadlock.
             self._outside = CURRENT.set(self._flight)
         return self
 
@@ -114,16 +114,16 @@ class Single:
     ) -> None:
         self._over = True
         if self._outside is not None:
-            with contextlib.suppress(ValueError):  # left in another context than it was entered in
+            with contextlib.suppress(ValueError):  # the block ends in another context than it began in
                 CURRENT.reset(self._outside)
         if self._call is None or self._given is None:
             return
         if not self._given.done() and not self._call.done():
-            # StopIteration cannot be put into a future; like what stops the process, it is nobody else's.
+            # A future cannot hold StopIteration. An exception that stops the process is not for other callers.
             if not isinstance(error, Exception) or isinstance(error, StopIteration):
                 await self._withdraw()
                 return
-            # Its own goes on from this block, and is changed on its way.
+            # Others get a copy: this caller's own exception leaves the block, and changes on the way.
             self._given.set_exception(copy_of(error) or error)
             self._given.exception()
         await asyncio.wait({self._call})
@@ -133,5 +133,5 @@ class Single:
         if self._call is None:
             return
         self._call.cancel()
-        # Not awaited itself: its cancellation could not be told from one of this caller's own.
+        # Do not await the task itself: its cancellation would look like a cancellation of this caller.
         await ended(self._call)

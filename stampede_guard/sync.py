@@ -14,19 +14,19 @@ __all__ = ["SyncGuard"]
 
 
 class SyncGuard:
-    """`guard.sync`: the same steps as the guard's own, made through the portal of plain functions; the caller waits.
+    """The object `guard.sync`: the guard's own methods, called through the portal of plain functions. The caller waits.
 
-    Called from a coroutine they work as well, and block that coroutine's event loop meanwhile: write
-    `await guard.invalidate(...)` there. Its connections are those of plain functions: see `guard.close`.
+    In a coroutine, write `await guard.invalidate(...)` instead: these methods would block its event loop. They use
+    the connections of plain functions: see `guard.close`.
     """
 
     def __init__(self, guard: StampedeGuard) -> None:
         self._guard = guard
 
     def invalidate(self, key: str, *, type: Any = Any) -> Invalidation:
-        """As `await guard.invalidate(key)`: also what it returns and raises."""
+        """The same as `await guard.invalidate(key)`, with its results and errors."""
         return portal().call(self._guard.invalidate, key, type=type)
 
     def invalidate_tag(self, tag: str) -> Invalidation:
-        """As `await guard.invalidate_tag(tag)`: also what it returns and raises."""
+        """The same as `await guard.invalidate_tag(tag)`, with its results and errors."""
         return portal().call(self._guard.invalidate_tag, tag)

@@ -1,7 +1,7 @@
-"""A guard for one tenant, within another guard: a namespace of its own, and the other's connections and modes.
+"""A guard for one tenant, within another guard: with its own namespace, and the other guard's connections and modes.
 
-Tenants are many and come and go, so each costs a small object and no connection. Flights, limits and threads are those
-of the guard that they are within.
+An application may have many tenants that come and go, so each costs a small object and no connection. Flights, limits
+and threads belong to the outer guard.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 __all__ = ["MOST_TENANTS", "TenantGuard", "within"]
 
 MOST_TENANTS = 1024
-"""Remembered per guard; the oldest goes first, and is made anew when it is asked for again."""
+"""Tenants that a guard remembers. It forgets the oldest first, and makes it again when a caller asks for it."""
 _TENANT = re.compile(r"[A-Za-z0-9._-]{1,40}")
 
 
 class TenantGuard(StampedeGuard):
-    """Made by `guard.within(tenant)`. Closed with the guard that it is within, not by itself."""
+    """Made by `guard.within(tenant)`. It closes with the outer guard, not by itself."""
 
     def __init__(self, parent: StampedeGuard, namespace: str) -> None:
         self._parent = parent
@@ -45,11 +45,11 @@ class TenantGuard(StampedeGuard):
         self._plans = Plans(namespace, parent.policy, parent._plans)
         self._functions = parent._functions
         self._tenants = {}
-        # To be told of a fork. To be closed with the others does nothing.
+        # A fork renews all guards in here. Closing a tenant's guard does nothing.
         GUARDS.add(self)
 
     @property
-    def _modes(self) -> Modes:  # type: ignore[override]  # those of the guard that it is within, always
+    def _modes(self) -> Modes:  # type: ignore[override]  # always those of the outer guard
         return self._parent._modes
 
     @property
@@ -58,9 +58,7 @@ class TenantGuard(StampedeGuard):
 
     @mode.setter
     def mode(self, mode: Mode | None) -> None:
-        raise Misuse(
-            "tenants have the mode of the guard that they are within: set it there, or on a function"
-        )
+        raise Misuse("a tenant's guard has the mode of its outer guard: set the mode there, or on a function")
 
     def _settle(self, plan: Plan) -> Standing:
         return self._parent._settle(plan)
@@ -69,14 +67,14 @@ class TenantGuard(StampedeGuard):
         return self._parent.runtime()
 
     async def aclose(self) -> None:
-        """Nothing: the connections are not a tenant's."""
+        """Does nothing: the connections belong to the outer guard."""
 
     def close(self) -> None:
-        """Nothing: the connections are not a tenant's."""
+        """Does nothing: the connections belong to the outer guard."""
 
 
 def within(guard: StampedeGuard, tenant: str) -> StampedeGuard:
-    """Raises `Misuse` for a name that cannot be a tenant's."""
+    """The guard of a tenant. Raises `Misuse` if the name is not allowed."""
     known = guard._tenants.get(tenant)
     if known is not None:
         return known
@@ -88,7 +86,7 @@ def within(guard: StampedeGuard, tenant: str) -> StampedeGuard:
     namespace = f"{guard.namespace}:{tenant}"
     if not NAMESPACE.fullmatch(namespace):
         raise Misuse(
-            f"the namespace {namespace!r} would be too long: 64 characters, with the tenant's name, is the most"
+            f"the namespace {namespace!r} is too long: it has at most 64 characters, with the tenant's name"
         )
     made = TenantGuard(guard, namespace)
     with guard._lock:

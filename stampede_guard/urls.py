@@ -1,4 +1,4 @@
-"""From a URL or a client to a store: the one place that knows the concrete stores."""
+"""Makes a store from a URL or a client. Only this module knows the concrete stores."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ _EXAMPLE = "redis://localhost:6379/0"
 
 
 def store_from_url(url: str) -> Store:
-    """`memory://`, `redis://user:password@host:port/db`, `rediss://...` (TLS), `unix:///path`,
-    `redis+cluster://user:password@host:port,host:port`, `redis+sentinel://host:port,host:port/service/db`; and
-    `rediss+cluster://`, `rediss+sentinel://`. `valkey` and `valkeys` may stand for `redis` and `rediss`.
+    """The store of a URL. It does not connect yet.
 
-    Raises `UrlError` for anything else; nothing is connected yet.
+    Allowed are `memory://`, `redis://user:password@host:port/db`, `rediss://...` (TLS), `unix:///path`,
+    `redis+cluster://user:password@host:port,host:port`, `redis+sentinel://host:port,host:port/service/db`,
+    `rediss+cluster://` and `rediss+sentinel://`. The names `valkey` and `valkeys` mean `redis` and `rediss`.
+    Raises `UrlError` for any other URL.
     """
     if not isinstance(url, str):
         raise UrlError(
@@ -66,7 +67,7 @@ def store_from_url(url: str) -> Store:
     except (ValueError, TypeError) as error:
         raise UrlError(f"the store URL cannot be read: {error}") from None
     try:
-        # Never connected: an unknown option is told here. At the first call it would look like a server that is away.
+        # This opens no connection. It raises for an unknown option, which at the first call would look like an outage.
         store.connect()
     except (ValueError, TypeError) as error:
         hint = "; for TLS write rediss://" if "ssl_" in str(error) and scheme == "redis" else ""
@@ -75,18 +76,18 @@ def store_from_url(url: str) -> Store:
 
 
 def _write(url: str) -> str:
-    """What to write instead of a URL without a scheme."""
+    """Advice for a URL without a scheme."""
     host = re.fullmatch(r"//([\w.:-]+)|([\w.-]+(:\d+)?(/\d+)?)", url)
     return f"write redis://{host[1] or host[0]}" if host else f"write for example {_EXAMPLE}"
 
 
 def _shown(url: str) -> str:
-    """Without what may be a password."""
+    """The URL without any text that may be a password."""
     return re.sub(r"[^/]*@", "...@", url)
 
 
 def _check_host_and_database(url: str) -> None:
-    # What stands where a port should be may be a part of a password that is not quoted, so then it is not shown.
+    # Text in the place of the port may be part of an unquoted password. Do not show it then.
     secret = "@" in url
     try:
         parts = urlsplit(url)
@@ -96,20 +97,20 @@ def _check_host_and_database(url: str) -> None:
         parts, good = urlsplit(""), False
     if not good:
         host = url.partition("://")[2]
-        problem = _UNQUOTED if secret else f"{host.partition('/')[0]!r} is none"
+        problem = _UNQUOTED if secret else f"got {host.partition('/')[0]!r}"
         raise UrlError(
             f"the store URL needs one host and a port of 1 to 65535, as in {_EXAMPLE}: {problem} "
             "(several hosts: redis+cluster:// or redis+sentinel://)"
         )
     if not re.fullmatch(r"/?\d*", parts.path):
-        problem = _UNQUOTED if secret else f"{parts.path[1:]!r} is none"
+        problem = _UNQUOTED if secret else f"got {parts.path[1:]!r}"
         raise UrlError(f"the database in the store URL must be a number, as in {_EXAMPLE}: {problem}")
 
 
 def store_for(client: Any, encryption: Encryption | None = None, *, who: str = "StampedeGuard") -> Store:
-    """A store over the user's own `redis.asyncio` client, or a store as it is; behind `encryption` if there is one.
+    """A store over the user's own `redis.asyncio` client, or the given store. With `encryption`, wrapped in it.
 
-    `who` needs it, for the words of an error.
+    Errors name `who` as the object that needs the store.
     """
     store = _plain_store_for(client, who)
     if encryption is None:

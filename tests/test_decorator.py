@@ -105,7 +105,7 @@ def test_what_does_not_return_its_result_is_refused_at_decoration() -> None:
 
     for thing in (Quality, lines, later, "quality"):
         with pytest.raises(
-            Misuse, match=r"takes a function, async def or def, that returns its result; .* is none"
+            Misuse, match=r"takes a function, async def or def, that returns its result; .* is not one"
         ):
             locked_cache(ttl=300)(thing)  # type: ignore[call-overload]
 

@@ -440,7 +440,7 @@ def test_mistakes_are_errors_at_decoration() -> None:
 
     with pytest.raises(Misuse, match="needs a parameter with a list of ids"):
         cached_many(ttl=300)(nothing)
-    with pytest.raises(Misuse, match="and not ids='numbers'"):
+    with pytest.raises(Misuse, match="ids='numbers' is not such a one"):
         cached_many(ttl=300, ids="numbers")(good)
     with pytest.raises(UnsupportedValue, match="needs a dict from id to value"):
         cached_many(ttl=300)(a_list)  # type: ignore[arg-type]

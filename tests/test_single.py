@@ -189,7 +189,7 @@ async def test_a_value_is_set_once_and_only_by_the_caller_that_finds_it_missing(
 async def test_after_a_block_without_a_value_there_is_none_and_none_can_be_set(guards: Guards) -> None:
     async with guards.guard().single(KEY) as entry:
         assert entry.missing
-    with pytest.raises(Misuse, match="is over"):
+    with pytest.raises(Misuse, match="has ended"):
         await soon(entry.set(1))
     with pytest.raises(Misuse, match="ended without"):
         _ = entry.value

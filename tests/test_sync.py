@@ -323,7 +323,7 @@ def test_no_more_than_max_threads_compute_at_once(pool: ThreadPoolExecutor) -> N
 
 
 def test_max_threads_is_for_the_whole_guard_and_refused_elsewhere() -> None:
-    with pytest.raises(PolicyError, match="it is the guard's"):
+    with pytest.raises(PolicyError, match="it belongs to the guard"):
         locked_cache(ttl=300, max_threads=3)(threading.active_count)
 
 
