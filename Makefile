@@ -48,9 +48,9 @@ test: $(READY) ## every test, on a real Valkey from its wheel (PYTEST_ARGS="-k t
 
 test-redis: $(READY) ## the contract, the scripts and the rights on the redis-server found here (Debian's 7.0, say)
 	STAMPEDE_GUARD_SERVER=redis-server $(BIN)/python -m pytest tests/stores/test_contract.py \
-	  tests/stores/test_contract_leases.py tests/stores/test_contract_tags.py tests/stores/test_contract_passing.py \
+	  tests/stores/test_contract_leases.py tests/stores/test_contract_tags.py tests/stores/test_contract_uncacheable.py \
 	  tests/stores/test_scripts_twins.py tests/stores/test_rights.py \
-	  tests/leases/redis tests/leases/contract tests/leases/runs $(PYTEST_ARGS)
+	  tests/leases/redis tests/leases/contract tests/jobs/backends $(PYTEST_ARGS)
 
 test-pgbouncer: $(READY) ## leases in PostgreSQL through the pgbouncer found here, in transaction mode
 	$(BIN)/python -m pytest tests/pooler $(PYTEST_ARGS)

@@ -9,9 +9,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stampede_guard.decorator import locked_cache
-    from stampede_guard.defaults import configure
-    from stampede_guard.encryption import Encryption
+    from stampede_guard.api.decorators.decorator import locked_cache
+    from stampede_guard.api.decorators.many import cached_many
+    from stampede_guard.api.defaults import configure
+    from stampede_guard.api.guard import StampedeGuard
+    from stampede_guard.engine.previous import UNCHANGED, Previous, previous
     from stampede_guard.errors import (
         ComputeFailed,
         ComputeTimeout,
@@ -26,22 +28,20 @@ if TYPE_CHECKING:
         UrlError,
         WaitTimeout,
     )
-    from stampede_guard.failures import register_failure
-    from stampede_guard.guard import StampedeGuard
     from stampede_guard.http.headers import cache_control
     from stampede_guard.http.middleware import StampedeMiddleware
-    from stampede_guard.http.routes import CacheRoute
-    from stampede_guard.many import cached_many
-    from stampede_guard.oldvalue import UNCHANGED, Previous, previous
+    from stampede_guard.http.requests.routes import CacheRoute
     from stampede_guard.policy import Policy
+    from stampede_guard.values.encryption import Encryption
+    from stampede_guard.values.failures import register_failure
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "CacheRoute": "http.routes",
+    "CacheRoute": "http.requests.routes",
     "ComputeFailed": "errors",
     "ComputeTimeout": "errors",
-    "Encryption": "encryption",
+    "Encryption": "values.encryption",
     "KeyPartError": "errors",
     "Misuse": "errors",
     "Overloaded": "errors",
@@ -49,20 +49,20 @@ _HOMES = {
     "PolicyError": "errors",
     "ReentrantCall": "errors",
     "StampedeError": "errors",
-    "StampedeGuard": "guard",
+    "StampedeGuard": "api.guard",
     "StampedeMiddleware": "http.middleware",
     "cache_control": "http.headers",
     "StoreError": "errors",
     "UnsupportedValue": "errors",
     "UrlError": "errors",
-    "Previous": "oldvalue",
-    "UNCHANGED": "oldvalue",
+    "Previous": "engine.previous",
+    "UNCHANGED": "engine.previous",
     "WaitTimeout": "errors",
-    "cached_many": "many",
-    "configure": "defaults",
-    "locked_cache": "decorator",
-    "previous": "oldvalue",
-    "register_failure": "failures",
+    "cached_many": "api.decorators.many",
+    "configure": "api.defaults",
+    "locked_cache": "api.decorators.decorator",
+    "previous": "engine.previous",
+    "register_failure": "values.failures",
 }
 
 __all__ = [

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from stampede_guard.cli import main
+from stampede_guard.ops.cli import main
 
 main()

@@ -183,7 +183,9 @@ class LeaseLost(_AboutEntry):
 
 @dataclass(frozen=True, slots=True)
 class Compared(_AboutEntry):
-    """In mode `shadow`: what a call would have been served. `stampede_guard.shadow.ShadowCounts` explains the words."""
+    """In mode `shadow`: what a call would have been served. `stampede_guard.engine.modes.shadow.ShadowCounts`
+    explains the words.
+    """
 
     found: Comparison
 

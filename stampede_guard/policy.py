@@ -17,8 +17,8 @@ to `@locked_cache(...)` for one function.
 | `fallback_timeout` | 2 | s | a fallback is the last attempt before the caller gets an error |
 | `poll_interval` | 0.4 | s | the longest time between two checks of a held lease; a wake-up usually comes first |
 | `takeover_gap` | 0.25 | s | two checks, this far apart, must miss the holder: it may only reconnect |
-| `pass_ttl` | 10 | s | after an uncacheable value, callers do not wait; a cacheable one ends this |
-| `pass_limit` | 16 | count | computations at once of an uncacheable key, all processes together |
+| `uncacheable_ttl` | 10 | s | after an uncacheable value, callers do not wait; a cacheable one ends this |
+| `uncacheable_limit` | 16 | count | computations at once of an uncacheable key, all processes together |
 | `max_passengers` | 10000 | count | callers that may wait on one flight of one process |
 | `max_flights` | 10000 | count | keys that one process may compute or wait for at once |
 | `max_local_computations` | 16 | count | computations at once while the store is away, not counting calls within them |
@@ -52,7 +52,7 @@ Mode = Literal["on", "shadow", "bypass", "off"]
 _POSITIVE_SECONDS = (
     "ttl", "lease_ttl", "wait_timeout", "compute_timeout", "fallback_timeout", "poll_interval", "takeover_gap",
 )  # fmt: skip
-_SECONDS_OR_ZERO = ("stale_ttl", "error_ttl", "soft_timeout", "pass_ttl", "l1_ttl", "drain_timeout")
+_SECONDS_OR_ZERO = ("stale_ttl", "error_ttl", "soft_timeout", "uncacheable_ttl", "l1_ttl", "drain_timeout")
 _POSITIVE_COUNTS = (
     "max_passengers",
     "max_flights",
@@ -61,7 +61,7 @@ _POSITIVE_COUNTS = (
     "max_value_bytes",
     "l1_bytes",
     "l1_entries",
-    "pass_limit",
+    "uncacheable_limit",
 )
 _COUNTS_OR_ZERO = ("fallback_limit", "max_handovers", "inline_bytes", "last_value_bytes")
 MOST_MS = 10**12 - 1
@@ -92,8 +92,8 @@ class Policy:
     fallback_timeout: float = 2.0
     poll_interval: float = 0.4
     takeover_gap: float = 0.25
-    pass_ttl: float = 10.0
-    pass_limit: int = 16
+    uncacheable_ttl: float = 10.0
+    uncacheable_limit: int = 16
     max_passengers: int = 10_000
     max_flights: int = 10_000
     max_local_computations: int = 16

@@ -17,7 +17,7 @@ SECONDS = [
 ]
 COUNTS = [name for name, default in FIELDS.items() if type(default) is int]
 MAY_BE_ZERO = {
-    "stale_ttl", "error_ttl", "soft_timeout", "pass_ttl", "drain_timeout", "fallback_limit", "max_handovers",
+    "stale_ttl", "error_ttl", "soft_timeout", "uncacheable_ttl", "drain_timeout", "fallback_limit", "max_handovers",
     "inline_bytes", "last_value_bytes", "l1_ttl",
 }  # fmt: skip
 

@@ -122,3 +122,24 @@ def test_the_python_of_a_page_runs_as_it_is_written(page: str, valkey_url: str) 
     command = [sys.executable, "-m", "tests.documents", str(ROOT / page), valkey_url]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_an_exception_of_the_floors_is_for_types_only() -> None:
+    """`ignore_imports` of a layers contract: upward, such an import names a type and loads nothing."""
+    import tomllib
+
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    layered = [one for one in contracts if one["type"] == "layers"]
+    exceptions = {rule for one in layered for rule in one.get("ignore_imports", []) if ".** -> " not in rule}
+    assert exceptions, "no exceptions found: the rule would hold for nothing"
+    found = []
+    for rule in sorted(exceptions):
+        importer, _, imported = rule.partition(" -> ")
+        path = ROOT.joinpath(*importer.split("."))
+        file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        # `if TYPE_CHECKING:` at the top of a module, and nothing else, imports it.
+        tree = ast.parse(file.read_text("utf-8"))
+        found += [rule for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == imported]
+    assert found == []

@@ -11,9 +11,10 @@ from typing import Any
 
 from bench.leases.stores import JOB, Measured
 from stampede_guard.errors import StoreError
-from stampede_guard.leases import Jobs
-from stampede_guard.leases.runs.words import Claim, Claimed, Registration
-from stampede_guard.leases.words import Ask, Granted, Held, Owner
+from stampede_guard.jobs import Jobs
+from stampede_guard.jobs.backends import runs_of
+from stampede_guard.jobs.messages import Claim, Claimed, Registration
+from stampede_guard.leases.messages import Ask, Granted, Held, Owner
 
 __all__ = ["Burst", "Crowd", "Idle", "Past", "claims", "history", "idle_fleet", "one_answer", "waiters"]
 
@@ -87,7 +88,7 @@ class Past:
 async def history(store: Measured, runs: int) -> Past:
     """A rare outcome, the newest thousand, and twenty steps of pruning (or all)."""
     leases = store.leases()
-    backend = leases.part().backend.runs()
+    backend = runs_of(leases.part().backend)
     try:
         await backend.forget(JOB, timeout=LONG)
         await backend.register(
@@ -134,7 +135,7 @@ class Burst:
 async def claims(store: Measured, count: int) -> Burst:
     """All at once, each with the time-out that a job's claim has."""
     leases = store.leases()
-    runs = leases.part().backend.runs()
+    runs = runs_of(leases.part().backend)
     try:
         job = "bench:burst"
         view = await runs.register(

@@ -14,7 +14,7 @@ import redis.asyncio
 from bench.herd.postgres import PostgresServer
 from bench.herd.valkey import ValkeyServer
 from stampede_guard.leases import PostgresLeases, RedisLeases
-from stampede_guard.leases.postgres.rooms import Room
+from stampede_guard.leases.postgres.connections import Connections
 
 __all__ = ["Measured", "OnPostgres", "OnRedis", "opened"]
 
@@ -108,14 +108,14 @@ class OnPostgres:
         leases = self.leases()
         await leases.create_schema()
         await leases.aclose()
-        used = Room.use
+        used = Connections.use
 
-        def counted(room: Room, call: Any, **options: Any) -> Any:
+        def counted(room: Connections, call: Any, **options: Any) -> Any:
             self.used += 1
             return used(room, call, **options)
 
         # The server's own counts have its background processes in them.
-        Room.use = counted  # type: ignore[method-assign]
+        Connections.use = counted  # type: ignore[method-assign]
 
     def leases(self, **options: Any) -> PostgresLeases:
         return PostgresLeases.from_url(self.url, namespace="bench", **options)

@@ -19,7 +19,7 @@ from redis.asyncio import Redis
 from bench.micro.row import Row, speed
 from bench.micro.value import VALUE, VALUE_AS_JSON
 from stampede_guard import StampedeGuard
-from stampede_guard.codec import codec_for
+from stampede_guard.values.codec import codec_for
 
 __all__ = ["HitSizes", "measure_hits"]
 

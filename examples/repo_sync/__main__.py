@@ -23,9 +23,10 @@ from bench.herd.postgres import PostgresServer
 from examples.repo_sync import repositories
 from examples.repo_sync.pod import EVERY, NAMESPACE
 from examples.repo_sync.vectors import SCHEMA, Vectors, points_of
-from stampede_guard.leases import Jobs, PostgresLeases
-from stampede_guard.leases.jobs.schedule import moment
-from stampede_guard.leases.runs.words import RunView
+from stampede_guard.jobs import Jobs
+from stampede_guard.jobs.messages import RunView
+from stampede_guard.jobs.schedules.schedule import moment
+from stampede_guard.leases import PostgresLeases
 
 ROOT = Path(__file__).resolve().parents[2]
 PODS = ("pod-1", "pod-2", "pod-3")

@@ -15,7 +15,8 @@ import asyncpg
 
 from examples.repo_sync import repositories
 from examples.repo_sync.vectors import Point, Vectors, points_of
-from stampede_guard.leases import Jobs, PostgresLeases, Run
+from stampede_guard.jobs import Jobs, Run
+from stampede_guard.leases import PostgresLeases
 
 NAMESPACE = "repo-sync"
 EVERY = 2

@@ -27,7 +27,8 @@ from bench.herd.postgres import PostgresServer
 from bench.herd.valkey import free_port
 from bench.journal import Journal
 from examples.scheduler_app.report import EVERY
-from stampede_guard.leases import Jobs, PostgresLeases
+from stampede_guard.jobs import Jobs
+from stampede_guard.leases import PostgresLeases
 from stampede_guard.leases.owner import called
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,8 +10,9 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from fastapi import FastAPI
 
 from examples.scheduler_app.report import DATABASE_URL, EVERY, TERMS, count, nightly_report, standing
-from stampede_guard.leases import Jobs, PostgresLeases
-from stampede_guard.leases.jobs.apscheduler3 import SlotExecutor
+from stampede_guard.jobs import Jobs
+from stampede_guard.jobs.apscheduler.apscheduler3 import SlotExecutor
+from stampede_guard.leases import PostgresLeases
 
 
 @asynccontextmanager

@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from examples.scheduler_app.report import DATABASE_URL, EVERY, executed, nightly_report, standing
-from stampede_guard.leases import Jobs, PostgresLeases, Run
+from stampede_guard.jobs import Jobs, Run
+from stampede_guard.leases import PostgresLeases
 
 leases = PostgresLeases.from_url(DATABASE_URL, namespace="jobs")
 jobs = Jobs(leases)

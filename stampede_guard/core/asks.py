@@ -19,7 +19,7 @@ __all__ = [
     "Message",
     "Messages",
     "Outcome",
-    "Passing",
+    "Uncacheable",
     "Publication",
     "Renewal",
 ]
@@ -33,8 +33,8 @@ class Ask:
     """One flight asks for a key. `epoch` is a fresh random text, used only if a record must be created.
 
     A fresh value is an answer only if its token is above `newer_than`. A refresh, or a flight that could not decode
-    the stored value, asks for something newer than what it has seen. `pass_limit` flights at once may compute an
-    uncacheable key, each for at most `pass_ms`. `slots_ms`: the longest time that any slot of this key gets; 0 =
+    the stored value, asks for something newer than what it has seen. `uncacheable_limit` flights at once may compute an
+    uncacheable key, each for at most `uncacheable_ms`. `slots_ms`: the longest time that any slot of this key gets; 0 =
     unknown.
     """
 
@@ -45,8 +45,8 @@ class Ask:
     record_ms: int
     takeover_ms: int
     newer_than: int = 0
-    pass_limit: int = 1
-    pass_ms: int = 0
+    uncacheable_limit: int = 1
+    uncacheable_ms: int = 0
     slots_ms: int = 0
 
 
@@ -135,7 +135,7 @@ class Granted:
 
 
 @dataclass(frozen=True, slots=True)
-class Passing:
+class Uncacheable:
     """The key is uncacheable at the moment, so the asker computes beside the others, without a lease.
 
     Its grant has its own token: if the next value is cacheable, it is stored like any other.
@@ -161,7 +161,7 @@ class Denied:
     """All fallback slots of this key are taken."""
 
 
-Answer = Found | FailedRecently | Granted | Passing | Held
+Answer = Found | FailedRecently | Granted | Uncacheable | Held
 
 
 class Message(NamedTuple):

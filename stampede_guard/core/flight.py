@@ -3,7 +3,7 @@
     Asking --Granted--> Computing --Computed--> Publishing --stored--> Delivering --nobody left--> Landed
        |  ^                                          |                     |
        |  +------------- late passengers: ask again -(---------------------+
-       +--Passing--> Computing, beside others        |
+       +--Uncacheable--> Computing, beside others        |
        +--Held--> Waiting --woken with the value-----+--refused: ask again
 
 `decide(state, event, policy)` returns the next state and one command. The driver (`stampede_guard.flight`) executes
@@ -56,7 +56,7 @@ from stampede_guard.core.events import (
     PublishAnswered,
     StoreFailed,
 )
-from stampede_guard.core.scripts import Answer, FailedRecently, Found, Granted, Held, Message, Passing
+from stampede_guard.core.scripts import Answer, FailedRecently, Found, Granted, Held, Message, Uncacheable
 from stampede_guard.core.states import Asking, Computing, Delivering, Landed, Publishing, State, Waiting
 from stampede_guard.policy import Policy
 
@@ -152,7 +152,7 @@ def _answered(answer: Answer, draw: float, wanted: bool, policy: Policy) -> tupl
             return Delivering(), Deliver(Outcome("failure", body), "covered")
         case Granted():
             return Computing(answer), Compute(answer)
-        case Passing(grant):
+        case Uncacheable(grant):
             # Callers are served a stale value. Without this rule, every process would refresh at once, again and
             # again.
             if not wanted:

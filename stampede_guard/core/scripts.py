@@ -20,9 +20,9 @@ from stampede_guard.core.asks import (
     Message,
     Messages,
     Outcome,
-    Passing,
     Publication,
     Renewal,
+    Uncacheable,
 )
 from stampede_guard.core.entry import Entry, Failure, Lease, Reading, Record, Slot, Value, in_time, prune
 
@@ -38,7 +38,7 @@ __all__ = [
     "Message",
     "Messages",
     "Outcome",
-    "Passing",
+    "Uncacheable",
     "Publication",
     "Renewal",
     "acquire",
@@ -113,13 +113,13 @@ def _let_pass(entry: Entry, record: Record, ask: Ask, now_us: int) -> tuple[Entr
     #    slot is released.
     entry = _in_time_slots(entry, ask.slots_ms, now_us)
     others = tuple(slot for slot in entry.slots if slot.owner != ask.flight)
-    if len(others) >= ask.pass_limit:
+    if len(others) >= ask.uncacheable_limit:
         waiters = entry.waiters | {ask.inbox} if ask.inbox else entry.waiters
         return replace(entry, record=record, waiters=waiters), Held(record.fence, False, record.last)
     token = max(entry.highest_token + 1, record.last + 1, now_us)
-    slots = (*others, Slot(ask.flight, now_us + ask.pass_ms * 1000))
+    slots = (*others, Slot(ask.flight, now_us + ask.uncacheable_ms * 1000))
     replaces = entry.value.token if entry.value is not None else 0
-    answer = Passing(Granted(token, record.epoch, replaces, leased=False))
+    answer = Uncacheable(Granted(token, record.epoch, replaces, leased=False))
     return replace(entry, record=replace(record, last=token), slots=slots), answer
 
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from stampede_guard.http.exchange import Send
-from stampede_guard.http.request import CacheRequest
-from stampede_guard.http.settings import Settings
+from stampede_guard.http.requests.exchange import Send
+from stampede_guard.http.requests.request import CacheRequest
+from stampede_guard.http.requests.settings import Settings
+from stampede_guard.http.requests.stored import StoredResponse
 from stampede_guard.http.spec.fields import first, has, without
 from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.ranges import bounds, if_range_holds, partial, unsatisfiable
 from stampede_guard.http.spec.status import CacheStatus
 from stampede_guard.http.spec.validation import is_not_modified, not_modified
-from stampede_guard.http.stored import StoredResponse
 
 __all__ = ["answer", "covers", "marked", "reply", "send_response"]
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from stampede_guard.computation import CURRENT
+from stampede_guard.engine.flights.computation import CURRENT
+from stampede_guard.engine.previous import previous
 from stampede_guard.http.answer import covers
-from stampede_guard.http.exchange import Exchange, Message
-from stampede_guard.http.incoming import Incoming
-from stampede_guard.http.request import CacheRequest
+from stampede_guard.http.requests.exchange import Exchange, Message
+from stampede_guard.http.requests.incoming import Incoming
+from stampede_guard.http.requests.request import CacheRequest
+from stampede_guard.http.requests.stored import StoredResponse
 from stampede_guard.http.spec.fields import first
 from stampede_guard.http.spec.message import Fields
 from stampede_guard.http.spec.validation import conditions_for, unconditional
-from stampede_guard.http.stored import StoredResponse
-from stampede_guard.oldvalue import previous
 
 if TYPE_CHECKING:
     from stampede_guard.http.cache import Cache

@@ -9,28 +9,28 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
+from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.core.entry import Reading
-from stampede_guard.core.scripts import Granted, Passing
+from stampede_guard.core.scripts import Granted, Uncacheable
+from stampede_guard.engine.loops.runtime import Runtime
+from stampede_guard.engine.plan import Plan
+from stampede_guard.engine.serving import fly, serve_bypassed
 from stampede_guard.errors import StoreError, StoreRefused, Undecodable
 from stampede_guard.events import Hit, Stale
-from stampede_guard.guard import StampedeGuard
-from stampede_guard.http.choosing import Choice, Routing
-from stampede_guard.http.entries import Target, base_name, target_of_url, variant_name
-from stampede_guard.http.exchange import App, Exchange, Receive
 from stampede_guard.http.fetch import Fetch
 from stampede_guard.http.judging import is_anybodys, lifetimes
 from stampede_guard.http.marks import ENOUGH, Marks
-from stampede_guard.http.request import CacheRequest
-from stampede_guard.http.requester import Requester
-from stampede_guard.http.routes import Scope
-from stampede_guard.http.settings import Settings
+from stampede_guard.http.requests.choosing import Choice, Routing
+from stampede_guard.http.requests.entries import Target, base_name, target_of_url, variant_name
+from stampede_guard.http.requests.exchange import App, Exchange, Receive
+from stampede_guard.http.requests.request import CacheRequest
+from stampede_guard.http.requests.requester import Requester
+from stampede_guard.http.requests.routes import Scope
+from stampede_guard.http.requests.settings import Settings
+from stampede_guard.http.requests.stored import TWICE, HttpCodec, Refused, StoredResponse, is_once
+from stampede_guard.http.requests.usage import Usage, wins
 from stampede_guard.http.spec.reuse import verdict
 from stampede_guard.http.spec.vary import nominated
-from stampede_guard.http.stored import TWICE, HttpCodec, Refused, StoredResponse, is_once
-from stampede_guard.http.usage import Usage, wins
-from stampede_guard.plan import Plan
-from stampede_guard.runtime import Runtime
-from stampede_guard.serving import fly, serve_bypassed
 
 __all__ = ["Cache", "Found"]
 
@@ -72,7 +72,7 @@ class Cache:
         policy = guard.policy.replace(
             max_value_bytes=max(guard.policy.inline_bytes, settings.max_body_bytes + _HEADERS),
             # Requests must not wait for a response that is not stored, however many there are.
-            pass_limit=_AT_ONCE,
+            uncacheable_limit=_AT_ONCE,
             share=True,
             # HTTP itself decides when a stale response is served, and each request decides for itself.
             soft_timeout=0.0,
@@ -81,11 +81,11 @@ class Cache:
         )
         self.plan = Plan(title="http", policy=policy, codec=HttpCodec(), share_uncached=False)
         self.plan.policy_for = self._policy_for
-        self.marks = Marks(policy.pass_ttl, lambda: guard.runtime().now())
+        self.marks = Marks(policy.uncacheable_ttl, lambda: guard.runtime().now())
         # Background refreshes whose response was for one client only.
-        self.in_vain = Marks(policy.pass_ttl, lambda: guard.runtime().now())
+        self.in_vain = Marks(policy.uncacheable_ttl, lambda: guard.runtime().now())
         # Answers that could be stored again, where the store still says that nobody like their requester waits.
-        self.lifted = Marks(policy.pass_ttl, lambda: guard.runtime().now())
+        self.lifted = Marks(policy.uncacheable_ttl, lambda: guard.runtime().now())
         self.usage = Usage()
         self._app = app
         # Exchanges, and tasks that continue after their request has ended.
@@ -97,7 +97,7 @@ class Cache:
             # AGAIN is for the present waiters only, not for later requests.
             if not value.is_for_another_to_ask:
                 return None
-            seconds = self.plan.policy.pass_ttl if is_once(value) else _SHORTEST
+            seconds = self.plan.policy.uncacheable_ttl if is_once(value) else _SHORTEST
             return self.plan.policy.replace(ttl=seconds, stale_ttl=0.0)
         return lifetimes(value, self.plan.policy)
 
@@ -331,7 +331,7 @@ class Cache:
         flight, held = runtime.new_id(), True
         try:
             grant = await runtime.session.acquire(name, flight=flight, policy=policy)
-            held = isinstance(grant, Granted | Passing)
+            held = isinstance(grant, Granted | Uncacheable)
             if isinstance(grant, Granted):
                 body = self.plan.codec.encode(stored)
                 await runtime.session.publish(

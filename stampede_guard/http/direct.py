@@ -6,17 +6,17 @@ from typing import Any
 
 from stampede_guard.http.answer import marked
 from stampede_guard.http.cache import Cache, targets_of
-from stampede_guard.http.entries import base_name
-from stampede_guard.http.exchange import Message, Receive, Send, as_fields
 from stampede_guard.http.judging import judge, with_body
-from stampede_guard.http.request import CacheRequest
+from stampede_guard.http.requests.entries import base_name
+from stampede_guard.http.requests.exchange import Message, Receive, Send, as_fields
+from stampede_guard.http.requests.request import CacheRequest
+from stampede_guard.http.requests.stored import StoredResponse
 from stampede_guard.http.spec.directives import effective
 from stampede_guard.http.spec.fields import first
 from stampede_guard.http.spec.freshness import lifetime
 from stampede_guard.http.spec.invalidation import invalidated_targets
 from stampede_guard.http.spec.message import Response
 from stampede_guard.http.spec.status import CacheStatus
-from stampede_guard.http.stored import StoredResponse
 
 __all__ = ["direct", "unsafe"]
 

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from stampede_guard.computation import CURRENT
+from stampede_guard.engine.flights.computation import CURRENT
+from stampede_guard.engine.previous import previous
 from stampede_guard.errors import StampedeError
 from stampede_guard.http.asking import Try, begin, nonce_of, stored_before, tries
-from stampede_guard.http.exchange import Exchange, Send
-from stampede_guard.http.incoming import Incoming
 from stampede_guard.http.judging import judge, names_somebody, with_body
 from stampede_guard.http.marks import ENOUGH
 from stampede_guard.http.refusals import ABOUT_THE_QUESTION, Refusals
-from stampede_guard.http.request import CacheRequest
-from stampede_guard.http.requester import Requester
+from stampede_guard.http.requests.exchange import Exchange, Send
+from stampede_guard.http.requests.incoming import Incoming
+from stampede_guard.http.requests.request import CacheRequest
+from stampede_guard.http.requests.requester import Requester
+from stampede_guard.http.requests.stored import AGAIN, ONCE, REFUSED, TWICE, Refused, StoredResponse, is_once
 from stampede_guard.http.spec.fields import first, without, without_hops
 from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.ranges import content_range
@@ -25,8 +27,6 @@ from stampede_guard.http.spec.reuse import may_serve_on_error
 from stampede_guard.http.spec.storing import is_about_one_request
 from stampede_guard.http.spec.updating import freshened, head_verdict
 from stampede_guard.http.spec.validation import same_representation
-from stampede_guard.http.stored import AGAIN, ONCE, REFUSED, TWICE, Refused, StoredResponse, is_once
-from stampede_guard.oldvalue import previous
 
 if TYPE_CHECKING:
     from stampede_guard.http.cache import Cache

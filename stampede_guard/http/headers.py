@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stampede_guard.errors import Misuse
-from stampede_guard.http.settings import field_names
+from stampede_guard.http.requests.settings import field_names
 
 __all__ = ["cache_control"]
 

@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import msgspec
 
-from stampede_guard.http.request import CacheRequest
-from stampede_guard.http.requester import is_safe_listed
-from stampede_guard.http.settings import Settings
+from stampede_guard.http.requests.request import CacheRequest
+from stampede_guard.http.requests.requester import is_safe_listed
+from stampede_guard.http.requests.settings import Settings
+from stampede_guard.http.requests.stored import StoredResponse
 from stampede_guard.http.spec.directives import MOST_SECONDS, Directives, effective
 from stampede_guard.http.spec.fields import first, has, is_of_one_requester, lines, token, without
 from stampede_guard.http.spec.freshness import Lifetime, corrected_initial_age, lifetime
@@ -25,7 +26,6 @@ from stampede_guard.http.spec.storing import (
     stored_fields,
 )
 from stampede_guard.http.spec.vary import names_in_vary, nominated
-from stampede_guard.http.stored import StoredResponse
 from stampede_guard.policy import Policy
 
 __all__ = ["is_anybodys", "judge", "lifetimes", "names_somebody", "with_body"]

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
-from stampede_guard.http.requester import Requester
+from stampede_guard.http.requests.requester import Requester
 
 __all__ = ["ENOUGH", "Marks"]
 

@@ -13,18 +13,18 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from stampede_guard.defaults import default_guard
+from stampede_guard.api.defaults import default_guard
+from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.errors import Misuse
-from stampede_guard.guard import StampedeGuard
 from stampede_guard.http.cache import Cache
-from stampede_guard.http.choosing import Choice
 from stampede_guard.http.direct import direct, unsafe
-from stampede_guard.http.exchange import Message, Receive, Send
-from stampede_guard.http.incoming import Incoming
 from stampede_guard.http.posted import posted
-from stampede_guard.http.request import CacheRequest, has_two_lengths, parsed
-from stampede_guard.http.routes import CacheRoute, ClientDirectives, Scope
-from stampede_guard.http.settings import SetCookie, Settings, field_names
+from stampede_guard.http.requests.choosing import Choice
+from stampede_guard.http.requests.exchange import Message, Receive, Send
+from stampede_guard.http.requests.incoming import Incoming
+from stampede_guard.http.requests.request import CacheRequest, has_two_lengths, parsed
+from stampede_guard.http.requests.routes import CacheRoute, ClientDirectives, Scope
+from stampede_guard.http.requests.settings import SetCookie, Settings, field_names
 from stampede_guard.http.spec.invalidation import is_safe
 from stampede_guard.http.spec.status import CacheStatus
 from stampede_guard.http.visit import Visit

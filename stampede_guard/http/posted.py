@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from stampede_guard.http.cache import Cache
 from stampede_guard.http.direct import unsafe
-from stampede_guard.http.exchange import Message, Receive, Send, content_length
-from stampede_guard.http.incoming import Incoming
-from stampede_guard.http.request import CacheRequest
+from stampede_guard.http.requests.exchange import Message, Receive, Send, content_length
+from stampede_guard.http.requests.incoming import Incoming
+from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.spec.fields import lines
 from stampede_guard.http.visit import Visit
-from stampede_guard.keys.parts import digest
+from stampede_guard.values.parts.parts import digest
 
 __all__ = ["posted"]
 

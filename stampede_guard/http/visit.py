@@ -17,14 +17,14 @@ from stampede_guard.errors import ComputeFailed, ComputeTimeout, WaitTimeout
 from stampede_guard.http.answer import answer, covers, marked, reply, send_response
 from stampede_guard.http.cache import Cache, Found
 from stampede_guard.http.direct import direct
-from stampede_guard.http.exchange import BrokenOff, Exchange, Message, Send
 from stampede_guard.http.fetch import SERVER_ERRORS, Fetch, OriginFailed
-from stampede_guard.http.incoming import Incoming
-from stampede_guard.http.request import CacheRequest
+from stampede_guard.http.requests.exchange import BrokenOff, Exchange, Message, Send
+from stampede_guard.http.requests.incoming import Incoming
+from stampede_guard.http.requests.request import CacheRequest
+from stampede_guard.http.requests.stored import Refused, StoredResponse
 from stampede_guard.http.spec.fields import without_hops
 from stampede_guard.http.spec.reuse import Verdict, may_serve_on_error, request_directives, verdict
 from stampede_guard.http.spec.status import CacheStatus, Forwarded
-from stampede_guard.http.stored import Refused, StoredResponse
 
 __all__ = ["Visit"]
 

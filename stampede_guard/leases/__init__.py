@@ -21,35 +21,35 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from stampede_guard.errors import LeaseLost, LeaseTaken
+    from stampede_guard.jobs.run import Run, current_run
+    from stampede_guard.jobs.scheduler import Jobs
+    from stampede_guard.leases.client import Leases
     from stampede_guard.leases.election import Election
     from stampede_guard.leases.exclusive import SKIPPED, current_lease
-    from stampede_guard.leases.house import Leases
-    from stampede_guard.leases.jobs.run import Run, current_run
-    from stampede_guard.leases.jobs.scheduler import Jobs
     from stampede_guard.leases.kinds import MemoryLeases, PostgresLeases, RedisLeases
     from stampede_guard.leases.lease import Lease, PlainLease
+    from stampede_guard.leases.messages import Audit, LeaseView, Owner
     from stampede_guard.leases.warmer import Warmer
-    from stampede_guard.leases.words import Audit, LeaseView, Owner
 
 _HOMES = {
     "SKIPPED": "leases.exclusive",
-    "Audit": "leases.words",
+    "Audit": "leases.messages",
     "Election": "leases.election",
-    "Jobs": "leases.jobs.scheduler",
+    "Jobs": "jobs.scheduler",
     "Lease": "leases.lease",
     "LeaseLost": "errors",
     "LeaseTaken": "errors",
-    "LeaseView": "leases.words",
-    "Leases": "leases.house",
+    "LeaseView": "leases.messages",
+    "Leases": "leases.client",
     "MemoryLeases": "leases.kinds",
-    "Owner": "leases.words",
+    "Owner": "leases.messages",
     "PlainLease": "leases.lease",
     "PostgresLeases": "leases.kinds",
     "RedisLeases": "leases.kinds",
-    "Run": "leases.jobs.run",
+    "Run": "jobs.run",
     "Warmer": "leases.warmer",
     "current_lease": "leases.exclusive",
-    "current_run": "leases.jobs.run",
+    "current_run": "jobs.run",
 }
 
 __all__ = [

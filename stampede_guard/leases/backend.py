@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from stampede_guard.leases.words import Answer, Ask, Audit, Forced, LeaseView, NotForced, Refused, Renewed
+from stampede_guard.leases.messages import Answer, Ask, Audit, Forced, LeaseView, NotForced, Refused, Renewed
 
 __all__ = ["Backend", "Fence"]
 

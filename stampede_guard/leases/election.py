@@ -16,18 +16,18 @@ from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Self
 
 from stampede_guard.errors import LeaseTaken, Misuse, StoreError
-from stampede_guard.leases import telling
-from stampede_guard.leases.acquire import Acquisition
 from stampede_guard.leases.core.timing import Timing
 from stampede_guard.leases.hold import given_back
-from stampede_guard.leases.keeper import Keeper
+from stampede_guard.leases.keeping import reporting
+from stampede_guard.leases.keeping.acquire import Acquisition
+from stampede_guard.leases.keeping.keeper import Keeper
+from stampede_guard.leases.keeping.loop_state import LoopState, log
 from stampede_guard.leases.lease import Lease
+from stampede_guard.leases.messages import Held
 from stampede_guard.leases.owner import called
-from stampede_guard.leases.part import Part, log
-from stampede_guard.leases.words import Held
 
 if TYPE_CHECKING:
-    from stampede_guard.leases.house import Leases
+    from stampede_guard.leases.client import Leases
 
 __all__ = ["Election", "OnLeader"]
 
@@ -45,7 +45,7 @@ class Election:
 
     def __init__(
         self,
-        house: Leases,
+        client: Leases,
         name: str,
         timing: Timing,
         *,
@@ -53,14 +53,14 @@ class Election:
         on_lost: OnLeader | None = None,
     ) -> None:
         self.name = name
-        self._house = house
+        self._client = client
         self._timing = timing
         self._on_elected = on_elected
         self._on_lost = on_lost
         self._keeper: Keeper | None = None
         self._attempt: Acquisition | None = None
         self._task: asyncio.Task[None] | None = None
-        self._part: Part | None = None
+        self._part: LoopState | None = None
         self._leave: asyncio.Future[str] | None = None
         self._waiting: list[asyncio.Future[None]] = []
         self._stopping = False
@@ -86,7 +86,7 @@ class Election:
         return Lease(keeper) if keeper is not None and keeper.settled else None
 
     @property
-    def part(self) -> Part | None:
+    def part(self) -> LoopState | None:
         """The `Part` of the event loop in which it is a candidate."""
         return self._part
 
@@ -145,7 +145,7 @@ class Election:
         """Become a candidate. Returns at once."""
         if self._task is not None and not self._task.done():
             raise Misuse(f"the election {self.name!r} was already started")
-        self._part = self._house.part()
+        self._part = self._client.part()
         self._stopping = False
         self._task = self._part.begin(self._stand(self._part), name=f"stands for {self.name}")
 
@@ -202,7 +202,7 @@ class Election:
         self._leave.set_result(to)
         return True
 
-    async def _stand(self, part: Part) -> None:
+    async def _stand(self, part: LoopState) -> None:
         try:
             while not self._stopping:
                 await self._stand_once(part)
@@ -210,10 +210,10 @@ class Election:
             self._stopping = True
             self._tell_news()
 
-    async def _stand_once(self, part: Part) -> None:
+    async def _stand_once(self, part: LoopState) -> None:
         asked_at = part.world.now()
         self._attempt = Acquisition(
-            part, self.name, part.owner, self._timing, title=telling.title_of(self.name, part.prefix)
+            part, self.name, part.owner, self._timing, title=reporting.title_of(self.name, part.prefix)
         )
         try:
             state = await self._attempt.granted(wait=FOR_EVER)
@@ -227,7 +227,7 @@ class Election:
             await part.pause(self._timing.lease_ttl)
             return
         keeper = Keeper(self._attempt, state)
-        telling.won(keeper, part.world.now() - asked_at)
+        reporting.won(keeper, part.world.now() - asked_at)
         self._leading = True
         try:
             await self._lead(part, keeper)
@@ -237,7 +237,7 @@ class Election:
             # Queue behind the waiting candidates, and give them time to take their turn first.
             await part.pause(2 * self._timing.poll_every)
 
-    async def _lead(self, part: Part, keeper: Keeper) -> None:
+    async def _lead(self, part: LoopState, keeper: Keeper) -> None:
         self._keeper = keeper
         self._leave = leave = asyncio.get_running_loop().create_future()
         keeper.stopping.then(lambda: _settle(leave, ""))
@@ -251,7 +251,9 @@ class Election:
             self._stopping, to = True, ""
         await self._step_down(keeper, work, to)
 
-    def _begin_work(self, part: Part, lease: Lease, leave: asyncio.Future[str]) -> asyncio.Task[None] | None:
+    def _begin_work(
+        self, part: LoopState, lease: Lease, leave: asyncio.Future[str]
+    ) -> asyncio.Task[None] | None:
         if self._on_elected is None or leave.done():
             return None
         work = part.begin(_called(self._on_elected, lease), name=f"leads {self.name}")

@@ -24,18 +24,18 @@ from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar, overload
 
+from stampede_guard.engine.threads.portal import portal
 from stampede_guard.errors import LeaseTaken, Misuse, PolicyError, ReentrantCall
 from stampede_guard.leases import checks
 from stampede_guard.leases.core.timing import Timing
 from stampede_guard.leases.hold import Hold
+from stampede_guard.leases.keeping.reporting import title_of
 from stampede_guard.leases.lease import Lease, PlainLease
 from stampede_guard.leases.nested import refuse_own
 from stampede_guard.leases.owner import called
-from stampede_guard.leases.telling import title_of
-from stampede_guard.portal import portal
 
 if TYPE_CHECKING:
-    from stampede_guard.leases.house import Leases
+    from stampede_guard.leases.client import Leases
 
 __all__ = ["SKIPPED", "Overlap", "RunExclusive", "Skipped", "current_lease"]
 
@@ -73,7 +73,7 @@ class RunExclusive:
 
     def __init__(
         self,
-        house: Leases,
+        client: Leases,
         name: str,
         timing: Timing,
         *,
@@ -83,7 +83,7 @@ class RunExclusive:
     ) -> None:
         if overlap not in OVERLAPS:
             raise PolicyError("overlap", overlap, f"write one of {', '.join(OVERLAPS)}")
-        self._house = house
+        self._client = client
         self._name = name
         self._timing = timing
         self._overlap = overlap
@@ -148,7 +148,7 @@ class RunExclusive:
         raise AssertionError("a hold suppresses no exception")
 
     def _refuse_to_wait_for_itself(self) -> None:
-        refuse_own(self._house, self._name)
+        refuse_own(self._client, self._name)
         running = [lease.name for lease in _CURRENT.get() if lease.remaining() > 0]
         if self._overlap != "skip" and self._name in running:
             raise ReentrantCall(
@@ -176,13 +176,13 @@ class RunExclusive:
         return await stack.enter_async_context(self._hold(wait=self._wait))
 
     def _hold(self, *, wait: float) -> Hold:
-        title = title_of(self._name, self._house.prefix)
+        title = title_of(self._name, self._client.prefix)
         return Hold(
-            self._house, self._name, self._timing, wait=wait, at_least_for=self._at_least_for, title=title
+            self._client, self._name, self._timing, wait=wait, at_least_for=self._at_least_for, title=title
         )
 
     async def _ask_to_leave(self, token: int) -> None:
-        part = self._house.part()
+        part = self._client.part()
         await part.backend.force(
             self._name,
             token=token,

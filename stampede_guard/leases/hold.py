@@ -9,32 +9,32 @@ import asyncio
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from stampede_guard.engine.threads.portal import portal
 from stampede_guard.errors import LeaseLost, LeaseTaken, Misuse, StoreError
-from stampede_guard.leases import telling
-from stampede_guard.leases.acquire import Acquisition
 from stampede_guard.leases.core.holding import Lost, Released
 from stampede_guard.leases.core.timing import Timing
-from stampede_guard.leases.keeper import Keeper
+from stampede_guard.leases.keeping import reporting
+from stampede_guard.leases.keeping.acquire import Acquisition
+from stampede_guard.leases.keeping.keeper import Keeper
+from stampede_guard.leases.keeping.loop_state import LoopState
 from stampede_guard.leases.lease import Lease, PlainLease
-from stampede_guard.leases.part import Part
-from stampede_guard.leases.words import Owner
-from stampede_guard.portal import portal
+from stampede_guard.leases.messages import Owner
 
 if TYPE_CHECKING:
-    from stampede_guard.leases.house import Leases
+    from stampede_guard.leases.client import Leases
 
 __all__ = ["Hold", "acquired", "given_back"]
 
 
 async def acquired(
-    part: Part,
+    part: LoopState,
     name: str,
     owner: Owner,
     timing: Timing,
     *,
     wait: float,
     handed_over: bool = False,
-    title: str = telling.HOLD,
+    title: str = reporting.HOLD,
 ) -> Keeper:
     """Acquire the lease, and log and report the result. Raises `LeaseTaken` or `StoreError`."""
     asked_at = part.world.now()
@@ -42,10 +42,10 @@ async def acquired(
     try:
         state = await attempt.granted(wait=wait)
     except (LeaseTaken, StoreError) as error:
-        telling.skipped(part, name, title, error, part.world.now() - asked_at)
+        reporting.skipped(part, name, title, error, part.world.now() - asked_at)
         raise
     keeper = Keeper(attempt, state)
-    telling.won(keeper, part.world.now() - asked_at)
+    reporting.won(keeper, part.world.now() - asked_at)
     return keeper
 
 
@@ -58,7 +58,7 @@ async def given_back(keeper: Keeper, *, at_least_for: float = 0.0, to: str = "")
 
     async def give_back() -> Released | Lost:
         outcome = await keeper.release(at_least_for=at_least_for, to=to)
-        telling.ended(keeper, outcome, part.world.now() - keeper.won_at)
+        reporting.ended(keeper, outcome, part.world.now() - keeper.won_at)
         return outcome
 
     return await part.carry_out(give_back(), name=f"gives back {keeper.name}")
@@ -69,18 +69,18 @@ class Hold:
 
     def __init__(
         self,
-        house: Leases,
+        client: Leases,
         name: str,
         timing: Timing,
         *,
         wait: float,
         at_least_for: float,
         handed_over: bool = False,
-        title: str = telling.HOLD,
+        title: str = reporting.HOLD,
     ) -> None:
         self._handed_over = handed_over
         self._title = title
-        self._house = house
+        self._client = client
         self._name = name
         self._timing = timing
         self._wait = wait
@@ -132,7 +132,7 @@ class Hold:
         # Set before the grant. Otherwise a second caller could enter during the wait and overwrite `_keeper`.
         self._used = True
         try:
-            part = self._house.part()
+            part = self._client.part()
             self._keeper = await acquired(
                 part,
                 self._name,

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from stampede_guard.environment import NOT_GIVEN, given_namespace
+from stampede_guard.api.environment import NOT_GIVEN, given_namespace
 from stampede_guard.errors import Misuse, PolicyError, UrlError
-from stampede_guard.leases import checks
-from stampede_guard.leases.house import Leases
+from stampede_guard.leases import checks, postgres, redis
+from stampede_guard.leases.client import Leases
 from stampede_guard.leases.memory import MemoryBackend, Rows
 
 __all__ = ["MemoryLeases", "PostgresLeases", "RedisLeases"]
@@ -37,16 +37,18 @@ class MemoryLeases(Leases):
 
 
 class _Elsewhere(Leases):
-    _home = ""
     _keys_by_namespace = False
+
+    @staticmethod
+    def _backend() -> Any:
+        raise NotImplementedError
 
     @classmethod
     def _made(cls, way: str, given: Any, options: dict[str, Any]) -> Self:
         ours = {name: options.pop(name) for name in _OURS if name in options}
         if cls._keys_by_namespace:
             options["namespace"] = given_namespace(ours.get("namespace", NOT_GIVEN))[0]
-        module, _, name = cls._home.partition(":")
-        backend = getattr(importlib.import_module(f"stampede_guard.leases.{module}"), name)
+        backend = cls._backend()
         make = getattr(backend, way)
         # Make one now, so that wrong options raise here. It connects only when it is used.
         make(given, **options)
@@ -56,7 +58,9 @@ class _Elsewhere(Leases):
 class PostgresLeases(_Elsewhere):
     """Leases in a table of a PostgreSQL database. Needs `pip install stampede-guard[postgres]`."""
 
-    _home = "postgres.backend:PostgresBackend"
+    @staticmethod
+    def _backend() -> Any:
+        return postgres.PostgresBackend
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Self:
@@ -103,8 +107,11 @@ class PostgresLeases(_Elsewhere):
 class RedisLeases(_Elsewhere):
     """Leases in Redis or Valkey."""
 
-    _home = "redis.backend:RedisBackend"
     _keys_by_namespace = True
+
+    @staticmethod
+    def _backend() -> Any:
+        return redis.RedisBackend
 
     @classmethod
     def from_url(cls, url: str, **options: Any) -> Self:

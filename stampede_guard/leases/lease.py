@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+from stampede_guard.engine.threads.portal import portal
 from stampede_guard.errors import LeaseLost, Misuse
-from stampede_guard.leases.keeper import Keeper
-from stampede_guard.leases.signal import Signal
-from stampede_guard.leases.words import Owner
-from stampede_guard.portal import portal
+from stampede_guard.leases.keeping.keeper import Keeper
+from stampede_guard.leases.keeping.signal import Signal
+from stampede_guard.leases.messages import Owner
 
 __all__ = ["Lease", "PlainLease"]
 

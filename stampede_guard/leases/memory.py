@@ -10,12 +10,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from stampede_guard.forks import renew_in_children
 from stampede_guard.leases.core import grants
 from stampede_guard.leases.core.grants import EMPTY, Row
 from stampede_guard.leases.core.queue import newly_called
-from stampede_guard.leases.runs.memory import MemoryRuns
-from stampede_guard.leases.words import Answer, Ask, Audit, Forced, LeaseView, NotForced, Refused, Renewed
+from stampede_guard.leases.messages import Answer, Ask, Audit, Forced, LeaseView, NotForced, Refused, Renewed
+from stampede_guard.values.forks import renew_in_children
 
 __all__ = ["MemoryBackend", "Rows"]
 
@@ -34,7 +33,8 @@ class Rows:
         self.audits: deque[Audit] = deque(maxlen=MOST_AUDITS)
         self.freed: list[_Listener] = []
         self.waiting: list[_Listener] = []
-        self.runs = MemoryRuns(clock=clock)
+        self.beside: dict[type[Any], Any] = {}
+        """What others keep for as long as the rows: the runs of jobs."""
         self._rows: dict[str, Row] = {}
         self._forgotten = 0
         self._prune_at = ROWS_BEFORE_PRUNING
@@ -95,6 +95,8 @@ class _Listener:
 
 class MemoryBackend:
     """A `Backend`. It answers at once and is never away, so `timeout` has no effect here."""
+
+    kind = "memory"
 
     hears = True
 
@@ -172,10 +174,6 @@ class MemoryBackend:
         listener = _Listener(call)
         self._waiting.append(listener)
         self.rows.waiting.append(listener)
-
-    def runs(self) -> MemoryRuns:
-        """The slots and runs of jobs. They are shared like the rows."""
-        return self.rows.runs
 
     async def aclose(self) -> None:
         for listener in self._listeners:

@@ -6,7 +6,7 @@ import os
 import socket
 import uuid
 
-from stampede_guard.leases.words import Owner
+from stampede_guard.leases.messages import Owner
 
 __all__ = ["called", "this_process"]
 

@@ -23,16 +23,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 from stampede_guard.errors import Misuse, StampedeError
 from stampede_guard.events import Computed, Event
-from stampede_guard.forks import renew_in_children
 from stampede_guard.leases import checks
 from stampede_guard.leases.election import Election
+from stampede_guard.leases.keeping.loop_state import log
 from stampede_guard.leases.lease import Lease
-from stampede_guard.leases.part import log
+from stampede_guard.values.forks import renew_in_children
 
 if TYPE_CHECKING:
-    from stampede_guard.guard import StampedeGuard
-    from stampede_guard.leases.house import Leases
-    from stampede_guard.plan import Plan, Run
+    from stampede_guard.api.guard import StampedeGuard
+    from stampede_guard.engine.plan import Plan, Run
+    from stampede_guard.leases.client import Leases
 
 __all__ = ["Warmer"]
 
@@ -69,7 +69,7 @@ class Warmer:
 
     def __init__(
         self,
-        house: Leases,
+        client: Leases,
         guard: StampedeGuard,
         name: str = "warmer",
         *,
@@ -90,7 +90,7 @@ class Warmer:
         if not hasattr(guard, "refresh_entry"):
             raise Misuse(f"leases.warmer(guard) warms a StampedeGuard, not a {type(guard).__name__}")
         self.guard = guard
-        self.election: Election = house.election(name, on_elected=self._warm, **election)
+        self.election: Election = client.election(name, on_elected=self._warm, **election)
         self._most, self._at_once, self._every, self._ahead, self._least = most, at_once, every, ahead, least
         self._lock = threading.Lock()
         renew_in_children(self, "_lock")

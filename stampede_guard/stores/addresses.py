@@ -11,10 +11,10 @@ from redis.asyncio.connection import AbstractConnection, Connection, SSLConnecti
 
 from stampede_guard.errors import UrlError
 from stampede_guard.stores.cluster import ClusterStore
+from stampede_guard.stores.connections.slots import Address
+from stampede_guard.stores.connections.tls import SharedContext, sharing
 from stampede_guard.stores.sentinel import SentinelStore
 from stampede_guard.stores.settings import DEADLINE, own_settings
-from stampede_guard.stores.slots import Address
-from stampede_guard.stores.tls import SharedContext, sharing
 
 __all__ = ["cluster_from_url", "sentinel_from_url"]
 

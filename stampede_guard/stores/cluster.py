@@ -9,10 +9,10 @@ from redis.asyncio.cluster import RedisCluster
 from redis.asyncio.connection import AbstractConnection, Connection
 
 from stampede_guard.stores.clustersession import ClusterSession
+from stampede_guard.stores.connections.slots import Address, Remap
+from stampede_guard.stores.connections.tls import sharing
 from stampede_guard.stores.protocol import Listener
 from stampede_guard.stores.settings import DEADLINE, own_settings
-from stampede_guard.stores.slots import Address, Remap
-from stampede_guard.stores.tls import sharing
 
 __all__ = ["ClusterStore"]
 

@@ -1,8 +1,9 @@
 """A session on a cluster: the same scripts, each sent to the master that holds the entry.
 
 All keys of an entry share a hash tag, so an entry lives on one master. A session makes three connections (see
-`stores.node`) to each master, when it first uses that master. Reads of one tick travel as one-key scripts, pipelined
-per master. Replicas are never read. They are behind, and a fence on the master must hold for every reader.
+`stores.connections.node`) to each master, when it first uses that master. Reads of one tick travel as one-key
+scripts, pipelined per master. Replicas are never read. They are behind, and a fence on the master must hold for
+every reader.
 
 Each master has its own breaker. While one master is away, only its entries are away (`away_for`), and a question about
 them needs no connection. An open breaker also makes the session look for a new map, until a master holds the slots.
@@ -26,17 +27,17 @@ from stampede_guard.core.breaker import PROBE_SECONDS
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Message
 from stampede_guard.errors import StoreError, StoreMisconfigured, StoreRefused, StoreUnavailable
-from stampede_guard.stores.calls import CommandCall, ReadCall, Script, ScriptCall
-from stampede_guard.stores.inboxname import inbox_name
+from stampede_guard.stores.connections.calls import CommandCall, ReadCall, Script, ScriptCall
+from stampede_guard.stores.connections.inboxname import inbox_name
+from stampede_guard.stores.connections.lane import Call, stop
+from stampede_guard.stores.connections.node import Node
+from stampede_guard.stores.connections.replies import is_not_serving
+from stampede_guard.stores.connections.route import Route
+from stampede_guard.stores.connections.slots import Address, SlotMap, parse_slots, slot_of
+from stampede_guard.stores.connections.wire import changes_channel
 from stampede_guard.stores.introducing import client_name
-from stampede_guard.stores.lane import Call, stop
-from stampede_guard.stores.node import Node
 from stampede_guard.stores.protocol import Listener
-from stampede_guard.stores.replies import is_not_serving
-from stampede_guard.stores.route import Route
 from stampede_guard.stores.scripted import ScriptedSession
-from stampede_guard.stores.slots import Address, SlotMap, parse_slots, slot_of
-from stampede_guard.stores.wire import changes_channel
 
 if TYPE_CHECKING:
     from stampede_guard.stores.cluster import ClusterStore
@@ -180,7 +181,7 @@ class ClusterSession(ScriptedSession):
         return node
 
     def dispatch(self, route: Route, call: Call) -> None:
-        """See `stores.route.Network`, also for the three methods below."""
+        """See `stores.connections.route.Network`, also for the three methods below."""
         if self._closing:
             call.fail(StoreUnavailable("the store's session is closed"))
         elif self._map is None and self._lost is not None:

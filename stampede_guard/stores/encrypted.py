@@ -17,10 +17,10 @@ from typing import Any
 
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Answer, Denied, FailedRecently, Found, Granted, Message
-from stampede_guard.core.switch import Switch
-from stampede_guard.encryption import Encryption
 from stampede_guard.errors import StoreError, StoreRefused
 from stampede_guard.stores.protocol import Listener, Session, Store
+from stampede_guard.stores.switch import Switch
+from stampede_guard.values.encryption import Encryption
 
 __all__ = ["EncryptedSession", "EncryptedStore"]
 

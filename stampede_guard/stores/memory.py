@@ -20,7 +20,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from stampede_guard.bounded import Bounded, Item
 from stampede_guard.core import scripts, tags
 from stampede_guard.core.entry import EMPTY, Entry, Reading, prune
 from stampede_guard.core.scripts import (
@@ -36,12 +35,13 @@ from stampede_guard.core.scripts import (
     Publication,
     Renewal,
 )
-from stampede_guard.core.switch import MOST_SWITCHES, Switch
 from stampede_guard.errors import StoreRefused
 from stampede_guard.policy import Policy
+from stampede_guard.stores.connections.wire import modes_name
 from stampede_guard.stores.entries import Entries
 from stampede_guard.stores.protocol import Listener
-from stampede_guard.stores.wire import modes_name
+from stampede_guard.stores.switch import MOST_SWITCHES, Switch
+from stampede_guard.values.s3fifo import Bounded, Item
 
 __all__ = ["MemorySession", "MemoryStore"]
 
@@ -238,8 +238,8 @@ class MemorySession:
             record_ms=policy.record_ms,
             takeover_ms=_ms(policy.takeover_gap),
             newer_than=newer_than,
-            pass_limit=policy.pass_limit,
-            pass_ms=policy.slot_ms,
+            uncacheable_limit=policy.uncacheable_limit,
+            uncacheable_ms=policy.slot_ms,
             slots_ms=policy.longest_slot_ms,
         )
 
@@ -267,7 +267,7 @@ class MemorySession:
         policy: Policy,
         took_ms: int = 0,
     ) -> bool:
-        others = {"failure": policy.error_ttl, "pass": policy.pass_ttl}
+        others = {"failure": policy.error_ttl, "pass": policy.uncacheable_ttl}
         publication = Publication(
             flight=flight,
             token=grant.token,

@@ -8,9 +8,9 @@ from typing import Protocol
 
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Answer, Denied, Found, Granted, Message, Outcome
-from stampede_guard.core.switch import Switch
 from stampede_guard.errors import StoreRefused
 from stampede_guard.policy import Policy
+from stampede_guard.stores.switch import Switch
 
 __all__ = ["Listener", "Session", "Store"]
 

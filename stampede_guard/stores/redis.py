@@ -1,6 +1,6 @@
 """One Redis or Valkey server (7.0 and later), through the session's own connections.
 
-A session keeps three connections: see `stores.node`. They use the settings of the user's client or URL: see
+A session keeps three connections: see `stores.connections.node`. They use the settings of the user's client or URL: see
 `stores.settings`.
 """
 
@@ -17,17 +17,17 @@ from redis.exceptions import AskError, ClusterCrossSlotError, ResponseError
 from stampede_guard.core.breaker import PROBE_SECONDS
 from stampede_guard.core.entry import Reading
 from stampede_guard.errors import StoreError, WrongTopology
-from stampede_guard.stores.calls import READS_PER_CALL as _MOST_READS
-from stampede_guard.stores.calls import ReadCall, Script, ScriptCall
-from stampede_guard.stores.inboxname import inbox_name
+from stampede_guard.stores.connections.calls import READS_PER_CALL as _MOST_READS
+from stampede_guard.stores.connections.calls import ReadCall, Script, ScriptCall
+from stampede_guard.stores.connections.inboxname import inbox_name
+from stampede_guard.stores.connections.lane import Call, stop
+from stampede_guard.stores.connections.node import Node
+from stampede_guard.stores.connections.tls import sharing
+from stampede_guard.stores.connections.wire import changes_channel
 from stampede_guard.stores.introducing import client_name
-from stampede_guard.stores.lane import Call, stop
-from stampede_guard.stores.node import Node
 from stampede_guard.stores.protocol import Listener
 from stampede_guard.stores.scripted import ScriptedSession
 from stampede_guard.stores.settings import DEADLINE, own_settings
-from stampede_guard.stores.tls import sharing
-from stampede_guard.stores.wire import changes_channel
 
 __all__ = ["Connecting", "RedisSession", "RedisStore"]
 

@@ -13,15 +13,13 @@ from typing import Any
 
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Answer, Denied, Found, Granted, Outcome
-from stampede_guard.core.switch import MOST_SWITCHES, Switch
 from stampede_guard.core.tags import version_of
 from stampede_guard.errors import StoreError, StoreRefused
 from stampede_guard.policy import Policy
-from stampede_guard.stores.calls import Script
-from stampede_guard.stores.lane import stop
-from stampede_guard.stores.protocol import Listener
-from stampede_guard.stores.replies import unkept
-from stampede_guard.stores.wire import (
+from stampede_guard.stores.connections.calls import Script
+from stampede_guard.stores.connections.lane import stop
+from stampede_guard.stores.connections.replies import unkept
+from stampede_guard.stores.connections.wire import (
     HEADER,
     changes_channel,
     malformed,
@@ -35,6 +33,8 @@ from stampede_guard.stores.wire import (
     value_bytes,
     yes_or_no,
 )
+from stampede_guard.stores.protocol import Listener
+from stampede_guard.stores.switch import MOST_SWITCHES, Switch
 
 __all__ = ["WAKE_BYTES", "ScriptedSession"]
 
@@ -107,7 +107,7 @@ class ScriptedSession(ABC):
             b"%d" % policy.record_ms,
             _ms(policy.takeover_gap),
             b"%d" % newer_than,
-            b"%d" % policy.pass_limit,
+            b"%d" % policy.uncacheable_limit,
             b"%d" % policy.slot_ms,
             b"%d" % policy.longest_slot_ms,
         ]
@@ -141,7 +141,7 @@ class ScriptedSession(ABC):
         if outcome == "failure":
             total_ms = round(policy.error_ttl * 1000)
         elif outcome == "pass":
-            total_ms, body = round(policy.pass_ttl * 1000), b""
+            total_ms, body = round(policy.uncacheable_ttl * 1000), b""
         else:
             body = value_bytes(
                 body, token=grant.token, total_ms=total_ms, stale_ms=policy.stale_ms, took_ms=took_ms
@@ -158,7 +158,7 @@ class ScriptedSession(ABC):
             name_bytes(name),
             b"0" if grant.leased else b"1",
             changes_channel(name),
-            _ms(policy.pass_ttl),
+            _ms(policy.uncacheable_ttl),
             b"%d" % WAKE_BYTES,
         ]
         reply = await self._run(_PUBLISH, name, args)

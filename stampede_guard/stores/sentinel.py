@@ -16,13 +16,13 @@ from redis.asyncio.connection import AbstractConnection, Connection, SSLConnecti
 from redis.asyncio.sentinel import SentinelConnectionPool
 
 from stampede_guard.errors import Misuse
-from stampede_guard.stores.lane import disconnect
-from stampede_guard.stores.patience import patiently
+from stampede_guard.stores.connections.lane import disconnect
+from stampede_guard.stores.connections.patience import patiently
+from stampede_guard.stores.connections.slots import Address
+from stampede_guard.stores.connections.tls import SharedContext, sharing
 from stampede_guard.stores.protocol import Listener
 from stampede_guard.stores.redis import RedisSession
 from stampede_guard.stores.settings import DEADLINE, own_settings
-from stampede_guard.stores.slots import Address
-from stampede_guard.stores.tls import SharedContext, sharing
 
 __all__ = ["SentinelStore"]
 

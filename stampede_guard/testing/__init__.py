@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from stampede_guard.testing.cleancontext import assert_same_in_clean_context
     from stampede_guard.testing.clock import FakeClock
     from stampede_guard.testing.crowd import Herd
-    from stampede_guard.testing.faulty import FaultyStore
+    from stampede_guard.testing.faults.faulty import FaultyStore
     from stampede_guard.testing.herds import herd
     from stampede_guard.testing.singleflight import assert_single_flight
     from stampede_guard.testing.substitute import on_store
 
 _HOMES = {
     "FakeClock": "clock",
-    "FaultyStore": "faulty",
+    "FaultyStore": "faults.faulty",
     "Herd": "crowd",
     "Response": "asgi",
     "assert_same_in_clean_context": "cleancontext",

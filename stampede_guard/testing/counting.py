@@ -10,9 +10,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from stampede_guard.decorator import Face
+from stampede_guard.api.decorators.decorator import Face
 from stampede_guard.errors import Misuse
-from stampede_guard.forks import renew_in_children
+from stampede_guard.values.forks import renew_in_children
 
 __all__ = ["counted", "face_of", "name_of"]
 

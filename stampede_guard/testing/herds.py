@@ -54,7 +54,7 @@ async def herd(
             raise Misuse(
                 "computes= is for workers in this process: others count calls of the cached function itself"
             )
-        from stampede_guard.testing.processes import herd_of_processes
+        from stampede_guard.testing.processes.processes import herd_of_processes
 
         return await herd_of_processes(
             fn, tuple(args), dict(kwargs or {}), callers=callers, workers=workers, timeout=timeout

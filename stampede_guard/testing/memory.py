@@ -7,9 +7,9 @@ import os
 import unittest.mock
 from collections.abc import Iterator
 
-from stampede_guard import defaults
-from stampede_guard.guard import StampedeGuard
-from stampede_guard.modes import MODE_VARIABLE
+from stampede_guard.api import defaults
+from stampede_guard.api.guard import StampedeGuard
+from stampede_guard.engine.modes.modes import MODE_VARIABLE
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.testing.clock import FakeClock
 

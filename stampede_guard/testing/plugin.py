@@ -28,7 +28,7 @@ def fake_clock() -> FakeClock:
 @pytest.fixture
 def faulty_store(fake_clock: FakeClock) -> FaultyStore:
     """A memory store that fails on demand; it uses `fake_clock`."""
-    from stampede_guard.testing.faulty import FaultyStore
+    from stampede_guard.testing.faults.faulty import FaultyStore
 
     return FaultyStore(clock=fake_clock)
 

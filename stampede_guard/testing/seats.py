@@ -18,12 +18,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
 
-from stampede_guard.computation import CURRENT
-from stampede_guard.forks import renew_in_children
-from stampede_guard.guard import StampedeGuard
-from stampede_guard.plan import Plan
-from stampede_guard.portal import portal, portal_loop
-from stampede_guard.runtime import Runtime
+from stampede_guard.api.guard import StampedeGuard
+from stampede_guard.engine.flights.computation import CURRENT
+from stampede_guard.engine.loops.runtime import Runtime
+from stampede_guard.engine.plan import Plan
+from stampede_guard.engine.threads.portal import portal, portal_loop
+from stampede_guard.values.forks import renew_in_children
 
 __all__ = ["Seat", "seats"]
 

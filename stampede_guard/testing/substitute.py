@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.errors import Misuse
-from stampede_guard.guard import StampedeGuard
 
 __all__ = ["on_store"]
 

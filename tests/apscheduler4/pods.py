@@ -12,10 +12,11 @@ from typing import Any
 from apscheduler import AsyncScheduler, Event, JobReleased
 from apscheduler.abc import Trigger
 
-from stampede_guard.leases import Jobs, Leases, MemoryLeases
-from stampede_guard.leases.jobs.apscheduler4 import once_per_slot
+from stampede_guard.jobs import Jobs
+from stampede_guard.jobs.apscheduler.apscheduler4 import once_per_slot
+from stampede_guard.jobs.messages import RunView
+from stampede_guard.leases import Leases, MemoryLeases
 from stampede_guard.leases.memory import Rows
-from stampede_guard.leases.runs.words import RunView
 from tests.support.gate import until
 
 __all__ = ["Pod", "in_memory", "next_second", "standing"]

@@ -17,8 +17,9 @@ from apscheduler.triggers.cron import CronTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
 from bench.journal import Journal
-from stampede_guard.leases import Jobs, PostgresLeases, RedisLeases
-from stampede_guard.leases.jobs.apscheduler4 import once_per_slot
+from stampede_guard.jobs import Jobs
+from stampede_guard.jobs.apscheduler.apscheduler4 import once_per_slot
+from stampede_guard.leases import PostgresLeases, RedisLeases
 from tests.support.gate import until
 
 

@@ -16,9 +16,9 @@ from apscheduler.triggers.date import DateTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
 from stampede_guard.errors import Misuse
+from stampede_guard.jobs.apscheduler.leading import leading
 from stampede_guard.leases import MemoryLeases
 from stampede_guard.leases.election import Election
-from stampede_guard.leases.jobs.leading import leading
 from stampede_guard.leases.memory import Rows
 from tests.support.gate import Gate, until
 

@@ -18,6 +18,7 @@ from apscheduler.triggers.interval import IntervalTrigger
 
 from bench.herd.valkey import ValkeyServer
 from stampede_guard.errors import Misuse
+from stampede_guard.jobs.apscheduler.apscheduler4 import once_per_slot
 from stampede_guard.leases import (
     SKIPPED,
     Jobs,
@@ -27,7 +28,6 @@ from stampede_guard.leases import (
     RedisLeases,
     current_run,
 )
-from stampede_guard.leases.jobs.apscheduler4 import once_per_slot
 from stampede_guard.leases.memory import Rows
 from tests.apscheduler4.pods import Pod, in_memory, next_second, standing
 from tests.support.gate import Gate, until

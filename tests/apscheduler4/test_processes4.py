@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from stampede_guard.leases import Jobs, Leases, PostgresLeases, RedisLeases
-from stampede_guard.leases.runs.words import RunView
+from stampede_guard.jobs import Jobs
+from stampede_guard.jobs.messages import RunView
+from stampede_guard.leases import Leases, PostgresLeases, RedisLeases
 
 ROOT = Path(__file__).resolve().parents[2]
 PROCESSES = 3

@@ -16,8 +16,8 @@ from apscheduler.triggers.date import DateTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
 from stampede_guard.errors import Misuse
-from stampede_guard.leases.jobs.schedule import slot_of
-from stampede_guard.leases.jobs.triggers4 import kept_of, slot_at
+from stampede_guard.jobs.apscheduler.triggers4 import kept_of, slot_at
+from stampede_guard.jobs.schedules.schedule import slot_of
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOON = datetime(2026, 6, 1, 12, tzinfo=UTC)

@@ -183,7 +183,7 @@ def test_the_page_of_rules_is_what_the_rules_say() -> None:
 
 def test_the_program_hands_over_to_the_audit(project: Path) -> None:
     def run(*arguments: str) -> tuple[int, str]:
-        code = "from stampede_guard.cli import main; main()"
+        code = "from stampede_guard.ops.cli import main; main()"
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments],
             capture_output=True,

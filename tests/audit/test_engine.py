@@ -151,7 +151,7 @@ def test_options_that_judged_here_can_judge_elsewhere(tmp_path: Path) -> None:
 def test_the_audit_imports_neither_redis_nor_the_runtime() -> None:
     code = (
         "import sys; import stampede_guard.audit.command; "
-        "bad = {'redis', 'msgspec', 'stampede_guard.guard', 'stampede_guard.stores'} & set(sys.modules); "
+        "bad = {'redis', 'msgspec', 'stampede_guard.api.guard', 'stampede_guard.stores'} & set(sys.modules); "
         "sys.exit(str(bad) if bad else 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

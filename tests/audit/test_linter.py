@@ -419,7 +419,7 @@ def test_the_hook_runs_the_audit_on_the_files_it_is_given(project: Path) -> None
     entry = next(line.split(": ", 1)[1] for line in hook.splitlines() if line.strip().startswith("entry:"))
     program, *arguments = entry.split()
     assert program == "stampede-guard"
-    code = "from stampede_guard.cli import main; main()"
+    code = "from stampede_guard.ops.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments, "app/main.py", "app/keys.py"],
         cwd=project, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,

@@ -18,7 +18,7 @@ from typing import Any
 
 import redis
 
-from stampede_guard.guard import StampedeGuard
+from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.policy import Policy
 from tests.chaos.journal import Journal
 

@@ -12,7 +12,7 @@ import os
 import random
 from pathlib import Path
 
-from stampede_guard.guard import StampedeGuard
+from stampede_guard.api.guard import StampedeGuard
 from tests.chaos.journal import Journal
 
 __all__ = ["Hammer", "Numbers"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import redis.asyncio
 
-from stampede_guard.guard import StampedeGuard
+from stampede_guard.api.guard import StampedeGuard
 from tests.chaos.fleet import Call, Fleet, Worker
 
 PROCESSES = 8

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from stampede_guard.guard import StampedeGuard
+from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.policy import Policy
 from stampede_guard.stores.memory import MemoryStore
 
@@ -52,10 +52,10 @@ def _struck_when_suspended(call: Coroutine[Any, Any, str], n: int) -> Generator[
 
 
 def at_suspension(call: Coroutine[Any, Any, str], n: int) -> asyncio.Task[str]:
-    async def struck() -> str:
+    async def faulty() -> str:
         return await _struck_when_suspended(call, n)
 
-    return asyncio.create_task(struck())
+    return asyncio.create_task(faulty())
 
 
 def at_tick(call: Coroutine[Any, Any, str], n: int) -> asyncio.Task[str]:
@@ -136,10 +136,10 @@ async def _nothing() -> None:
 
 async def every_moment(one: Callable[[int], Awaitable[bool]], *, step: Callable[[int], int]) -> int:
     """Strike at ever later moments until one comes too late. Returns how many moments there were."""
-    n, struck = 1, 0
+    n, faulty = 1, 0
     while await one(n):
-        n, struck = n + step(n), struck + 1
-    return struck
+        n, faulty = n + step(n), faulty + 1
+    return faulty
 
 
 def _others(calls: list[asyncio.Task[str]], victim: int) -> list[asyncio.Task[str]]:

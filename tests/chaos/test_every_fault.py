@@ -13,9 +13,9 @@ from redis.backoff import NoBackoff
 from bench.herd.valkey import ValkeyServer
 from stampede_guard import StampedeGuard
 from stampede_guard.policy import Policy
-from stampede_guard.stores.wire import value_key
+from stampede_guard.stores.connections.wire import value_key
 from tests.chaos.crowd import Crowd
-from tests.chaos.striking import FAULTS, Fault, Struck, black_hole, nobody_there
+from tests.chaos.faulty import FAULTS, Fault, Faulty, black_hole, nobody_there
 from tests.support.gate import until
 from tests.support.proxy import FaultProxy
 
@@ -28,27 +28,27 @@ LASTING = 0.5
 
 
 @pytest.fixture
-async def struck(own_valkey: ValkeyServer, namespace: str) -> AsyncIterator[Struck]:
+async def faulty(own_valkey: ValkeyServer, namespace: str) -> AsyncIterator[Faulty]:
     patient = Retry(NoBackoff(), 3)
     async with (
         FaultProxy(own_valkey.port) as proxy,
         redis.asyncio.Redis.from_url(own_valkey.url, retry=patient) as outside,
     ):
-        yield Struck(own_valkey, proxy, outside, [f"{namespace}:={key}" for key in KEYS])
+        yield Faulty(own_valkey, proxy, outside, [f"{namespace}:={key}" for key in KEYS])
 
 
 @pytest.fixture
-async def guards(struck: Struck, namespace: str) -> AsyncIterator[list[StampedeGuard]]:
+async def guards(faulty: Faulty, namespace: str) -> AsyncIterator[list[StampedeGuard]]:
     """Each has its own flights, connections and breaker, as a process has."""
     made = [
-        StampedeGuard.from_url(struck.proxy.url, namespace=namespace, policy=POLICY) for _ in range(GUARDS)
+        StampedeGuard.from_url(faulty.proxy.url, namespace=namespace, policy=POLICY) for _ in range(GUARDS)
     ]
     yield made
     for guard in made:
         await guard.aclose()
 
 
-async def stored_anew(it: Struck) -> None:
+async def stored_anew(it: Faulty) -> None:
     """A value that was not there before is in the server."""
     keys = [value_key(name) for name in it.names]
     known = set(await it.outside.mget(keys))
@@ -62,12 +62,12 @@ def anybody_away(guards: list[StampedeGuard]) -> bool:
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 async def test_no_caller_sees_it_and_no_more_is_computed_at_once_than_is_allowed(
-    struck: Struck, guards: list[StampedeGuard], fault: Fault
+    faulty: Faulty, guards: list[StampedeGuard], fault: Fault
 ) -> None:
     crowd = Crowd(guards, KEYS, computing=0.02)
     try:
         await until(lambda: len(crowd.computed) == len(KEYS))
-        async with fault(struck):
+        async with fault(faulty):
             if FAULTS[fault]:
                 await until(lambda: all(guard.runtime().away for guard in guards))
             crowd.count_anew()
@@ -80,7 +80,7 @@ async def test_no_caller_sees_it_and_no_more_is_computed_at_once_than_is_allowed
                 assert 0 < crowd.peak <= GUARDS * POLICY.max_local_computations
         await until(lambda: not anybody_away(guards))
         crowd.count_anew()
-        await asyncio.wait_for(stored_anew(struck), 20.0)
+        await asyncio.wait_for(stored_anew(faulty), 20.0)
     finally:
         await crowd.stop()
     assert crowd.errors == []
@@ -104,7 +104,7 @@ async def shared_again(guards: list[StampedeGuard]) -> None:
 @pytest.mark.alone(reason="the second is measured in which three guards and their crowds are to get on")
 @pytest.mark.parametrize("fault", [nobody_there, black_hole])
 async def test_the_first_values_are_stored_within_a_second_of_the_stores_return(
-    struck: Struck, guards: list[StampedeGuard], fault: Fault
+    faulty: Faulty, guards: list[StampedeGuard], fault: Fault
 ) -> None:
     crowd = Crowd(guards, KEYS, computing=0.02)
     loop = asyncio.get_running_loop()
@@ -113,10 +113,10 @@ async def test_the_first_values_are_stored_within_a_second_of_the_stores_return(
         # The quickest of some: what a busy machine adds is nothing that is promised.
         while len(took) < 4 and min(took, default=1.0) >= 1.0:
             await until(lambda: crowd.computed and not anybody_away(guards))
-            async with fault(struck):
+            async with fault(faulty):
                 await until(lambda: all(guard.runtime().away for guard in guards))
             back = loop.time()
-            await asyncio.wait_for(stored_anew(struck), 20.0)
+            await asyncio.wait_for(stored_anew(faulty), 20.0)
             took.append(loop.time() - back)
     finally:
         await crowd.stop()

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from stampede_guard.guard import StampedeGuard
+from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.policy import Policy
 from tests.support.proxy import Fate, FaultProxy
 
@@ -40,19 +40,19 @@ async def one_loss(url: str, namespace: str, number: int, fate: Fate) -> None:
     account = Account()
     async with (
         FaultProxy(port_of(url)) as proxy,
-        StampedeGuard.from_url(proxy.url, namespace=namespace, policy=rules) as struck,
+        StampedeGuard.from_url(proxy.url, namespace=namespace, policy=rules) as faulty,
         StampedeGuard.from_url(url, namespace=namespace, policy=rules) as other,
     ):
-        for guard in (struck, other):
+        for guard in (faulty, other):
             await guard.get_or_compute("warm", _warm)
         proxy.lose_replies(b"EVALSHA", count=number - 1, fate="forward")
         proxy.lose_replies(b"EVALSHA", fate=fate)
-        calls = [asyncio.create_task(struck.get_or_compute("k", account.compute)) for _ in range(20)]
+        calls = [asyncio.create_task(faulty.get_or_compute("k", account.compute)) for _ in range(20)]
         await account.running.wait()
         calls += [asyncio.create_task(other.get_or_compute("k", account.compute)) for _ in range(20)]
         async with asyncio.timeout(PATIENCE):
             assert set(await asyncio.gather(*calls)) == {1}
-        assert [await guard.get_or_compute("k", account.compute) for guard in (struck, other)] == [1, 1]
+        assert [await guard.get_or_compute("k", account.compute) for guard in (faulty, other)] == [1, 1]
         assert account.started == 1
         assert not proxy._lose, f"script {number} was never sent"
 
@@ -76,7 +76,7 @@ async def test_an_invalidation_whose_reply_is_lost_is_done_all_the_same(
 ) -> None:
     async with (
         FaultProxy(port_of(valkey_url)) as proxy,
-        StampedeGuard.from_url(proxy.url, namespace=namespace) as struck,
+        StampedeGuard.from_url(proxy.url, namespace=namespace) as faulty,
         StampedeGuard.from_url(valkey_url, namespace=namespace) as other,
     ):
         values = iter(range(10))
@@ -84,9 +84,9 @@ async def test_an_invalidation_whose_reply_is_lost_is_done_all_the_same(
         async def compute() -> int:
             return next(values)
 
-        await struck.get_or_compute("k", compute)
-        await struck.invalidate("warm")
+        await faulty.get_or_compute("k", compute)
+        await faulty.invalidate("warm")
         proxy.lose_replies(b"EVALSHA", fate=fate)
-        assert await struck.invalidate("k") == "done"
+        assert await faulty.invalidate("k") == "done"
         assert await other.get_or_compute("k", compute) == 1
-        assert await struck.get_or_compute("k", compute) == 1
+        assert await faulty.get_or_compute("k", compute) == 1

@@ -19,7 +19,7 @@ import redis
 
 from bench.herd import processes
 from bench.herd.valkey import free_port
-from stampede_guard.guard import StampedeGuard
+from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.policy import Policy
 from tests.chaos.fleet import ROOT, Fleet
 from tests.chaos.journal import Journal

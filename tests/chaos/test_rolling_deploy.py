@@ -7,7 +7,7 @@ import hashlib
 
 import redis.asyncio
 
-from stampede_guard.stores.calls import Script
+from stampede_guard.stores.connections.calls import Script
 from tests.chaos.fleet import Fleet, Worker
 from tests.stores import layout1
 

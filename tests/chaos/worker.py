@@ -19,12 +19,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from stampede_guard.guard import StampedeGuard
+from stampede_guard.api.guard import StampedeGuard
+from stampede_guard.api.urls import store_from_url
+from stampede_guard.engine.loops.runtime import Runtime
 from stampede_guard.policy import Policy
-from stampede_guard.runtime import Runtime
 from stampede_guard.stores.redis import RedisStore
 from stampede_guard.stores.scripted import ScriptedSession
-from stampede_guard.urls import store_from_url
 from tests.chaos.hammer import Hammer
 from tests.chaos.journal import Journal
 from tests.chaos.tasks import Tasks
@@ -89,7 +89,7 @@ class Worker:
                     away=runtime.away,
                     flights=len(runtime.flights),
                     abandoned=runtime.abandoned,
-                    near=len(runtime.near),
+                    l1=len(runtime.l1),
                 )
             case _:
                 self.report("misunderstood", told=told)

@@ -149,7 +149,7 @@ class Driver:
             state = self._state(process.flight) if process.flight is not None and process.alive else None
             grant = state.grant if isinstance(state, Computing) else None
             computing += other != number and grant is not None and not grant.leased
-        if computing > self.setup.policy.pass_limit and world.faults == self.setup.faults:
+        if computing > self.setup.policy.uncacheable_limit and world.faults == self.setup.faults:
             raise Violation(f"{computing} were let through at once")
 
     def _wait(self, world: World, number: int, flight: Flight) -> World:

@@ -54,7 +54,7 @@ def list_moves(world: World, setup: Setup, table: Table) -> list[Move]:
     moves += [("run_ghost", place) for place in _different(world.ghosts)]
     if world.faults < setup.faults and _is_unowned(world, table) and _ends(table[world.entry].lease, world):
         moves.append(("lapse_unowned",))
-    _passing(moves, world, setup, table)
+    _uncacheable(moves, world, setup, table)
     _arrivals(moves, world, setup, table)
     if world.spare_invalidations:
         _invalidations(moves, world, table)
@@ -140,7 +140,7 @@ def _is_unowned(world: World, table: Table) -> bool:
     return True
 
 
-def _passing(moves: list[Move], world: World, setup: Setup, table: Table) -> None:
+def _uncacheable(moves: list[Move], world: World, setup: Setup, table: Table) -> None:
     entry = table[world.entry]
     if entry.failure is not None and entry.failure.passes:
         if _ends(entry.failure, world):

@@ -21,7 +21,7 @@ from stampede_guard.core.flight import (
 )
 from stampede_guard.core.scripts import FailedRecently, Granted, Held, Publication, Renewal
 from tests.core.mutations_clock import CLOCK
-from tests.core.mutations_passing import PASSING
+from tests.core.mutations_uncacheable import UNCACHEABLE
 from tests.core.steps import Core
 from tests.core.world import Setup
 
@@ -363,4 +363,6 @@ MUTATIONS = {
         invalidate=_invalidate_that_keeps_the_failure,
     ),
 }
-MUTATIONS |= {name: Mutation(core, setup, finds) for name, (finds, setup, core) in (PASSING | CLOCK).items()}
+MUTATIONS |= {
+    name: Mutation(core, setup, finds) for name, (finds, setup, core) in (UNCACHEABLE | CLOCK).items()
+}

@@ -42,7 +42,7 @@ QUICK = (
     Setup(placement=(0, 1), faults=1, kinds=frozenset({"restart"}), invalidations=1, clock_goes_on=False),
 )
 
-ONE_AT_A_TIME = Policy(ttl=1000.0, error_ttl=1000.0, pass_limit=1)
+ONE_AT_A_TIME = Policy(ttl=1000.0, error_ttl=1000.0, uncacheable_limit=1)
 UNSTORABLE = frozenset({"unstorable"})
 NOT_CACHEABLE = (
     Setup(callers=3, processes=3, events=1, event_kinds=UNSTORABLE),

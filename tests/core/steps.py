@@ -18,9 +18,9 @@ from stampede_guard.core.scripts import (
     Granted,
     Held,
     Messages,
-    Passing,
     Publication,
     Renewal,
+    Uncacheable,
 )
 from stampede_guard.core.tags import opened
 from tests.core.world import ON, OPEN, SLOTS_MS, Setup, Table, Violation, World
@@ -63,7 +63,7 @@ class Store:
         self.lease_ms = 10**6
         self.record_ms = 10**7
         self.inline_bytes = policy.inline_bytes
-        self.pass_limit = policy.pass_limit
+        self.uncacheable_limit = policy.uncacheable_limit
 
     def _run(self, key: tuple[Any, ...], call: Callable[[], Any]) -> Any:
         known = self._known.get(key)
@@ -113,7 +113,7 @@ class Store:
         )
         if isinstance(answer, Granted):
             world = self._note_token(world, answer, self.table[world.entry], name)
-        if isinstance(answer, Passing):
+        if isinstance(answer, Uncacheable):
             world = self._note_new_token(world, answer.grant)
         return world._replace(entry=after, epochs=world.epochs + created), answer
 
@@ -130,8 +130,8 @@ class Store:
             record_ms=self.record_ms,
             takeover_ms=0,
             newer_than=newer_than,
-            pass_limit=self.pass_limit,
-            pass_ms=SLOTS_MS,
+            uncacheable_limit=self.uncacheable_limit,
+            uncacheable_ms=SLOTS_MS,
             slots_ms=SLOTS_MS,
         )
         after, answer = self.core.acquire(before, ask, now_us=world.now, listening=listening)
@@ -158,13 +158,13 @@ class Store:
 
     def _check_clock(self, before: Entry, answer: Answer, now: int) -> None:
         failure = before.failure
-        if isinstance(answer, FailedRecently | Passing) and failure is not None:
+        if isinstance(answer, FailedRecently | Uncacheable) and failure is not None:
             if not in_time(failure.expires_us, failure.total_ms, now):
                 raise Violation("a failure or mark outlived its time, after a step of the clock")
 
     def _check_passing(self, before: Entry, answer: Answer, name: str, now: int) -> None:
         mark, record = before.failure, before.record
-        if isinstance(answer, Passing):
+        if isinstance(answer, Uncacheable):
             if mark is None or not mark.passes or (record is not None and mark.token < record.fence):
                 raise Violation("let through by a mark from before an invalidation")
         elif isinstance(answer, Held) and mark is not None and mark.passes:
@@ -175,7 +175,7 @@ class Store:
                 for slot in before.slots
                 if slot.owner != name and in_time(slot.expires_us, SLOTS_MS, now)
             ]
-            if counts and len(others) < self.pass_limit:
+            if counts and len(others) < self.uncacheable_limit:
                 raise Violation("made to wait although the key is not cacheable")
 
     def _note_token(self, world: World, granted: Granted, before: Entry, name: str) -> World:

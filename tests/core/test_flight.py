@@ -41,7 +41,7 @@ from stampede_guard.core.flight import (
     decide,
     poll_after,
 )
-from stampede_guard.core.scripts import Answer, FailedRecently, Found, Granted, Held, Message, Passing
+from stampede_guard.core.scripts import Answer, FailedRecently, Found, Granted, Held, Message, Uncacheable
 from stampede_guard.policy import Policy
 
 POLICY = Policy()
@@ -181,9 +181,9 @@ def test_a_value_that_is_not_to_be_shared_goes_to_the_caller_that_had_it_compute
 
 def test_a_flight_that_is_let_through_computes_only_if_somebody_waits() -> None:
     grant = Granted(7, "epoch", leased=False)
-    after = decide(Asking(), Answered(Passing(grant), 0.0, wanted=True), POLICY)
+    after = decide(Asking(), Answered(Uncacheable(grant), 0.0, wanted=True), POLICY)
     assert after == (Computing(grant), Compute(grant))
-    after = decide(Asking(), Answered(Passing(grant), 0.0, wanted=False), POLICY)
+    after = decide(Asking(), Answered(Uncacheable(grant), 0.0, wanted=False), POLICY)
     assert after == (Delivering(), Release(None))
 
 

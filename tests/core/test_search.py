@@ -7,7 +7,8 @@ Checked in every world that can be reached:
   none), for an invalidation that hits a stored outcome or a computation that could still be stored, for a computation
   that stores nothing (private failure, not to be stored, abandoned), for a publication that was given up, and for a
   refresh.
-* A flight that is let through, because a value could not be stored, is not counted. At most `pass_limit` compute so at
+* A flight that is let through, because a value could not be stored, is not counted. At most `uncacheable_limit`
+compute so at
   once, nobody is made to wait while there is room, and no mark from before an invalidation lets anybody through.
 * Nothing older than the fence, than the stored value, or than an invalidation that has returned is stored.
 * Nobody is served a value, or a failure that was published, from before an invalidation that had returned when he

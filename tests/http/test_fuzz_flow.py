@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from stampede_guard import CacheRoute
 from stampede_guard.errors import Undecodable
-from stampede_guard.http.entries import base_name, target_of, target_of_url
-from stampede_guard.http.stored import REFUSED, HttpCodec, StoredResponse
+from stampede_guard.http.requests.entries import base_name, target_of, target_of_url
+from stampede_guard.http.requests.stored import REFUSED, HttpCodec, StoredResponse
 from tests.http.asgi import scope_of
 from tests.http.fleet import Fleet
 from tests.http.spec.test_fuzz import NAMES, VALUES

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 from stampede_guard import CacheRoute
-from stampede_guard.http.settings import Settings
+from stampede_guard.http.requests.settings import Settings
 
 HERE = Path(__file__).parent
 PAGE = (HERE.parents[1] / "docs" / "http.md").read_text("utf-8")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from stampede_guard.http.exchange import BrokenOff
+from stampede_guard.http.requests.exchange import BrokenOff
 from tests.http.asgi import scope_of
 from tests.http.fleet import App, Fleet, cached, start
 from tests.http.test_herd import joined

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stampede_guard.http.requests.stored import StoredResponse
 from stampede_guard.http.spec.reuse import verdict
-from stampede_guard.http.stored import StoredResponse
 
 NAMES = (b"no-cache", b"must-revalidate", b"s-maxage", b"public", b"stale-while-revalidate", b"private")
 DIRECTIVES = st.lists(

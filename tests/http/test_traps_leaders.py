@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from stampede_guard import Policy
-from stampede_guard.http.exchange import BrokenOff
+from stampede_guard.http.requests.exchange import BrokenOff
 from tests.http.asgi import scope_of
 from tests.http.fleet import App, Fleet, cached, start, status_of
 from tests.http.test_herd import joined

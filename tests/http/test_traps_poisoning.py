@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stampede_guard import CacheRoute
-from stampede_guard.http.entries import base_name, target_of
+from stampede_guard.http.requests.entries import base_name, target_of
 from tests.http.asgi import scope_of
 from tests.http.fleet import App, Fleet, cached, start, status_of
 

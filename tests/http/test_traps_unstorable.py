@@ -52,7 +52,7 @@ async def test_a_herd_is_one_call_again_when_the_moment_is_over() -> None:
         for _ in range(3):
             await fleet.get()
         await fleet.settled()
-        fleet.clock.advance(Policy().pass_ttl + 1)
+        fleet.clock.advance(Policy().uncacheable_ttl + 1)
         app.headers = cached()
         app.go.clear()
         before = app.calls

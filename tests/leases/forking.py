@@ -12,7 +12,7 @@ import sys
 
 from stampede_guard.errors import LeaseTaken
 from stampede_guard.leases import Leases
-from stampede_guard.leases.keeper import Keeper
+from stampede_guard.leases.keeping.keeper import Keeper
 from tests.leases.contender import leases_at
 
 

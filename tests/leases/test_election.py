@@ -11,7 +11,7 @@ import pytest
 from stampede_guard.errors import Misuse
 from stampede_guard.leases.election import Election
 from stampede_guard.leases.lease import Lease
-from stampede_guard.leases.words import Withheld
+from stampede_guard.leases.messages import Withheld
 from tests.leases.test_hold import Faulty
 from tests.leases.virtual import Fleet, virtually
 

@@ -13,7 +13,7 @@ import pytest
 from stampede_guard import events
 from stampede_guard.errors import LeaseLost, LeaseTaken, Misuse, PolicyError, StoreRefused, StoreUnavailable
 from stampede_guard.leases.memory import MemoryBackend, Rows
-from stampede_guard.leases.words import Forced, NotForced
+from stampede_guard.leases.messages import Forced, NotForced
 from tests.leases.virtual import Fleet, virtually
 
 
@@ -184,7 +184,7 @@ def test_a_body_that_kept_the_loop_from_everything_is_told_that_it_was_not_prote
 
 
 def question(name: str) -> Any:
-    from stampede_guard.leases.words import Ask, Owner
+    from stampede_guard.leases.messages import Ask, Owner
 
     return Ask(name=f"t:{name}", holder="h", owner=Owner(process="o", label="other"), lease_ttl=60)
 

@@ -8,7 +8,7 @@ import threading
 
 from stampede_guard.leases import MemoryLeases
 from stampede_guard.leases.memory import ROWS_BEFORE_PRUNING, MemoryBackend, Rows
-from stampede_guard.leases.words import Ask, Granted, Owner
+from stampede_guard.leases.messages import Ask, Granted, Owner
 from stampede_guard.testing.clock import FakeClock
 
 ME = Owner(process="me")

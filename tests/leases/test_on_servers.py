@@ -35,7 +35,7 @@ async def database(postgres_url: str) -> AsyncIterator[Any]:
 
 
 @pytest.fixture(params=["postgres", "redis"])
-def house(request: pytest.FixtureRequest, namespace: str) -> Any:
+def client(request: pytest.FixtureRequest, namespace: str) -> Any:
     """Makes `Leases` as another process would."""
 
     def make(label: str, namespace: str = namespace) -> Leases:
@@ -54,8 +54,8 @@ async def prepared(*houses: Leases) -> None:
             await leases.create_schema()
 
 
-async def test_leases_go_from_one_to_the_other_in_order(house: Any) -> None:
-    a, b = house("a"), house("b")
+async def test_leases_go_from_one_to_the_other_in_order(client: Any) -> None:
+    a, b = client("a"), client("b")
     async with a, b:
         await prepared(a)
         tokens = []
@@ -74,8 +74,8 @@ async def test_leases_go_from_one_to_the_other_in_order(house: Any) -> None:
         assert tokens == sorted(set(tokens))
 
 
-async def test_one_is_elected_and_hands_over(house: Any) -> None:
-    a, b = house("a"), house("b")
+async def test_one_is_elected_and_hands_over(client: Any) -> None:
+    a, b = client("a"), client("b")
     async with a, b:
         await prepared(a)
         first, second = a.election("e"), b.election("e")
@@ -88,8 +88,8 @@ async def test_one_is_elected_and_hands_over(house: Any) -> None:
                 assert not first.is_leader
 
 
-async def test_a_holder_who_would_renew_in_an_hour_hears_at_once_that_he_is_to_leave(house: Any) -> None:
-    a, operator = house("a"), house("operator")
+async def test_a_holder_who_would_renew_in_an_hour_hears_at_once_that_he_is_to_leave(client: Any) -> None:
+    a, operator = client("a"), client("operator")
     async with a, operator:
         await prepared(a)
 
@@ -122,8 +122,8 @@ async def listening(leases: Leases) -> None:
         await until(lambda: backend.scripts._session.hears_changes(backend.scripts.tag))
 
 
-async def test_who_waits_is_woken_by_each_release_and_in_order(house: Any) -> None:
-    holder, *others = [house(label) for label in "abcd"]
+async def test_who_waits_is_woken_by_each_release_and_in_order(client: Any) -> None:
+    holder, *others = [client(label) for label in "abcd"]
     order: list[str] = []
 
     async def wait_for_it(leases: Leases) -> None:
@@ -147,8 +147,8 @@ async def test_who_waits_is_woken_by_each_release_and_in_order(house: Any) -> No
     assert order == ["b", "c", "d"]
 
 
-async def test_a_clean_shutdown_hands_over_at_once(house: Any) -> None:
-    a, b = house("a"), house("b")
+async def test_a_clean_shutdown_hands_over_at_once(client: Any) -> None:
+    a, b = client("a"), client("b")
     async with a, b:
         await prepared(a)
         first, second = a.election("e", **SELDOM), b.election("e", **SELDOM)
@@ -163,8 +163,8 @@ async def test_a_clean_shutdown_hands_over_at_once(house: Any) -> None:
             assert (await second.wait_elected(BEFORE_A_POLL)).token > token
 
 
-async def test_what_is_called_alike_in_two_namespaces_is_not_the_same(house: Any, namespace: str) -> None:
-    a, b = house("a"), house("b", namespace=f"{namespace}-2")
+async def test_what_is_called_alike_in_two_namespaces_is_not_the_same(client: Any, namespace: str) -> None:
+    a, b = client("a"), client("b", namespace=f"{namespace}-2")
     async with a, b:
         await prepared(a)
         async with a.hold("n", wait=0) as one, b.hold("n", wait=0) as other:
@@ -174,8 +174,8 @@ async def test_what_is_called_alike_in_two_namespaces_is_not_the_same(house: Any
             assert [view.name for view in await b.views()] == [other.name]
 
 
-async def test_what_many_run_exclusively_runs_one_at_a_time(house: Any) -> None:
-    houses = [house(str(number)) for number in range(4)]
+async def test_what_many_run_exclusively_runs_one_at_a_time(client: Any) -> None:
+    houses = [client(str(number)) for number in range(4)]
     await prepared(*houses)
     at_once = most = runs = 0
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
+from stampede_guard.engine.threads.portal import portal
 from stampede_guard.errors import LeaseLost, LeaseTaken, Misuse
 from stampede_guard.leases import SKIPPED, MemoryLeases, current_lease
-from stampede_guard.leases.house import Leases
+from stampede_guard.leases.client import Leases
 from stampede_guard.leases.memory import MemoryBackend, Rows
+from stampede_guard.leases.messages import Answer, Ask, Owner
 from stampede_guard.leases.owner import called, this_process
-from stampede_guard.leases.words import Answer, Ask, Owner
-from stampede_guard.portal import portal
 
 
 def test_plain_code_holds_a_lease_that_is_renewed_while_it_works() -> None:

@@ -130,11 +130,11 @@ async def test_tokens_grow_and_never_two_believe_while_holders_are_frozen_and_ki
 ) -> None:
     await contest.until_tokens(2)
     for strike in (signal.SIGSTOP, signal.SIGKILL, signal.SIGSTOP, signal.SIGKILL):
-        struck = await contest.holder()
-        struck.send(strike)
+        faulty = await contest.holder()
+        faulty.send(strike)
         await contest.until_tokens(2)
         # It wakes up long after somebody else has it, in the middle of its body.
-        struck.send(signal.SIGCONT)
+        faulty.send(signal.SIGCONT)
         if strike == signal.SIGKILL:
             contest.start()
     await contest.until_tokens(3)

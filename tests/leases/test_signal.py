@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from stampede_guard.leases.signal import Signal
+from stampede_guard.leases.keeping.signal import Signal
 
 
 async def test_who_awaits_it_who_looks_and_who_waits_in_a_thread_all_hear_the_first_reason() -> None:

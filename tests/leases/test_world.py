@@ -9,7 +9,8 @@ import time
 import pytest
 
 from stampede_guard.errors import LeaseLost
-from stampede_guard.leases import MemoryLeases, world
+from stampede_guard.leases import MemoryLeases
+from stampede_guard.leases.keeping import world
 
 
 async def test_who_was_suspended_with_the_machine_is_told_soon_after_it_woke(

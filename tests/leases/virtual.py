@@ -8,9 +8,9 @@ from collections.abc import Callable, Coroutine
 from random import Random
 from typing import Any, TypeVar
 
-from stampede_guard.leases.house import Leases
+from stampede_guard.leases.client import Leases
 from stampede_guard.leases.memory import MemoryBackend, Rows
-from stampede_guard.leases.words import Owner
+from stampede_guard.leases.messages import Owner
 from tests.leases.simulation.loop import VirtualLoop
 
 __all__ = ["Fleet", "VirtualWorld", "virtually"]

@@ -14,8 +14,8 @@ import pytest
 from bench.herd.pgbouncer import PgBouncer
 from stampede_guard.errors import StoreRefused
 from stampede_guard.leases import LeaseTaken, PostgresLeases
+from stampede_guard.leases.messages import Granted, Held, Renewed
 from stampede_guard.leases.postgres.backend import PostgresBackend
-from stampede_guard.leases.words import Granted, Held, Renewed
 from tests.support.gate import until
 from tests.support.leases import LONG, ask, granted
 

@@ -89,7 +89,7 @@ class Functions:
             return await self._compute(key_of("quality", user, item))
 
         @guard.locked_cache(name="near", l1_ttl=L1_SECONDS, **options)
-        async def near(user: str, item: int) -> dict[str, Any]:
+        async def l1(user: str, item: int) -> dict[str, Any]:
             return await self._compute(key_of("near", user, item))
 
         @guard.locked_cache(name="plain", **options)
@@ -107,14 +107,14 @@ class Functions:
             made = await asyncio.gather(*(self._compute(key_of("many", user, item)) for item in ids))
             return dict(zip(ids, made, strict=True))
 
-        self.quality, self.near, self.plain, self.aside, self.many = quality, near, plain, aside, many
+        self.quality, self.l1, self.plain, self.aside, self.many = quality, l1, plain, aside, many
 
     # --- calling -----------------------------------------------------------------------------------
 
     def call(self, function: str, user: str, item: int) -> Awaitable[Any]:
         ways: dict[str, Callable[[], Awaitable[Any]]] = {
             "quality": lambda: self.quality(user, item),
-            "near": lambda: self.near(user, item),
+            "near": lambda: self.l1(user, item),
             "plain": lambda: asyncio.to_thread(self.plain, user, item),
             "many": lambda: self._one_of_many(user, item),
             "report": lambda: self.guard.get_or_compute(

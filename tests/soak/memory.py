@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from stampede_guard import StampedeGuard
-from stampede_guard.testing.faulty import FaultyStore
+from stampede_guard.testing.faults.faulty import FaultyStore
 from tests.soak.functions import POLICY, Functions
 from tests.soak.journal import Event, Fault, Journal, now, read
 from tests.soak.judge import Judge, Violation

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from stampede_guard import delivery, guard
-from stampede_guard.lastvalues import LastValues
+from stampede_guard.api import guard
+from stampede_guard.engine.away.last_seen import LastSeen
+from stampede_guard.engine.away.unsettled import Unsettled
+from stampede_guard.engine.flights import delivery
 from stampede_guard.stores import scripted
 from stampede_guard.stores.scripted import ScriptedSession
-from stampede_guard.unsettled import Unsettled
 
 __all__ = ["MUTANTS", "Mutant"]
 
@@ -66,7 +67,7 @@ def _late_passengers_are_served() -> None:
 
 def _last_values_stay() -> None:
     for name in ("drop", "missing", "outdate"):
-        setattr(LastValues, name, _nothing)
+        setattr(LastSeen, name, _nothing)
 
 
 def _pending_is_forgotten() -> None:

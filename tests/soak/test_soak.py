@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from stampede_guard.remembering import Remembering
+from stampede_guard.engine.loops.remembering import Remembering
 from tests.soak.conductor import soak
 from tests.soak.faults import STORES
 from tests.soak.journal import Call

@@ -11,10 +11,10 @@ from redis.asyncio.connection import SSLConnection
 from redis.cluster import LoadBalancingStrategy
 
 from stampede_guard import StampedeGuard
+from stampede_guard.api.urls import store_for, store_from_url
 from stampede_guard.errors import Misuse, UrlError
 from stampede_guard.stores.cluster import ClusterStore
 from stampede_guard.stores.sentinel import SentinelStore
-from stampede_guard.urls import store_for, store_from_url
 
 
 def cluster(url: str) -> ClusterStore:

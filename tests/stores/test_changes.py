@@ -8,8 +8,8 @@ import pytest
 import redis.asyncio
 
 from stampede_guard.core.scripts import Granted, Held
+from stampede_guard.stores.connections.wire import changes_channel
 from stampede_guard.stores.protocol import Session
-from stampede_guard.stores.wire import changes_channel
 from tests.support.asking import POLICY, fill, grant, publish
 from tests.support.backends import Backend
 from tests.support.gate import until

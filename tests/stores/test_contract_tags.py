@@ -8,11 +8,11 @@ import pytest
 import redis.asyncio
 
 from bench.herd.valkey import ValkeyServer
+from stampede_guard.api.urls import store_from_url
 from stampede_guard.core.tags import SIZE
 from stampede_guard.errors import StoreError
 from stampede_guard.policy import Policy
 from stampede_guard.stores.protocol import Session
-from stampede_guard.urls import store_from_url
 from tests.support.backends import Backend
 from tests.support.listener import RecordingListener
 

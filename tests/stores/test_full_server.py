@@ -12,8 +12,8 @@ import redis.asyncio
 from bench.herd.valkey import ValkeyServer
 from stampede_guard.core.scripts import FailedRecently, Found, Granted, Held
 from stampede_guard.errors import ComputeFailed
+from stampede_guard.stores.connections.wire import entry_keys
 from stampede_guard.stores.scripted import WAKE_BYTES
-from stampede_guard.stores.wire import entry_keys
 from tests.support.asking import POLICY, fail, fill, grant, publish
 from tests.support.gate import Gate, soon
 from tests.support.guards import Guards

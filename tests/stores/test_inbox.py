@@ -6,7 +6,7 @@ import pytest
 import redis.asyncio
 
 from stampede_guard.core.scripts import Held
-from stampede_guard.stores.wire import entry_keys
+from stampede_guard.stores.connections.wire import entry_keys
 from tests.support.asking import POLICY, grant, publish
 from tests.support.gate import until
 from tests.support.proxy import FaultProxy
@@ -47,7 +47,7 @@ class TestInbox:
     async def test_a_half_open_subscription_is_found_out(
         self, proxy: FaultProxy, sessions: Sessions, name: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("stampede_guard.stores.inbox.QUIET_SECONDS", 0.05)
+        monkeypatch.setattr("stampede_guard.stores.connections.inbox.QUIET_SECONDS", 0.05)
         session, listener = sessions.open(proxy.url, deadline=SHORT)
         await grant(session, name)
         await until(lambda: len(proxy.commands(b"PING")) >= 2)

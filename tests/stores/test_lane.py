@@ -15,9 +15,9 @@ from redis import exceptions
 from redis._parsers.base import BaseParser
 
 from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
-from stampede_guard.stores.patience import more_time, patiently
-from stampede_guard.stores.pipe import Pipe
-from stampede_guard.stores.replies import is_not_serving, may_be_elsewhere, store_error
+from stampede_guard.stores.connections.patience import more_time, patiently
+from stampede_guard.stores.connections.pipe import Pipe
+from stampede_guard.stores.connections.replies import is_not_serving, may_be_elsewhere, store_error
 from tests.support.listener import PATIENCE
 
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from bench.herd.valkey import ValkeyServer
+from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.errors import StoreUnavailable
-from stampede_guard.guard import StampedeGuard
 from stampede_guard.policy import Policy
 from tests.support.asking import grant, publish
 from tests.support.gate import Gate, soon, until
@@ -97,7 +97,7 @@ async def test_a_value_that_stops_in_the_middle_is_a_lost_connection(
 async def test_a_line_that_moves_a_little_now_and_then_is_given_up_in_the_end(
     proxy: FaultProxy, sessions: Sessions, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stampede_guard.stores.lane.LONGEST", 3)
+    monkeypatch.setattr("stampede_guard.stores.connections.lane.LONGEST", 3)
     session, _ = sessions.open(proxy.url, deadline=DEADLINE)
     await warm(session, name)
     assert await publish(session, name + "-slow", await grant(session, name + "-slow"), SLOW)

@@ -15,8 +15,8 @@ from redis.backoff import ExponentialBackoff
 from bench.herd.valkey import ValkeyServer
 from stampede_guard.core.scripts import Granted, Held
 from stampede_guard.errors import StoreRefused
+from stampede_guard.stores.connections.wire import entry_keys, value_bytes
 from stampede_guard.stores.redis import RedisStore
-from stampede_guard.stores.wire import entry_keys, value_bytes
 from tests.support.asking import POLICY, fill, grant, publish
 from tests.support.backends import PARTS
 from tests.support.listener import PATIENCE

@@ -11,7 +11,7 @@ from redis.credentials import CredentialProvider
 from bench.herd.valkey import ValkeyServer, free_port
 from stampede_guard.core.scripts import Held
 from stampede_guard.errors import StoreRefused, StoreUnavailable
-from stampede_guard.stores.wire import entry_keys
+from stampede_guard.stores.connections.wire import entry_keys
 from tests.support.asking import POLICY, established, grant, publish
 from tests.support.gate import until
 from tests.support.listener import PATIENCE

@@ -14,13 +14,13 @@ import redis.asyncio
 
 from bench.herd.cluster import ValkeyCluster
 from bench.herd.valkey import ValkeyServer
+from stampede_guard.api.urls import store_from_url
 from stampede_guard.core.scripts import Granted, Held
 from stampede_guard.errors import StoreError, StoreRefused
 from stampede_guard.policy import Policy
 from stampede_guard.stores.cluster import ClusterStore
+from stampede_guard.stores.connections.wire import entry_keys
 from stampede_guard.stores.protocol import Session
-from stampede_guard.stores.wire import entry_keys
-from stampede_guard.urls import store_from_url
 from tests.support.gate import until
 from tests.support.listener import RecordingListener
 

@@ -14,8 +14,8 @@ import redis
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
-from stampede_guard.stores.calls import Script
-from stampede_guard.stores.wire import changes_channel
+from stampede_guard.stores.connections.calls import Script
+from stampede_guard.stores.connections.wire import changes_channel
 from tests.support.backends import PARTS
 from tests.support.twins import DEAD, INLINE, LIVE, SCRIPTS, Worlds
 

@@ -8,8 +8,8 @@ import pytest
 import redis
 
 from bench.herd.cluster import ValkeyCluster
-from stampede_guard.stores.slots import SlotMap, parse_slots, slot_of
-from stampede_guard.stores.wire import entry_keys
+from stampede_guard.stores.connections.slots import SlotMap, parse_slots, slot_of
+from stampede_guard.stores.connections.wire import entry_keys
 
 ASKED = ("seed", 7000)
 

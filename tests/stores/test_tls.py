@@ -14,12 +14,12 @@ import redis.asyncio
 import tests.support
 from bench.herd.cluster import ValkeyCluster
 from bench.herd.valkey import ValkeyServer
+from stampede_guard.api.urls import store_from_url
 from stampede_guard.core.scripts import Granted, Held
 from stampede_guard.errors import StoreUnavailable
 from stampede_guard.policy import Policy
 from stampede_guard.stores.cluster import ClusterStore
 from stampede_guard.stores.redis import RedisSession
-from stampede_guard.urls import store_from_url
 from tests.support.listener import PATIENCE, RecordingListener
 from tests.support.proxy import FaultProxy
 from tests.support.sessions import LONG, SHORT, Sessions

@@ -13,8 +13,8 @@ from redis.crc import key_slot
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Denied, FailedRecently, Found, Granted, Held, Message
 from stampede_guard.errors import StoreRefused
-from stampede_guard.stores.calls import Script, pack_command
-from stampede_guard.stores.wire import (
+from stampede_guard.stores.connections.calls import Script, pack_command
+from stampede_guard.stores.connections.wire import (
     HEADER,
     MOST_TOOK_MS,
     entry_keys,

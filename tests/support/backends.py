@@ -14,12 +14,12 @@ from redis.asyncio.sentinel import Sentinel
 from stampede_guard.core.entry import EMPTY, prune
 from stampede_guard.stores.cluster import ClusterStore
 from stampede_guard.stores.clustersession import ClusterSession
+from stampede_guard.stores.connections.wire import entry_keys
 from stampede_guard.stores.encrypted import EncryptedStore
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.stores.protocol import Session, Store
 from stampede_guard.stores.redis import RedisSession, RedisStore
 from stampede_guard.stores.sentinel import SentinelStore
-from stampede_guard.stores.wire import entry_keys
 from stampede_guard.testing import FaultyStore
 from tests.support.clock import Clock
 from tests.support.encryption import Rot

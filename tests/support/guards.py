@@ -9,12 +9,12 @@ from typing import Any, Literal, Self
 import redis.asyncio
 
 from stampede_guard import Policy, StampedeGuard
-from stampede_guard.codec import codec_for
 from stampede_guard.core.scripts import Granted
+from stampede_guard.stores.connections.wire import entry_keys
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.stores.redis import RedisStore
 from stampede_guard.stores.settings import DEADLINE
-from stampede_guard.stores.wire import entry_keys
+from stampede_guard.values.codec import codec_for
 from tests.support.clock import Clock
 from tests.support.gate import until
 

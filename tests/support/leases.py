@@ -13,9 +13,9 @@ import asyncpg  # type: ignore[import-untyped]
 from stampede_guard.leases.backend import Backend
 from stampede_guard.leases.core.queue import Place
 from stampede_guard.leases.memory import MemoryBackend, Rows
+from stampede_guard.leases.messages import Ask, Granted, Owner
 from stampede_guard.leases.postgres.backend import PostgresBackend
 from stampede_guard.leases.redis.backend import RedisBackend
-from stampede_guard.leases.words import Ask, Granted, Owner
 from stampede_guard.stores.protocol import Store
 
 __all__ = ["LONG", "MemoryWorld", "PostgresWorld", "RedisWorld", "World", "ask", "granted", "owner"]

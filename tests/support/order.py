@@ -20,13 +20,13 @@ LONG = (
     "tests/core/test_tags.py",
     "tests/core/test_mutations.py",
     "tests/leases/simulation/",
-    "tests/leases/jobs/test_weather.py",
-    "tests/leases/jobs/test_pods.py",
+    "tests/jobs/test_weather.py",
+    "tests/jobs/test_pods.py",
     "tests/chaos/",
     "tests/bench/test_scale.py",
     "tests/audit/test_audited_app.py",
     "tests/test_example",
-    "tests/test_flood.py",
+    "tests/engine/test_flood.py",
 )
 """Most tests in these take seconds."""
 

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Self
 
-from stampede_guard.stores.calls import Script
+from stampede_guard.stores.connections.calls import Script
 from tests.support.resp import CommandCutter
 
 __all__ = ["ScriptedServer", "array", "bulk"]

@@ -24,11 +24,11 @@ from stampede_guard.core.scripts import (
     Held,
     Message,
     Messages,
-    Passing,
     Publication,
     Renewal,
+    Uncacheable,
 )
-from stampede_guard.stores.wire import (
+from stampede_guard.stores.connections.wire import (
     HEADER,
     changes_channel,
     entry_keys,
@@ -138,7 +138,7 @@ class Worlds:
             case Granted():
                 self._granted(pure, real, flight)
                 self.through.discard(flight)
-            case Passing(grant):
+            case Uncacheable(grant):
                 self._granted(grant, real.grant, flight)
                 self.through.add(flight)
             case Held(fence, suspect):

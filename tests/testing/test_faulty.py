@@ -14,7 +14,7 @@ from stampede_guard.core.breaker import PROBE_SECONDS
 from stampede_guard.core.scripts import Granted
 from stampede_guard.errors import StoreRefused, StoreUnavailable
 from stampede_guard.testing import FakeClock, FaultyStore
-from stampede_guard.testing.faultysession import FaultySession
+from stampede_guard.testing.faults.faultysession import FaultySession
 from tests.support.asking import POLICY, fill, grant, publish
 from tests.support.gate import Gate, until
 from tests.support.listener import RecordingListener

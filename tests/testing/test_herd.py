@@ -12,8 +12,9 @@ from unittest.mock import AsyncMock
 import fakeredis
 import pytest
 
-from stampede_guard import Misuse, StampedeGuard, cached_many, configure, defaults, locked_cache
-from stampede_guard.computation import CURRENT
+from stampede_guard import Misuse, StampedeGuard, cached_many, configure, locked_cache
+from stampede_guard.api import defaults
+from stampede_guard.engine.flights.computation import CURRENT
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.testing import FakeClock, herd
 from tests.support.gate import Gate, soon

@@ -29,7 +29,7 @@ import pytest
 
 from stampede_guard import StampedeGuard
 from stampede_guard.errors import KeyPartError, Misuse
-from stampede_guard.keys import fitted
+from stampede_guard.values.arguments import fitted
 from tests.support.gate import Gate, until
 from tests.support.guards import Guards
 

@@ -22,7 +22,7 @@ from asyncpg.pgproto.pgproto import UUID as DriversUUID
 from starlette.datastructures import URL, Headers, QueryParams
 
 from stampede_guard.errors import KeyPartError
-from stampede_guard.keys import KeyBuilder
+from stampede_guard.values.keys import KeyBuilder
 
 
 async def anything(value: Any) -> None: ...

@@ -20,8 +20,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stampede_guard.errors import KeyPartError
-from stampede_guard.keys import KeyBuilder
-from stampede_guard.keys.captured import Copying
+from stampede_guard.values.arguments.captured import Copying
+from stampede_guard.values.keys import KeyBuilder
 
 
 class Colour(enum.Enum):

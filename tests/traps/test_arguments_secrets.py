@@ -13,10 +13,10 @@ from starlette.requests import HTTPConnection, Request
 
 from stampede_guard import Policy, StampedeGuard
 from stampede_guard.errors import KeyPartError, LeaseTaken, Misuse
-from stampede_guard.keys import KeyBuilder
-from stampede_guard.keys.sensitive import is_sensitive
 from stampede_guard.leases import MemoryLeases
 from stampede_guard.stores.memory import MemoryStore
+from stampede_guard.values.keys import KeyBuilder
+from stampede_guard.values.keys.sensitive import is_sensitive
 
 
 async def anything(value: Any) -> None: ...

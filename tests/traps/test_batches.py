@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stampede_guard import StampedeGuard, cached_many, configure
-from stampede_guard.core.switch import Switch
+from stampede_guard.stores.switch import Switch
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards
 

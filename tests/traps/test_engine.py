@@ -13,7 +13,7 @@ import pytest
 
 from stampede_guard import Policy, StampedeGuard
 from stampede_guard.errors import StoreUnavailable
-from stampede_guard.testing.faulty import FaultyStore
+from stampede_guard.testing.faults.faulty import FaultyStore
 from tests.support.gate import Gate, soon, until
 
 KEY = "report:7"
@@ -273,7 +273,7 @@ async def test_a_copy_of_another_event_loop_goes_in_the_same_turn(tags: tuple[st
         ask = lambda: guard.get_or_compute(KEY, source.read, tags=tags)  # noqa: E731
         guard.runtime().session.hears_changes("traps:x")
         await ask()
-        assert await ask() == 1 and len(guard.runtime().near) == 1
+        assert await ask() == 1 and len(guard.runtime().l1) == 1
         source.number = 2
         assert (guard.sync.invalidate_tag("t") if tags else guard.sync.invalidate(KEY)) == "done"
         assert await soon(ask()) == 2
@@ -376,7 +376,7 @@ async def test_after_a_refresh_no_older_copy_is_served(held: bool) -> None:
         store.memory.tell_watchers = lambda *_: None  # type: ignore[method-assign]
         reading = None
         if held:
-            runtime.near.drop("traps:" + call.key().partition(":")[2])
+            runtime.l1.drop("traps:" + call.key().partition(":")[2])
             read = Held(guard, "read")
             reading = asyncio.ensure_future(call())
             await read.answered()

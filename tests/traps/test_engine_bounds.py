@@ -11,15 +11,15 @@ import redis.asyncio
 
 from bench.herd.valkey import ValkeyServer
 from stampede_guard import Policy, StampedeGuard
-from stampede_guard.core.scripts import FailedRecently, Granted, Held, Passing
-from stampede_guard.once import Once
-from stampede_guard.passenger import Passenger
-from stampede_guard.pauses import MOST, Pauses
+from stampede_guard.core.scripts import FailedRecently, Granted, Held, Uncacheable
+from stampede_guard.engine.flights.backoff import MOST, Backoff
+from stampede_guard.engine.flights.once import Once
+from stampede_guard.engine.flights.passenger import Passenger
+from stampede_guard.stores.connections.wire import entry_keys, parse_value, value_bytes
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.stores.protocol import Session
 from stampede_guard.stores.redis import RedisStore
-from stampede_guard.stores.wire import entry_keys, parse_value, value_bytes
-from stampede_guard.testing.faulty import FaultyStore
+from stampede_guard.testing.faults.faulty import FaultyStore
 from tests.support.clock import Clock
 from tests.support.gate import Gate, soon, until
 from tests.support.listener import RecordingListener
@@ -61,7 +61,7 @@ FAILURE, LEASE, SLOTS = 1, 3, 5
 async def test_what_has_more_time_left_than_it_was_given_ends_at_once(
     own_valkey: ValkeyServer, namespace: str, what: str, lifetime: int | None
 ) -> None:
-    name, one_at_a_time = f"{namespace}:k", Policy(pass_limit=1, pass_ttl=600.0)
+    name, one_at_a_time = f"{namespace}:k", Policy(uncacheable_limit=1, uncacheable_ttl=600.0)
     session = RedisStore.from_url(own_valkey.url).open_session(RecordingListener())
     part = {"lease": LEASE, "failure": FAILURE, "mark": FAILURE, "slot": SLOTS, "fallback": SLOTS}[what]
     try:
@@ -73,7 +73,7 @@ async def test_what_has_more_time_left_than_it_was_given_ends_at_once(
             assert isinstance(await ask(session, name, "other"), FailedRecently)
         elif what in ("mark", "slot"):
             await failed(session, name, "pass", one_at_a_time)
-            assert isinstance(await ask(session, name, "dead", one_at_a_time), Passing)
+            assert isinstance(await ask(session, name, "dead", one_at_a_time), Uncacheable)
             assert isinstance(await ask(session, name, "other", one_at_a_time), Held)
         else:
             granted = await session.fallback(name, flight="dead", policy=POLICY)
@@ -86,7 +86,7 @@ async def test_what_has_more_time_left_than_it_was_given_ends_at_once(
         if what == "fallback":
             assert isinstance(await session.fallback(name, flight="other", policy=POLICY), Granted)
         elif what == "slot":
-            assert isinstance(await ask(session, name, "other", one_at_a_time), Passing)
+            assert isinstance(await ask(session, name, "other", one_at_a_time), Uncacheable)
         else:
             assert isinstance(await ask(session, name, "other", one_at_a_time), Granted)
     finally:
@@ -164,7 +164,7 @@ async def test_pauses_are_bounded_and_need_one_timer() -> None:
             timers.append(seconds)
             return loop.call_later(seconds, call, *args)
 
-    pauses = Pauses(Loop, clock)  # type: ignore[arg-type]
+    pauses = Backoff(Loop, clock)  # type: ignore[arg-type]
     for number in range(2 * MOST):
         pauses.begin(f"k{number}", 600.0)
     assert len(pauses) == MOST and len(timers) == 1
@@ -176,7 +176,7 @@ async def test_pauses_are_bounded_and_need_one_timer() -> None:
 
 
 async def test_a_pause_ends_by_itself() -> None:
-    pauses = Pauses(asyncio.get_running_loop())
+    pauses = Backoff(asyncio.get_running_loop())
     pauses.begin("k", 0.01)
     pauses.begin("later", 0.4)
     await until(lambda: not len(pauses))

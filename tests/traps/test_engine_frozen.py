@@ -10,7 +10,7 @@ import pytest
 
 from stampede_guard import Policy, StampedeGuard
 from stampede_guard.testing.clock import FakeClock
-from stampede_guard.testing.faulty import FaultyStore
+from stampede_guard.testing.faults.faulty import FaultyStore
 from tests.support.gate import soon, until
 
 
@@ -46,7 +46,7 @@ def faces(guard: StampedeGuard) -> dict[str, Callable[[], Any]]:
         return entry.value
 
     call, batch = guard.locked_cache(name="call")(compute), guard.cached_many(name="many")(many)
-    near = guard.locked_cache(name="near", l1_ttl=60.0)(compute)
+    l1 = guard.locked_cache(name="near", l1_ttl=60.0)(compute)
 
     async def first_of_batch() -> int:
         return (await batch([7, 8]))[7]  # type: ignore[no-any-return]
@@ -55,7 +55,7 @@ def faces(guard: StampedeGuard) -> dict[str, Callable[[], Any]]:
         "keyed": lambda: guard.get_or_compute("k", compute),
         "tagged": lambda: guard.get_or_compute("k", compute, tags=["t"]),
         "decorated": call,
-        "with copies": near,
+        "with copies": l1,
         "refresh": call.refresh,
         "many": first_of_batch,
         "block": block,

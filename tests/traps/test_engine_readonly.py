@@ -11,7 +11,7 @@ from bench.herd.valkey import ValkeyServer
 from stampede_guard import Policy, StampedeGuard
 from stampede_guard.core.entry import Reading
 from stampede_guard.errors import StoreRefused
-from stampede_guard.stores.lane import LEAVE_SECONDS
+from stampede_guard.stores.connections.lane import LEAVE_SECONDS
 from tests.support.asking import POLICY
 from tests.support.gate import soon, until
 from tests.support.proxy import FaultProxy

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from stampede_guard import Policy, StampedeGuard
+from stampede_guard.engine.away.pending import AT_ONCE
 from stampede_guard.errors import StoreRefused, StoreUnavailable
-from stampede_guard.pending import AT_ONCE
 from stampede_guard.stores.memory import MemoryStore
-from stampede_guard.testing.faulty import FaultyStore
+from stampede_guard.testing.faults.faulty import FaultyStore
 from tests.support.gate import Gate, soon, until
 
 while_decoding: list[Callable[[], object]] = []
@@ -90,9 +90,9 @@ async def test_a_copy_is_not_kept_of_what_another_event_loop_outdates_while_it_i
         guard.runtime().session.hears_changes("review:x")
         assert (await report()).number == 1
         assert (await report()).number == 1
-        near = guard.runtime().near
-        assert len(near) == 1, "copies are kept"
-        near.drop(report.key())
+        l1 = guard.runtime().l1
+        assert len(l1) == 1, "copies are kept"
+        l1.drop(report.key())
         while_decoding.append(lambda: elsewhere.call(getattr(report, how)))
         assert (await report()).number == 1, "it came before"
         assert not while_decoding

@@ -8,7 +8,7 @@ import pytest
 
 from stampede_guard import Policy, StampedeGuard
 from stampede_guard.errors import StoreRefused
-from stampede_guard.testing.faulty import FaultyStore
+from stampede_guard.testing.faults.faulty import FaultyStore
 from tests.support.gate import Gate, soon, until
 
 

@@ -21,9 +21,8 @@ import requests
 import starlette.exceptions
 import werkzeug.exceptions
 
-from stampede_guard import StampedeGuard, failures, locked_cache
-from stampede_guard.codec.likeness import difference
-from stampede_guard.errorcopies import copy_of
+from stampede_guard import StampedeGuard, locked_cache
+from stampede_guard.engine.away.pending import PendingInvalidations
 from stampede_guard.errors import (
     ComputeFailed,
     ComputeTimeout,
@@ -32,10 +31,12 @@ from stampede_guard.errors import (
     StoreRefused,
     WaitTimeout,
 )
-from stampede_guard.failures import decode_failure, encode_failure, register_failure
-from stampede_guard.masking import mask
-from stampede_guard.pending import PendingInvalidations
-from stampede_guard.personal import is_personal
+from stampede_guard.values import failures
+from stampede_guard.values.codec.likeness import difference
+from stampede_guard.values.errorcopies import copy_of
+from stampede_guard.values.failures import decode_failure, encode_failure, register_failure
+from stampede_guard.values.masking import mask
+from stampede_guard.values.personal import is_personal
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, joined
 
@@ -453,7 +454,7 @@ class Uncopyable(werkzeug.exceptions.HTTPException):
 async def test_what_cannot_be_copied_is_its_callers_and_told_to_the_others(
     guards: Guards, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from stampede_guard import passengers
+    from stampede_guard.engine.flights import passengers
 
     monkeypatch.setattr(
         passengers, "copy_of", lambda error: None if isinstance(error, Plain) else copy_of(error)

@@ -19,8 +19,8 @@ import stampede_guard
 from stampede_guard import StampedeGuard, configure, defaults, locked_cache
 from stampede_guard.leases import MemoryLeases
 from stampede_guard.testing import counting, seats
-import stampede_guard.forks
-from stampede_guard.locks import PassableLock
+import stampede_guard.values.forks
+from stampede_guard.engine.threads.locks import PassableLock
 
 os.environ["STAMPEDE_GUARD_URL"] = "memory://"
 where = sys.argv[1]
@@ -94,7 +94,7 @@ def use():
     assert count() == 1
 
 if where == "everything":
-    owners = [found for owner, _, _ in stampede_guard.forks._renewed.values() if (found := owner()) is not None]
+    owners = [found for owner, _, _ in stampede_guard.values.forks._renewed.values() if (found := owner()) is not None]
     owners += [owner for name in OWNERS if name != "warmer" for owner in OWNERS[name]()]
 else:
     owners = OWNERS[where]()
@@ -163,8 +163,8 @@ def test_every_lock_of_the_package_is_renewed_in_a_child() -> None:
     renews = re.compile(r"renew_in_children\(|def leave_the_parents|def _leave_the_parents|def _after_fork")
     made = re.compile(r"(threading\.(Lock|RLock|Condition|Semaphore|BoundedSemaphore)|\bPassableLock)\(\)")
     # Parts of an event loop: a child makes its own, and never asks those of its parent.
-    of_one_loop = {"threads.py", "locks.py"}
-    inherited = {"tenants.py": "leave_the_parents", "moded.py": "leave_the_parents"}
+    of_one_loop = {"engine/threads/threads.py", "engine/threads/locks.py"}
+    inherited = {"api/tenants.py": "leave_the_parents", "engine/modes/resolver.py": "leave_the_parents"}
     for path in sorted(root.rglob("*.py")):
         name = str(path.relative_to(root))
         if name in of_one_loop or name in inherited:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stampede_guard.http import requester
+from stampede_guard.http.requests import requester
 from stampede_guard.http.spec.fields import is_of_one_requester
 from tests.http.fleet import App, Fleet, cached, start, status_of
 from tests.traps.test_http import MODIFIED, at_once, telling

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from stampede_guard.http import requester
+from stampede_guard.http.requests import requester
 from stampede_guard.http.spec import directives, reuse
 from tests.http.spec.test_hostile import READERS
 

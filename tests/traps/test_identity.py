@@ -29,10 +29,10 @@ from fastapi import APIRouter, Depends, FastAPI
 from starlette.concurrency import run_in_threadpool
 
 from stampede_guard import KeyPartError, Misuse, StampedeGuard, configure, locked_cache
-from stampede_guard.codec import codec_for
-from stampede_guard.defaults import default_guard
-from stampede_guard.registry import MOST_NAMES
+from stampede_guard.api.defaults import default_guard
+from stampede_guard.api.identity.registry import MOST_NAMES
 from stampede_guard.stores.memory import MemoryStore
+from stampede_guard.values.codec import codec_for
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
@@ -749,7 +749,7 @@ def test_no_name_is_forgotten_so_there_is_an_end_to_them(
     guard: StampedeGuard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert MOST_NAMES >= 10_000
-    monkeypatch.setattr("stampede_guard.registry.MOST_NAMES", 100)
+    monkeypatch.setattr("stampede_guard.api.identity.registry.MOST_NAMES", 100)
     for number in range(100):
         guard.locked_cache(ttl=60, name=f"n{number}")(lambda: 1)
     with pytest.raises(KeyPartError, match="This is the limit"):
@@ -1572,7 +1572,7 @@ async def test_what_one_tenant_stores_under_a_type_all_others_drop(used_in: str 
 async def test_of_types_without_end_an_invalidation_without_one_is_an_error_and_no_done(
     guard: StampedeGuard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stampede_guard.keytypes.MOST_TYPES", 20)
+    monkeypatch.setattr("stampede_guard.api.keytypes.MOST_TYPES", 20)
     source = Source()
     await guard.get_or_compute("report:7", source.read, type=int)
     for number in range(20):
@@ -1591,10 +1591,10 @@ async def test_of_types_without_end_an_invalidation_without_one_is_an_error_and_
 async def test_a_plan_is_found_again_without_making_its_codec_anew(
     guard: StampedeGuard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stampede_guard.plans.MOST_PLANS", 10)
+    monkeypatch.setattr("stampede_guard.api.plans.MOST_PLANS", 10)
     made = []
     real = codec_for
-    monkeypatch.setattr("stampede_guard.plans.codec_for", lambda kind: made.append(kind) or real(kind))
+    monkeypatch.setattr("stampede_guard.api.plans.codec_for", lambda kind: made.append(kind) or real(kind))
     source = Source()
     for number in range(30):
         await guard.within(f"tenant{number}").get_or_compute(f"user{number}:7", source.read, type=int, ttl=60)

@@ -16,18 +16,20 @@ import pytest
 import redis.asyncio
 
 from stampede_guard.errors import StoreUnavailable
-from stampede_guard.leases import Jobs, PostgresLeases
+from stampede_guard.jobs import Jobs
+from stampede_guard.jobs.backends import runs_of
+from stampede_guard.jobs.backends.memory import MemoryRuns
+from stampede_guard.jobs.messages import Claim, Claimed, JobView, Look, Registration, Seen
+from stampede_guard.leases import PostgresLeases
 from stampede_guard.leases.backend import Backend
 from stampede_guard.leases.core import holding
 from stampede_guard.leases.core.holding import Answered, Sleep, Waiting, decide
 from stampede_guard.leases.core.moves import Freed, Want
 from stampede_guard.leases.core.queue import CALLED
 from stampede_guard.leases.core.timing import WATCHING, job_timing, leader_timing
+from stampede_guard.leases.messages import Held, Owner
 from stampede_guard.leases.postgres.backend import PostgresBackend
-from stampede_guard.leases.postgres.rooms import APPLICATION_NAME, Room
-from stampede_guard.leases.runs.memory import MemoryRuns
-from stampede_guard.leases.runs.words import Claim, Claimed, JobView, Look, Registration, Seen
-from stampede_guard.leases.words import Held, Owner
+from stampede_guard.leases.postgres.connections import APPLICATION_NAME, Connections
 from stampede_guard.stores.redis import RedisStore
 from tests.leases.test_hold import Faulty
 from tests.leases.virtual import Fleet, virtually
@@ -285,12 +287,12 @@ def slow() -> list[Slow]:
     return []
 
 
-def room_of(slow: list[Slow], *, size: int = 1, idle_for: float = 60.0) -> Room:
+def room_of(slow: list[Slow], *, size: int = 1, idle_for: float = 60.0) -> Connections:
     async def connect() -> Slow:
         slow.append(Slow())
         return slow[-1]
 
-    return Room(connect, size=size, idle_for=idle_for)
+    return Connections(connect, size=size, idle_for=idle_for)
 
 
 class TestWaitingForAConnection:
@@ -378,7 +380,7 @@ class TestWaitingForAConnection:
         await world.prepare()
         backend = world.open()
         try:
-            runs, job = backend.runs(), f"{namespace}:many"
+            runs, job = runs_of(backend), f"{namespace}:many"
             registration = Registration(job=job, schedule="s", fingerprint="f", rhythm=1.0)
             view = await runs.register(registration, timeout=LONG)
             first = int(view.at * 1000) - 2_000
@@ -488,7 +490,7 @@ async def test_one_look_says_what_single_steps_say(
         outside = redis.asyncio.Redis.from_url(request.getfixturevalue("valkey_url"))
         world = RedisWorld(RedisStore(outside, deadline=LONG), outside, namespace)
     backend: Any = world.open()
-    runs = backend.runs()
+    runs = runs_of(backend)
     given = [
         Registration(
             job=f"{namespace}:{title}",

@@ -16,10 +16,11 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from bench.herd.valkey import ValkeyServer
-from stampede_guard.leases import Jobs, PostgresLeases, RedisLeases, Run
+from stampede_guard.jobs import Jobs, Run
+from stampede_guard.leases import PostgresLeases, RedisLeases
 from stampede_guard.leases.core import grants
 from stampede_guard.leases.core.grants import EMPTY, GONE_FOR, Row
-from stampede_guard.leases.words import Ask, Granted, Held, Owner, Refused, Renewed
+from stampede_guard.leases.messages import Ask, Granted, Held, Owner, Refused, Renewed
 from tests.support.gate import until
 from tests.support.leases import LONG, ask
 

@@ -11,12 +11,13 @@ import pytest
 import redis.asyncio
 
 from bench.herd.valkey import ValkeyServer
+from stampede_guard.jobs import rules
+from stampede_guard.jobs.backends import runs_of
+from stampede_guard.jobs.backends.memory import MemoryRuns
+from stampede_guard.jobs.backends.postgres.backend import PostgresRuns
+from stampede_guard.jobs.backends.redis.backend import AT_ONCE, RedisRuns
+from stampede_guard.jobs.messages import Claim, Ending, Outcome, Registration
 from stampede_guard.leases.redis.backend import RedisBackend
-from stampede_guard.leases.runs import rules
-from stampede_guard.leases.runs.memory import MemoryRuns
-from stampede_guard.leases.runs.postgres.backend import PostgresRuns
-from stampede_guard.leases.runs.redis.backend import AT_ONCE, RedisRuns
-from stampede_guard.leases.runs.words import Claim, Ending, Outcome, Registration
 from stampede_guard.stores.redis import RedisStore
 from tests.support.leases import LONG, PostgresWorld, owner
 
@@ -76,7 +77,7 @@ def stored(slot: int, outcome: str) -> str:
 async def server(own_valkey: ValkeyServer) -> AsyncIterator[Server]:
     client = redis.asyncio.Redis.from_url(own_valkey.url)
     backend = RedisBackend(RedisStore(client, deadline=LONG), namespace="shop", restart="trust")
-    yield Server(client, backend.runs())
+    yield Server(client, runs_of(backend))
     await backend.aclose()
     await client.aclose()
 
@@ -198,7 +199,7 @@ async def test_elsewhere_it_is_bounded_by_count_and_age_as_well(
     else:
         world = PostgresWorld(request.getfixturevalue("postgres_url"))
         await world.prepare()
-        runs = world.open().runs()
+        runs = runs_of(world.open())
     try:
         await runs.register(registration(job), timeout=LONG)
         newest = round(time.time()) * 1000 - 1000
@@ -237,7 +238,7 @@ async def test_postgres_finds_a_rare_outcome_by_an_index_whatever_it_believes_of
             job,
         )
         await connection.execute("ANALYZE stampede_guard.runs")
-        statement = backend.runs()._sql.of_outcomes
+        statement = runs_of(backend)._sql.of_outcomes
         rows = await connection.fetch(
             f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", job, 50, None, ["failed", "abandoned"]
         )

@@ -11,7 +11,8 @@ import pytest
 
 from bench.herd.valkey import ValkeyServer
 from stampede_guard.errors import StoreError
-from stampede_guard.leases import Jobs, MemoryLeases, RedisLeases
+from stampede_guard.jobs import Jobs
+from stampede_guard.leases import MemoryLeases, RedisLeases
 
 
 async def call(*args: str) -> tuple[int, str]:

@@ -15,10 +15,11 @@ from apscheduler.triggers.cron import CronTrigger
 from croniter import croniter
 
 from stampede_guard.errors import PolicyError
-from stampede_guard.leases import Jobs, MemoryLeases
-from stampede_guard.leases.jobs.dialects import cron_of
-from stampede_guard.leases.jobs.realtime import change_between
-from stampede_guard.leases.jobs.schedule import Schedule, moment, slot_of
+from stampede_guard.jobs import Jobs
+from stampede_guard.jobs.schedules.dialects import cron_of
+from stampede_guard.jobs.schedules.realtime import change_between
+from stampede_guard.jobs.schedules.schedule import Schedule, moment, slot_of
+from stampede_guard.leases import MemoryLeases
 
 FIRST, LAST = datetime(2024, 1, 1, tzinfo=UTC), datetime(2031, 1, 1, tzinfo=UTC)
 HALF_A_DAY = timedelta(hours=13)

@@ -12,10 +12,11 @@ import pytest
 import redis.asyncio
 
 from bench.herd.valkey import ValkeyServer
+from stampede_guard.jobs.backends import runs_of
+from stampede_guard.jobs.backends.redis.backend import RedisRuns
+from stampede_guard.jobs.messages import Claim, Claimed, Look, Registration, Seen
+from stampede_guard.leases.messages import Granted
 from stampede_guard.leases.redis.backend import RedisBackend
-from stampede_guard.leases.runs.redis.backend import RedisRuns
-from stampede_guard.leases.runs.words import Claim, Claimed, Look, Registration, Seen
-from stampede_guard.leases.words import Granted
 from stampede_guard.stores.redis import RedisStore
 from tests.support.leases import LONG, MemoryWorld, PostgresWorld, RedisWorld, World, ask, granted, owner
 
@@ -175,7 +176,7 @@ async def claimed(runs: Any, job: str, slot: int, *, attempts: int, alive_for: f
 async def test_one_look_at_a_hundred_jobs_whose_workers_vanished_is_a_small_step(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs = server.backend.runs()
+    runs = runs_of(server.backend)
     jobs = [f"shop:job{number:02}" for number in range(100)]
     views = await runs.register_all([registration(job) for job in jobs], timeout=LONG)
     slot = int(views[0].at * 1000) - 60_000
@@ -220,7 +221,7 @@ async def test_none_waits_behind_those_that_nobody_may_try_again(
         outside = redis.asyncio.Redis.from_url(request.getfixturevalue("valkey_url"))
         world = RedisWorld(RedisStore(outside, deadline=LONG), outside, namespace)
     job = f"{namespace}:job"
-    runs: Any = world.open().runs()  # type: ignore[attr-defined]
+    runs: Any = runs_of(world.open())  # type: ignore[attr-defined]
     try:
         view = await runs.register(registration(job), timeout=LONG)
         slot = int(view.at * 1000) - 60_000

@@ -19,14 +19,14 @@ from starlette.routing import Route
 from bench.herd.cluster import ValkeyCluster
 from bench.herd.valkey import ValkeyServer
 from stampede_guard import StampedeGuard
-from stampede_guard.cli.secrets import without_secrets
-from stampede_guard.defaults import configure, default_guard
+from stampede_guard.api.defaults import configure, default_guard
+from stampede_guard.api.urls import store_from_url
 from stampede_guard.errors import Misuse, UrlError
 from stampede_guard.leases import MemoryLeases
-from stampede_guard.stores.inboxname import inbox_name, processes_by_namespace
+from stampede_guard.ops.cli.secrets import without_secrets
+from stampede_guard.stores.connections.inboxname import inbox_name, processes_by_namespace
 from stampede_guard.testing import FaultyStore
-from stampede_guard.urls import store_from_url
-from tests.cli.conftest import ROOT, Operator
+from tests.ops.cli.conftest import ROOT, Operator
 from tests.support.guards import Guards
 
 # --- one environment for programs and the command -------------------------------------------------

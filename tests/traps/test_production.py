@@ -21,13 +21,13 @@ import tests.support
 from bench.herd.cluster import ValkeyCluster
 from bench.herd.valkey import ValkeyServer, free_port
 from stampede_guard import StampedeGuard
-from stampede_guard.apps import health_endpoint
+from stampede_guard.api.urls import store_from_url
 from stampede_guard.errors import Misuse, StoreMisconfigured, StoreUnavailable
 from stampede_guard.events import BreakerOpened, Event, Recovered, Refused
+from stampede_guard.integrations.starlette import health_endpoint
 from stampede_guard.stores.cluster import ClusterStore
 from stampede_guard.stores.protocol import Store
 from stampede_guard.stores.redis import RedisStore
-from stampede_guard.urls import store_from_url
 from tests.support.gate import until
 from tests.support.listener import PATIENCE, RecordingListener
 from tests.support.proxy import FaultProxy

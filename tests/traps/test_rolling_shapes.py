@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from stampede_guard import StampedeGuard
-from stampede_guard.codec import codec_for
-from stampede_guard.codec.stamped import MOST_LOOKS, STAMP_BYTES, _shape_of, opened_stamp, stamp_of
 from stampede_guard.errors import Undecodable
+from stampede_guard.values.codec import codec_for
+from stampede_guard.values.codec.stamped import MOST_LOOKS, STAMP_BYTES, _shape_of, opened_stamp, stamp_of
 
 PROGRAM = """
     import asyncio, logging, os, sys

@@ -14,7 +14,7 @@ import pytest
 
 from stampede_guard import StampedeGuard
 from stampede_guard.errors import KeyPartError
-from stampede_guard.keys.codeversion import code_version
+from stampede_guard.values.keys.codeversion import code_version
 
 
 def made(source: str, name: str = "f", *, file: str = "shop.py") -> Callable[..., Any]:
@@ -114,7 +114,7 @@ def test_what_a_process_closes_over_does_not_keep_processes_apart() -> None:
 
 def test_the_version_is_that_of_every_process() -> None:
     """Sets of texts are in another order in each process."""
-    shown = "from stampede_guard.keys.codeversion import code_version\nprint(code_version(f))"
+    shown = "from stampede_guard.values.keys.codeversion import code_version\nprint(code_version(f))"
     program = f"import functools\n{BASE}\n{shown}"
     told = {
         subprocess.run(

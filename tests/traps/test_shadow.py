@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from stampede_guard import StampedeGuard
-from stampede_guard.kept import kept_name
+from stampede_guard.engine.modes.kept import kept_name
 from stampede_guard.policy import Mode
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards

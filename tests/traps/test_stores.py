@@ -14,14 +14,21 @@ from redis._parsers.base import BaseParser
 from bench.herd.cluster import ValkeySentinel
 from bench.herd.valkey import ValkeyServer
 from stampede_guard import StampedeGuard
+from stampede_guard.api.urls import store_from_url
 from stampede_guard.core.scripts import Granted
 from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
 from stampede_guard.events import BreakerClosed, BreakerOpened, Event, NotStored, Recovered, Refused
 from stampede_guard.stores.addresses import sentinel_from_url
+from stampede_guard.stores.connections.replies import (
+    MEANINGS,
+    Meaning,
+    code_of,
+    meaning_of,
+    store_error,
+    told,
+)
 from stampede_guard.stores.protocol import Session
 from stampede_guard.stores.redis import RedisSession
-from stampede_guard.stores.replies import MEANINGS, Meaning, code_of, meaning_of, store_error, told
-from stampede_guard.urls import store_from_url
 from tests.support.asking import POLICY
 from tests.support.gate import until
 from tests.support.listener import PATIENCE, RecordingListener
@@ -158,7 +165,7 @@ class TestASlotThatMovesIsNotReachable:
     async def test_an_invalidation_waits_until_its_slot_has_arrived(
         self, how: str, script: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("stampede_guard.stores.route.PAUSE", 0.001)
+        monkeypatch.setattr("stampede_guard.stores.connections.route.PAUSE", 0.001)
         async with ScriptedServer(slots=True) as server:
             turns = [turn.replace(b"%d", b"%d" % server.port) for turn in EXHAUSTED[how]]
             count = 0
@@ -258,7 +265,7 @@ class TestAMalformedAnswerFailsItsCall:
     async def test_every_script_ends_with_an_answer_or_an_error_of_the_store(
         self, step: str, where: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("stampede_guard.stores.route.PAUSE", 0.001)
+        monkeypatch.setattr("stampede_guard.stores.connections.route.PAUSE", 0.001)
         allowed = {
             # A title whose text this version does not understand is left out.
             "modes": (b"*0\r\n", MALFORMED["found without a value"]),
@@ -446,7 +453,7 @@ class TestTheSubscriptionGoesWhereTheCommandsGo:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         # The half-open check would find the frozen master out too, if it is frozen for long enough.
-        monkeypatch.setattr("stampede_guard.stores.inbox.QUIET_SECONDS", 1000.0)
+        monkeypatch.setattr("stampede_guard.stores.connections.inbox.QUIET_SECONDS", 1000.0)
         with ValkeySentinel() as sentinel:
             store = sentinel_from_url(sentinel.url)
             store.deadline = 0.5

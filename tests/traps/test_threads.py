@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from stampede_guard import Policy, StampedeGuard
+from stampede_guard.engine.threads.portal import portal
+from stampede_guard.engine.threads.threads import Threads
 from stampede_guard.errors import ComputeFailed, ComputeTimeout
-from stampede_guard.portal import portal
 from stampede_guard.stores.memory import MemoryStore
-from stampede_guard.threads import Threads
 from tests.support.clock import Clock
 from tests.support.listener import PATIENCE
 

@@ -17,11 +17,11 @@ import pydantic
 import pytest
 
 from stampede_guard import StampedeGuard, UnsupportedValue
-from stampede_guard.cli.names import complete
-from stampede_guard.codec import codec_for, is_immutable
-from stampede_guard.codec.likeness import difference
+from stampede_guard.engine.tags.templates import tag_key
 from stampede_guard.errors import ComputeFailed
-from stampede_guard.tags import tag_key
+from stampede_guard.ops.cli.names import complete
+from stampede_guard.values.codec import codec_for, is_immutable
+from stampede_guard.values.codec.likeness import difference
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, joined
 

@@ -20,9 +20,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stampede_guard import StampedeGuard, UnsupportedValue
-from stampede_guard.codec import codec_for
-from stampede_guard.codec.likeness import difference
 from stampede_guard.stores.memory import MemoryStore
+from stampede_guard.values.codec import codec_for
+from stampede_guard.values.codec.likeness import difference
 from tests.support.gate import soon
 from tests.support.guards import joined
 
@@ -272,7 +272,7 @@ SEEDS = {
 ELSEWHERE = """
 import asyncio, sys
 from stampede_guard import StampedeGuard
-from stampede_guard.codec.likeness import difference
+from stampede_guard.values.codec.likeness import difference
 from tests.traps.test_values_property import SEEDS
 
 async def main(url, namespace):

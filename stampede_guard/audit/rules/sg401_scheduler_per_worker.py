@@ -104,7 +104,7 @@ RULE = Rule(
         "module of the app.",
         why="Eight workers start eight schedulers. A nightly mail goes out eight times.",
         example="@asynccontextmanager\nasync def lifespan(app):\n    scheduler.start()\n    yield",
-        instead="from stampede_guard.leases.jobs.apscheduler3 import SlotExecutor\n\n"
+        instead="from stampede_guard.jobs.apscheduler.apscheduler3 import SlotExecutor\n\n"
         'scheduler = AsyncIOScheduler(executors={"default": SlotExecutor(jobs)})   # each firing in one worker\n'
         "# or @jobs.cron(...) in its place, an election before it, or a process of its own: docs/jobs.md",
         unless="The program has one process: bots, commands and `__main__` blocks are not reported.",

@@ -31,7 +31,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from stampede_guard.leases.core.queue import CALLED, Queue, ahead, called, joined, live, promoted, without
-from stampede_guard.leases.words import (
+from stampede_guard.leases.messages import (
     Answer,
     Ask,
     Audit,

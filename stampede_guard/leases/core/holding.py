@@ -41,7 +41,7 @@ from stampede_guard.leases.core.moves import (
     Want,
 )
 from stampede_guard.leases.core.timing import FARTHEST_POLL, Timing
-from stampede_guard.leases.words import Granted, Held, Refused, Renewed, Withheld
+from stampede_guard.leases.messages import Granted, Held, Refused, Renewed, Withheld
 
 __all__ = [
     "Acquiring", "Answered", "AskFor", "Command", "Ended", "Event", "Failed", "Freed", "GiveUp", "Holding", "Idle",

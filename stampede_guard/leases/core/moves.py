@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stampede_guard.leases.words import Answer, Refused, Renewed
+from stampede_guard.leases.messages import Answer, Refused, Renewed
 
 __all__ = [
     "Answered",

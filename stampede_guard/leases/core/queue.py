@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from stampede_guard.leases.words import Ask, Owner
+from stampede_guard.leases.messages import Ask, Owner
 
 __all__ = [
     "CALLED", "MOST_WAITING", "Place", "Queue", "ahead", "called", "joined", "live", "named", "newly_called",

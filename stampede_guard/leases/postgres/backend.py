@@ -15,15 +15,7 @@ from dataclasses import asdict
 from typing import Any
 
 from stampede_guard.errors import StoreRefused
-from stampede_guard.leases.postgres import schema as tables
-from stampede_guard.leases.postgres.fencing import verify
-from stampede_guard.leases.postgres.forgetting import KEPT_FOR, MOST, TIMEOUT, Forgetting
-from stampede_guard.leases.postgres.leaving import Leave, Leaving
-from stampede_guard.leases.postgres.listening import Ear
-from stampede_guard.leases.postgres.rooms import Connect, Room, connect_to, connect_with
-from stampede_guard.leases.postgres.statements import Statements
-from stampede_guard.leases.runs.postgres.backend import PostgresRuns
-from stampede_guard.leases.words import (
+from stampede_guard.leases.messages import (
     Answer,
     Ask,
     Audit,
@@ -36,6 +28,13 @@ from stampede_guard.leases.words import (
     Refused,
     Renewed,
 )
+from stampede_guard.leases.postgres import schema as tables
+from stampede_guard.leases.postgres.connections import Connect, Connections, connect_to, connect_with
+from stampede_guard.leases.postgres.fencing import verify
+from stampede_guard.leases.postgres.forgetting import KEPT_FOR, MOST, TIMEOUT, Forgetting
+from stampede_guard.leases.postgres.leaving import Leave, Leaving
+from stampede_guard.leases.postgres.listening import Ear
+from stampede_guard.leases.postgres.statements import Statements
 
 __all__ = ["PostgresBackend"]
 
@@ -55,6 +54,8 @@ class PostgresBackend:
     pooler. Or another `Connect` for it that bypasses the pooler. `schema`: of the tables, see `schema.sql`.
     """
 
+    kind = "postgres"
+
     def __init__(
         self,
         connect: Connect,
@@ -66,10 +67,10 @@ class PostgresBackend:
     ) -> None:
         self._schema = tables.checked(schema)
         self._sql = Statements.of(self._schema)
-        self.room = Room(connect, size=connections)
+        self.room = Connections(connect, size=connections)
         """The connections for ordinary statements, also those of jobs."""
-        self._renewals = Room(connect, size=_RENEWING)
-        self._endings = Room(connect, size=_ENDING)
+        self._renewals = Connections(connect, size=_RENEWING)
+        self._endings = Connections(connect, size=_ENDING)
         """The connections for `release` and `leave`. These and acquirers do not wait for each other."""
         self._leaving = Leaving(self._leave_all)
         self._forgetting = Forgetting(lambda: self.prune("", older_than=KEPT_FOR, timeout=TIMEOUT))
@@ -186,9 +187,9 @@ class PostgresBackend:
         """Whether this request still waits for a connection. Then it may be cancelled, and there is nothing to undo."""
         return self.room.unsent(asking)
 
-    def runs(self) -> PostgresRuns:
-        """The slots and runs of jobs, in the same schema and on the same connections."""
-        return PostgresRuns(self.room, self._renewals, schema=self._schema)
+    def for_runs(self) -> tuple[Connections, Connections, str]:
+        """For the runs of jobs: connections, those that renewals wait for nobody on, and the schema."""
+        return self.room, self._renewals, self._schema
 
     async def check(self, name: str, *, holder: str, token: int, timeout: float) -> bool:
         rows = await self.room.fetch(self._sql.check, name, holder, token, timeout=timeout)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stampede_guard.leases.postgres.foreign import in_transaction
+from stampede_guard.leases.postgres.external import in_transaction
 
 __all__ = ["verify"]
 
@@ -35,5 +35,5 @@ WHERE pg_settings.name = 'idle_in_transaction_session_timeout' AND clock_timesta
 
 
 async def verify(conn: Any, schema: str, name: str, *, holder: str, token: int) -> bool:
-    """Whether the lease is held. For `conn` and the errors see `leases.postgres.foreign`."""
+    """Whether the lease is held. For `conn` and the errors see `leases.postgres.external`."""
     return await in_transaction(conn, _SQL.format(schema=schema), name, holder, token) is not None

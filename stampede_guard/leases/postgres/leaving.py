@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from stampede_guard.errors import StoreError, StoreUnavailable
-from stampede_guard.leases.postgres.rooms import NotNow
+from stampede_guard.leases.postgres.connections import NotNow
 
 __all__ = ["AT_ONCE", "Leave", "Leaving"]
 

@@ -19,7 +19,7 @@ from typing import Any
 import asyncpg  # type: ignore[import-untyped]
 
 from stampede_guard.leases.forked import let_go_in_children
-from stampede_guard.leases.postgres.rooms import Connect, let_go_after_fork
+from stampede_guard.leases.postgres.connections import Connect, let_go_after_fork
 from stampede_guard.leases.postgres.statements import CALLS, CHANNEL
 
 __all__ = ["Ear"]
@@ -33,7 +33,7 @@ QUIET_SECONDS = 60.0
 
 
 class Ear:
-    """While `hearing`, calls `hear(name)` for each freed lease, and `call(holder, ahead)` for each called waiter.
+    """While `mailbox`, calls `hear(name)` for each freed lease, and `call(holder, ahead)` for each called waiter.
 
     Calls `changed()` when `witness` changes. Runs after `start`."""
 

@@ -24,21 +24,11 @@ import logging
 from collections.abc import Callable
 from typing import Any, Literal
 
+from stampede_guard.api.urls import store_for, store_from_url
 from stampede_guard.errors import Misuse, StoreRefused, StoreUnavailable
 from stampede_guard.leases.core import grants
 from stampede_guard.leases.core.queue import Place, Queue, named
-from stampede_guard.leases.redis.reading import (
-    audit_of,
-    owner_of,
-    place_of,
-    plain,
-    row_of,
-    text_of,
-    us,
-)
-from stampede_guard.leases.redis.scripts import DEADLINE, Scripts, lease_script
-from stampede_guard.leases.runs.redis.backend import RedisRuns
-from stampede_guard.leases.words import (
+from stampede_guard.leases.messages import (
     Answer,
     Ask,
     Audit,
@@ -51,10 +41,19 @@ from stampede_guard.leases.words import (
     Renewed,
     Withheld,
 )
-from stampede_guard.stores.calls import Script
+from stampede_guard.leases.redis.reading import (
+    audit_of,
+    owner_of,
+    place_of,
+    plain,
+    row_of,
+    text_of,
+    us,
+)
+from stampede_guard.leases.redis.scripts import DEADLINE, Scripts, lease_script
+from stampede_guard.stores.connections.calls import Script
+from stampede_guard.stores.connections.wire import name_bytes
 from stampede_guard.stores.protocol import Store
-from stampede_guard.stores.wire import name_bytes
-from stampede_guard.urls import store_for, store_from_url
 
 __all__ = ["RedisBackend"]
 
@@ -92,6 +91,8 @@ class RedisBackend:
     above, or `"trust"` for a server that loses no write (`appendfsync always`) or whose losses do not matter.
     `longest_lease`: seconds. Give it if one name is used with different `lease_ttl`s.
     """
+
+    kind = "redis"
 
     def __init__(
         self,
@@ -207,9 +208,9 @@ class RedisBackend:
         self._vouched.discard(name)
         await self.release(name, holder=holder, token=0, at_least_for=0.0, timeout=timeout)
 
-    def runs(self) -> RedisRuns:
-        """The slots and runs of jobs, through the same connections."""
-        return RedisRuns(self.scripts, trusts=self._trusts == b"1")
+    def for_runs(self) -> tuple[Scripts, bool]:
+        """For the runs of jobs: the scripts' connections, and whether a young server is trusted (see `restart`)."""
+        return self.scripts, self._trusts == b"1"
 
     async def check(self, name: str, *, holder: str, token: int, timeout: float) -> bool:
         args = (name_bytes(name), holder.encode(), b"%d" % token)

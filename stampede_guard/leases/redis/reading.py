@@ -8,7 +8,7 @@ from typing import Any
 
 from stampede_guard.leases.core.grants import Row
 from stampede_guard.leases.core.queue import Place, Queue
-from stampede_guard.leases.words import Audit, Owner
+from stampede_guard.leases.messages import Audit, Owner
 
 __all__ = ["audit_of", "owner_of", "place_of", "plain", "row_of", "text_of", "us"]
 

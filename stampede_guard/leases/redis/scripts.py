@@ -14,11 +14,11 @@ from typing import Any, Protocol
 from stampede_guard.core.scripts import Message
 from stampede_guard.errors import Misuse, StoreError, StoreUnavailable
 from stampede_guard.leases.forked import let_go_in_children
-from stampede_guard.stores.calls import Script
 from stampede_guard.stores.clustersession import ClusterSession
-from stampede_guard.stores.patience import patiently
+from stampede_guard.stores.connections.calls import Script
+from stampede_guard.stores.connections.patience import patiently
+from stampede_guard.stores.connections.wire import changes_channel, name_bytes
 from stampede_guard.stores.protocol import Store
-from stampede_guard.stores.wire import changes_channel, name_bytes
 
 __all__ = ["DEADLINE", "Scripts", "lease_script"]
 

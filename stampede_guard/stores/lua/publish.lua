@@ -3,7 +3,7 @@
 -- room, limit for the total bytes of wake-ups that carry such a value.
 local flight, token, epoch, outcome, body = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
 local total_ms, record_ms, inline_bytes, name = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9]
-local pass_ms, wake_bytes = tonumber(ARGV[12]), tonumber(ARGV[13])
+local uncacheable_ms, wake_bytes = tonumber(ARGV[12]), tonumber(ARGV[13])
 
 -- A server that is out of memory denies the script's first write. It allows writes after a DEL, which takes no memory.
 -- So a value may replace an older one. A small value is stored in any case. Without it, one computation of the key
@@ -55,7 +55,7 @@ if stored then
     if #body <= inline_bytes or (not kept and #body * #redis.pcall('SMEMBERS', KEYS[WAITERS]) <= wake_bytes) then
       payload = body
     elseif not kept then
-      mark_as_not_cacheable(pass_ms)
+      mark_as_not_cacheable(uncacheable_ms)
     end
   end
   live_longer(KEYS[RECORD], record_ms)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from stampede_guard.http.entries import target_of
-from stampede_guard.http.routes import CacheRoute
+from stampede_guard.http.requests.entries import target_of
+from stampede_guard.http.requests.routes import CacheRoute
 from stampede_guard.http.spec import (
     dates,
     directives,

@@ -8,7 +8,7 @@ import pytest
 
 from stampede_guard.leases.backend import Backend
 from stampede_guard.leases.core.queue import MOST_WAITING
-from stampede_guard.leases.words import Forced, Granted, Held, NotForced, Refused, Renewed
+from stampede_guard.leases.messages import Forced, Granted, Held, NotForced, Refused, Renewed
 from tests.support.gate import until
 from tests.support.leases import LONG, World, ask, granted, owner
 

@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from stampede_guard.leases.core import grants
 from stampede_guard.leases.core.grants import EMPTY
-from stampede_guard.leases.words import Forced, Granted, Held, LeaseView, NotForced
+from stampede_guard.leases.messages import Forced, Granted, Held, LeaseView, NotForced
 from stampede_guard.stores.redis import RedisStore
 from tests.support.leases import LONG, MemoryWorld, PostgresWorld, RedisWorld, World, ask
 

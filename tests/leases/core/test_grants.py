@@ -10,7 +10,7 @@ import pytest
 from stampede_guard.leases.core import grants
 from stampede_guard.leases.core.grants import EMPTY, Row
 from stampede_guard.leases.core.queue import MOST_WAITING, Place
-from stampede_guard.leases.words import Ask, Forced, Granted, Held, NotForced, Owner, Refused, Renewed
+from stampede_guard.leases.messages import Ask, Forced, Granted, Held, NotForced, Owner, Refused, Renewed
 
 NOW = 1_000.0
 

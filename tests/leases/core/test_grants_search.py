@@ -8,7 +8,7 @@ from dataclasses import replace
 from stampede_guard.leases.core import grants
 from stampede_guard.leases.core.grants import EMPTY, NOBODY, Row
 from stampede_guard.leases.core.queue import Queue
-from stampede_guard.leases.words import Ask, Granted, Held, Owner, Renewed
+from stampede_guard.leases.messages import Ask, Granted, Held, Owner, Renewed
 
 NAMES = "abc"
 DEPTH = 8

@@ -35,7 +35,7 @@ from stampede_guard.leases.core.holding import (
 )
 from stampede_guard.leases.core.holding import decide as decide_with
 from stampede_guard.leases.core.timing import Timing
-from stampede_guard.leases.words import Granted, Held, Owner, Refused, Renewed, Withheld
+from stampede_guard.leases.messages import Granted, Held, Owner, Refused, Renewed, Withheld
 
 TIMING = Timing(lease_ttl=60, renew_every=20, request_timeout=3, grace=5)
 SOMEBODY = Owner(process="p")

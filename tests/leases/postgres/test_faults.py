@@ -12,11 +12,11 @@ import pytest
 from bench.herd.postgres import PostgresServer
 from bench.herd.valkey import free_port
 from stampede_guard.errors import Misuse, StoreRefused, StoreUnavailable, UrlError
+from stampede_guard.leases.messages import Granted, Held, Renewed
 from stampede_guard.leases.postgres import forgetting
 from stampede_guard.leases.postgres.backend import PostgresBackend
-from stampede_guard.leases.postgres.rooms import Room
+from stampede_guard.leases.postgres.connections import Connections
 from stampede_guard.leases.postgres.statements import KEPT_AUDITS
-from stampede_guard.leases.words import Granted, Held, Renewed
 from tests.support.gate import until
 from tests.support.leases import LONG, ask, granted
 from tests.support.plainproxy import PlainProxy
@@ -199,7 +199,7 @@ async def test_a_connection_that_the_server_left_between_two_questions_is_an_abs
         made.append(Left())
         return made[-1]
 
-    room = Room(connect, size=1)
+    room = Connections(connect, size=1)
     for number in (1, 2):
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
             await room.fetch("SELECT 1", timeout=LONG)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from stampede_guard.errors import Misuse
-from stampede_guard.leases.postgres.foreign import in_transaction
-from stampede_guard.leases.runs.postgres.statements import Statements
+from stampede_guard.jobs.backends.postgres.statements import Statements
+from stampede_guard.leases.postgres.external import in_transaction
 
 FINISH = Statements.of("stampede_guard").finish_in
 

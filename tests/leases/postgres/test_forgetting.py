@@ -9,7 +9,8 @@ import asyncpg  # type: ignore[import-untyped]
 import pytest
 
 from stampede_guard.errors import StoreUnavailable
-from stampede_guard.leases import Jobs, PostgresLeases
+from stampede_guard.jobs import Jobs
+from stampede_guard.leases import PostgresLeases
 from stampede_guard.leases.postgres import forgetting
 from stampede_guard.leases.postgres.backend import PostgresBackend
 from stampede_guard.leases.postgres.forgetting import EACH, PAUSE, Forgetting

@@ -13,7 +13,7 @@ import pytest
 
 from stampede_guard.leases import PostgresLeases
 from stampede_guard.leases.core.grants import GONE_FOR
-from stampede_guard.leases.words import Granted, Held, Renewed
+from stampede_guard.leases.messages import Granted, Held, Renewed
 from tests.support.gate import until
 from tests.support.leases import LONG, ask
 

@@ -11,8 +11,8 @@ import redis.asyncio
 
 from bench.herd.valkey import ValkeyServer
 from stampede_guard.errors import Misuse, StoreRefused, StoreUnavailable, UrlError
+from stampede_guard.leases.messages import Granted, Held, Refused, Renewed, Withheld
 from stampede_guard.leases.redis.backend import KEPT_AUDITS, RedisBackend
-from stampede_guard.leases.words import Granted, Held, Refused, Renewed, Withheld
 from stampede_guard.stores.redis import RedisStore
 from tests.support.leases import LONG, RedisWorld, ask, granted
 from tests.support.proxy import FaultProxy

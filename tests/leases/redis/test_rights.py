@@ -11,8 +11,9 @@ import pytest
 
 from bench.herd.valkey import ValkeyServer
 from stampede_guard.errors import StoreError
+from stampede_guard.jobs.backends import runs_of
+from stampede_guard.jobs.messages import Claim, Ending, Look, Registration
 from stampede_guard.leases.redis.backend import RedisBackend
-from stampede_guard.leases.runs.words import Claim, Ending, Look, Registration
 from tests.stores.test_rights import knows_setinfo
 from tests.support.gate import until
 from tests.support.leases import LONG, ask, owner
@@ -42,7 +43,7 @@ async def everything(server: ValkeyServer) -> list[str]:
     backend = RedisBackend.from_url(url, namespace="shop", restart="trust")
     try:
         backend.on_freed(lambda _: None)
-        runs, slot = backend.runs(), round(time.time() * 1000) - 60_000
+        runs, slot = runs_of(backend), round(time.time() * 1000) - 60_000
         claim = Claim(job="shop:j", slot=slot, run="r", owner=owner("r"), fingerprint="f", alive_for=60.0)
         for asked in (
             backend.acquire(ask("shop:n", "a", lease_ttl=0.2), timeout=LONG),

@@ -26,8 +26,8 @@ from stampede_guard.leases.core.holding import (
     Stopping,
 )
 from stampede_guard.leases.core.timing import Timing
-from stampede_guard.leases.keeper import Keeper
-from stampede_guard.leases.words import Ask, Granted, Refused, Renewed
+from stampede_guard.leases.keeping.keeper import Keeper
+from stampede_guard.leases.messages import Ask, Granted, Refused, Renewed
 from tests.leases.simulation.nodes import Node
 from tests.leases.simulation.store import SimulatedBackend, Store
 

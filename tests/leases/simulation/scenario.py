@@ -10,13 +10,13 @@ from random import Random
 from typing import Any
 
 from stampede_guard.errors import LeaseLost, LeaseTaken, StoreError
+from stampede_guard.leases.client import Leases
 from stampede_guard.leases.core import grants
 from stampede_guard.leases.election import Election
 from stampede_guard.leases.exclusive import Overlap
-from stampede_guard.leases.house import Leases
-from stampede_guard.leases.keeper import Keeper
+from stampede_guard.leases.keeping.keeper import Keeper
 from stampede_guard.leases.lease import Lease
-from stampede_guard.leases.words import Owner
+from stampede_guard.leases.messages import Owner
 from tests.leases.simulation.loop import VirtualLoop
 from tests.leases.simulation.nodes import Node
 from tests.leases.simulation.store import LATEST, Network, SimulatedBackend, Store

@@ -10,7 +10,7 @@ from stampede_guard.errors import StoreUnavailable
 from stampede_guard.leases.core import grants
 from stampede_guard.leases.core.grants import EMPTY, Row
 from stampede_guard.leases.core.queue import newly_called
-from stampede_guard.leases.words import (
+from stampede_guard.leases.messages import (
     Answer,
     Ask,
     Audit,

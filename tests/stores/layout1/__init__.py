@@ -47,7 +47,7 @@ class _Folder:
 
 
 def pose() -> None:
-    from stampede_guard.stores import wire
+    from stampede_guard.stores.connections import wire
 
     real: Any = importlib.resources.files
 

@@ -1,0 +1,1 @@
+"""What users import: the guard, the decorators, and what they are given."""

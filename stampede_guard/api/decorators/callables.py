@@ -1,0 +1,169 @@
+"""Turns the object under a decorator into a coroutine function, or a plain one, with a name and parameters.
+
+We ask the outer callable whether it returns a coroutine, not the function that it wraps. For example, `asyncify(load)`
+and `sync_to_async(load)` are asynchronous around a plain function, and `async_to_sync(load)` is the other way round.
+"""
+
+from __future__ import annotations
+
+import asyncio.coroutines
+import functools
+import inspect
+import sys
+import types
+from collections.abc import Callable
+from typing import Any, cast
+
+from stampede_guard.errors import Misuse
+from stampede_guard.values.arguments.binding import Bound
+from stampede_guard.values.arguments.captured import IMMUTABLE
+from stampede_guard.values.keys.naming import innermost
+from stampede_guard.values.parts.parts import Unkeyable, is_plain_object, text_of
+
+__all__ = ["as_function", "bound_objects", "bound_values", "is_coroutine_function"]
+
+_MARK: Any = getattr(asyncio.coroutines, "_is_coroutine", None)
+"""How Cython, asgiref and mocks mark a coroutine function before Python 3.12."""
+
+_BOUND = "__stampede_guard_bound__"
+_OBJECTS = "__stampede_guard_objects__"
+
+
+def is_coroutine_function(function: Any) -> bool:
+    """Whether a call returns a coroutine, as far as marks show it. For a plain wrapper, look at its function."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if _says_so(function):
+        return True
+    if inspect.isroutine(function):
+        # `def wrapper(*args): return function(*args)` passes the coroutine on.
+        inner = getattr(function, "__wrapped__", None)
+        # For a wrapper made by `as_function`, its own kind counts.
+        return callable(inner) and not hasattr(function, _BOUND) and is_coroutine_function(inner)
+    return callable(function) and _says_so(type(function).__call__)
+
+
+def _says_so(function: Any) -> bool:
+    if inspect.iscoroutinefunction(function):
+        return True
+    return _MARK is not None and getattr(function, "_is_coroutine", None) is _MARK
+
+
+def as_function(given: Any) -> Callable[..., Any]:
+    """A function with a name and parameters that calls `given`. If `given` has both, it is returned as it is.
+
+    Raises `Misuse` for a class or a generator, which return no result, and if the parameters are not visible.
+    """
+    _refuse_what_is_none(given)
+    signature = _signature(given)
+    if inspect.isroutine(given) and (_says_so(given) or not is_coroutine_function(given)):
+        return cast("Callable[..., Any]", given)
+    whole: Any = _awaited(given) if is_coroutine_function(given) else _called(given)
+    inner = innermost(given)
+    named = inner if inspect.isroutine(inner) else type(inner).__call__
+    functools.update_wrapper(whole, named)  # so that its annotations are found, too
+    whole.__signature__ = signature
+    setattr(whole, _BOUND, bound_values(given))
+    setattr(whole, _OBJECTS, bound_objects(given))
+    return cast("Callable[..., Any]", whole)
+
+
+def bound_values(function: Any) -> str:
+    """The text of a partial's positional arguments, for the key: no call can pass them again."""
+    if not isinstance(function, functools.partial):
+        return str(getattr(function, _BOUND, ""))
+    texts = [bound_values(function.func)]
+    for value in function.args:
+        try:
+            texts.append(text_of(value))
+        except (Unkeyable, RecursionError):
+            texts.append(type(value).__qualname__)
+    return ",".join(texts) if function.args else texts[0]
+
+
+def bound_objects(function: Any) -> tuple[Bound, ...]:
+    """Positional arguments of a partial, or the object of a method or callable, if they have a text for the key.
+
+    They may change between two calls, so each call's key includes them. An object needs a `__cache_key__`, like `self`.
+    """
+    known: tuple[Bound, ...] | None = getattr(function, _OBJECTS, None)
+    if known is not None:
+        return known
+    values: tuple[Any, ...] = ()
+    inner: tuple[Bound, ...] = ()
+    if isinstance(function, functools.partial):
+        values, inner = function.args, bound_objects(function.func)
+    elif isinstance(function, types.MethodType):
+        values = (function.__self__,)
+    elif not inspect.isroutine(function) and not isinstance(function, type):
+        values = (function,)
+    found = [value for value in values if type(value) not in IMMUTABLE and _has_a_key(value)]
+    return (*inner, *(Bound(f"bound{len(inner) + number}", value) for number, value in enumerate(found)))
+
+
+def _has_a_key(value: Any) -> bool:
+    if isinstance(value, type):
+        return False
+    if hasattr(type(value), "__cache_key__"):
+        return True
+    try:
+        return not callable(value) and bool(text_of(value)) and not is_plain_object(type(value))
+    except (Unkeyable, RecursionError):
+        return False
+
+
+def _awaited(given: Any) -> Callable[..., Any]:
+    async def call(*args: Any, **kwargs: Any) -> Any:
+        result = given(*args, **kwargs)
+        if not inspect.isawaitable(result):
+            raise Misuse(
+                f"{_title(given)} wraps a coroutine function, and returned a {type(result).__name__} that cannot be "
+                "awaited: it ran in the event loop and blocked it. Decorate the coroutine function itself; or "
+                "remove functools.wraps, so that the wrapper counts as a plain function"
+            )
+        return await result
+
+    return call
+
+
+def _called(given: Any) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return given(*args, **kwargs)
+
+    return call
+
+
+def _signature(given: Any) -> inspect.Signature:
+    try:
+        if sys.version_info >= (3, 14):
+            import annotationlib
+
+            return inspect.signature(given, annotation_format=annotationlib.Format.FORWARDREF)
+        return inspect.signature(given)
+    except (TypeError, ValueError) as error:
+        raise Misuse(
+            f"the parameters of {_title(given)} are not visible ({error}), and the key is made of them: decorate a "
+            "function with parameters that calls it"
+        ) from None
+
+
+def _refuse_what_is_none(given: Any) -> None:
+    """Refuse a class or a generator. A coroutine function may wrap a generator: only its own result counts."""
+    fine = callable(given) and not isinstance(given, type)
+    if fine and not is_coroutine_function(given):
+        called = innermost(given)
+        called = called if inspect.isroutine(called) else type(called).__call__
+        fine = not (inspect.isgeneratorfunction(called) or inspect.isasyncgenfunction(called))
+    if not fine:
+        raise Misuse(
+            f"@locked_cache takes a function, async def or def, that returns its result; {_title(given)!r} is not one"
+        )
+    if isinstance(given, functools._lru_cache_wrapper) and is_coroutine_function(given):
+        raise Misuse(
+            f"{_title(given)} is a coroutine function under functools.lru_cache, which keeps coroutines, and each can "
+            "be awaited only once: remove lru_cache"
+        )
+
+
+def _title(given: Any) -> str:
+    return str(getattr(innermost(given), "__qualname__", None) or type(given).__qualname__)

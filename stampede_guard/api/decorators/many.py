@@ -1,0 +1,399 @@
+"""`@cached_many(ttl=300)`: a function of many ids, cached id by id."""
+
+from __future__ import annotations
+
+import asyncio
+import collections.abc
+import contextlib
+import functools
+import itertools
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Any, Never, cast
+
+from stampede_guard.api.decorators.callables import is_coroutine_function
+from stampede_guard.api.decorators.decorator import Face
+from stampede_guard.api.decorators.manyids import distinct, id_of, ids_of, like, value_of
+from stampede_guard.api.decorators.methods import in_its_place, taken_from
+from stampede_guard.api.decorators.options import Options, refuse_positions
+from stampede_guard.api.guard import StampedeGuard
+from stampede_guard.api.identity.sameness import Given
+from stampede_guard.api.types import Invalidation, ManyDecorator
+from stampede_guard.engine.calls import MOST_ATTEMPTS, ArgumentsChanged
+from stampede_guard.engine.flights.batch import ABSENT, Batches, Gathering, ManyCodec, checked
+from stampede_guard.engine.flights.registry import bypassed_name
+from stampede_guard.engine.l1 import NOTHING, Asked
+from stampede_guard.engine.loops.runtime import Runtime
+from stampede_guard.engine.plan import Plan, Run
+from stampede_guard.engine.refreshing import refresh
+from stampede_guard.engine.serving import after_failed_read, after_read, hit, keep_near
+from stampede_guard.engine.tasks import contained, outcome_of
+from stampede_guard.engine.verdict import AS_THE_POLICY_SAYS, Ttl
+from stampede_guard.engine.verdict import given as given_choice
+from stampede_guard.errors import Misuse, PolicyError, StoreError
+from stampede_guard.policy import Mode, Policy
+from stampede_guard.values.arguments.captured import IMMUTABLE, Copying
+from stampede_guard.values.codec import Codec
+
+__all__ = ["cached_many"]
+
+MAX_IDS = 500
+ABSENT_TTL = 10.0
+
+
+def cached_many(
+    *misplaced: Never,
+    guard: StampedeGuard | None = None,
+    ttl: Ttl = AS_THE_POLICY_SAYS,
+    should_cache: Callable[[Any], object] | None = None,
+    ids: str | None = None,
+    absent_ttl: float | None = None,
+    max_ids: int = MAX_IDS,
+    unkeyed: Iterable[str] = (),
+    resources: Mapping[str, Callable[[], Any]] | None = None,
+    context: Sequence[ContextVar[Any]] = (),
+    version: str | int = "",
+    key: Callable[..., Any] | None = None,
+    name: str | None = None,
+    pickle: bool = False,
+    tags: Iterable[str] = (),
+    secret: Iterable[str] = (),
+    **fields: Any,
+) -> ManyDecorator:
+    """Cache `async def f(ids: list[int]) -> dict[int, T]` id by id. One call computes all missing ids.
+
+    One read fetches all stored values. If another call or process already computes an id, this call waits for it. The
+    result has the ids that exist. An id that the function leaves out is remembered as absent for `absent_ttl` seconds
+    (default: 10, or `ttl` if that is shorter). If a computation fails, only its ids fail, and calls that asked for one
+    of them raise its error. Functions `ttl` and `should_cache` are called with the value of each id that exists. Do not
+    use `UNCHANGED` and `previous()` here: they are an error, because they are for functions of one entry.
+
+    The option `ids` names the parameter with the ids (default: the first possible one). All others are part of each
+    id's key. A `key` function gets one id in the place of the ids. More than `max_ids` ids (default 500) are computed
+    in several calls, one after the other. In `tags`, the name of the ids means one id. All else, also the errors, is as
+    for `locked_cache`.
+    """
+    refuse_positions("cached_many", misplaced)
+    options = Options.of(
+        unkeyed=unkeyed, resources=resources, context=context, version=version, key=key, name=name, pickle=pickle,
+        tags=tags, secret=secret,
+    )  # fmt: skip
+    if type(max_ids) is not int or max_ids < 1:
+        raise PolicyError("max_ids", max_ids, "it must be a whole number of at least 1")
+
+    fields |= given_choice(ttl, should_cache)
+
+    def decorate(given: Any) -> Any:
+        function = taken_from(given)
+        if not is_coroutine_function(function):
+            raise Misuse(f"@cached_many takes an async def function; {function.__qualname__!r} is not one")
+        face = ManyFace(function, guard, options, fields, ids=ids, absent_ttl=absent_ttl, max_ids=max_ids)
+        return in_its_place(given, face.made())
+
+    return cast("ManyDecorator", decorate)
+
+
+class ManyFace(Face[..., Any]):
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        guard: StampedeGuard | None,
+        options: Options,
+        fields: dict[str, Any],
+        *,
+        ids: str | None,
+        absent_ttl: float | None,
+        max_ids: int,
+    ) -> None:
+        self._ids, self._position = ids_of(function, ids, options)
+        self._absent_ttl = absent_ttl
+        self._max_ids = max_ids
+        super().__init__(function, guard, options, fields)
+        self._keys.fitted.redeclare(self._ids, id_of(function, self._ids))
+
+    def _told(self) -> Given:
+        return Given(super()._told(), ids=self._ids, absent_ttl=self._absent_ttl, max_ids=self._max_ids)
+
+    def _make_codec(self, annotation: Any) -> Codec:
+        return ManyCodec(super()._make_codec(value_of(annotation, self._function)))
+
+    def _make_plan(self, base: Policy) -> Plan:
+        plan = super()._make_plan(base)
+        seconds = min(ABSENT_TTL, plan.policy.ttl) if self._absent_ttl is None else self._absent_ttl
+        try:
+            absent = plan.policy.replace(ttl=seconds, stale_ttl=0.0, soft_timeout=0.0)
+        except PolicyError as error:
+            raise PolicyError("absent_ttl", seconds, error.rule) from None
+        plan.batched = True
+        chosen = plan.policy_for
+        plan.policy_for = lambda value: absent if value is ABSENT else chosen(value)
+        plan.on_wait = self._held
+        return plan
+
+    def _held(self, runtime: Runtime, name: str) -> None:
+        batches = runtime.batches.get(self)
+        if batches is not None:
+            batches.decided(name)
+
+    # --- ids and their keys --------------------------------------------------------------------
+
+    def _given(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._position is not None and self._position < len(args):
+            return args[self._position]
+        if self._ids in kwargs:
+            return kwargs[self._ids]
+        self._keys.build(args, kwargs)  # raises Python's own error, which names the argument
+        return ()
+
+    def _unique(self, given: Any) -> list[Any]:
+        return distinct(given, self._ids, self._plan.title)
+
+    def _placed(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments with `value` in the place of the ids."""
+        if self._position is not None and self._position < len(args):
+            return (*args[: self._position], value, *args[self._position + 1 :]), kwargs
+        return args, kwargs | {self._ids: value}
+
+    def _key(self, args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> str:
+        return self._keys.build(*self._placed(args, kwargs, value))
+
+    def _group(self, call: _ManyCall) -> collections.abc.Hashable:
+        """Equal for calls that may be computed together. One of them runs, with its own arguments and context.
+
+        With `key=`, the other arguments are unknown, so each call is computed separately.
+        """
+        if self._plan.request_bound or self._options.key is not None:
+            return object()
+        guard, key = call.guard, self._key(call.args, call.kwargs, ())
+        return guard.prefix, call.mode, guard.bypassed_guards(), type(call.given), key
+
+    # --- calls -----------------------------------------------------------------------------------
+
+    def wrapper(self) -> Any:
+        """The wrapper that replaces the function, with its other methods."""
+
+        @functools.wraps(self._function)
+        async def call(*args: Any, **kwargs: Any) -> dict[Any, Any]:
+            return await self._as_it_is(args, kwargs, self._serve)
+
+        async def refresh(*args: Any, **kwargs: Any) -> dict[Any, Any]:
+            return await self._as_it_is(args, kwargs, self._refresh)
+
+        async def invalidate(*args: Any, **kwargs: Any) -> Invalidation:
+            ids = self._unique(self._given(args, kwargs))
+            keys = [key for id in ids for key in self._entries(*self._placed(args, kwargs, id))]
+            return await self._invalidate(list(dict.fromkeys(keys)))
+
+        def keys(*args: Any, **kwargs: Any) -> dict[Any, str]:
+            namespace = self._guarded().namespace
+            ids = self._unique(self._given(args, kwargs))
+            return {id: f"{namespace}:{self._key(args, kwargs, id)}" for id in ids}
+
+        face: Any = call
+        face.invalidate, face.refresh, face.keys = invalidate, refresh, keys
+        face.set_mode = self._set_mode
+        if self._options.resources:
+            face.__signature__ = self._visible_signature()
+        return call
+
+    async def _as_it_is(self, args: Any, kwargs: Any, serve: Callable[..., Any]) -> dict[Any, Any]:
+        """Serve the ids, again if an argument that cannot be copied changed during the computation."""
+        for _ in range(MOST_ATTEMPTS):
+            with contextlib.suppress(ArgumentsChanged):
+                return await self._in_chunks(args, kwargs, serve)
+        ids = self._unique(self._given(args, kwargs))
+        directly = await _ManyCall(self, self._guarded(), "off", ids, args, kwargs).plain(ids)
+        return {id: value for id, value in directly.items() if value is not ABSENT}
+
+    async def _in_chunks(self, args: Any, kwargs: Any, serve: Callable[..., Any]) -> dict[Any, Any]:
+        guard = self._guarded()
+        ids = self._unique(given := self._given(args, kwargs))
+        mode = guard.mode_of_caller(self._plan)
+        if mode in ("off", "shadow"):
+            run = self._start(*self._placed(args, kwargs, like(given, ids)))
+            result: dict[Any, Any] = await (
+                run() if mode == "off" else self._shadow(guard, args, kwargs, ids, run)
+            )
+            return result
+        copying = Copying(objects=not self._keys.replaced)
+        args, kwargs = self._keys.copied(copying, *self._placed(args, kwargs, ()))
+        found: dict[Any, Any] = {}
+        # Look up the mode of each id's key only once: an operator may switch it at any time.
+        modes = {id: guard.mode_of_caller(self._plan, self._key(args, kwargs, id)) for id in ids}
+        for mode in dict.fromkeys(modes.values()):
+            call = _ManyCall(self, guard, mode, given, args, kwargs)
+            those = [id for id in ids if modes[id] == mode]
+            for begin in range(0, len(those), self._max_ids):
+                chunk = those[begin : begin + self._max_ids]
+                found |= await (serve(call, chunk) if mode in ("on", "bypass") else call.plain(chunk))
+        return {id: found[id] for id in ids if found[id] is not ABSENT}
+
+    def _shadow(
+        self, guard: StampedeGuard, args: Any, kwargs: Any, ids: list[Any], run: Run
+    ) -> Coroutine[Any, Any, Any]:
+        keys = {id: self._key(args, kwargs, id) for id in ids}
+        entries = {
+            id: (guard.prefix + key, self._tags(guard, *self._placed(args, kwargs, id)))
+            for id, key in keys.items()
+            if guard.mode_of(self._plan, key) == "shadow"
+        }
+        return guard.runtime().shadow.call_many(self._plan, entries, run, ABSENT)
+
+    async def _serve(self, call: _ManyCall, ids: list[Any]) -> dict[Any, Any]:
+        return await call.serve({id: self._key(call.args, call.kwargs, id) for id in ids})
+
+    async def _refresh(self, call: _ManyCall, ids: list[Any]) -> dict[Any, Any]:
+        return await call.refresh({id: self._key(call.args, call.kwargs, id) for id in ids})
+
+
+class _ManyCall:
+    """One call. It serves each id like a separate call, and computes the missing ids together."""
+
+    def __init__(
+        self, face: ManyFace, guard: StampedeGuard, mode: Mode, given: Any, args: Any, kwargs: Any
+    ) -> None:
+        self.args = args
+        self.kwargs = kwargs
+        self.guard = guard
+        self.mode: Mode = mode
+        self.given = given
+        self._face = face
+        self._plan = face._plan
+        if mode not in ("on", "bypass"):
+            return
+        runtime = guard.runtime()
+        batches = runtime.batches.get(face)
+        if batches is None:
+            batches = runtime.batches[face] = Batches(runtime, self._plan.title, face._max_ids)
+        self._batches: Batches = batches
+        self._tasks: dict[Any, asyncio.Task[Any]] = {}
+        self._looks: dict[Any, asyncio.Future[Any]] = {}
+        self._asked: dict[Any, Asked | None] = {}
+        self._keys: dict[Any, str] = {}
+
+    async def plain(self, ids: list[Any]) -> dict[Any, Any]:
+        """Call the function in the caller's context, as if there were no cache. It never joins a batch."""
+        result = checked(await self._start(ids), ids, self._plan.title)
+        return {id: result.get(id, ABSENT) for id in ids}
+
+    async def serve(self, keys: dict[Any, str]) -> dict[Any, Any]:
+        self._keys |= keys
+        group = self._batches.gathering(self._face._group(self))
+        found: dict[Any, Any] = {}
+        try:
+            on = self.guard.on(self._plan) if self.mode == "on" else None
+            for id, key in keys.items():
+                name = self._name(key)
+                if on is not None and self._plan.l1:
+                    value = on.l1.find(name, share=self._plan.share)
+                    if value is not NOTHING:
+                        found[id] = value
+                        continue
+                    self._asked[id] = on.l1.ask(name)
+                self._batches.expect(name, group)
+                if on is not None and not (on.away or on.refused or name in on.flights):
+                    self._looks[id] = on.read(name)
+                else:
+                    self._begin(id, name, self._called(key, self._run(group, name, id)))
+            if on is not None:
+                await self._read(on, keys, group, found)
+            await self._all_begun()
+            return found | {id: outcome_of(task) for id, task in self._tasks.items()}
+        finally:
+            await self._end(keys, group)
+
+    async def refresh(self, keys: dict[Any, str]) -> dict[Any, Any]:
+        self._keys |= keys
+        group = self._batches.gathering(self._face._group(self))
+        try:
+            for id, key in keys.items():
+                name = self._name(key)
+                self._batches.expect(name, group)
+                run = self._run(group, name, id)
+                if self.mode == "on":
+                    self._begin(id, name, refresh(self.guard.runtime(), self._plan, name, run))
+                else:
+                    self._begin(id, name, self._called(key, run))
+            await self._all_begun()
+            return {id: outcome_of(task) for id, task in self._tasks.items()}
+        finally:
+            await self._end(keys, group)
+
+    def _name(self, key: str) -> str:
+        """The name of the flight that may compute this key."""
+        name = self.guard.prefix + key
+        return bypassed_name(name) if self.mode == "bypass" else name
+
+    def _called(self, key: str, run: Run) -> collections.abc.Awaitable[Any]:
+        self.guard.tell_watcher(self._plan, key, run)
+        return self.guard.call_in(self.mode, self._plan, key, run)
+
+    async def _read(
+        self, runtime: Runtime, keys: dict[Any, str], group: Gathering, found: dict[Any, Any]
+    ) -> None:
+        """Put fresh values into `found`. Serve all other ids like calls whose read is done."""
+        for id, look in self._looks.items():
+            name = self._name(keys[id])
+            try:
+                reading = await look
+            except StoreError as error:
+                run = self._run(group, name, id)
+                self._begin(id, name, after_failed_read(runtime, self._plan, name, run, error))
+                continue
+            value, fresh = hit(runtime, self._plan, name, reading)
+            if fresh:
+                found[id] = value
+                self._batches.decided(name)
+                if id in self._asked:
+                    keep_near(runtime, self._plan, name, reading, self._asked[id])
+            else:
+                run = self._run(group, name, id)
+                self._begin(id, name, after_read(runtime, self._plan, name, run, reading))
+
+    def _run(self, group: Gathering, name: str, id: Any) -> Run:
+        def compute() -> collections.abc.Awaitable[Any]:
+            return group.compute(name, id, self._start)
+
+        return self._face._with_tags(compute, self.guard, *self._face._placed(self.args, self.kwargs, id))
+
+    async def _start(self, ids: list[Any]) -> Any:
+        args, kwargs = self._face._placed(self.args, self.kwargs, like(self.given, ids))
+        for id in {type(id): id for id in ids}.values():
+            self._face._keys.fitted.note(*self._face._placed(self.args, self.kwargs, id))
+        result = await self._face._start(args, kwargs)()
+        if self.mode in ("on", "bypass") and not self._unchanged(ids):
+            raise ArgumentsChanged
+        return result
+
+    def _unchanged(self, ids: list[Any]) -> bool:
+        """Whether the keys still fit. Copies do not change; an id, a context variable or `self` may."""
+        own = (id for id in ids if id in self._keys)
+        looked_at = [id for index, id in enumerate(own) if index == 0 or type(id) not in IMMUTABLE]
+        return all(self._face._key(self.args, self.kwargs, id) == self._keys[id] for id in looked_at)
+
+    def _begin(self, id: Any, name: str, served: collections.abc.Awaitable[Any]) -> None:
+        task = asyncio.create_task(contained(lambda: served), name="stampede_guard id")
+        task.add_done_callback(lambda _: self._batches.decided(name))
+        self._tasks[id] = task
+
+    async def _all_begun(self) -> None:
+        if self._tasks:
+            await asyncio.wait(self._tasks.values())
+
+    async def _end(self, keys: dict[Any, str], group: Gathering) -> None:
+        """The caller leaves, perhaps early: cancel its reads and tasks, and free the places of its ids."""
+        for future in itertools.chain(self._looks.values(), self._tasks.values()):
+            future.cancel()
+        self._batches.leave(group)
+        try:
+            if any(not task.done() for task in self._tasks.values()):
+                await asyncio.wait(self._tasks.values())
+        finally:
+            for key in keys.values():
+                self._batches.decided(self._name(key))
+            for future in itertools.chain(self._looks.values(), self._tasks.values()):
+                if future.done() and not future.cancelled():
+                    future.exception()
+            self._looks, self._tasks, self._asked = {}, {}, {}

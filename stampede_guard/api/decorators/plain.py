@@ -1,0 +1,122 @@
+"""`@locked_cache` on a plain `def` function: the same call as for a coroutine function, made through the portal.
+
+This module has no part of the protocol. The caller's thread waits, while the function computes in a thread of the
+guard, in a clean context. A coroutine may call it, too, but it blocks its event loop, as any slow plain function does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from stampede_guard.api.decorators.decorator import Face
+from stampede_guard.api.types import Invalidation
+from stampede_guard.engine.flights.computation import CURRENT
+from stampede_guard.engine.l1 import NOTHING
+from stampede_guard.engine.loops.runtime import Runtime
+from stampede_guard.engine.modes.shadow import Look, on_its_loop
+from stampede_guard.engine.plan import Plan, Run
+from stampede_guard.engine.threads.portal import portal, portal_loop
+from stampede_guard.errors import Misuse
+from stampede_guard.policy import Mode, Policy
+
+__all__ = ["PlainFace"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class PlainFace(Face[P, R]):
+    def _make_plan(self, base: Policy) -> Plan:
+        plan = super()._make_plan(base)
+        plan.in_thread = True
+        return plan
+
+    def _start(self, args: Any, kwargs: Any) -> Run:
+        """The computation, made on the portal's loop with the guard's runtime there."""
+        threads = self._guarded().runtime().threads
+        return lambda: threads.run(functools.partial(self._compute, args, kwargs), CURRENT.get())
+
+    def _compute(self, args: Any, kwargs: Any) -> Any:
+        with contextlib.ExitStack() as stack:
+            opened = {name: _open(stack, name, make) for name, make in self._options.resources.items()}
+            result = self._function(*args, **(kwargs | opened))
+        if inspect.iscoroutine(result):
+            result.close()
+            raise Misuse(f"{self._function.__qualname__}() is a plain function that returned a coroutine: "
+                         "write async def, or decorate the function that makes it")  # fmt: skip
+        return result
+
+    def _mode_of_call(self, args: Any, kwargs: Any) -> Mode:
+        guard = self._guarded()
+        key = self._keys.build(args, kwargs) if guard.samples(self._plan) else None
+        return guard.mode_of(self._plan, key)
+
+    def _in_shadow(self, args: Any, kwargs: Any) -> Any:
+        """Compute in the caller's thread, and compare on the portal's loop."""
+        guard = self._guarded()
+
+        async def its_part() -> Runtime:
+            return guard.runtime()
+
+        runtime = guard.part_of(portal_loop()) or portal().call(its_part)
+        name, tags = guard.prefix + self._keys.build(args, kwargs), self._tags(guard, args, kwargs)
+        look = Look(runtime.shadow, self._plan, name, tags)
+        return on_its_loop(runtime, look, functools.partial(self._compute, args, kwargs))
+
+    def wrapper(self) -> Any:
+        through: Any = super().wrapper()
+        key_of = self._keys.key_of
+
+        @functools.wraps(self._function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            result: R
+            guard = self._guarded()
+            if self._plan.l1 and (l1 := guard.l1_of_plain_functions(self._plan)) is not None:
+                # This runs in the caller's own thread: the lookup takes no lock, and changes only a counter.
+                found = l1.find(guard.prefix + key_of(*args, **kwargs), share=self._plan.share)
+                if found is not NOTHING:
+                    result = found
+                    return result
+            mode = self._mode_of_call(args, kwargs)
+            if mode == "off":
+                result = self._compute(args, kwargs)
+            elif mode == "shadow":
+                result = self._in_shadow(args, kwargs)
+            else:
+                result = portal().call(through, *args, **kwargs)
+            return result
+
+        def invalidate(*args: P.args, **kwargs: P.kwargs) -> Invalidation:
+            result: Invalidation = portal().call(through.invalidate, *args, **kwargs)
+            return result
+
+        def refresh(*args: P.args, **kwargs: P.kwargs) -> R:
+            if self._mode_of_call(args, kwargs) in ("off", "shadow"):
+                return call(*args, **kwargs)
+            result: R = portal().call(through.refresh, *args, **kwargs)
+            return result
+
+        face: Any = call
+        face.invalidate, face.refresh = invalidate, refresh
+        face.key, face.explain, face.set_mode = through.key, through.explain, through.set_mode
+        if self._options.resources:
+            face.__signature__ = self._visible_signature()
+        return call
+
+
+def _open(stack: contextlib.ExitStack, name: str, factory: Callable[[], Any]) -> Any:
+    made = factory()
+    if hasattr(made, "__enter__") and hasattr(made, "__exit__"):
+        return stack.enter_context(made)
+    if hasattr(made, "__aenter__") or inspect.isawaitable(made):
+        if inspect.iscoroutine(made):
+            made.close()
+        raise Misuse(
+            f"the resource {name!r} of a plain function is asynchronous: pass a factory that returns a plain "
+            "context manager or a plain object"
+        )
+    return made

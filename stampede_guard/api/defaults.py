@@ -1,0 +1,70 @@
+"""The default guard, which every bare `@locked_cache` uses."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+from stampede_guard.api.guard import StampedeGuard
+from stampede_guard.api.identity.definition import Definition
+from stampede_guard.api.identity.registry import Registry
+from stampede_guard.engine.threads.locks import PassableLock
+from stampede_guard.values.forks import renew_in_children
+
+__all__ = ["configure", "default_guard", "register_bare"]
+
+log = logging.getLogger("stampede_guard")
+
+_default: StampedeGuard | None = None
+_lock = PassableLock()
+"""Several threads may call plain functions for the first time. They must make only one default guard."""
+renew_in_children(sys.modules[__name__], "_lock", PassableLock)
+
+
+_waiting = Registry()
+"""Functions under a bare decorator, from the last `configure` call until there is a default guard."""
+
+
+def configure(guard: StampedeGuard | None) -> None:
+    """Set the guard of every bare `@locked_cache`, also for functions already decorated. None removes it.
+
+    Raises `KeyPartError` if one of these functions has the name of another function of the guard.
+    """
+    global _default, _waiting
+    if guard is not None:
+        guard.register_all(_waiting)
+    _default, _waiting = guard, Registry()
+
+
+def register_bare(name: str, definition: Definition) -> None:
+    """Register a function under a bare `@locked_cache`. Raises `KeyPartError` if another function has its name."""
+    if _default is not None:
+        _default.register(name, definition)
+    else:
+        _waiting.add("", name, definition)
+
+
+def default_guard() -> StampedeGuard:
+    """The guard given to `configure`, or one for `$STAMPEDE_GUARD_URL`, `$REDIS_URL`, or memory with a warning."""
+    if _default is None:
+        with _lock:
+            _make_default()
+    assert _default is not None
+    return _default
+
+
+def _make_default() -> None:
+    global _default
+    if _default is None:
+        url = os.environ.get("STAMPEDE_GUARD_URL") or os.environ.get("REDIS_URL")
+        if not url:
+            url = "memory://"
+            log.warning(
+                "@locked_cache has no store: neither configure(guard) nor $STAMPEDE_GUARD_URL nor $REDIS_URL is set. "
+                "Values are kept in this process; other workers are not covered"
+            )
+        guard = StampedeGuard.from_url(url)
+        # If the store is not shared, a function without a lasting name can be called too: see `Registry.add`.
+        guard.register_all(_waiting)
+        _default = guard

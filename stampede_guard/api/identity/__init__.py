@@ -1,0 +1,1 @@
+"""What makes two functions the same one, and which names a guard has given away."""

@@ -1,0 +1,135 @@
+"""The types of decorated functions, as users see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, overload
+
+from stampede_guard.engine.invalidating import Invalidation
+from stampede_guard.policy import Mode
+
+__all__ = [
+    "CacheDecorator",
+    "CachedFunction",
+    "CachedPlainFunction",
+    "CachedMany",
+    "Invalidation",
+    "ManyDecorator",
+]
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class CachedFunction(Protocol[P, R_co]):
+    """A decorated coroutine function, called as before. The other methods take the same arguments as the call."""
+
+    __wrapped__: Callable[..., Any]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R_co]: ...
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+
+    @overload
+    def __get__(
+        self: CachedFunction[Concatenate[T, Q], R], instance: T, owner: type | None = None
+    ) -> CachedFunction[Q, R]: ...
+
+    async def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> Invalidation:
+        """After `"done"`, no caller gets an older value. With `"pending"`, the store is away: see `Invalidation`.
+
+        Other processes drop their own copies at a wake-up, or after `l1_ttl` seconds if they miss it.
+        Raises `StoreRefused` if the store denies access to this client (a permission, a password). Nothing is
+        invalidated then.
+        """
+
+    async def refresh(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        """Compute again. Until then, callers get the old value.
+
+        This call does not use a computation that began before it, in any process, because its data may be older.
+        """
+
+    def key(self, *args: P.args, **kwargs: P.kwargs) -> str:
+        """The key of this call, with the namespace."""
+
+    def explain(self, *args: P.args, **kwargs: P.kwargs) -> Mapping[str, str]:
+        """The parts of the key of this call. Only for operators, because it shows the raw values."""
+
+    def set_mode(self, mode: Mode | None) -> None:
+        """Set the mode of this function; None means the guard's."""
+
+
+class CachedPlainFunction(Protocol[P, R_co]):
+    """A decorated plain function: the same as `CachedFunction`, without `await`."""
+
+    __wrapped__: Callable[..., Any]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+
+    @overload
+    def __get__(
+        self: CachedPlainFunction[Concatenate[T, Q], R], instance: T, owner: type | None = None
+    ) -> CachedPlainFunction[Q, R]: ...
+
+    def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> Invalidation: ...
+
+    def refresh(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+    def key(self, *args: P.args, **kwargs: P.kwargs) -> str: ...
+
+    def explain(self, *args: P.args, **kwargs: P.kwargs) -> Mapping[str, str]: ...
+
+    def set_mode(self, mode: Mode | None) -> None: ...
+
+
+class CacheDecorator(Protocol):
+    """`async def` stays `async def`, `def` stays `def`."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]  # a coroutine is a result, too: the first match counts
+        self, function: Callable[P, Coroutine[Any, Any, R]]
+    ) -> CachedFunction[P, R]: ...
+
+    @overload
+    def __call__(self, function: Callable[P, R]) -> CachedPlainFunction[P, R]: ...
+
+
+class CachedMany(Protocol[P, K, V]):
+    """A decorated function of many ids. The other methods take the same arguments as the call, ids included."""
+
+    __wrapped__: Callable[..., Any]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, dict[K, V]]: ...
+
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+
+    @overload
+    def __get__(
+        self: CachedMany[Concatenate[T, Q], K, V], instance: T, owner: type | None = None
+    ) -> CachedMany[Q, K, V]: ...
+
+    async def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> Invalidation:
+        """Drop the entries of these ids. Returns `"pending"` if one of them is pending. See `CachedFunction`."""
+
+    async def refresh(self, *args: P.args, **kwargs: P.kwargs) -> dict[K, V]:
+        """Compute these ids again."""
+
+    def keys(self, *args: P.args, **kwargs: P.kwargs) -> dict[K, str]:
+        """The key of each id, with the namespace."""
+
+    def set_mode(self, mode: Mode | None) -> None:
+        """Set the mode of this function; None means the guard's."""
+
+
+class ManyDecorator(Protocol):
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, dict[K, V]]]) -> CachedMany[P, K, V]: ...

@@ -1,0 +1,1 @@
+"""What is known and what is done while the store is away, refuses or only reads."""

@@ -1,0 +1,75 @@
+"""Early refresh: compute a fresh value again in the background shortly before it expires, once in all processes.
+
+Every reader draws a random number (`core.early.due`). A reader whose draw makes it due gets the fresh value, like all
+others, and begins a flight that no caller waits for. This flight asks for a value newer than the one that was read. If
+another process has refreshed since that read, the flight finds the new value and computes nothing. The flight does not
+wait for the lease: if it is held elsewhere, or if the store does not answer, the flight lands. This process then does
+not ask again for one `poll_interval`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from stampede_guard.core.early import due
+from stampede_guard.core.entry import Reading
+from stampede_guard.engine.calls import captured
+from stampede_guard.engine.tags.versions import tags_of
+from stampede_guard.errors import PolicyError
+
+if TYPE_CHECKING:
+    from stampede_guard.engine.loops.runtime import Runtime
+    from stampede_guard.engine.plan import Plan, Run
+
+__all__ = ["refresh_early", "refuse_where_it_cannot_be"]
+
+
+def refresh_early(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Reading) -> None:
+    """Begin a refresh in the background if the draw makes this reader of a fresh value due."""
+    ttl_ms = reading.total_ms - reading.stale_ms
+    fresh_ms_left = reading.remaining_ms - reading.stale_ms
+    if not due(
+        took_ms=reading.took_ms,
+        ttl_ms=ttl_ms,
+        beta=plan.policy.early_beta,
+        fresh_ms_left=fresh_ms_left,
+        draw=runtime.draw(),
+    ):
+        return
+    if name in runtime.flights or runtime.asked_early.hold(name) or runtime.closing:
+        return
+    if runtime.failing.hold(name, reading.token):
+        return
+    # Without the store or its leases every process would compute, and no caller needs the value yet.
+    if (
+        runtime.away_for(name, tags_of(run))
+        or runtime.refused
+        or len(runtime.flights) >= plan.policy.max_flights
+    ):
+        return
+    flight = runtime.take_off(name, plan, run, captured(plan, run), refreshing=True, newer_than=reading.token)
+    flight.early = True
+    flight.know(reading)
+
+    def landed(_: asyncio.Future[None]) -> None:
+        if not flight.computation.has_begun:
+            runtime.asked_early.begin(name, plan.policy.poll_interval)
+
+    flight.landed.add_done_callback(landed)
+
+
+def refuse_where_it_cannot_be(fields: Mapping[str, Any], *, request_bound: bool) -> None:
+    """Raises `PolicyError` if a computation is bound to its caller's request and `fields` give it an `early_beta`.
+
+    An `early_beta` from the guard's policy, given to all functions, is ignored there.
+    """
+    beta = fields.get("early_beta")
+    if beta and request_bound:
+        raise PolicyError(
+            "early_beta",
+            beta,
+            "a computation bound to its caller's request cannot go on in the background; open what it needs with "
+            "resources= instead of taking it from the request",
+        )

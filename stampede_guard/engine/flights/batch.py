@@ -1,0 +1,250 @@
+"""Batches: one call of the user's function computes the values of many entries.
+
+Each entry keeps its own flight, lease and token. The protocol does not know about batches. This module gathers the
+computations of those flights. They start within a moment of each other, because their acquire commands travelled
+together. One call of the function then computes all of them.
+
+When does a batch begin? Entries that were asked for together are undecided at first. The flight of an entry is then
+granted the lease (the entry joins the batch), finds the lease held elsewhere, or finds a value. The batch begins when
+no entry is undecided. A batch never waits for another batch, so two batches cannot wait for each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from stampede_guard.engine.flights.computation import CURRENT
+from stampede_guard.engine.flights.reentry import behind
+from stampede_guard.engine.tasks import contained, ended, error_of
+from stampede_guard.errors import ComputeFailed, Misuse, Undecodable
+from stampede_guard.values.codec import Codec
+from stampede_guard.values.errorcopies import copy_of
+
+if TYPE_CHECKING:
+    from stampede_guard.engine.loops.runtime import Runtime
+
+__all__ = ["ABSENT", "Batches", "Gathering", "ManyCodec", "Start", "checked"]
+
+GATHER_SECONDS = 0.1
+"""The longest time that a batch waits for undecided entries. An entry that is granted later joins the next batch."""
+
+Start = Callable[[list[Any]], Awaitable[Any]]
+"""Calls the user's function for these ids."""
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Final = _Absent()
+"""The value of an id that the function left out."""
+
+
+class ManyCodec:
+    """The codec of one id's value, which may be absent."""
+
+    def __init__(self, inner: Codec) -> None:
+        self._inner = inner
+        self.fingerprint = f"many {inner.fingerprint}"
+        self.shareable = inner.shareable
+
+    def encode(self, value: Any) -> bytes:
+        return b"0" if value is ABSENT else b"1" + self._inner.encode(value)
+
+    def decode(self, data: bytes) -> Any:
+        if data[:1] == b"1":
+            return self._inner.decode(data[1:])
+        if self.says_absent(data):
+            return ABSENT
+        raise Undecodable("stored bytes are not those of an entry of a batch")
+
+    @staticmethod
+    def says_absent(data: bytes) -> bool:
+        return data == b"0"
+
+
+class Batches:
+    """The batches of one function in one event loop. `most`: the largest number of ids in one call."""
+
+    def __init__(self, runtime: Runtime, title: str, most: int) -> None:
+        self.runtime = runtime
+        self.title = title
+        self.most = most
+        self._expected: dict[str, set[Gathering]] = {}
+        self._gatherings: dict[Hashable, Gathering] = {}
+
+    def gathering(self, group: Hashable) -> Gathering:
+        """The gathering of calls that differ only in their ids. The call must `leave` it afterwards."""
+        found = self._gatherings.get(group)
+        if found is None:
+            found = self._gatherings[group] = Gathering(self, group)
+        found.calls += 1
+        return found
+
+    def leave(self, gathering: Gathering) -> None:
+        gathering.calls -= 1
+        if not gathering.calls and self._gatherings.get(gathering.group) is gathering:
+            del self._gatherings[gathering.group]
+
+    def expect(self, name: str, gathering: Gathering) -> None:
+        """Mark an entry as undecided. An entry that has a flight already is not marked: its callers join the flight."""
+        groups = self._expected.get(name)
+        if groups is None:
+            if name in self.runtime.flights:
+                return
+            groups = self._expected[name] = set()
+        groups.add(gathering)
+        gathering.undecided.add(name)
+
+    def decided(self, name: str) -> None:
+        """The entry was granted, held elsewhere, found, or failed, in any of the calls that asked for it."""
+        for gathering in self._expected.pop(name, ()):
+            gathering.decided(name)
+
+
+class Gathering:
+    """Calls whose ids can be computed together. It has at most one open batch."""
+
+    def __init__(self, batches: Batches, group: Hashable) -> None:
+        self.group = group
+        self.calls = 0
+        self.undecided: set[str] = set()
+        self.open: _Batch | None = None
+        self._batches = batches
+
+    def decided(self, name: str) -> None:
+        self.undecided.discard(name)
+        if self.open is not None:
+            self.open.decided(name)
+
+    async def compute(self, name: str, id: Any, start: Start) -> Any:
+        """The value of one id, or `ABSENT`. The open batch computes it, or else a new one."""
+        self._batches.decided(name)
+        batch = self.open
+        if batch is not None and batch.has_equal(id, name):
+            # True, 1 and 1.0 are three entries, but one and the same key of a dict: this id needs another batch.
+            batch.begin()
+            batch = None
+        if batch is None:
+            batch = self.open = _Batch(self, self._batches, start)
+        return await batch.result_of(id, name)
+
+
+class _Batch:
+    """One call of the user's function. It runs in the context of its first id's computation, which is a clean one."""
+
+    def __init__(self, gathering: Gathering, batches: Batches, start: Start) -> None:
+        self._gathering = gathering
+        self._batches = batches
+        self._start = start
+        self._context = contextvars.copy_context()
+        self._leader = CURRENT.get()
+        self._ids: dict[Any, int] = {}
+        self._names: dict[Any, str] = {}
+        self._awaited = set(gathering.undecided)
+        self._task: asyncio.Task[Mapping[Any, Any]] | None = None
+        self._loop = batches.runtime.loop
+        self._timer: asyncio.Handle = self._loop.call_later(GATHER_SECONDS, self.begin)
+        self._finished: asyncio.Future[None] = self._loop.create_future()
+        if not self._awaited:
+            self._begin_soon()
+
+    def decided(self, name: str) -> None:
+        if name in self._awaited:
+            self._awaited.discard(name)
+            if not self._awaited:
+                self._begin_soon()
+
+    def has_equal(self, id: Any, name: str) -> bool:
+        """Whether the batch has a different id that a dict would treat as equal to this one."""
+        return self._names.get(id, name) != name
+
+    async def result_of(self, id: Any, name: str) -> Any:
+        """The value of one id. A cancelled caller takes its id out again. The last one to leave cancels the call."""
+        self._names[id] = name
+        self._ids[id] = self._ids.get(id, 0) + 1
+        if len(self._ids) >= self._batches.most:
+            self.begin()
+        mine = CURRENT.get()
+        try:
+            with behind(mine, self._leader):
+                await asyncio.wait({self._finished})
+        except asyncio.CancelledError:
+            await self._leave(id)
+            raise
+        assert self._task is not None
+        if self._task.cancelled():
+            raise ComputeFailed("CancelledError", "the computation was cancelled from within")
+        error = error_of(self._task)
+        if error is not None:
+            # Each id has its own flight, and each flight writes into the traceback of the error that it raises.
+            raise copy_of(error) or error
+        return self._task.result().get(id, ABSENT)
+
+    async def _leave(self, id: Any) -> None:
+        self._ids[id] -= 1
+        if not self._ids[id] and self._task is None:
+            del self._ids[id], self._names[id]
+        if any(self._ids.values()):
+            return
+        if self._task is None:
+            self._close()
+        elif not self._task.done():
+            self._task.cancel()
+            # If the function does not end, `Runtime.unwind` stops waiting and counts this task as abandoned.
+            await ended(self._task)
+
+    def _begin_soon(self) -> None:
+        # Entries that are granted in the same turn of the event loop then join this batch.
+        self._timer.cancel()
+        self._timer = self._loop.call_soon(self.begin)
+
+    def _close(self) -> None:
+        self._timer.cancel()
+        if self._gathering.open is self:
+            self._gathering.open = None
+
+    def begin(self) -> None:
+        if self._task is not None or not self._ids:
+            return
+        self._close()
+        ids = list(self._ids)
+        self._task = self._loop.create_task(
+            contained(lambda: self._compute(ids)), name="stampede_guard batch", context=self._context
+        )
+        self._task.add_done_callback(self._finish)
+
+    def _finish(self, task: asyncio.Task[Mapping[Any, Any]]) -> None:
+        if not task.cancelled():
+            task.exception()  # marks the error as retrieved: all callers may have left
+        self._finished.set_result(None)
+
+    async def _compute(self, ids: list[Any]) -> Mapping[Any, Any]:
+        leader = self._leader
+        if leader is not None and leader.computation.is_alone and not leader.bypassed:
+            async with leader.computation.turn_without_store():
+                leader.computation.has_its_turn()
+                result = await self._start(ids)
+        else:
+            result = await self._start(ids)
+        return checked(result, ids, self._batches.title)
+
+
+def checked(result: Any, ids: list[Any], title: str) -> Mapping[Any, Any]:
+    """The result. Raises `Misuse` if it is not a dictionary of some of the ids; the text names types, never values."""
+    if not isinstance(result, Mapping):
+        raise Misuse(f"{title} must return a dict from id to value, and returned a {type(result).__name__}")
+    asked = set(ids)
+    others = [id for id in result if id not in asked]
+    if others:
+        kinds = ", ".join(sorted({type(id).__name__ for id in others}))
+        wanted = ", ".join(sorted({type(id).__name__ for id in ids}))
+        raise Misuse(
+            f"{title} returned {len(others)} ids that nobody asked for ({kinds}); it was given {len(ids)} ({wanted}). "
+            f"Use the given ids as keys of the result, and leave out those that do not exist"
+        )
+    return result

@@ -1,0 +1,332 @@
+"""The computation of a flight: the user's function in a clean context, under its deadline, with its lease renewed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+from collections.abc import AsyncIterator
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from stampede_guard.core import flight as core
+from stampede_guard.core.scripts import Granted
+from stampede_guard.engine.calls import ArgumentsChanged
+from stampede_guard.engine.previous import KNOWN, OF_MANY, Previous
+from stampede_guard.engine.tasks import Stopped, contained, error_of
+from stampede_guard.engine.threads.threads import look_again
+from stampede_guard.engine.verdict import judge
+from stampede_guard.errors import ComputeFailed, ComputeTimeout, Overloaded, StoreError
+from stampede_guard.events import Computed, LeaseLost, Started, TimedOut
+from stampede_guard.values.personal import is_personal
+
+if TYPE_CHECKING:
+    from stampede_guard.engine.flights.flight import Flight
+    from stampede_guard.engine.loops.runtime import Runtime
+    from stampede_guard.engine.plan import Run, Variables
+    from stampede_guard.policy import Policy
+
+__all__ = ["CURRENT", "LONG_ON_THE_WIRE", "THREAD_SECONDS", "Computation", "Result"]
+
+CURRENT: ContextVar[Flight | None] = ContextVar("stampede_guard_current_flight", default=None)
+"""The flight whose computation runs the current code."""
+
+UNWIND_SECONDS = 1.0
+"""How long a flight waits for a cancelled computation to end. After that it no longer waits."""
+THREAD_SECONDS = 0.05
+"""The same for a computation in a thread. It is long enough for one that has not begun."""
+
+LONG_ON_THE_WIRE = 64 * 1024
+"""In bytes. To send a value of this size or more may take longer than the lease still lasts."""
+
+
+class Result(NamedTuple):
+    """The outcome of a computation. `private`: the error concerns only callers of this process and is not shared.
+
+    `policy` has the lifetimes of the value. None means that the value may not be stored.
+    """
+
+    body: bytes = b""
+    policy: Policy | None = None
+    error: BaseException | None = None
+    private: bool = False
+
+
+class Computation:
+    """`joined_before`: how many callers had joined when the user's function was called. `took_ms`: how long it ran."""
+
+    def __init__(self, runtime: Runtime, flight: Flight, run: Run, variables: Variables) -> None:
+        self.joined_before = 0
+        self.took_ms = 0
+        self.leader = 0
+        """The number of the passenger whose call was computed last. 0 means none."""
+        self.refused = False
+        """Whether the last run refused a caller (401 or 403)."""
+        self.lapsed = False
+        self._slow_at = math.inf
+        self._runtime = runtime
+        self._flight = flight
+        self._run = run
+        self._variables = variables
+        self._renew_at_once = asyncio.Event()
+        self._passengers_changed: asyncio.Future[None] | None = None
+        self._within_slot = False
+        self._grant: Granted | None = None
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether a fallback may have stored a value by now and ended the wait in other processes."""
+        return self._runtime.loop.time() > self._slow_at
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the user's function has been called at least once."""
+        return self._slow_at < math.inf
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the computation runs without a grant from the store."""
+        return self._grant is None
+
+    def renew_now(self) -> None:
+        """Renew at once: the inbox's state changed. The lease must show that before a waiter judges its holder."""
+        self._renew_at_once.set()
+
+    def passengers_changed(self) -> None:
+        if self._passengers_changed is not None and not self._passengers_changed.done():
+            self._passengers_changed.set_result(None)
+
+    async def _wait_for_somebody_free(self) -> None:
+        while self._flight.plan.request_bound and self._flight.passengers.all_busy:
+            self._passengers_changed = self._runtime.loop.create_future()
+            await self._passengers_changed
+
+    def awaited_by(self, other: Computation) -> None:
+        """The other computation waits for this one. If it has a slot or a thread, this one may use that."""
+        look_again()
+        if other._within_slot and not self._within_slot:
+            self._within_slot = True
+            self._runtime.slots.let_pass(self)
+            for flight in self._flight.awaits:
+                flight.computation.awaited_by(self)
+
+    async def run(self, grant: Granted | None) -> Result | core.Abandoned | Literal["back"]:
+        """`back`: the store came back while this computation waited for its turn to run without the store."""
+        self.lapsed = self.refused = False
+        self._grant = grant
+        if grant is None:
+            return await self._run_alone()
+        async with self.renewing(grant):
+            return await self._run_bounded()
+
+    def while_sending(self, grant: Granted, body: bytes) -> contextlib.AbstractAsyncContextManager[None]:
+        """Renew the lease also while a large value is on the wire. A small value needs no renewal."""
+        return self.renewing(grant) if len(body) >= LONG_ON_THE_WIRE else contextlib.nullcontext()
+
+    @contextlib.asynccontextmanager
+    async def renewing(self, grant: Granted) -> AsyncIterator[None]:
+        """Renew the lease within this block. The flight keeps it as long as the process and the store live."""
+        renewal = asyncio.create_task(self._renew(grant), name="stampede_guard renewal")
+        try:
+            yield
+        finally:
+            renewal.cancel()
+            # Not `await renewal`: its CancelledError would look like a cancellation of the flight itself.
+            await asyncio.wait({renewal})
+            if not renewal.cancelled():
+                renewal.result()
+
+    async def _run_alone(self) -> Result | core.Abandoned | Literal["back"]:
+        if self._flight.bypassed or self._flight.plan.batched:
+            return await self._run_bounded()
+        was_away = self._runtime.away_for(self._flight.name, self._flight.tags)
+        try:
+            async with self.turn_without_store():
+                if was_away and not self._runtime.away_for(self._flight.name, self._flight.tags):
+                    return "back"
+                self.has_its_turn()
+                return await self._run_bounded()
+        except Overloaded as error:
+            return Result(error=error)
+
+    def has_its_turn(self) -> None:
+        """The computation has its turn. Computations that it waits for from now on need no turn of their own."""
+        self._within_slot = True
+
+    @contextlib.asynccontextmanager
+    async def turn_without_store(self) -> AsyncIterator[None]:
+        """Take one of the process's few slots for computations while the store is away. Raises `Overloaded`."""
+        policy, slots = self._flight.plan.policy, self._runtime.slots
+        try:
+            async with asyncio.timeout(policy.wait_timeout):
+                has_slot = not self._within_slot and await slots.take(self, policy.max_local_computations)
+        except TimeoutError:
+            text = f"{self._flight.plan.title}: the store is away and {policy.max_local_computations} computations run"
+            raise Overloaded(f"{text} in this process already (max_local_computations)") from None
+        try:
+            yield
+        finally:
+            if has_slot:
+                slots.give_back()
+
+    async def _run_bounded(self) -> Result | core.Abandoned:
+        policy, passengers = self._flight.plan.policy, self._flight.passengers
+        await self._wait_for_somebody_free()
+        deadline = self._runtime.loop.time() + policy.compute_timeout
+        left = refused = 0
+        while left <= policy.max_handovers:
+            await self._wait_for_somebody_free()
+            result = await self._run_once(deadline)
+            if result is None:
+                left += 1
+                continue
+            if not isinstance(result, Result) or not self._is_its_callers(result.error):
+                return result
+            # 401 and 403: the next passenger may have the permission that this one lacks.
+            self._refuse(result.error)
+            refused += 1
+            # After some refusals other processes get a turn. Without a lease no other process waits for this one.
+            if not passengers.wanted or (self._grant is not None and refused > policy.max_handovers):
+                return core.Abandoned()
+            deadline = self._runtime.loop.time() + policy.compute_timeout
+        title = self._flight.plan.title
+        error = ComputeFailed(
+            "Abandoned", f"{title}: {policy.max_handovers + 1} callers left, one after the other"
+        )
+        return Result(error=error, private=True)
+
+    def _is_its_callers(self, error: BaseException | None) -> bool:
+        """Whether an error concerns only the caller whose call was computed."""
+        if error is None:
+            return False
+        return not isinstance(error, Exception) or (self._flight.plan.personal and is_personal(error))
+
+    def _refuse(self, error: BaseException | None) -> None:
+        self.refused = True
+        leader = self._flight.passengers.numbered(self.leader)
+        if leader is not None and error is not None:
+            self._flight.passengers.refuse(leader, error)
+
+    async def _run_once(self, deadline: float) -> Result | core.Abandoned | None:
+        """None if the request of this run has ended and another passenger may take over."""
+        flight = self._flight
+        leader = flight.passengers.next_idle()
+        # Ask the passenger, not the plan: one flight may serve calls bound to their request and calls that are not.
+        bound = leader.bound if leader is not None else flight.plan.request_bound
+        if bound and leader is None:
+            return core.Abandoned()
+        run, variables = (
+            (leader.run, leader.variables) if leader is not None else (self._run, self._variables)
+        )
+        context = flight.plan.clean_context(variables)
+        context.run(CURRENT.set, flight)
+        old = self._old()
+        context.run(KNOWN.set, OF_MANY if flight.plan.batched else old)
+        self.joined_before = flight.joined
+        policy = flight.plan.policy
+        self._slow_at = self._runtime.loop.time() + min(policy.lease_ttl, policy.wait_timeout)
+        hooks, began = self._runtime.hooks, self._runtime.loop.time()
+        if hooks:
+            context.run(hooks.tell, Started(flight.plan.title, flight.name, flight.id))
+        # A computation in the background has no caller to raise Ctrl-C in.
+        call = _in_background if leader is None else contained
+        task = self._runtime.loop.create_task(call(run), name="stampede_guard computation", context=context)
+        self.leader = leader.number if leader is not None else 0
+        if leader is not None:
+            flight.leader = leader
+            leader.led = True
+            if bound:
+                leader.computing = task
+        try:
+            await asyncio.wait({task}, timeout=max(0.0, deadline - self._runtime.loop.time()))
+            if not task.done():
+                return await self._overdue(task)
+        except asyncio.CancelledError:
+            await self._unwind(task)
+            raise
+        finally:
+            self.took_ms = round(1000 * (self._runtime.loop.time() - began))
+            flight.leader = None
+            if hooks:
+                hooks.tell(self._computed(task, self._runtime.loop.time() - began))
+        if bound and leader is not None and leader.gone and (task.cancelled() or error_of(task) is not None):
+            # Not only a cancellation: a driver may raise any error when it is cancelled. It does not concern the value.
+            return None
+        if task.cancelled():
+            return Result(error=ComputeFailed("CancelledError", "the computation was cancelled from within"))
+        return self._judged(task, old)
+
+    def _old(self) -> Previous | None:
+        """The value that the computation may declare unchanged."""
+        old = self._flight.old
+        # 1. This process reads a value. 2. Another one invalidates it. 3. This flight is granted a token above the
+        # fence. "Unchanged" would now bring back the invalidated value. So the value must still have been in the store
+        # when the lease was granted. Without a grant that is unknown.
+        if old is None or self._grant is None or old.token != self._grant.replaces:
+            return None
+        return old
+
+    def _computed(self, task: asyncio.Task[Any], seconds: float) -> Computed:
+        if not task.done() or task.cancelled():
+            error = "CancelledError"
+        else:
+            raised = error_of(task)
+            error = "" if raised is None else type(raised).__name__
+        flight = self._flight
+        return Computed(flight.plan.title, flight.name, seconds, flight.id, error)
+
+    async def _overdue(self, task: asyncio.Task[Any]) -> Result:
+        await self._unwind(task)
+        plan, hooks = self._flight.plan, self._runtime.hooks
+        if hooks:
+            hooks.tell(TimedOut(plan.title, self._flight.name, "compute_timeout"))
+        text = f"{plan.title}: no result within compute_timeout ({plan.policy.compute_timeout:g} s)"
+        return Result(error=ComputeTimeout(text))
+
+    async def _unwind(self, task: asyncio.Task[Any]) -> None:
+        await self._runtime.unwind(task, THREAD_SECONDS if self._flight.plan.in_thread else UNWIND_SECONDS)
+
+    def _judged(self, task: asyncio.Task[Any], old: Previous | None) -> Result:
+        error = error_of(task)
+        if isinstance(error, GeneratorExit):
+            # If a GeneratorExit were raised in a waiting coroutine, it would close that coroutine.
+            return Result(error=ComputeFailed("GeneratorExit", "the computation was closed from within"))
+        if error is not None:
+            # `ArgumentsChanged` concerns only this caller's arguments. The others ask again with their own.
+            return Result(error=error, private=isinstance(error, ArgumentsChanged))
+        try:
+            body, policy = judge(self._flight.plan, task.result(), old)
+        except (
+            BaseException
+        ) as problem:  # SystemExit and Ctrl-C, too: they are for the caller and must not end this flight
+            return Result(error=problem)
+        return Result(body, policy)
+
+    async def _renew(self, grant: Granted) -> None:
+        flight, policy = self._flight, self._flight.plan.policy
+        while grant.leased:
+            try:
+                async with asyncio.timeout(policy.lease_ttl / 3):
+                    await self._renew_at_once.wait()
+            except TimeoutError:
+                pass
+            self._renew_at_once.clear()
+            try:
+                held = await self._runtime.session.renew(
+                    flight.name, flight=flight.id, token=grant.token, policy=policy
+                )
+            except StoreError:
+                continue
+            if not held:
+                self.lapsed = True
+                if self._runtime.hooks:
+                    self._runtime.hooks.tell(LeaseLost(flight.plan.title, flight.name))
+                return
+
+
+async def _in_background(run: Run) -> Any:
+    """As `contained`, but Ctrl-C is not caught, because no caller waits for it. `sys.exit()` ends only the run."""
+    try:
+        return await run()
+    except SystemExit as error:
+        return Stopped(error)

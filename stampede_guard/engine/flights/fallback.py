@@ -1,0 +1,175 @@
+"""The fallback: one bounded computation beside a holder that is too slow, with a token of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from contextvars import Context
+from typing import TYPE_CHECKING, Any
+
+from stampede_guard.core.scripts import Denied, Found, Granted
+from stampede_guard.core.tags import Versions, sealed
+from stampede_guard.engine.calls import ArgumentsChanged
+from stampede_guard.engine.flights.computation import CURRENT, THREAD_SECONDS
+from stampede_guard.engine.flights.once import Once
+from stampede_guard.engine.tags.versions import ensure, is_valid
+from stampede_guard.engine.tasks import contained, ended, error_of, retrieve
+from stampede_guard.engine.verdict import Verdict, judge
+from stampede_guard.errors import StoreError, Undecodable, WaitTimeout
+from stampede_guard.events import Computed, Started, TimedOut
+from stampede_guard.values.errorcopies import copy_of
+
+if TYPE_CHECKING:
+    from stampede_guard.engine.flights.flight import Flight
+    from stampede_guard.engine.flights.passenger import Passenger
+    from stampede_guard.engine.loops.runtime import Runtime
+    from stampede_guard.engine.plan import Plan
+
+__all__ = ["Fallback"]
+
+
+class Fallback:
+    """At most one at a time per key and process, and at most `fallback_limit` per key in all processes together."""
+
+    def __init__(self, runtime: Runtime, plan: Plan, flight: Flight, name: str, passenger: Passenger) -> None:
+        self.denied = False
+        self._flight = flight
+        self._runtime = runtime
+        self._plan = plan
+        self._name = name
+        self._passenger = passenger
+
+    async def attempt(self, meanwhile: asyncio.Future[Any]) -> tuple[Any, bool]:
+        """The value and True. Or None and False, if it was denied or failed. `meanwhile` is the caller's own future.
+
+        Raises `WaitTimeout`, with the cause, if the fallback's own computation failed or took too long.
+        """
+        if self._name in self._runtime.fallbacks or self._runtime.away_for(self._name, self._flight.tags):
+            self.denied = True
+            return None, False
+        task = self._runtime.loop.create_task(
+            self._attempt(), name="stampede_guard fallback", context=Context()
+        )
+        self._runtime.fallbacks[self._name] = task
+        over = self._runtime.fallback_ends[self._name] = Once(self._runtime.loop)
+        task.add_done_callback(retrieve)
+        # The flight may be granted the lease now. Its computation must not use the request that the fallback uses.
+        self._passenger.busy = self._passenger.bound
+        task.add_done_callback(lambda _: self._over(over))
+        try:
+            await asyncio.wait({task, meanwhile}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not task.done() and self._plan.request_bound:
+                # The fallback uses resources of this caller's request.
+                task.cancel()
+                await ended(task)
+            self._passenger.busy = False
+            self._flight.computation.passengers_changed()
+        if task.done() and not task.cancelled():
+            return task.result()
+        # The task was cancelled above or with the guard. In the first case its own publication may have ended the wait
+        # before the answer to it arrived: then the caller's future has the value.
+        if meanwhile.done():
+            return meanwhile.result(), True
+        return None, False
+
+    def _over(self, once: Once) -> None:
+        self._runtime.fallbacks.pop(self._name, None)
+        self._runtime.fallback_ends.pop(self._name, None)
+        once.happen()
+
+    async def _attempt(self) -> tuple[Any, bool]:
+        runtime, plan, policy = self._runtime, self._plan, self._plan.policy
+        flight_id = runtime.new_id()
+        try:
+            answer = await runtime.session.fallback(
+                self._name, flight=flight_id, policy=policy, newer_than=self._flight.newer_than
+            )
+            if isinstance(answer, Found) and not await is_valid(runtime, self._flight.tags, answer.reading):
+                answer = Denied()
+        except StoreError:
+            self.denied = True
+            return None, False
+        match answer:
+            case Denied():
+                self.denied = True
+                return None, False
+            case Found(reading):
+                try:
+                    return plan.codec.decode(reading.body), True
+                except Undecodable as error:
+                    runtime.warn_undecodable(plan, error)
+                    return None, False
+            case Granted():
+                return await self._compute(answer, flight_id), True
+
+    async def _compute(self, grant: Granted, flight_id: str) -> Any:
+        plan, policy, tags = self._plan, self._plan.policy, self._flight.tags
+        versions: Versions = ()
+        with contextlib.suppress(StoreError):
+            # Before the computation begins: see `core.tags`.
+            versions = await ensure(self._runtime, tags, policy)
+        context = plan.clean_context(self._passenger.variables)
+        # Mark that it computes for this flight: if it calls the same entry, that call would wait for itself.
+        context.run(CURRENT.set, self._flight)
+        hooks, began = self._runtime.hooks, self._runtime.loop.time()
+        if hooks:
+            context.run(hooks.tell, Started(plan.title, self._name, flight_id, fallback=True))
+        task = self._runtime.loop.create_task(contained(self._passenger.run), context=context)
+        try:
+            await asyncio.wait({task}, timeout=policy.fallback_timeout)
+        finally:
+            if hooks:
+                self._tell(task, self._runtime.loop.time() - began, flight_id)
+            if not task.done():
+                await self._runtime.unwind(
+                    task, THREAD_SECONDS if plan.in_thread else policy.fallback_timeout
+                )
+        if task.cancelled() or not task.done():
+            raise WaitTimeout(
+                f"{plan.title}: the holder is slow, and the fallback took longer than fallback_timeout "
+                f"({policy.fallback_timeout:g} s)"
+            )
+        error = error_of(task)
+        if isinstance(error, ArgumentsChanged):
+            raise error
+        if error is not None:
+            cause = copy_of(error) or error
+            raise WaitTimeout(f"{plan.title}: the holder is slow, and the fallback failed") from cause
+        try:
+            verdict = judge(plan, task.result(), None)
+        except BaseException as problem:
+            raise WaitTimeout(f"{plan.title}: the holder is slow, and the fallback failed") from problem
+        self._runtime.warn_if_too_large(plan, verdict.body)
+        if tags:
+            verdict = verdict._replace(body=sealed(verdict.body, versions))
+        took_ms = round(1000 * (self._runtime.loop.time() - began))
+        await self._publish(grant, flight_id, verdict, took_ms)
+        return plan.codec.decode(verdict.body)
+
+    def _tell(self, task: asyncio.Task[Any], seconds: float, flight_id: str) -> None:
+        hooks, title = self._runtime.hooks, self._plan.title
+        error = "CancelledError"
+        if not task.done():
+            hooks.tell(TimedOut(title, self._name, "fallback_timeout"))
+        elif not task.cancelled():
+            raised = error_of(task)
+            error = "" if raised is None else type(raised).__name__
+        hooks.tell(Computed(title, self._name, seconds, flight_id, error, fallback=True))
+
+    async def _publish(self, grant: Granted, flight_id: str, verdict: Verdict, took_ms: int) -> None:
+        try:
+            await self._runtime.session.publish(
+                self._name,
+                flight=flight_id,
+                grant=grant,
+                outcome="value" if verdict.policy is not None else "pass",
+                body=verdict.body,
+                policy=verdict.policy or self._plan.policy,
+                took_ms=took_ms,
+            )
+        except StoreError:
+            # The caller has the value. It was not stored, so a later call computes it again.
+            return
+        self._runtime.published(self._name, value=verdict.policy is not None)
+        self._runtime.outdate_older(self._name, grant.token)

@@ -1,0 +1,181 @@
+"""The passengers of one flight, and the outcome that each of them receives."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from stampede_guard.core.entry import Reading
+from stampede_guard.engine.flights.passenger import ON_ITS_OWN, Passenger
+from stampede_guard.errors import ComputeFailed, Overloaded, Undecodable
+from stampede_guard.values.errorcopies import copy_of
+from stampede_guard.values.failures import message_of
+
+if TYPE_CHECKING:
+    from stampede_guard.engine.plan import Plan, Run, Variables
+
+__all__ = ["Passengers", "Wanted"]
+
+
+class Passengers:
+    """`joined` counts all that ever joined. It numbers the passengers. A flight serves them up to a number.
+
+    `collapsed` counts those that were served by the computation of another call.
+    """
+
+    def __init__(self, plan: Plan, loop: asyncio.AbstractEventLoop) -> None:
+        self.joined = 0
+        self.collapsed = 0
+        self._plan = plan
+        self._loop = loop
+        self._aboard: dict[int, Passenger] = {}
+        """By number. Each may leave by itself, and thousands may leave at once."""
+
+    def __len__(self) -> int:
+        return len(self._aboard)
+
+    @property
+    def wanted(self) -> bool:
+        """Whether a caller waits that has no stale value, or that is patient with its stale value."""
+        return any(passenger.stale is None or passenger.patient for passenger in self._aboard.values())
+
+    @property
+    def wanting(self) -> int:
+        """How many have no stale value to continue with."""
+        return sum(passenger.stale is None for passenger in self._aboard.values())
+
+    @property
+    def all_busy(self) -> bool:
+        return bool(self._aboard) and all(passenger.busy for passenger in self._aboard.values())
+
+    def next_idle(self) -> Passenger | None:
+        return next((passenger for passenger in self._aboard.values() if not passenger.busy), None)
+
+    def join(
+        self,
+        run: Run,
+        variables: Variables,
+        *,
+        bound: bool,
+        stale: Reading | None,
+        patient: bool = False,
+        share: bool = False,
+    ) -> Passenger:
+        """Raises `Overloaded` when `max_passengers` wait already."""
+        if len(self._aboard) >= self._plan.policy.max_passengers:
+            raise Overloaded(
+                f"{self._plan.title}: {len(self._aboard)} callers already wait for one value (max_passengers)"
+            )
+        self.joined += 1
+        future = self._loop.create_future()
+        passenger = Passenger(
+            self.joined, future, run, variables, bound=bound, stale=stale, patient=patient, share=share
+        )
+        self._aboard[passenger.number] = passenger
+        return passenger
+
+    def remove(self, passenger: Passenger) -> None:
+        self._aboard.pop(passenger.number, None)
+
+    def hand_out(self, body: bytes, *, last: int) -> Undecodable | None:
+        """Give a value to all up to number `last`. For undecodable bytes, returns the error and gives nothing."""
+        copies, shared = self._plan.copies(body), self._plan.copies(body, shared=True)
+        for_all: Any = None
+        immutable: bool | None = None
+        for passenger in self._up_to(last):
+            try:
+                # A passenger without `share` gets a value of its own, even if the leader shares.
+                value = for_all if immutable else (shared if passenger.share else copies).another()
+            except Undecodable as error:
+                return error
+            if immutable is None:
+                # The bytes are the same for all, so immutability of the first value holds for each value.
+                immutable, for_all = self._plan.is_immutable(value), value
+            passenger.future.set_result(value)
+            self.collapsed += not passenger.led
+        self._let_go()
+        return None
+
+    def fail(self, error: BaseException, *, last: int) -> None:
+        """Give a copy of an error to all up to number `last`. Those with a stale value get that instead."""
+        original: BaseException | None = error
+        for passenger in self._up_to(last):
+            if passenger.stale is not None:
+                self._serve_stale(passenger)
+                continue
+            copied = copy_of(error)
+            if copied is None and passenger.led:
+                # It cannot be copied. Only the caller whose call was computed gets the original.
+                copied, original = original, None
+            if copied is None:
+                copied = ComputeFailed(type(error).__name__, message_of(error))
+            passenger.future.set_exception(copied)
+        self._let_go()
+
+    def refuse(self, passenger: Passenger, error: BaseException) -> None:
+        """Give the error only to the caller whose call was computed. All others wait for the next outcome."""
+        if passenger.gone or passenger.future.done():
+            return
+        if passenger.stale is not None:
+            self._serve_stale(passenger)
+        else:
+            passenger.future.set_exception(copy_of(error) or error)
+        self.remove(passenger)
+
+    def numbered(self, number: int) -> Passenger | None:
+        return self._aboard.get(number)
+
+    def send_away(self, *, but: Passenger | None) -> None:
+        """Let all others compute for themselves: this flight's value may be private to this passenger."""
+        for passenger in self._up_to(self.joined):
+            if passenger is not but:
+                passenger.future.set_result(ON_ITS_OWN)
+        self._let_go()
+
+    def dismiss(self, error: BaseException | None) -> None:
+        """End all waiting, because the flight has ended. Without an `error`, another flight refreshes the entry."""
+        text = f"{self._plan.title}: the flight ended without a value"
+        self.fail(error or ComputeFailed("Abandoned", text), last=self.joined)
+        self._aboard = {}
+
+    def _up_to(self, last: int) -> list[Passenger]:
+        return [
+            passenger
+            for passenger in self._aboard.values()
+            if passenger.number <= last and not passenger.future.done()
+        ]
+
+    def _serve_stale(self, passenger: Passenger) -> None:
+        assert passenger.stale is not None
+        passenger.instead = "stale"
+        try:
+            passenger.future.set_result(self._plan.codec.decode(passenger.stale.body))
+        except Undecodable as error:
+            passenger.future.set_exception(error)
+
+    def _let_go(self) -> None:
+        self._aboard = {
+            number: passenger for number, passenger in self._aboard.items() if not passenger.future.done()
+        }
+
+
+class Wanted:
+    """Whether the outcome of a flight is needed: the part of the flight that asks its passengers."""
+
+    passengers: Passengers
+    early: bool
+    lingers: bool
+
+    @property
+    def _wanted(self) -> bool:
+        """A background refresh has no passengers. It waits too, so that stale hits send no commands in that time."""
+        return self.passengers.wanted or not (self.passengers or self.early)
+
+    @property
+    def _needed(self) -> bool:
+        """Only an early refresh without waiting callers is not needed. It gives up when it gets no lease."""
+        return self.passengers.wanted or not self.early
+
+    @property
+    def _still_wanted(self) -> bool:
+        return self.passengers.wanted or (self.lingers and not self.passengers)

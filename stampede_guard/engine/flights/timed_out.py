@@ -1,0 +1,112 @@
+"""What a caller gets when the waiting time is over, while the flight goes on for others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, assert_never
+
+from stampede_guard import events
+from stampede_guard.core.caller import last_resort
+from stampede_guard.engine.flights.fallback import Fallback
+from stampede_guard.engine.tags.versions import look
+from stampede_guard.errors import StoreError, Undecodable, WaitTimeout
+
+if TYPE_CHECKING:
+    from stampede_guard.engine.flights.flight import Flight
+    from stampede_guard.engine.flights.passenger import Passenger
+    from stampede_guard.engine.loops.runtime import Runtime
+    from stampede_guard.engine.plan import Plan
+
+__all__ = ["too_long", "wait_on"]
+
+
+async def wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passenger: Passenger) -> Any:
+    """Serve a caller that has already waited for `wait_timeout`, or for `soft_timeout` with a stale value."""
+    policy = plan.policy
+    future = passenger.future
+    patience = 0.0
+    tried: Any = "untried"
+    while True:
+        await asyncio.wait({future}, timeout=patience)
+        if future.done():
+            passenger.instead = None
+            return future.result()
+        passenger.instead = "timeout"
+        resort = last_resort(
+            computes_itself=flight.computing and flight.leader is passenger,
+            bound=passenger.bound,
+            has_stale=passenger.stale is not None,
+            fallback_limit=0 if flight.bypassed else policy.fallback_limit,
+            fallback=tried,
+        )
+        match resort:
+            case "keep_waiting":
+                patience = policy.compute_timeout
+            case "serve_stale":
+                assert passenger.stale is not None
+                passenger.instead = "stale"
+                return plan.codec.decode(passenger.stale.body)
+            case "try_fallback":
+                fallback = Fallback(runtime, plan, flight, name, passenger)
+                served = False
+                try:
+                    value, served = await fallback.attempt(future)
+                finally:
+                    if runtime.hooks:
+                        outcome: events.FallbackOutcome
+                        outcome = "served" if served else "denied" if fallback.denied else "failed"
+                        runtime.hooks.tell(events.Fallback(plan.title, name, outcome))
+                if served:
+                    passenger.instead = None if future.done() else "fallback"
+                    return value
+                tried = "denied" if fallback.denied else "over"
+                patience = 0.0
+            case "wait_for_fallback":
+                await _wait_for_fallback(runtime, name, future, policy.fallback_timeout)
+                tried = "over"
+                patience = 0.0
+            case "give_up":
+                if not flight.bypassed:
+                    return await _last_look(runtime, plan, name, flight, passenger)
+                raise too_long(plan)
+            case _:
+                assert_never(resort)
+
+
+async def _wait_for_fallback(
+    runtime: Runtime, name: str, future: asyncio.Future[Any], seconds: float
+) -> None:
+    """Wait for a value, or for the end of this process's own fallback: a flight that computes hears no messages."""
+    until = runtime.loop.time() + seconds
+    task = runtime.fallbacks.get(name)
+    over = runtime.fallback_ends.get(name)
+    if task is not None and over is not None:
+        mine = over.join()
+        try:
+            await asyncio.wait({future, mine}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            over.leave(mine)
+        if task.done() and not task.cancelled() and task.exception() is None and task.result()[1]:
+            return
+    await asyncio.wait({future}, timeout=max(0.0, until - runtime.loop.time()))
+
+
+async def _last_look(runtime: Runtime, plan: Plan, name: str, flight: Flight, passenger: Passenger) -> Any:
+    """Read the store once more: another process's fallback may have stored a value while this flight computes."""
+    if not runtime.away_for(name, flight.tags):
+        with contextlib.suppress(StoreError, Undecodable):
+            reading = await look(runtime, name, flight.tags)
+            if reading is not None and reading.stale_ms < reading.remaining_ms <= reading.total_ms:
+                value = plan.codec.decode(reading.body)
+                passenger.instead = "collapsed"
+                return value
+    if passenger.future.done():
+        passenger.instead = None
+        return passenger.future.result()
+    raise too_long(plan)
+
+
+def too_long(plan: Plan) -> WaitTimeout:
+    waited = plan.policy.wait_timeout
+    return WaitTimeout(f"{plan.title}: no value within wait_timeout ({waited:g} s), and no fallback gave one")

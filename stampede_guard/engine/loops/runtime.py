@@ -1,0 +1,348 @@
+"""The part of a guard that belongs to one event loop: the store's session, the flights, and the last values.
+
+It is the session's listener. Messages, gaps and the breaker's changes arrive here and go to the flights concerned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import collections
+import itertools
+import logging
+import random
+import uuid
+import weakref
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from stampede_guard.core.entry import Reading
+from stampede_guard.core.scripts import Message
+from stampede_guard.engine.away.health import Health
+from stampede_guard.engine.away.last_seen import LastSeen
+from stampede_guard.engine.away.pending import PendingInvalidations
+from stampede_guard.engine.away.slots import Slots
+from stampede_guard.engine.away.unsettled import Unsettled
+from stampede_guard.engine.flights.backoff import Backoff
+from stampede_guard.engine.flights.flight import Flight
+from stampede_guard.engine.flights.once import Once
+from stampede_guard.engine.flights.registry import Flights
+from stampede_guard.engine.herdlog import HerdLog
+from stampede_guard.engine.hooks import Hooks
+from stampede_guard.engine.l1 import L1
+from stampede_guard.engine.loops.closing import Closing
+from stampede_guard.engine.loops.remembering import Remembering
+from stampede_guard.engine.modes.shadow import Shadow
+from stampede_guard.engine.modes.switches import Switches
+from stampede_guard.engine.tags.versions import LocalTags, tags_of
+from stampede_guard.engine.threads.threads import Threads
+from stampede_guard.errors import Overloaded, StoreError, StoreMisconfigured, StoreRefused, Undecodable
+from stampede_guard.events import Collapsed
+from stampede_guard.stores.switch import Switch
+
+if TYPE_CHECKING:
+    from stampede_guard.engine.flights.batch import Batches
+    from stampede_guard.engine.plan import Plan, Run, Variables
+    from stampede_guard.policy import Policy
+    from stampede_guard.stores.protocol import Store
+
+__all__ = ["Runtime"]
+
+log = logging.getLogger("stampede_guard")
+
+MOST_LATE = 1_000
+"""Limit of entries whose callers waited for a store that did not answer, until they join their flights."""
+MOST_UNKEPT = 1_000
+
+
+class Runtime(Remembering):
+    """Created inside the event loop that it serves."""
+
+    closing = False
+    _end: asyncio.Task[None] | None = None
+
+    def __init__(
+        self,
+        store: Store,
+        policy: Policy,
+        hooks: Hooks | None = None,
+        *,
+        health: Health | None = None,
+        namespace: str = "",
+        on_switches: Callable[[Mapping[str, Switch]], None] = lambda fleet: None,
+        known_switches: Callable[[], Mapping[str, Switch]] = dict,
+        unsettled: Unsettled | None = None,
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.unsettled = unsettled if unsettled is not None else Unsettled()
+        self.orders: collections.deque[Callable[[Remembering], None]] = collections.deque()
+        """Requests of other threads to forget something here. Obeyed before any value is served: see `obey`."""
+        self.flights = Flights()
+        self.fallbacks: dict[str, asyncio.Task[Any]] = {}
+        self.fallback_ends: dict[str, Once] = {}
+        self.hooks = hooks if hooks is not None else Hooks()
+        self.health = health if health is not None else Health(self.hooks)
+        self.away = False
+        """True also while invalidations wait for the store: until they are applied it has older values."""
+        self.refused = False
+        """Whether the store's last answer denied access to this guard (a password, a permission)."""
+        self.batches: weakref.WeakKeyDictionary[object, Batches] = weakref.WeakKeyDictionary()
+        """By decorated function, as long as that exists. One that is made per request is not kept."""
+        self.remembered: Reading | None = None
+        """The reading remembered last. One reading serves all callers of its tick, and is remembered only once."""
+        self.last = LastSeen(policy.last_value_bytes)
+        self.now: Callable[[], float] = getattr(store, "clock", self.loop.time)
+        """The clock for the age of last values and pauses: the store's own clock if the store is in this process."""
+        self.threads = Threads(policy.max_threads)
+        """Threads for plain functions. The first one starts when the first plain function computes."""
+        self.slots = Slots()
+        self.herds = HerdLog(self.loop)
+        self.asked_early = Backoff(self.loop)
+        """Entries whose early refresh belonged to another process a moment ago."""
+        self.failing = Backoff(self.loop, self.now)
+        """Entries whose computation failed a moment ago, or whose refresh would be useless because nothing may be
+        stored. Their stale hits send no command to the store."""
+        self._policy = policy
+        self._id = uuid.uuid4().hex
+        self._numbers = itertools.count(1)
+        self._abandoned: set[asyncio.Task[Any]] = set()
+        self.session = store.open_session(self, namespace=namespace)
+        self.tags = LocalTags(self.last.clear)
+        self._pending = PendingInvalidations(
+            self.session, applied=self._invalidation_applied, names=self.unsettled, health=self.health
+        )
+        self.read = self.session.read
+        self.shadow = Shadow(self)
+        self._namespace = namespace
+        self._modes_name = f"{namespace}:modes"
+        self._switches = Switches(self._read_switches, on_switches, known_switches)
+        self.l1 = L1(self._hears, max_bytes=policy.l1_bytes, max_entries=policy.l1_entries)
+        # A store with its own clock is in this process: a test that moves this clock moves all lifetimes.
+        self.l1.clock = getattr(store, "clock", self.l1.clock)
+        self.unsettled.enter(self)
+        self.note_whether_away()
+
+    # --- flights -------------------------------------------------------------------------------
+
+    def away_for(self, name: str, tags: tuple[str, ...] = ()) -> bool:
+        """Also true while an invalidation of this entry waits: until it is applied the store has an older value.
+
+        The same holds for its tags: without their versions the value cannot be judged.
+        """
+        if not self.away:
+            return False
+        if not tags:
+            return name in self.unsettled.pending or self.session.away_for(name)
+        return any(part in self.unsettled.pending or self.session.away_for(part) for part in (name, *tags))
+
+    def only_waits(self, name: str, tags: tuple[str, ...] = ()) -> bool:
+        """Whether its server answers although an invalidation of it waits: see `readonly`."""
+        if not self.unsettled.pending:
+            return False
+        parts = (name, *tags)
+        waits = any(part in self.unsettled.pending for part in parts)
+        if waits:
+            self.take_over()
+        return waits and not any(self.session.away_for(part) for part in parts)
+
+    @property
+    def abandoned(self) -> int:
+        """Computations that were cancelled, did not end, and still run."""
+        return len(self._abandoned)
+
+    def new_id(self) -> str:
+        return f"{self._id}:{next(self._numbers)}"
+
+    def draw(self) -> float:
+        return random.random()
+
+    def take_off(
+        self,
+        name: str,
+        plan: Plan,
+        run: Run,
+        variables: Variables,
+        *,
+        bypassed: bool = False,
+        refreshing: bool = False,
+        newer_than: int = 0,
+        alone: bool = False,
+        apart: str = "",
+    ) -> Flight:
+        """The flight of this entry in this process: a new one, or the running one. `alone`: for a single caller.
+
+        `apart` separates flights of one entry whose callers must not meet.
+        """
+        flight = self.flights.get(name + apart)
+        if flight is not None and not alone and not flight.lets_nobody_wait:
+            return flight
+        # A place that no other caller can find.
+        place = name + apart if flight is None and not alone else f"{name}\0{next(self._numbers)}"
+        if self.closing:
+            raise Overloaded(f"{plan.title}: this guard is closing")
+        if len(self.flights) >= plan.policy.max_flights:
+            raise Overloaded(f"{plan.title}: {len(self.flights)} flights are under way already (max_flights)")
+        flight = Flight(
+            self,
+            name,
+            plan,
+            run,
+            variables,
+            away=self.away_for(name, tags_of(run)) and not self.only_waits(name, tags_of(run)),
+            bypassed=bypassed,
+            refreshing=refreshing,
+            newer_than=newer_than,
+        )
+        flight.place = place
+        self.flights.add(flight)
+        return flight
+
+    def note_late(self, name: str, error: StoreError) -> None:
+        """A caller has waited for the store for the whole deadline without success, and will join a flight now."""
+        if error.late and len(self.flights.late) < MOST_LATE:
+            self.flights.late.add(name)
+
+    def tell_late(self, flight: Flight) -> None:
+        if flight.name in self.flights.late:
+            self.flights.late.discard(flight.name)
+            flight.late = True
+
+    def landed(self, flight: Flight) -> None:
+        """Forget a flight when it lands, so that memory does not grow with the number of keys."""
+        self.flights.forget(flight)
+        collapsed = flight.joined - 1
+        if self.hooks and flight.passengers.collapsed:
+            self.hooks.tell(Collapsed(flight.plan.title, flight.name, flight.passengers.collapsed))
+        if collapsed > 0 and not self.hooks.logs_herds:
+            self.herds.landed(flight.plan.title, flight.joined)
+
+    async def unwind(self, task: asyncio.Task[Any], seconds: float) -> None:
+        """Cancel a computation and wait `seconds` for its end. If it does not end, leave it running and count it."""
+        task.cancel()
+        await asyncio.wait({task}, timeout=seconds)
+        if not task.done():
+            self._abandoned.add(task)
+            task.add_done_callback(self._abandoned.discard)
+            log.warning(
+                "a cancelled computation does not end and is left running (%d in all)", self.abandoned
+            )
+        task.add_done_callback(_look_at)
+
+    # --- the session's listener ----------------------------------------------------------------
+
+    def heard(self, name: str, message: Message) -> None:
+        for flight in self.flights.concerned(name, message):
+            flight.hear(message)
+        if name == self._modes_name:
+            self._switches.look()
+
+    def watch_switches(self) -> None:
+        """Starts with the first call in a mode that uses the store: in other modes the store must not be asked."""
+        if not self.closing:
+            self._switches.start()
+
+    async def _read_switches(self) -> Mapping[str, Switch]:
+        self.take_over()
+        found = await self.session.switches(self._namespace)
+        self.health.answered(self)
+        if self.health.refusing:
+            self.health.admitted("switches")
+        return found
+
+    def gap(self) -> None:
+        self._switches.look()
+        self.l1.flush()
+        for flight in self.flights.values():
+            flight.notice_gap()
+
+    def breaker_changed(self, *, away: bool, part: str = "", why: str = "") -> None:
+        self.note_whether_away()
+        trouble = getattr(self.session, "trouble", None)
+        wrong = str(trouble) if away and isinstance(trouble, StoreMisconfigured) else ""
+        self.health.breaker(self, away=away, part=part, why=why, wrong=wrong)
+        if not away:
+            # Waiters ask again within a poll_interval. A lease that was lost in a restart is free.
+            for flight in self.flights.values():
+                flight.computation.renew_now()
+            self._pending.apply()
+
+    # --- warnings ------------------------------------------------------------------------------
+
+    def warn_once(self, plan: Plan, what: str, text: str) -> None:
+        if what not in plan.warned:
+            plan.warned.add(what)
+            log.warning("%s", text)
+
+    def warn_if_too_large(self, plan: Plan, body: bytes) -> None:
+        most = plan.policy.max_value_bytes
+        if len(body) > most:
+            text = f"a value of {len(body)} bytes is served but not stored; max_value_bytes is {most}"
+            self.warn_once(plan, "too large", f"{plan.title}: {text}")
+
+    def warn_undecodable(self, plan: Plan, error: Undecodable) -> None:
+        self.warn_once(
+            plan,
+            "undecodable",
+            f"{plan.title}: a stored value cannot be decoded and counts as a miss: {error}",
+        )
+
+    def note_refusal(self, error: StoreRefused, step: str = "read") -> None:
+        self.refused = True
+        self.health.refused(error, step)
+
+    def read_answered(self) -> None:
+        self.refused = False
+        if self.health.refusing:
+            self.health.admitted("read")
+
+    def not_kept(self, name: str, error: StoreRefused) -> None:
+        title = next((flight.plan.title for flight in self.flights.of(name)), self._namespace)
+        unkept = self.flights.unkept
+        if len(unkept) >= MOST_UNKEPT:
+            unkept.clear()  # their publications were never reported
+        unkept.add(name)
+        self.health.not_stored(title, name, error)
+
+    def published(self, name: str, *, value: bool) -> None:
+        """The store has accepted a publication. A `value` was kept, unless `not_kept` was called for it."""
+        kept = value and name not in self.flights.unkept
+        self.flights.unkept.discard(name)
+        if self.health.refusing:
+            self.health.admitted("publish")
+            if kept:
+                self.health.admitted("keep")
+
+    # --- the end -------------------------------------------------------------------------------
+
+    async def aclose(self) -> None:
+        """Let flights end for `drain_timeout` seconds, cancel the rest and release their leases, disconnect.
+
+        If this is cancelled, it skips the wait for the flights. If it is cancelled again, the rest continues by itself.
+        """
+        self.closing = self._pending.closing = True
+        self.health.forget(self)
+        drain_timeout = self._policy.drain_timeout
+        closing = Closing(self, self._pending, self._switches, drain_timeout=drain_timeout)
+        self._end = closing.task
+        try:
+            await asyncio.shield(closing.task)
+        except asyncio.CancelledError:
+            closing.cut_short()
+            await asyncio.wait({closing.task})
+            raise
+
+    async def ended(self) -> None:
+        """Wait for the end of an `aclose` that another caller has begun."""
+        if self._end is not None:
+            await asyncio.wait({self._end})
+
+    def abandon(self) -> None:
+        """After a fork, in the child: everything here belongs to the parent."""
+        self.health.forget(self)
+        self.closing = self._pending.closing = True
+        self.session.abandon()
+
+
+def _look_at(task: asyncio.Task[Any]) -> None:
+    """Retrieve the error of a computation that no caller waits for, so that asyncio does not report it as lost."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,102 @@
+"""Modes: the sources of a function's mode, and their priority.
+
+The operator comes before the program. For each of them, a setting for one function comes before a setting for all:
+1. the fleet's switch for this function (`stampede-guard mode NAME bypass`)
+2. the fleet's switch for everything (`stampede-guard mode '*' bypass`)
+3. this function in `$STAMPEDE_GUARD_MODES`
+4. everything in `$STAMPEDE_GUARD_MODES`, or `$STAMPEDE_GUARD_MODE`
+5. `function.set_mode(...)`
+6. `guard.mode = ...`
+7. `mode=` of the policy
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, get_args
+
+from stampede_guard.engine.plan import UNSETTLED, Plan, Standing
+from stampede_guard.errors import PolicyError
+from stampede_guard.policy import Mode
+from stampede_guard.stores.switch import EVERYTHING, LONGEST_TITLE, MOST_SWITCHES, Switch
+
+__all__ = ["MODES_VARIABLE", "MODE_VARIABLE", "Modes", "checked_mode", "modes_from_environment"]
+
+MODE_VARIABLE = "STAMPEDE_GUARD_MODE"
+MODES_VARIABLE = "STAMPEDE_GUARD_MODES"
+
+_MODES = ", ".join(get_args(Mode))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Modes:
+    """The settings by title or `*`. Never changed, so a plan can keep the mode that it derives from them."""
+
+    fleet: Mapping[str, Switch] = field(default_factory=dict)
+    environment: Mapping[str, Switch] = field(default_factory=dict)
+    program: Mode | None = None
+
+    @property
+    def of_all(self) -> Mode | None:
+        """The mode of functions without a setting of their own. None: the mode of their policy."""
+        switch = self.fleet.get(EVERYTHING) or self.environment.get(EVERYTHING)
+        return switch.mode if switch is not None else self.program
+
+    def settle(self, plan: Plan) -> Standing:
+        """The mode of this plan, remembered in the plan."""
+        switch = (
+            self.fleet.get(plan.title)
+            or self.fleet.get(EVERYTHING)
+            or self.environment.get(plan.title)
+            or self.environment.get(EVERYTHING)
+        )
+        own = plan.mode
+        mode, sample = own or self.program or plan.policy.mode, plan.policy.sample
+        if switch is not None:
+            mode, sample = switch.mode, sample if switch.sample is None else switch.sample
+        # One assignment: several threads may settle the same plan.
+        plan.standing = standing = Standing(
+            self, mode, sample, shortest=plan.direct and mode == "on" and sample >= 1.0
+        )
+        # 1. This thread reads the old mode. 2. `set_mode` runs in another thread. 3. The plan would keep the old mode
+        # for ever.
+        if plan.mode != own:
+            plan.standing = UNSETTLED
+        return standing
+
+    def with_fleet(self, fleet: Mapping[str, Switch]) -> Modes:
+        return replace(self, fleet=fleet)
+
+    def with_program(self, mode: Mode | None) -> Modes:
+        return replace(self, program=checked_mode(mode))
+
+
+def checked_mode(mode: Any) -> Mode | None:
+    """Raises `PolicyError` for a value that is not a mode. None: another source decides."""
+    if mode is not None and mode not in get_args(Mode):
+        raise PolicyError("mode", mode, f"it must be None or one of {_MODES}")
+    result: Mode | None = mode
+    return result
+
+
+def modes_from_environment() -> Modes:
+    """From `$STAMPEDE_GUARD_MODE` and `$STAMPEDE_GUARD_MODES`. Raises `PolicyError`."""
+    found: dict[str, Switch] = {}
+    for item in filter(None, map(str.strip, os.environ.get(MODES_VARIABLE, "").split(","))):
+        title, equals, text = item.rpartition("=")
+        switch = Switch.parse(text.strip())
+        if not equals or switch is None or not 0 < len(title.strip()) <= LONGEST_TITLE:
+            rule = f"write FUNCTION=MODE,*=MODE with modes of {_MODES}, or on:0.1 for a tenth of the keys"
+            raise PolicyError(f"${MODES_VARIABLE}", item, rule)
+        found[title.strip()] = switch
+    if len(found) > MOST_SWITCHES:
+        raise PolicyError(f"${MODES_VARIABLE}", f"{len(found)} functions", f"at most {MOST_SWITCHES}")
+    text = os.environ.get(MODE_VARIABLE, "")
+    if text:
+        switch = Switch.parse(text)
+        if switch is None or switch.sample is not None:
+            raise PolicyError(f"${MODE_VARIABLE}", text, f"it must be one of {_MODES}")
+        found.setdefault(EVERYTHING, switch)
+    return Modes(environment=found)

@@ -1,0 +1,112 @@
+"""The fleet's switches in one process: read at the start, after each message about a change, and every few seconds.
+
+A message may be lost. So the regular read decides, and a message only makes it earlier. While the store is away or
+denies the read, the last known switches apply.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import Context
+
+from stampede_guard.errors import StoreError, StoreRefused
+from stampede_guard.stores.switch import Switch
+
+__all__ = ["SWITCH_SECONDS", "Switches"]
+
+log = logging.getLogger("stampede_guard")
+
+SWITCH_SECONDS = 5.0
+"""The approximate time between two reads. It varies, so that the processes of a fleet do not read in step."""
+
+
+class Switches:
+    """`read` asks the store. `changed` receives the answer if it differs from `known`.
+
+    The guard remembers the known switches, and not this object: 1. A switch is set. 2. The guard is closed. 3. The
+    switch is removed. 4. The guard is used again. An object that began without knowledge would see no change, and the
+    switch would apply for ever. `pause(seconds)` waits; a test gives its own.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], Awaitable[Mapping[str, Switch]]],
+        changed: Callable[[Mapping[str, Switch]], None],
+        known: Callable[[], Mapping[str, Switch]],
+        *,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._read = read
+        self._changed = changed
+        self._pause = pause
+        self._known = known
+        self._told = asyncio.Event()
+        self._refused = False
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(
+                self._watch(), name="stampede_guard switches", context=Context()
+            )
+
+    def look(self) -> None:
+        """Read as soon as possible: the switches have changed, or a message may have been lost."""
+        self._told.set()
+
+    async def aclose(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def _watch(self) -> None:
+        while True:
+            self._told.clear()
+            await self._look()
+            await self._until_next()
+
+    async def _look(self) -> None:
+        try:
+            found = await self._read()
+        except StoreRefused:
+            if not self._refused:
+                self._refused = True
+                # Not the reason: if access is denied everywhere, the flights have logged it already.
+                log.warning(
+                    "the fleet's modes cannot be read, so `stampede-guard mode` has no effect here; "
+                    "`stampede-guard doctor` shows which right is missing"
+                )
+            return
+        except StoreError:
+            return
+        except Exception:  # from a user's store; continue to watch
+            if not self._refused:
+                self._refused = True
+                log.exception("the fleet's modes cannot be read")
+            return
+        self._refused = False
+        texts, known = _texts(found), _texts(self._known())
+        if texts == known:
+            return
+        for title in sorted(texts.keys() | known.keys()):
+            before, now = known.get(title), texts.get(title)
+            if before != now:
+                log.warning("the mode of %s is now %s (fleet's switch)", title, now or "its own again")
+        self._changed(found)
+
+    async def _until_next(self) -> None:
+        pause = asyncio.ensure_future(self._pause(SWITCH_SECONDS * random.uniform(0.8, 1.2)))
+        told = asyncio.ensure_future(self._told.wait())
+        try:
+            await asyncio.wait({pause, told}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            pause.cancel()
+            told.cancel()
+
+
+def _texts(fleet: Mapping[str, Switch]) -> dict[str, str]:
+    """The switches without their remaining time, which differs at each read."""
+    return {title: str(switch) for title, switch in fleet.items()}

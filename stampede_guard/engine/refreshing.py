@@ -1,0 +1,71 @@
+"""`refresh()`: a value that is newer than the call, even if a fresh one exists."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+from stampede_guard.engine.calls import captured
+from stampede_guard.engine.flights.reentry import waiting_for
+from stampede_guard.engine.flights.timed_out import too_long
+from stampede_guard.engine.serving import ride
+from stampede_guard.engine.tags.versions import tags_of
+from stampede_guard.errors import StoreError, Undecodable
+from stampede_guard.events import Refreshed, TimedOut
+
+if TYPE_CHECKING:
+    from stampede_guard.engine.loops.runtime import Runtime
+    from stampede_guard.engine.plan import Plan, Run
+
+__all__ = ["refresh"]
+
+
+async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
+    """Compute again even if a fresh value exists. Other callers get the old value until the new one is stored."""
+    began = runtime.loop.time()
+    runtime.obey()
+    before = runtime.flights.get(name)
+    if before is not None:
+        # Its computation may have begun before this call. The computation of the next flight begins after it.
+        with waiting_for(before, plan):
+            await before.landing.wait(plan.policy.wait_timeout)
+        if not before.landing.happened:
+            if runtime.hooks:
+                runtime.hooks.tell(TimedOut(plan.title, name, "wait_timeout"))
+                seconds = runtime.loop.time() - began
+                runtime.hooks.tell(Refreshed(plan.title, name, seconds, "timeout", before.id))
+            raise too_long(plan)
+    token, reading = 0, None
+    if not runtime.away_for(name, tags_of(run)):
+        try:
+            reading = await runtime.session.read(name)
+            token = reading.token if reading is not None else 0
+        except StoreError as error:
+            runtime.note_late(name, error)
+    flight = runtime.take_off(name, plan, run, captured(plan, run), refreshing=token > 0, newer_than=token)
+    flight.newer_than = max(flight.newer_than, token)
+    flight.outdates_holder = True
+    runtime.tell_late(flight)
+    if reading is not None:
+        with contextlib.suppress(Undecodable):
+            plan.decode(reading.body)
+            flight.know(reading)
+    value = await ride(
+        runtime, plan, name, run, flight, None, keep_refreshing=token > 0, began=began, kind=Refreshed
+    )
+    if flight.stored is False or (flight.stored is None and await _has_none_since(runtime, name, token)):
+        await runtime.outdate(name, plan.policy, late=flight.late)
+    return value
+
+
+async def _has_none_since(runtime: Runtime, name: str, token: int) -> bool:
+    """Whether the store may have no value newer than this token, although it refused a newer one.
+
+    1. A refresh is granted token 9. The stored value has token 5. 2. A full server evicts the record. 3. The refreshed
+    value is refused, as every value is whose record is gone. The old value is still there, and fresh.
+    """
+    try:
+        kept = await runtime.session.read(name)
+    except StoreError:
+        return True
+    return kept is not None and kept.token <= token

@@ -1,0 +1,1 @@
+"""What is asked for: the request, its routes and settings, the names of its entries, what is stored."""

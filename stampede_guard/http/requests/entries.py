@@ -1,0 +1,121 @@
+"""Names of entries: which requests are the same request.
+
+A name contains scheme, host and path with all their bytes as they came. So two servers that read a path differently
+never share an entry. It contains the query verbatim, or as a route defines it, and for a variant the request fields
+that it varies on. GET and HEAD share an entry. What a route stores has separate names. A request with credentials
+follows the response's own fields, and is never served what a route stored for requests without them.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import quote, unquote, unquote_plus, urlsplit
+
+from stampede_guard.http.requests.routes import CacheRoute, Scope
+from stampede_guard.http.spec.fields import lines
+from stampede_guard.http.spec.message import Fields
+from stampede_guard.values.parts.parts import digest, escape
+
+__all__ = ["Target", "base_name", "target_of", "target_of_url", "variant_name"]
+
+_LONGEST = 8192
+"""Bytes of a URL. A longer one is not cached, because the store would contain it as the name of its entry."""
+_HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.v]+\])(?::[0-9]*)?")
+"""RFC 9110, 7.2. A host with a slash could be read as part of the path, and share an entry with another host's."""
+_PORTS = {"http": ":80", "https": ":443"}
+
+
+class Target(NamedTuple):
+    """The target of a request. `path` and `query` are the bytes of the request, as text in Latin-1. `rewritten` is
+    the path that the application sees, if it is another one.
+    """
+
+    scheme: str
+    host: str
+    path: str
+    query: str
+    rewritten: str = ""
+
+    @property
+    def url(self) -> str:
+        question = f"?{self.query}" if self.query else ""
+        return f"{self.scheme}://{self.host}{self.path}{question}"
+
+
+def target_of(scope: Scope, fields: Fields) -> Target | None:
+    """None if the target is unclear: there is more than one Host, or an invalid one. Also None if the target is not
+    a path, as in a request to a proxy (RFC 9112, 3.2.2), or too long for the name of an entry.
+    """
+    hosts = lines(fields, b"host")
+    if len(hosts) > 1 or (hosts and _HOST.fullmatch(hosts[0]) is None):
+        return None
+    scheme = str(scope.get("scheme") or "http").lower()
+    if hosts:
+        host = hosts[0].decode("latin-1").lower()
+    else:
+        server = scope.get("server") or ("", None)
+        host = f"{server[0]}:{server[1]}"
+    told = str(scope.get("path", "/"))
+    path = (scope.get("raw_path") or b"").partition(b"?")[0] or _quoted(told)
+    if path[:1] != b"/":
+        return None
+    query = scope.get("query_string") or b""
+    host = host.removesuffix(_PORTS.get(scheme, "\0"))
+    if len(host) + len(path) + len(query) > _LONGEST:
+        return None
+    came = path.decode("latin-1")
+    rewritten = "" if came == told or unquote(came) == told else told
+    return Target(scheme, host, came, query.decode("latin-1"), rewritten)
+
+
+def _quoted(path: str) -> bytes:
+    """For a server that only gives the decoded path: a question mark in it does not begin a query."""
+    return quote(path, safe="/:@!$&'()*+,;=~", errors="surrogatepass").encode()
+
+
+def target_of_url(url: str) -> Target | None:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None
+    host = parts.netloc.lower().removesuffix(_PORTS.get(parts.scheme, "\0"))
+    return Target(parts.scheme, host, parts.path or "/", parts.query)
+
+
+def base_name(
+    prefix: str, target: Target, *, route: CacheRoute | None = None, part: str = "", forwarded: str = ""
+) -> str:
+    """`prefix` is the guard's and the middleware's. `part` is the result of a route's own key function. `forwarded`
+    is the URL that a proxy was asked for, from the request's fields. The URL is included completely, so that an
+    operator can match it.
+    """
+    query = target.query if route is None else _selected(target.query, route)
+    text = escape(f"{target.scheme}://{target.host}{target.path}") + "?" + escape(query)
+    kind = "" if route is None else f"r:{digest(part)}:" if part else "r:"
+    if forwarded:
+        kind = f"f:{digest(forwarded)}:{kind}"
+    return f"{prefix}{kind}{text}"
+
+
+def _selected(query: str, route: CacheRoute) -> str:
+    """Sorted stably: the order of two parameters with the same name may have a meaning."""
+    if route.query == "verbatim" or not query:
+        return query
+    if route.query == "ignore":
+        return ""
+    # Decoded as the application will read the names: `%70age` is `page`, and would otherwise not count.
+    pairs = [(unquote_plus(pair.partition("=")[0]), pair) for pair in query.split("&") if pair]
+    if route.query != "sorted":
+        pairs = [(name, pair) for name, pair in pairs if name in route.query]
+    return "&".join(pair for _, pair in sorted(pairs, key=lambda pair: pair[0]))
+
+
+def variant_name(base: str, nonce: str, nominated: Fields, *, variants: int) -> str:
+    """One of `variants` places. Two variants in one place take turns; a URL never has more entries than places.
+
+    The nonce comes from the response in the base entry. When that one is invalidated, no variant can be reached any
+    more.
+    """
+    text = "\0".join(f"{name.decode('latin-1')}\1{value.decode('latin-1')}" for name, value in nominated)
+    return f"{base}#{nonce}.{int(digest(text, size=8), 16) % variants}"

@@ -1,0 +1,160 @@
+"""A request as the cache sees it, and what is forwarded to the application in its place."""
+
+from __future__ import annotations
+
+import contextvars
+from typing import Any
+
+import msgspec
+
+from stampede_guard.http.requests.choosing import Choice
+from stampede_guard.http.requests.entries import Target, target_of
+from stampede_guard.http.requests.exchange import as_fields
+from stampede_guard.http.requests.requester import (
+    SAFE,
+    Requester,
+    forwarded_part,
+    is_safe_listed,
+    overrides_method,
+    requester,
+)
+from stampede_guard.http.requests.routes import CacheRoute, Scope
+from stampede_guard.http.requests.stored import StoredResponse
+from stampede_guard.http.spec.directives import Directives
+from stampede_guard.http.spec.fields import lines, without
+from stampede_guard.http.spec.message import Fields, Request
+from stampede_guard.http.spec.ranges import Wanted, requested_range
+from stampede_guard.http.spec.reuse import request_directives
+from stampede_guard.http.spec.validation import CONDITIONS
+
+__all__ = ["CacheRequest"]
+
+_OF_SENDING = frozenset(
+    {
+        "http.response.pathsend",
+        "http.response.zerocopysend",
+        "http.response.push",
+        "http.response.trailers",
+        "http.response.early_hint",
+    }
+)
+"""Extensions for sending to a client outside the ASGI messages that are stored. In the background there is no
+client.
+"""
+
+
+class CacheRequest(msgspec.Struct, frozen=True):
+    """`part`: what belongs to its name beside the URL, on a route. `passed`: why the matching route does not apply.
+    `plain`: without conditions and range, so a stored response answers it unchanged. `asked`: the client's caching
+    directives; None = none, or they are ignored here. `asking`: the fields, without ignored ones. `forwarded_for`:
+    the URL that a proxy was asked for, from its fields. `overridden`: it may be meant as a request with another
+    method. `body`: of a POST that a route answers from the store; None for all others.
+    """
+
+    scope: Scope
+    method: str
+    fields: Fields
+    target: Target
+    context: contextvars.Context
+    route: CacheRoute | None
+    part: str
+    passed: str | None
+    plain: bool
+    wanted: Wanted | None
+    asked: Directives | None
+    has_body: bool
+    forwarded_for: str = ""
+    overridden: bool = False
+    asking: Fields = ()
+    body: bytes | None = None
+
+    @classmethod
+    def of(
+        cls, scope: Scope, choice: Choice, fields: Fields, target: Target, *, obey: bool = True
+    ) -> CacheRequest:
+        # A copy: the leader's own context, as without a cache. The stored response depends on the leader's request
+        # anyway.
+        names = {name for name, _ in fields}
+        plain = scope["method"] in ("GET", "POST") and not names & _NOT_PLAIN
+        wanted = requested_range(fields) if b"range" in names else None
+        asked, asking = None, fields
+        if names & _OF_CACHING:
+            if choice.route is not None and choice.route.client_directives is not None:
+                obey = choice.route.client_directives == "obey"
+            if obey:
+                asked = request_directives(fields)
+            else:
+                asking = without(fields, _OF_CACHING)
+        has_body = bool(names & _OF_BODIES) and (
+            b"transfer-encoding" in names
+            or any(length != b"0" for length in lines(fields, b"content-length"))
+        )
+        ordinary = names <= SAFE
+        context = contextvars.copy_context()
+        return cls(
+            scope,
+            scope["method"],
+            fields,
+            target,
+            context,
+            *choice,
+            plain,
+            wanted,
+            asked,
+            has_body,
+            target.rewritten
+            + ("" if ordinary else forwarded_part(names, fields, scheme=target.scheme, host=target.host)),
+            not ordinary and overrides_method(names),
+            asking,
+        )
+
+    @property
+    def request(self) -> Request:
+        return Request(self.method, self.target.url, self.asking)
+
+    @property
+    def requester(self) -> Requester:
+        """Identifies the requester, as far as its fields show."""
+        return requester(self.scope, self.fields)
+
+    def without_range(self) -> Fields:
+        return without(self.fields, (*CONDITIONS, b"range"))
+
+    def with_fields(self, fields: Fields) -> dict[str, Any]:
+        """The scope with these fields in place of the request's."""
+        return {**self.scope, "headers": list(fields)}
+
+    def in_background(self, fields: Fields) -> dict[str, Any]:
+        """A scope for a call that outlives the request, without the request's own objects."""
+        scope = self.with_fields(fields)
+        if "extensions" in scope:
+            extensions = scope["extensions"] or {}
+            scope["extensions"] = {name: what for name, what in extensions.items() if name not in _OF_SENDING}
+        for shared in ("state", "path_params"):
+            if isinstance(scope.get(shared), dict):
+                scope[shared] = dict(scope[shared])
+        return scope
+
+    def may_have(self, stored: StoredResponse) -> bool:
+        """False if it was not declared to be for all, and this request has distinguishing fields."""
+        return not stored.guessed or is_safe_listed(self.fields)
+
+    @property
+    def only_for_itself(self) -> bool:
+        """RFC 9111, 5.2.1.5: if a client does not want it stored, the request bypasses the cache."""
+        return self.asked is not None and b"no-store" in self.asked
+
+
+_NOT_PLAIN = frozenset({*CONDITIONS, b"range"})
+_OF_CACHING = frozenset({b"cache-control", b"pragma"})
+_OF_BODIES = frozenset({b"transfer-encoding", b"content-length"})
+
+
+def parsed(scope: Scope) -> tuple[Fields, Target | None]:
+    fields = as_fields(scope["headers"])
+    return fields, target_of(scope, fields)
+
+
+def has_two_lengths(fields: Fields) -> bool:
+    """Two servers may read two different requests in it."""
+    return len(lines(fields, b"content-length")) > 1

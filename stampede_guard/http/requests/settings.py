@@ -1,0 +1,111 @@
+"""The checked arguments of a middleware."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Set
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
+
+from stampede_guard.errors import Misuse
+from stampede_guard.http.requests.requester import ALWAYS, SAFE, is_credential, names_a_user
+from stampede_guard.http.requests.routes import CacheRoute, ClientDirectives
+from stampede_guard.http.spec.fields import token
+
+__all__ = ["Settings"]
+
+SetCookie = Literal["refuse", "strip", "store"]
+_NAME = re.compile(r"[A-Za-z*][!#$%&'*+\-.^_`|~0-9A-Za-z:/]{0,63}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """See `StampedeMiddleware` for their meanings."""
+
+    routes: tuple[CacheRoute, ...] = ()
+    name: str = "stampede_guard"
+    targets: tuple[bytes, ...] = (b"cdn-cache-control",)
+    max_body_bytes: int = 4 * 1024 * 1024
+    max_request_bytes: int = 64 * 1024
+    variants: int = 1024
+    keep: float = 86_400.0
+    x_cache: bool = False
+    expose_key: bool = False
+    add_etag: bool = False
+    credential_headers: tuple[bytes, ...] | None = None
+    stale_if_error: float = 0.0
+    heuristics: bool = False
+    set_cookie: SetCookie = "refuse"
+    client_directives: ClientDirectives = "obey"
+    stream_timeout: float = 2.0
+    clock: Callable[[], float] = time.time
+
+    def __post_init__(self) -> None:
+        for route in self.routes:
+            if not isinstance(route, CacheRoute):
+                raise Misuse(f"routes= takes CacheRoute objects, not a {type(route).__name__}")
+        seen: set[tuple[str, str]] = set()
+        for route in self.routes:
+            for method in route.methods:
+                if (route.pattern, method) in seen:
+                    raise Misuse(
+                        f"routes: there are two for {method} {route.pattern!r}, and the first would always be taken"
+                    )
+                seen.add((route.pattern, method))
+        if b"cache-control" in self.targets:
+            raise Misuse(
+                "targets: Cache-Control is what they go before; name fields such as 'cdn-cache-control'"
+            )
+        if not _NAME.fullmatch(self.name):
+            raise Misuse(
+                f"name={self.name!r}: Cache-Status takes a token of 1 to 64 characters, such as 'edge'"
+            )
+        for field, least in (("max_body_bytes", 1), ("max_request_bytes", 0), ("variants", 1)):
+            value = getattr(self, field)
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise Misuse(f"{field}={value!r}: it must be a whole number of at least {least}")
+        if not isinstance(self.heuristics, bool):
+            raise Misuse(f"heuristics={self.heuristics!r}: it must be True or False")
+        if self.set_cookie not in ("refuse", "strip", "store"):
+            raise Misuse(f'set_cookie={self.set_cookie!r}: write "refuse" (the default), "strip" or "store"')
+        if self.client_directives not in ("obey", "ignore"):
+            raise Misuse(f'client_directives={self.client_directives!r}: write "obey" or "ignore"')
+        for field in ("keep", "stale_if_error", "stream_timeout"):
+            value = getattr(self, field)
+            if (
+                isinstance(value, bool)
+                or not isinstance(value, int | float)
+                or not 0 <= value <= 366 * 86_400
+            ):
+                raise Misuse(f"{field}={value!r}: it must be a number of seconds between 0 and a year")
+
+    def credentials(self, names: Set[bytes], route: CacheRoute | None = None) -> Set[bytes]:
+        """The names of fields that identify the requester, without those that its route distinguishes itself."""
+        if self.credential_headers is not None:
+            known = names & (ALWAYS | frozenset(self.credential_headers))
+        else:
+            usual = {name for name in names - SAFE if is_credential(name)}
+            own_key = route is not None and route.key is not None
+            known = usual if own_key else usual | {name for name in names - SAFE if names_a_user(name)}
+        if route is not None and known:
+            known = known - (set(route.names) - ALWAYS)
+            if route.cookies == "ignore":
+                known = known - {b"cookie"}
+        return known
+
+
+def field_names(names: object, *, what: str) -> tuple[bytes, ...]:
+    """Field names as a user writes them, in lower case and bytes. Raises `Misuse`."""
+    if isinstance(names, str | bytes):
+        raise Misuse(f"{what}={names!r}: write a tuple of field names, such as ({names!r},)")
+    found = []
+    with suppress(TypeError):
+        for name in names:  # type: ignore[attr-defined]
+            raw = name.encode("ascii", "replace") if isinstance(name, str) else name
+            if not isinstance(raw, bytes) or not token(raw):
+                raise Misuse(f"{what}: {name!r} is not the name of a header field")
+            found.append(raw.lower())
+        return tuple(found)
+    raise Misuse(f"{what}={names!r}: write a tuple of field names")

@@ -1,0 +1,160 @@
+"""A response as it is in the store: what is served, and everything computed from it in advance.
+
+Everything that depends only on the response is computed when it is stored, so that a hit parses none of its header
+fields. The encoding is our own and has a version. Other bytes count as a miss.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeGuard
+
+import msgspec
+
+from stampede_guard.errors import Undecodable
+from stampede_guard.http.requests.requester import IDENTITY_BYTES
+from stampede_guard.http.spec.directives import Directives
+from stampede_guard.http.spec.message import Fields, Response
+from stampede_guard.http.spec.ranges import ContentRange
+from stampede_guard.http.spec.reuse import Situation
+from stampede_guard.http.spec.vary import nominated
+
+__all__ = [
+    "AGAIN",
+    "ONCE",
+    "REFUSED",
+    "TWICE",
+    "HttpCodec",
+    "Refused",
+    "StoredResponse",
+    "is_note",
+    "is_once",
+]
+
+_MAGIC = b"H1"
+
+
+class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """`age` is its corrected initial age (RFC 9111, 4.2.3) and `lifetime` its freshness lifetime, in seconds.
+
+    `vary` are the request fields that its Vary names and `nominated` what the request had in them, normalised; `nonce`
+    is part of the names of the other variants of its URL. `part` is first and last byte and complete length (-1 =
+    unknown) of a partial body, empty for a complete one, and `asked` the Range that it answered. `keep` is for how many
+    seconds it may be of use when it is no longer fresh. One that is `unstorable` goes to those who wait for it, and no
+    further. `guessed`: nobody said that it may be stored, so it is for requests without fields of their own. One that
+    is to be asked for `again` is what was stored before: who waits has not been answered. `made_by`: the requester of
+    one that nobody may use without asking.
+    """
+
+    status: int
+    fields: tuple[tuple[bytes, bytes], ...]
+    body: bytes
+    age: float
+    lifetime: float
+    directives: tuple[tuple[bytes, bytes | None], ...]
+    vary: tuple[bytes, ...] = ()
+    nominated: tuple[tuple[bytes, bytes], ...] = ()
+    nonce: str = ""
+    part: tuple[int, ...] = ()
+    asked: bytes = b""
+    keep: float = 0.0
+    targeted: bool = False
+    unstorable: bool = False
+    again: bool = False
+    guessed: bool = False
+    made_by: bytes = b""
+
+    @property
+    def response(self) -> Response:
+        return Response(self.status, self.fields, self.body)
+
+    @property
+    def held(self) -> ContentRange | None:
+        if not self.part:
+            return None
+        first, last, length = self.part
+        return ContentRange(first, last, None if length < 0 else length)
+
+    def situation(self, age: float) -> Situation:
+        return Situation(age, self.lifetime, Directives(dict(self.directives), self.targeted))
+
+    def serves_all(self, age: float) -> bool:
+        """Fresh for every request without caching directives: a fast form of the verdict for a hit."""
+        return age < self.lifetime and not any(name == b"no-cache" for name, _ in self.directives)
+
+    def is_for(self, request_fields: Fields) -> bool:
+        """RFC 9111, 4.1."""
+        return not self.vary or nominated(request_fields, self.vary) == self.nominated
+
+    def may_be_shared(self, age: float) -> bool:
+        """Whether it may answer the requests that waited for it. If it can never be used again, it is its
+        requester's only.
+        """
+        situation = self.situation(age)
+        return situation.is_fresh and not situation.always_validated and not self.unstorable
+
+
+class Refused:
+    """What a flight brings when the response may not be stored: nothing. Each requester asks the application.
+
+    `identities` are those who were refused: who is like one of them has waited in vain, and asks by itself. `AGAIN`: it
+    may not be stored because of who asked, and one of the others may bring what can be. `ONCE`: who asked was an
+    ordinary visitor. When another one is refused, too, nobody waits any more. `TWICE`: the same visitor was refused
+    again, or once for good. Who is like it waits no more.
+    """
+
+    def __init__(self, mark: bytes, identities: frozenset[bytes] = frozenset()) -> None:
+        self.mark = mark
+        self.identities = identities
+
+    @property
+    def is_for_another_to_ask(self) -> bool:
+        return self.mark != b""
+
+    def __repr__(self) -> str:
+        return f"Refused({self.mark!r})"
+
+
+REFUSED = Refused(b"")
+AGAIN = Refused(b"A1")
+ONCE = Refused(b"O1")
+TWICE = Refused(b"O2")
+
+
+def is_once(value: object) -> TypeGuard[Refused]:
+    return isinstance(value, Refused) and value.mark in (ONCE.mark, TWICE.mark)
+
+
+def is_note(begin: bytes, size: int) -> bool:
+    """Whether a value of so many bytes that begin so is a refusal, and no response. No codec begins so."""
+    return begin[:2] in (AGAIN.mark, ONCE.mark, TWICE.mark) and size % IDENTITY_BYTES == 2
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(StoredResponse).decode
+
+
+class HttpCodec:
+    """Encodes a `StoredResponse`, or `AGAIN` or `ONCE`; `REFUSED` has no bytes."""
+
+    fingerprint = "http1"
+    shareable: bool | None = True
+
+    def encode(self, value: Any) -> bytes:
+        if isinstance(value, Refused):
+            return value.mark + b"".join(sorted(value.identities))
+        return _MAGIC + _encode(value)
+
+    def decode(self, data: bytes) -> StoredResponse | Refused:
+        if not data:
+            return REFUSED
+        if data[:2] in (AGAIN.mark, ONCE.mark, TWICE.mark):
+            told = bytes(data[2:])
+            places = range(0, len(told), IDENTITY_BYTES)
+            identities = frozenset(told[place : place + IDENTITY_BYTES] for place in places)
+            return Refused(bytes(data[:2]), identities)
+        if data[:2] != _MAGIC:
+            raise Undecodable("not a stored response of this version")
+        try:
+            return _decode(memoryview(data)[2:])
+        except msgspec.MsgspecError as error:
+            raise Undecodable(str(error)) from error

@@ -1,0 +1,1 @@
+"""Frameworks: what an application in FastAPI or Starlette gets beyond the guard itself."""

@@ -1,0 +1,140 @@
+"""One statement for all jobs of a worker: the first job that is due looks for the other jobs, too.
+
+A worker must regularly tell the back end that it follows each job, and look for vanished runs. Two hundred workers with
+a hundred jobs would send hundreds of statements a second for that alone. So the jobs of one worker share a statement.
+If a job's own look is due soon, it joins the look of another job. It finds its answer when its own time comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from stampede_guard.jobs.backends.backend import RunBackend
+from stampede_guard.jobs.backends.one_by_one import looked
+from stampede_guard.jobs.messages import JobView, Look, Registration, Seen
+from stampede_guard.leases.keeping.loop_state import LoopState
+
+__all__ = ["RETRIED_AT_ONCE", "Asker", "Looks"]
+
+T = TypeVar("T")
+
+RETRIED_AT_ONCE = 20
+"""Abandoned slots that one look claims, the oldest first. Slots without another attempt are not among them."""
+EARLY = 0.5
+"""A job joins the statement of another job if its own look is due within this share of its pause."""
+
+
+@dataclass(eq=False, slots=True)
+class Asker:
+    """A job of the worker. `due`: when it looks next, on the worker's clock. `pause`: seconds between two looks."""
+
+    look: Look
+    due: float
+    pause: float
+    seen: tuple[Seen, float] | None = None
+    """The answer that the job has not taken yet, and when the back end gave it."""
+
+
+class Looks:
+    """The looks of one worker's jobs, in one event loop. `timeout`: seconds for each statement."""
+
+    def __init__(self, part: LoopState, runs: RunBackend) -> None:
+        self._part = part
+        self._runs = runs
+        self._askers: set[Asker] = set()
+        self._looking: asyncio.Task[None] | None = None
+        self._registering: dict[Registration, asyncio.Future[tuple[JobView, float]]] = {}
+
+    @property
+    def shared(self) -> bool:
+        """Whether there are several jobs to share a statement."""
+        return len(self._askers) > 1
+
+    async def alone(self, asker: Asker, *, timeout: float) -> tuple[Seen, float]:
+        """One look in single steps, for a worker with one job."""
+        view = await self._runs.follow(asker.look.registration, timeout=timeout)
+        at = self._part.world.now()
+        vanished = await self._runs.sweep(asker.look.registration.job, timeout=timeout)
+        return Seen(view, tuple(vanished)), at
+
+    def join(self, asker: Asker) -> None:
+        self._askers.add(asker)
+
+    def leave(self, asker: Asker) -> None:
+        self._askers.discard(asker)
+
+    async def registered(self, registration: Registration, *, timeout: float) -> tuple[JobView, float]:
+        """The schedule in force, and when the back end answered.
+
+        The registrations of one turn of the event loop share a statement.
+        """
+        known = self._registering.get(registration)
+        if known is None:
+            loop = asyncio.get_running_loop()
+            known = loop.create_future()
+            if not self._registering:
+                self._part.begin(self._register(timeout), name="registers jobs")
+            self._registering[registration] = known
+        return await asyncio.shield(known)
+
+    async def _register(self, timeout: float) -> None:
+        await asyncio.sleep(0)
+        waiting, self._registering = self._registering, {}
+        given = list(waiting)
+        try:
+            many: Callable[..., Coroutine[Any, Any, list[JobView]]] | None = getattr(
+                self._runs, "register_all", None
+            )
+            if many is not None and len(given) > 1:
+                views = await many(given, timeout=timeout)
+            else:
+                views = [await self._runs.register(one, timeout=timeout) for one in given]
+        except BaseException as error:
+            for future in waiting.values():
+                if not future.done():
+                    future.set_exception(error)
+                    # The waiting caller may be cancelled. Then no one else retrieves the exception.
+                    future.exception()
+            if not isinstance(error, Exception):
+                raise
+            return
+        now = self._part.world.now()
+        for future, view in zip(waiting.values(), views, strict=True):
+            if not future.done():
+                future.set_result((view, now))
+
+    async def seen(self, asker: Asker, *, timeout: float) -> tuple[Seen, float]:
+        """The answer to this job's look, and when it came. Another job's look may have brought it before."""
+        while asker.seen is None:
+            if self._looking is None or self._looking.done():
+                self._looking = self._part.begin(self._look(asker, timeout), name="looks at jobs")
+            looking = self._looking
+            await asyncio.wait({looking})
+            if asker.seen is None:
+                # An error of this look is raised in all jobs that waited for it. A job that was not part of it looks
+                # again.
+                looking.result()
+        found, asker.seen = asker.seen, None
+        return found
+
+    async def _look(self, first: Asker, timeout: float) -> None:
+        now = self._part.world.now()
+        soon = [
+            asker for asker in self._askers if asker.seen is None and asker.due - now <= EARLY * asker.pause
+        ]
+        together = [first, *(asker for asker in soon if asker is not first)]
+        together.sort(key=lambda asker: asker.look.registration.job)
+        looks = [asker.look for asker in together]
+        many: Callable[..., Coroutine[Any, Any, list[Seen]]] | None = getattr(self._runs, "look", None)
+        if many is not None:
+            answers = await many(looks, again=RETRIED_AT_ONCE, timeout=timeout)
+        else:
+            answers = [
+                await looked(self._runs, look, again=RETRIED_AT_ONCE, timeout=timeout) for look in looks
+            ]
+        at = self._part.world.now()
+        for asker, answer in zip(together, answers, strict=True):
+            asker.seen = (answer, at)

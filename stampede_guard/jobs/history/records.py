@@ -1,0 +1,108 @@
+"""The queries of people and front ends about jobs. A program that only looks can use them, too."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import get_args
+
+from stampede_guard.errors import Misuse, PolicyError
+from stampede_guard.jobs.backends import runs_of
+from stampede_guard.jobs.backends.backend import RunBackend
+from stampede_guard.jobs.history.deadman import Health, health_of
+from stampede_guard.jobs.history.statistics import Statistics, statistics
+from stampede_guard.jobs.history.web import Allow, JobsApp
+from stampede_guard.jobs.keeping import OPERATOR_TIMEOUT
+from stampede_guard.jobs.messages import JobView, Outcome, Registration, RunView
+from stampede_guard.leases import checks
+from stampede_guard.leases.client import Leases
+
+__all__ = ["JobRecords"]
+
+MOST_IN_STATISTICS = 1_000
+
+
+class JobRecords:
+    """The part of `Jobs` that reads and forgets, and follows no schedule."""
+
+    def __init__(self, leases: Leases, runs: Callable[[], RunBackend] | None) -> None:
+        if not isinstance(leases, Leases):
+            raise Misuse(
+                f"Jobs(leases) needs a Leases object, such as PostgresLeases.from_url(...), not {leases!r}"
+            )
+        if runs is not None and not callable(runs):
+            raise Misuse(f"runs={runs!r}: write a function that opens a back end")
+        self.leases = leases
+        self._open_runs = runs
+        self._runs: dict[asyncio.AbstractEventLoop, RunBackend] = {}
+
+    async def view(self, name: str) -> JobView | None:
+        return await self.runs().view(self.leases.full(name), timeout=OPERATOR_TIMEOUT)
+
+    async def views(self, *, limit: int = 1_000) -> list[JobView]:
+        """All jobs of the namespace that any worker ever registered, except forgotten ones."""
+        checks.whole("limit", limit, least=0)
+        return await self.runs().views(self.leases.prefix, limit=limit, timeout=OPERATOR_TIMEOUT)
+
+    async def history(
+        self, name: str, *, limit: int = 100, before: int | None = None, outcomes: Sequence[Outcome] = ()
+    ) -> list[RunView]:
+        """The runs of a job, newest slot first.
+
+        `before`: only earlier slots; whole milliseconds since 1970, as in `RunView.slot`.
+        """
+        checks.whole("limit", limit, least=0)
+        if before is not None:
+            checks.whole("before", before, least=0)
+        allowed = get_args(Outcome)
+        if isinstance(outcomes, str) or any(outcome not in allowed for outcome in outcomes):
+            raise PolicyError("outcomes", outcomes, f"write a tuple of {', '.join(allowed)}")
+        return await self.runs().history(
+            self.leases.full(name), limit=limit, before=before, outcomes=outcomes, timeout=OPERATOR_TIMEOUT
+        )
+
+    async def statistics(self, name: str) -> Statistics:
+        """Statistics of the newest 1,000 runs."""
+        return statistics(await self.history(name, limit=MOST_IN_STATISTICS))
+
+    async def health(self) -> list[Health]:
+        """The dead-man signal of every job of the namespace, including jobs that this worker does not have."""
+        return [health_of(view) for view in await self.views()]
+
+    def app(self, *, allow: Allow | None = None) -> JobsApp:
+        """An ASGI application that shows all this as JSON. It answers 403 unless `allow(scope)` returns True."""
+        return JobsApp(self, allow)
+
+    async def forget(self, name: str) -> bool:
+        """Delete a job that no longer exists, with its history. Otherwise it would stay overdue for ever."""
+        return await self.runs().forget(self.leases.full(name), timeout=OPERATOR_TIMEOUT)
+
+    def runs(self) -> RunBackend:
+        """The running event loop's back end of slots and history."""
+        loop = asyncio.get_running_loop()
+        if self._open_runs is None:
+            return runs_of(self.leases.part().backend)
+        known = self._runs.get(loop)
+        if known is None:
+            # Leave the back ends of other live loops alone: their followers use them.
+            for ended in [other for other in tuple(self._runs) if other.is_closed()]:
+                self._runs.pop(ended, None)
+            known = self._runs[loop] = self._open_runs()
+        return known
+
+    async def retire(self, name: str) -> None:
+        """Remove the job's rhythm, so that it is never overdue. Its history stays."""
+        runs = self.runs()
+        view = await runs.view(self.leases.full(name), timeout=OPERATOR_TIMEOUT)
+        if view is not None and view.rhythm:
+            await runs.register(
+                Registration(
+                    job=view.job,
+                    schedule=view.schedule,
+                    fingerprint=view.fingerprint,
+                    rhythm=0.0,
+                    version=view.version,
+                    seen_for=view.seen_for,
+                ),
+                timeout=OPERATOR_TIMEOUT,
+            )

@@ -1,0 +1,1 @@
+"""When jobs are due: schedules, time zones, and the dialects of cron expressions."""

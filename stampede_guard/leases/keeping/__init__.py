@@ -1,0 +1,1 @@
+"""How a lease is acquired and kept in one event loop."""

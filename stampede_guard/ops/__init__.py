@@ -1,0 +1,1 @@
+"""What operators use: the command line, the doctor, and hooks for metrics, traces and logs."""

@@ -1,0 +1,56 @@
+"""The program: a group that imports each command on demand."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+import typer.core
+import typer.main
+
+from stampede_guard.ops.cli.commands import COMMANDS, load
+
+__all__ = ["app"]
+
+
+class Lazy(typer.core.TyperGroup):
+    """A group whose commands are those of the table."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        if cmd_name not in COMMANDS:
+            return None
+        made = typer.Typer(rich_markup_mode=None, add_completion=False)
+        load(cmd_name).register(made)
+        command = typer.main.get_command(made)
+        command.name = cmd_name
+        return command
+
+
+# Tracebacks never show local variables: these contain URLs with passwords.
+app = typer.Typer(
+    cls=Lazy,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from stampede_guard import __version__
+
+        typer.echo(f"stampede_guard {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")
+    ] = False,
+) -> None:
+    """Inspect and control a stampede_guard cache. Every command takes --help."""

@@ -1,0 +1,135 @@
+"""`stampede-guard invalidate`: drops entries with the same step as `function.invalidate()`, never with DEL."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from stampede_guard.errors import Misuse, StoreError
+from stampede_guard.ops.cli.names import complete, is_tag
+from stampede_guard.ops.cli.options import Json, Namespace, Url
+from stampede_guard.ops.cli.running import FAILED, answer, console_at, run, session_at, unreached, warn_of
+
+if TYPE_CHECKING:
+    from stampede_guard.stores.protocol import Session
+
+__all__ = ["register"]
+
+MOST = 100_000
+AT_ONCE = 100
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(invalidate)
+
+
+def invalidate(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Complete names, as `keys` shows them; '#project:7' is a tag.")
+    ] = None,
+    match: Annotated[
+        str | None,
+        typer.Option("--match", help="All entries whose name after the namespace matches this glob."),
+    ] = None,
+    url: Url = None,
+    namespace: Namespace = "default",
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=MOST, help="Refuse to drop more entries than this.")
+    ] = 1000,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Drop entries. Computations under way cannot store their values any more, and waiters are woken at once.
+
+    If a master of a cluster does not answer, --match drops the entries of the others, names that master, and exits
+    with 1.
+    """
+
+    async def work() -> int:
+        found, missing = await _found(url, namespace, names or [], match, limit)
+        if match is not None and not yes and not _agreed(len(found), match, namespace, as_json):
+            return FAILED
+        done, failed = await _drop(url, found, namespace, show=not as_json)
+        if as_json:
+            answer({"invalidated": done, "failed": failed} | ({"unreached": missing} if missing else {}))
+        else:
+            typer.echo(
+                f"{done} invalidated" + (f", {failed} failed: run the command again" if failed else "")
+            )
+        warn_of(missing)
+        return FAILED if failed or missing else 0
+
+    run(work, url=url, as_json=as_json)
+
+
+async def _found(
+    url: str | None, namespace: str, names: list[str], match: str | None, limit: int
+) -> tuple[list[str], list[dict[str, str]]]:
+    """The selected entries, and the masters that did not answer."""
+    missing: list[dict[str, str]] = []
+    if bool(names) == (match is not None):
+        raise Misuse("write the names of entries, or --match PATTERN, but not both")
+    if match is None:
+        found = [complete(name, namespace) for name in names]
+    else:
+        found = []
+        async with console_at(url) as console:
+            async for name in console.names(namespace, match):
+                found.append(name)
+                if len(found) > limit:
+                    break
+            missing = unreached(console, url=url)
+    if len(found) > limit:
+        raise Misuse(
+            f"more than {limit} entries match: narrow the pattern, or give a larger --limit (at most {MOST})"
+        )
+    return sorted(set(found)), missing
+
+
+def _agreed(count: int, match: str, namespace: str, as_json: bool) -> bool:
+    if count == 0:
+        return True
+    if as_json or not sys.stdin.isatty():
+        raise Misuse(
+            f"{count} entries of {namespace!r} match {match!r}: add --yes to drop them without a question"
+        )
+    return typer.confirm(f"Drop {count} entries of {namespace!r} that match {match!r}?", err=True)
+
+
+async def _drop(url: str | None, names: list[str], namespace: str, *, show: bool) -> tuple[int, int]:
+    from rich.console import Console as Screen
+    from rich.progress import Progress
+
+    done = failed = 0
+    quiet = not show or not sys.stderr.isatty()
+    async with session_at(url) as session:
+        with Progress(console=Screen(stderr=True), disable=quiet, transient=True) as progress:
+            task = progress.add_task("invalidating", total=len(names))
+            for begin in range(0, len(names), AT_ONCE):
+                part = names[begin : begin + AT_ONCE]
+                dropped = await _drop_part(session, part, namespace)
+                done, failed = done + dropped, failed + len(part) - dropped
+                progress.update(task, advance=len(part))
+    return done, failed
+
+
+async def _drop_part(session: Session, names: list[str], namespace: str) -> int:
+    """How many of these were dropped. Raises the first error if none was."""
+    import asyncio
+
+    from stampede_guard.policy import Policy
+
+    # The lifetimes only set the minimum time for which the fence is remembered. A record that lives longer stays.
+    answers = await asyncio.gather(
+        *(
+            session.drop_tag(name) if is_tag(name, namespace) else session.invalidate(name, policy=Policy())
+            for name in names
+        ),
+        return_exceptions=True,
+    )
+    errors = [answer for answer in answers if isinstance(answer, BaseException)]
+    if len(errors) == len(names) or any(not isinstance(error, StoreError) for error in errors):
+        raise errors[0]
+    return len(names) - len(errors)

@@ -1,0 +1,77 @@
+"""Which functions a namespace knows, as far as its entries show. A switch for any other name has no effect."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+from stampede_guard.errors import Misuse, StoreError
+from stampede_guard.ops.cli.running import console_at
+from stampede_guard.values.keys.explained import explain_name
+from stampede_guard.values.keys.kinds import UNNAMED
+
+__all__ = ["Known", "functions_known"]
+
+PATIENCE = 5.0
+"""Seconds for the search: an operator in an emergency must not wait longer."""
+MOST_ENTRIES = 100_000
+MOST_NAMES = 10
+HTTP = "http"
+"""The name of everything that the HTTP middleware stores. Its entries are named by their URLs."""
+
+
+@dataclass
+class Known:
+    """`complete`: all entries were checked. `found`: one of them belongs to the requested function."""
+
+    titles: set[str] = field(default_factory=set)
+    complete: bool = False
+    found: bool = False
+
+    def nearest(self, name: str) -> list[str]:
+        near = difflib.get_close_matches(name, sorted(self.titles), n=MOST_NAMES, cutoff=0.5)
+        return near or sorted(self.titles)[:MOST_NAMES]
+
+
+async def functions_known(url: str | None, namespace: str, name: str) -> Known:
+    """Searches until one entry is the function's. If the server refuses the search, no function is known."""
+    known = Known(found=name == HTTP)
+    try:
+        async with asyncio.timeout(PATIENCE), console_at(url) as console:
+            looked = 0
+            async for entry in console.names(namespace):
+                title = _title(entry, namespace)
+                looked += 1
+                if title is not None:
+                    known.titles.add(title)
+                    known.found = (
+                        known.found or title == _as_in_keys(name) or _may_be_of(name, title, namespace)
+                    )
+                if known.found or looked == MOST_ENTRIES:
+                    return known
+            known.complete = not console.unreached
+    except (StoreError, TimeoutError):
+        pass
+    return known
+
+
+def _title(entry: str, namespace: str) -> str | None:
+    try:
+        explained = explain_name(entry, namespace=namespace)
+    except Misuse:
+        return None
+    return None if explained.kind == "tag" else explained.title
+
+
+def _may_be_of(name: str, title: str, namespace: str) -> bool:
+    """Entries of `get_or_compute(..., name="report")` do not tell that name, and `shop:report` is switched by it."""
+    return title == f"{namespace}:{UNNAMED}" and name.startswith(f"{namespace}:")
+
+
+def _as_in_keys(name: str) -> str:
+    """A key keeps the end of a long name, and has no `<locals>` in the name of a local function."""
+    from stampede_guard.values.keys.builder import readable_name
+
+    return unquote(readable_name(name))

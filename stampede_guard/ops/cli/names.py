@@ -1,0 +1,45 @@
+"""Names of entries as operators write them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from stampede_guard.engine.tags.templates import tag_key
+from stampede_guard.errors import Misuse
+from stampede_guard.values.keys.explained import bare, explain_name
+
+if TYPE_CHECKING:
+    from stampede_guard.stores.console.view import EntryView, State
+
+__all__ = ["complete", "is_tag", "state_of"]
+
+_WITHOUT_NAMESPACE = re.compile(r"[=#]|http\d*:|[^:]+:[0-9a-f]{12}:")
+
+
+def complete(name: str, namespace: str) -> str:
+    """The complete name, given with or without the namespace, or as `{name}:v`, as Redis shows it. Raises `Misuse`."""
+    name = bare(name)
+    if not name.startswith(f"{namespace}:") and _WITHOUT_NAMESPACE.match(name):
+        name = f"{namespace}:{name}"
+    told = explain_name(name, namespace=namespace)
+    if told.kind == "tag" and told.complete and told.parts[0].text:
+        # The operator may have typed characters that names escape, or accents in another form.
+        return f"{told.namespace}:{tag_key(told.parts[0].text)}"
+    return told.name
+
+
+def is_tag(name: str, namespace: str) -> bool:
+    """Whether a complete name is that of a tag's version. A tenant may be in between."""
+    try:
+        return explain_name(name, namespace=namespace).kind == "tag"
+    except Misuse:
+        return False
+
+
+def state_of(view: EntryView) -> State:
+    """As the view says; but the HTTP cache stores its notes of responses that may not be stored as values."""
+    from stampede_guard.http.requests.stored import is_note
+
+    noted = view.value is not None and is_note(view.value.body, view.value.size)
+    return "uncacheable" if noted else view.state

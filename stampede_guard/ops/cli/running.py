@@ -1,0 +1,144 @@
+"""How a command runs and ends: errors as one sentence, exit codes 0, 1 and 2."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.console import Console as Screen
+
+from stampede_guard.errors import Misuse, StoreError
+from stampede_guard.ops.cli.options import given
+from stampede_guard.ops.cli.secrets import without_secrets
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from stampede_guard.stores.console.console import Console
+    from stampede_guard.stores.protocol import Session
+
+__all__ = [
+    "FAILED",
+    "WRONG",
+    "answer",
+    "console_at",
+    "run",
+    "screen",
+    "session_at",
+    "unreached",
+    "warn_of",
+]
+
+FAILED = 1
+WRONG = 2
+NARROW = 160
+"""Columns of a table that is written to a file or a pipe."""
+
+
+def run(
+    work: Callable[[], Coroutine[Any, Any, int]], *, url: str | None = None, as_json: bool = False
+) -> None:
+    """Run a command and exit with its exit code."""
+    try:
+        code = asyncio.run(work())
+    except Misuse as error:
+        code = _fail(str(error), WRONG, url, as_json)
+    except StoreError as error:
+        code = _fail(str(error), FAILED, url, as_json)
+    raise typer.Exit(code)
+
+
+def _fail(text: str, code: int, url: str | None, as_json: bool) -> int:
+    text = without_secrets(text, url)
+    if as_json:
+        typer.echo(json.dumps({"error": text}))
+    else:
+        typer.echo(f"stampede-guard: {text}", err=True)
+    return code
+
+
+def answer(found: Any) -> None:
+    """Prints JSON: dataclasses become objects, and bytes are left out."""
+    typer.echo(json.dumps(found, default=_plain, ensure_ascii=False, indent=2))
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: getattr(value, field.name)
+            for field in dataclasses.fields(value)
+            if field.name != "body"
+        }
+    return str(value)
+
+
+def unreached(console: Console, *, url: str | None) -> list[dict[str, str]]:
+    """The masters that did not answer, as JSON objects."""
+    return [
+        {"server": address, "error": without_secrets(str(error), url)}
+        for address, error in sorted(console.unreached.items())
+    ]
+
+
+def warn_of(missing: list[dict[str, str]]) -> None:
+    """Warns on standard error that the list is incomplete."""
+    for one in missing:
+        typer.echo(
+            f"stampede-guard: {one['server']} did not answer, so its entries are missing here: {one['error']}",
+            err=True,
+        )
+
+
+def screen() -> Screen:
+    # What is printed are names and errors of others: [brackets] in them are no styles, and :colons: no pictures.
+    width = None if sys.stdout.isatty() else NARROW
+    return Screen(width=width, highlight=False, soft_wrap=False, markup=False, emoji=False)
+
+
+def console_at(url: str | None) -> AbstractAsyncContextManager[Console]:
+    """The servers of the store at this URL."""
+    return _console_at(given(url))
+
+
+@asynccontextmanager
+async def _console_at(url: str) -> AsyncIterator[Console]:
+    from stampede_guard.api.urls import store_from_url
+    from stampede_guard.stores.console.console import Console
+
+    async with await Console.open(store_from_url(url)) as console:
+        yield console
+
+
+@asynccontextmanager
+async def session_at(url: str | None) -> AsyncIterator[Session]:
+    """A session like a guard's, for the steps of the protocol."""
+    from stampede_guard.api.urls import store_from_url
+
+    store = store_from_url(given(url))
+    if not store.shared:
+        raise Misuse("a memory:// store exists inside one process only: give the URL of a server")
+    session = store.open_session(_Nobody())
+    try:
+        yield session
+    finally:
+        await session.aclose()
+
+
+class _Nobody:
+    """A listener that ignores all messages."""
+
+    def heard(self, name: str, message: Any) -> None: ...
+
+    def changed(self, name: str, fence: int) -> None: ...
+
+    def gap(self) -> None: ...
+
+    def breaker_changed(self, *, away: bool, part: str = "", why: str = "") -> None: ...
+
+    def not_kept(self, name: str, error: StoreError) -> None: ...

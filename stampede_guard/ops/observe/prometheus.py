@@ -1,0 +1,145 @@
+"""Metrics for Prometheus (`pip install stampede_guard[prometheus]`). Works in prometheus-client's multiprocess
+mode.
+
+| metric | labels | what |
+|---|---|---|
+| `stampede_guard_calls_total` | function, result | calls: `hit`, `stale`, `miss` |
+| `stampede_guard_wait_seconds` | function, outcome | how long a call without a hit waited, and the outcome |
+| `stampede_guard_refreshes_total` | function, outcome | calls of `refresh()`, and their outcomes |
+| `stampede_guard_compute_seconds` | function | how long computations took |
+| `stampede_guard_computations_total` | function, outcome | computations: `ok`, `error` |
+| `stampede_guard_collapsed_total` | function | callers served by another caller's computation |
+| `stampede_guard_fallbacks_total` | function, outcome | fallbacks: `served`, `denied`, `failed` |
+| `stampede_guard_timeouts_total` | function, what | by the Policy field whose time ran out |
+| `stampede_guard_takeovers_total` | function | holders that disappeared |
+| `stampede_guard_leases_lost_total` | function | leases that lapsed during a computation |
+| `stampede_guard_invalidations_total` | outcome | `done`, `pending` |
+| `stampede_guard_shadow_total` | function, found | what mode `shadow` would have served |
+| `stampede_guard_held_leases_total` | function, outcome | leases: `won`, `released`, `lost`, `skipped` |
+| `stampede_guard_breaker_changes_total` | state | `open`, `closed` |
+| `stampede_guard_store_refusals_total` | kind, state | `refused`, `recovered`; kinds: those of event `Refused` |
+| `stampede_guard_not_stored_total` | function, kind | computed values that were not stored |
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
+
+from stampede_guard import events
+from stampede_guard.events import Event
+
+__all__ = ["PrometheusHook"]
+
+SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+MOST_FUNCTIONS = 200
+"""Distinct labels. Further functions are counted as `other`, because a key's first part may be any text."""
+
+_LEASES: dict[type[Event], str] = {
+    events.LeaseWon: "won",
+    events.LeaseReleased: "released",
+    events.HoldLost: "lost",
+    events.LeaseSkipped: "skipped",
+}
+
+
+class PrometheusHook:
+    """One per process and registry: a second one raises prometheus-client's `ValueError` for the duplicate names."""
+
+    def __init__(self, registry: CollectorRegistry = REGISTRY, *, prefix: str = "stampede_guard") -> None:
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(f"{prefix}_{name}", text, labels, registry=registry)
+
+        def histogram(name: str, text: str, *labels: str) -> Histogram:
+            return Histogram(f"{prefix}_{name}", text, labels, registry=registry, buckets=SECONDS)
+
+        self._functions: set[str] = set()
+        self._calls = counter("calls_total", "Calls of cached functions.", "function", "result")
+        self._waits = histogram("wait_seconds", "Waits of calls without a hit.", "function", "outcome")
+        self._refreshes = counter("refreshes_total", "Calls of refresh().", "function", "outcome")
+        self._durations = histogram("compute_seconds", "Durations of computations.", "function")
+        self._computations = counter("computations_total", "Computations that ended.", "function", "outcome")
+        self._collapsed = counter(
+            "collapsed_total", "Callers served by another caller's computation.", "function"
+        )
+        self._fallbacks = counter(
+            "fallbacks_total", "Computations beside a slow holder.", "function", "outcome"
+        )
+        self._timeouts = counter("timeouts_total", "Time-outs.", "function", "what")
+        self._takeovers = counter(
+            "takeovers_total", "Holders that disappeared and were replaced.", "function"
+        )
+        self._lost = counter("leases_lost_total", "Leases that lapsed during a computation.", "function")
+        self._invalidations = counter("invalidations_total", "Calls of invalidate().", "outcome")
+        self._shadow = counter("shadow_total", "What mode shadow would have served.", "function", "found")
+        self._leases = counter("held_leases_total", "Outcomes of leases.", "function", "outcome")
+        self._jobs = counter("job_slots_total", "Slots that this worker claimed.", "function", "outcome")
+        self._job_seconds = histogram("job_seconds", "From a slot's claim to its outcome.", "function")
+        self._breaker = counter("breaker_changes_total", "Times the store went away or came back.", "state")
+        self._refusals = counter(
+            "store_refusals_total", "Times the store began or stopped refusing.", "kind", "state"
+        )
+        self._not_stored = counter(
+            "not_stored_total", "Values that the store did not keep.", "function", "kind"
+        )
+
+    def __call__(self, event: Event, /) -> None:
+        match event:
+            case events.Hit():
+                self._calls.labels(self._label(event.function), "hit").inc()
+            case events.Stale():
+                self._calls.labels(self._label(event.function), "stale").inc()
+            case events.Miss():
+                self._calls.labels(self._label(event.function), "miss").inc()
+            case events.Waited():
+                self._waits.labels(self._label(event.function), event.outcome).observe(event.seconds)
+            case events.Refreshed():
+                self._refreshes.labels(self._label(event.function), event.outcome).inc()
+            case events.Started():
+                pass
+            case events.Computed():
+                label = self._label(event.function)
+                self._durations.labels(label).observe(event.seconds)
+                self._computations.labels(label, "error" if event.error else "ok").inc()
+            case events.Collapsed():
+                self._collapsed.labels(self._label(event.function)).inc(event.callers)
+            case events.Fallback():
+                self._fallbacks.labels(self._label(event.function), event.outcome).inc()
+            case events.TimedOut():
+                self._timeouts.labels(self._label(event.function), event.what).inc()
+            case events.TakenOver():
+                self._takeovers.labels(self._label(event.function)).inc()
+            case events.LeaseLost():
+                self._lost.labels(self._label(event.function)).inc()
+            case events.Compared():
+                self._shadow.labels(self._label(event.function), event.found).inc()
+            case events.Invalidated():
+                self._invalidations.labels("done" if event.done else "pending").inc()
+            case events.BreakerOpened():
+                self._breaker.labels("open").inc()
+            case events.BreakerClosed():
+                self._breaker.labels("closed").inc()
+            case events.Refused():
+                self._refusals.labels(event.kind, "refused").inc()
+            case events.Recovered():
+                self._refusals.labels(event.kind, "recovered").inc()
+            case events.NotStored():
+                self._not_stored.labels(self._label(event.function), event.kind).inc()
+            case events.LeaseWon() | events.LeaseReleased() | events.HoldLost() | events.LeaseSkipped():
+                self._leases.labels(self._label(event.function), _LEASES[type(event)]).inc()
+            case events.JobStarted():
+                pass
+            case events.JobEnded():
+                label = self._label(event.function)
+                self._jobs.labels(label, event.outcome).inc()
+                self._job_seconds.labels(label).observe(event.seconds)
+            case _:
+                assert_never(event)
+
+    def _label(self, function: str) -> str:
+        if function not in self._functions:
+            if len(self._functions) >= MOST_FUNCTIONS:
+                return "other"
+            self._functions.add(function)
+        return function

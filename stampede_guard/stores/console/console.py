@@ -1,0 +1,254 @@
+"""An operator's access to the servers of a store: one connection to each master, plain questions, plain answers.
+
+Guards do not use it. The sessions of guards are made for speed and for the callers of one namespace.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from typing import Any, Self, TypeVar
+
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+
+from stampede_guard.errors import Misuse, StoreError, StoreRefused, StoreUnavailable
+from stampede_guard.stores.cluster import ClusterStore
+from stampede_guard.stores.connections.calls import Script
+from stampede_guard.stores.connections.inboxname import INBOXES, processes_by_namespace
+from stampede_guard.stores.connections.lane import disconnect
+from stampede_guard.stores.connections.replies import code_of, store_error
+from stampede_guard.stores.connections.slots import SlotMap, parse_slots, slot_of
+from stampede_guard.stores.connections.wire import entry_keys, name_bytes
+from stampede_guard.stores.console.looking import HEAD, parse_look
+from stampede_guard.stores.console.view import EntryView
+from stampede_guard.stores.redis import RedisStore
+from stampede_guard.stores.sentinel import SentinelStore
+
+__all__ = ["Console", "Machine"]
+
+PATIENCE = 5.0
+"""Seconds for connecting and for each answer. It is long because operators look when a server is slow."""
+SCAN_COUNT = 1000
+FAILURE_BYTES = 4096
+_LOOK = Script("look")
+_KEY = re.compile(rb"\{(?P<name>.+)\}:[verlwf]", re.DOTALL)
+
+Command = Sequence[str | bytes | int]
+T = TypeVar("T")
+
+
+class Machine:
+    """One server. Commands travel one after the other."""
+
+    def __init__(self, address: str, connection: AbstractConnection, *, patience: float = PATIENCE) -> None:
+        self.address = address
+        self._connection = connection
+        self._patience = patience
+        self._turn = asyncio.Lock()
+
+    async def ask(self, *command: str | bytes | int) -> Any:
+        """The answer. Raises `StoreUnavailable` or `StoreRefused`."""
+        (answer,) = await self.ask_all([command])
+        if isinstance(answer, StoreError):
+            raise answer
+        return answer
+
+    async def ask_all(self, commands: Sequence[Command]) -> list[Any]:
+        """All answers, in one round trip. A refusal takes the place of its answer. Raises `StoreUnavailable`."""
+        async with self._turn:
+            try:
+                async with asyncio.timeout(self._patience):
+                    return await self._ask_all(commands)
+            except TimeoutError:
+                await disconnect(self._connection)
+                raise StoreUnavailable(f"{self.address} did not answer within {self._patience:g} s") from None
+            except (RedisError, OSError) as error:
+                await disconnect(self._connection)
+                raise store_error(error) from None
+
+    async def _ask_all(self, commands: Sequence[Command]) -> list[Any]:
+        if not self._connection.is_connected:
+            await self._connection.connect()  # type: ignore[no-untyped-call]
+        packed = self._connection.pack_commands(commands)
+        await self._connection.send_packed_command(packed, check_health=False)
+        answers: list[Any] = []
+        for _ in commands:
+            try:
+                answers.append(await self._connection.read_response(disable_decoding=True))
+            except NoScriptError as error:
+                answers.append(_Unknown(str(error)))
+            except ResponseError as error:
+                answers.append(_answer(error))
+        return answers
+
+    async def look(self, names: Sequence[str], *, body_bytes: int = 0) -> list[EntryView]:
+        """A view of each entry. Each entry is read at its own moment."""
+        args = (HEAD + body_bytes, FAILURE_BYTES)
+        keys = [entry_keys(name) for name in names]
+        answers = await self.ask_all([("EVALSHA", _LOOK.digest, 6, *each, *args) for each in keys])
+        if any(isinstance(answer, _Unknown) for answer in answers):
+            answers = [await self.ask("EVAL", _LOOK.text, 6, *keys[0], *args)]
+            answers += await self.ask_all([("EVALSHA", _LOOK.digest, 6, *each, *args) for each in keys[1:]])
+        for answer in answers:
+            if isinstance(answer, StoreError):
+                raise answer
+        return [parse_look(name, answer) for name, answer in zip(names, answers, strict=True)]
+
+    async def aclose(self) -> None:
+        await disconnect(self._connection)
+
+
+def _answer(error: ResponseError) -> StoreError:
+    """A redirection counts as an answer: the node was reached, and the keys are on another node."""
+    told = store_error(error)
+    return StoreRefused(str(told)) if code_of(error) in ("MOVED", "ASK") else told
+
+
+class _Unknown(StoreRefused):
+    """The server does not know the script."""
+
+
+class Console:
+    """`masters` serve the store's entries. `replicas` is known in a cluster only. Opened by `Console.open`."""
+
+    def __init__(
+        self, store: Any, kind: str, masters: dict[Any, Machine], slots: SlotMap | None = None
+    ) -> None:
+        self.store = store
+        self.kind = kind
+        self.slots = slots
+        self.replicas = 0
+        self.unreached: dict[str, StoreError] = {}
+        """Masters that did not answer `names`, `look` or `processes`, by address, each with its last error."""
+        self._masters = masters
+
+    @classmethod
+    async def open(cls, store: Any) -> Console:
+        """Raises `Misuse` for a store without a server, and `StoreError` when no node gives the map of its cluster."""
+        if isinstance(store, ClusterStore):
+            return await _open_cluster(store)
+        if isinstance(store, SentinelStore):
+            return cls(store, "sentinel", {None: Machine("the master", store.connect())})
+        if isinstance(store, RedisStore):
+            return cls(store, "server", {None: Machine("the server", store.connect())})
+        raise Misuse(
+            "memory:// keeps its entries inside each process, so another process cannot look at them: "
+            "give the URL of a Redis or Valkey server"
+        )
+
+    @property
+    def masters(self) -> list[Machine]:
+        return list(self._masters.values())
+
+    def master_of(self, name: str) -> Machine:
+        """Raises `StoreUnavailable` when no master serves the entry's slot."""
+        holder = None if self.slots is None else self.slots.holder(slot_of(name))
+        if holder not in self._masters:
+            raise StoreUnavailable("no master of the cluster serves this entry's slot now")
+        return self._masters[holder]
+
+    async def look(self, names: Sequence[str], *, body_bytes: int = 0) -> list[EntryView]:
+        """In the order of `names`, without the entries of masters in `unreached`.
+
+        Raises `StoreError` when none of the masters concerned answers.
+        """
+        by_master: dict[Machine, list[str]] = {}
+        for name in names:
+            by_master.setdefault(self.master_of(name), []).append(name)
+        found = await asyncio.gather(
+            *(self._reached(one, one.look(part, body_bytes=body_bytes)) for one, part in by_master.items())
+        )
+        self._refuse_silence(by_master)
+        views = {view.name: view for of_one in found for view in of_one or ()}
+        return [views[name] for name in names if name in views]
+
+    async def processes(self) -> dict[str, int]:
+        """How many processes of each namespace are connected, from the inboxes that the masters know.
+
+        Raises `StoreError` when no master answers.
+        """
+        asked = (self._reached(one, one.ask("PUBSUB", "CHANNELS", f"{INBOXES}*")) for one in self.masters)
+        inboxes = {
+            inbox.decode("utf-8", "replace") for told in await asyncio.gather(*asked) for inbox in told or ()
+        }
+        self._refuse_silence(self.masters)
+        return processes_by_namespace(inboxes)
+
+    async def _reached(self, master: Machine, asking: Awaitable[T]) -> T | None:
+        """The answer. None when the master gives none; the master is then one of the `unreached`."""
+        try:
+            return await asking
+        except StoreError as error:
+            self.unreached[master.address] = error
+            return None
+
+    def _refuse_silence(self, asked: Iterable[Machine]) -> None:
+        """Raise the first error if none of the masters asked gave an answer: there is no partial result to show."""
+        errors = [self.unreached.get(master.address) for master in asked]
+        if errors and errors[0] is not None and None not in errors:
+            raise errors[0]
+
+    async def names(self, namespace: str, pattern: str = "*") -> AsyncIterator[str]:
+        """Names of a namespace's entries, each once, by SCAN on every master. `pattern` is a glob for the part after
+        the namespace: `*`, `?`, `[a-z]`; a backslash before a character makes it literal. A master that does not
+        answer is left out and added to `unreached`. Raises `StoreError` when none answers."""
+        seen: set[str] = set()
+        match = b"{%b:%b}:[verlwf]" % (_literal(namespace), name_bytes(pattern))
+        for master in self.masters:
+            cursor: Any = 0
+            while True:
+                step = master.ask("SCAN", cursor, "MATCH", match, "COUNT", SCAN_COUNT)
+                answered = await self._reached(master, step)
+                if answered is None:
+                    break
+                cursor, keys = answered
+                for name in _names(keys):
+                    if name not in seen:
+                        seen.add(name)
+                        yield name
+                if int(cursor) == 0:
+                    break
+        self._refuse_silence(self.masters)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for master in self.masters:
+            await master.aclose()
+
+
+async def _open_cluster(store: ClusterStore) -> Console:
+    failure: StoreError = StoreUnavailable("no node of the cluster can be reached")
+    for seed in store.seeds:
+        machine = Machine(f"{seed[0]}:{seed[1]}", store.connect(seed))
+        try:
+            reply = await machine.ask("CLUSTER", "SLOTS")
+            slots = parse_slots(reply, asked=seed, remap=store.remap)
+        except (StoreError, ValueError) as error:
+            failure = error if isinstance(error, StoreError) else StoreRefused(str(error))
+            continue
+        finally:
+            await machine.aclose()
+        masters = {
+            address: Machine(f"{address[0]}:{address[1]}", store.connect(address))
+            for address in sorted(slots.masters)
+        }
+        console = Console(store, "cluster", masters, slots)
+        console.replicas = len({tuple(replica[:2]) for _, _, _, *replicas in reply for replica in replicas})
+        return console
+    raise failure
+
+
+def _names(keys: Iterable[bytes]) -> Iterable[str]:
+    for key in keys:
+        found = _KEY.fullmatch(key)
+        if found is not None:
+            yield found["name"].decode("utf-8", "surrogatepass")
+
+
+def _literal(text: str) -> bytes:
+    """The text as part of a glob that matches exactly this text."""
+    return re.sub(rb"([\\*?\[\]])", rb"\\\1", name_bytes(text))

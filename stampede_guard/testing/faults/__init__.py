@@ -1,0 +1,1 @@
+"""A store that fails when a test tells it to."""

@@ -1,0 +1,1 @@
+"""Herds of real processes, and the worker that each of them is."""

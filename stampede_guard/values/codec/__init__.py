@@ -1,0 +1,103 @@
+"""Codecs: a result as bytes and back, so that a hit has the same type as a miss.
+
+The return annotation chooses the codec. Without one, Python's own types are stored exactly, and any other type is
+an error that names it. With one, a value is stored only if decoding the bytes gives back the returned value. Every
+caller, including the one that computed, gets the declared type.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from stampede_guard.errors import UnsupportedValue
+from stampede_guard.values.annotations import resolve
+from stampede_guard.values.codec.builtin import BuiltinCodec
+from stampede_guard.values.codec.immutable import is_immutable
+from stampede_guard.values.codec.shapes import Shape, shape_of
+from stampede_guard.values.codec.stamped import Stamped, stamp_of
+from stampede_guard.values.codec.typed import MsgspecCodec, PickleCodec, PydanticCodec
+from stampede_guard.values.keys.codeversion import AUTO
+from stampede_guard.values.keys.naming import full_name
+
+__all__ = ["Codec", "codec_for", "function_codec", "is_immutable", "return_annotation"]
+
+_FORMAT = "1"  # of the stored bytes; a new one gives all entries new keys
+
+
+class Codec(Protocol):
+    """How the results of one function are stored.
+
+    `fingerprint` changes with the shape of the type. `shareable` is False if no value of the type is immutable.
+    Otherwise `is_immutable(value)` decides whether callers may share the object.
+    """
+
+    fingerprint: str
+    shareable: bool | None
+
+    def encode(self, value: Any) -> bytes:
+        """The bytes to store. Raises `UnsupportedValue`."""
+        ...
+
+    def decode(self, data: bytes) -> Any:
+        """A new value. Raises `Undecodable` for damaged bytes, and nothing else."""
+        ...
+
+
+def return_annotation(function: Callable[..., Any]) -> Any:
+    """The return annotation of a function, evaluated; `Any` without one."""
+    return resolve(function).get("return", Any)
+
+
+def function_codec(
+    function: Callable[..., Any], annotation: Any, name: str | None, version: str | int, *, pickle: bool
+) -> Codec:
+    """The codec of a decorated function, from its return annotation and options. Raises `UnsupportedValue`."""
+    if version == AUTO:
+        # Other code has other entries, so values need no stamp of it.
+        return codec_for(annotation, pickle=pickle)
+    return codec_for(annotation, pickle=pickle, function=function, title=name or full_name(function))
+
+
+def codec_for(
+    annotation: Any, *, pickle: bool = False, function: Callable[..., Any] | None = None, title: str = ""
+) -> Codec:
+    """The codec for a return annotation (`Any` for none). Raises `UnsupportedValue` for a type that cannot be stored.
+
+    `pickle=True` stores anything that pickles, for types that nothing else can hold. `function`, with its `title`:
+    values carry a stamp of its code where the annotation leaves their shape open; see `values.codec.stamped`.
+    """
+    shape = shape_of(annotation, lenient=pickle)
+    codec = _codec_of(shape, annotation, pickle=pickle)
+    stamp = stamp_of(function) if function is not None and shape.open else b""
+    return Stamped(codec, stamp, title) if stamp else codec
+
+
+def _codec_of(shape: Shape, annotation: Any, *, pickle: bool) -> Codec:
+    fingerprint = _fingerprint(shape, "pickle" if pickle else "")
+    if pickle:
+        return PickleCodec(fingerprint)
+    if shape.text == "Any":
+        return BuiltinCodec(fingerprint)
+    if shape.pydantic:
+        return _made(PydanticCodec, annotation, shape, fingerprint)
+    try:
+        return _made(MsgspecCodec, annotation, shape, fingerprint)
+    except UnsupportedValue:
+        # pydantic may distinguish the members of a union that msgspec cannot, if the program uses it
+        if "pydantic" not in sys.modules:
+            raise
+        return _made(PydanticCodec, annotation, shape, fingerprint)
+
+
+def _made(kind: Callable[[Any, Shape, str], Codec], annotation: Any, shape: Shape, fingerprint: str) -> Codec:
+    try:
+        return kind(annotation, shape, fingerprint)
+    except Exception as error:
+        raise UnsupportedValue(f"the return annotation {annotation} cannot be stored: {error}") from error
+
+
+def _fingerprint(shape: Shape, way: str) -> str:
+    return hashlib.blake2b(f"{_FORMAT}\n{way}\n{shape.text}".encode(), digest_size=8).hexdigest()

@@ -1,0 +1,211 @@
+"""Codecs for declared types. An encoding is used only after decoding it has given the same value back."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+from msgspec import msgpack
+
+from stampede_guard.errors import Undecodable, UnsupportedValue
+from stampede_guard.values.codec.builtin import EXACT_TYPES, dumps, lift, loads
+from stampede_guard.values.codec.likeness import alike, difference
+from stampede_guard.values.codec.shapes import TEXTUAL, Shape
+
+__all__ = ["MsgspecCodec", "PickleCodec", "PydanticCodec"]
+
+_Attempt = Callable[[Any], bytes]
+
+
+def _from_text(kind: Any, value: Any) -> Any:
+    if kind is object:
+        return value
+    if issubclass(kind, TEXTUAL) and isinstance(value, kind | str):
+        return kind(value)
+    raise NotImplementedError(kind)
+
+
+def _to_text(value: Any) -> str:
+    if isinstance(value, TEXTUAL):
+        return str(value)
+    raise TypeError(f"a {type(value).__name__} has no place in the declared type")
+
+
+def _reason(error: BaseException) -> str:
+    """Why an encoding failed, without the values: they may be secrets, and this text is logged."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    if isinstance(error, msgspec.ValidationError) and "'" not in str(error):
+        return str(error)
+    details = getattr(error, "errors", None)
+    if callable(details):
+        places = [".".join(map(str, detail["loc"])) + ": " + str(detail["type"]) for detail in details()]
+        return f"{type(error).__name__} ({', '.join(places[:5])})"
+    return type(error).__name__
+
+
+class _Verified:
+    """Tries encodings in order and uses the first that decodes to the same value."""
+
+    def __init__(self, annotation: Any, shape: Shape, fingerprint: str) -> None:
+        self.fingerprint = fingerprint
+        self.shareable = shape.immutable
+        self._annotation = annotation
+        self._quick = not (shape.records or shape.pydantic or "bytes" in shape.text)
+
+    def encode(self, value: Any) -> bytes:
+        """Raises `UnsupportedValue` if the value does not have the declared type, or would lose something."""
+        refused: str | None = None
+        lost: str | None = None
+        failed: str | None = None
+        for attempt in self._attempts():
+            try:
+                data = attempt(value)
+                back = self.decode(data)
+                found = None if self._quick and alike(value, back) else difference(value, back)
+            except UnsupportedValue as error:
+                refused = refused or str(error)
+            except Exception as error:
+                failed = failed or _reason(error)
+            else:
+                if found is None:
+                    return data
+                lost = found
+        name = getattr(self._annotation, "__name__", None) or str(self._annotation)
+        raise UnsupportedValue(
+            f"the function returned a {type(value).__name__} that cannot be stored as the {name} of its annotation: "
+            f"{refused or lost or failed}. Return exactly what is declared, or change the annotation."
+        )
+
+    def decode(self, data: bytes) -> Any:
+        raise NotImplementedError
+
+    def _attempts(self) -> Iterator[_Attempt]:
+        raise NotImplementedError
+
+
+class MsgspecCodec(_Verified):
+    """Builtins, dataclasses, TypedDicts, NamedTuples, enums and structs, by msgspec. Raises msgspec's TypeErrors."""
+
+    def __init__(self, annotation: Any, shape: Shape, fingerprint: str) -> None:
+        super().__init__(annotation, shape, fingerprint)
+        self._records = shape.records
+        # Any and time zones need the exact form. If everything else is JSON-like, one typed decoder reads it at
+        # once
+        self._exact = shape.open or shape.zoned
+        self._at_once = not self._exact or not (shape.zoned or shape.exotic)
+        self._read: Callable[[bytes], Any] = msgpack.Decoder(
+            annotation, ext_hook=lift, dec_hook=_from_text
+        ).decode
+
+    def decode(self, data: bytes) -> Any:
+        """Raises `Undecodable`."""
+        if self._at_once:
+            try:
+                return self._read(data)
+            except Exception:  # try the exact form next, if this one loses something
+                pass
+        try:
+            return self._convert(loads(data))
+        except Exception as error:
+            raise Undecodable(f"stored bytes are not a {self._annotation}: {type(error).__name__}") from error
+
+    def _convert(self, value: Any) -> Any:
+        return msgspec.convert(value, self._annotation, builtin_types=EXACT_TYPES, dec_hook=_from_text)
+
+    def _attempts(self) -> Iterator[_Attempt]:
+        if not self._exact:
+            yield lambda value: msgpack.encode(value, enc_hook=_to_text)
+        yield lambda value: dumps(self._plain(value))
+        yield lambda value: dumps(self._plain(self._convert(value)))
+
+    def _plain(self, value: Any) -> Any:
+        if not self._records:
+            return value
+        return msgspec.to_builtins(value, builtin_types=EXACT_TYPES, enc_hook=_to_text)
+
+
+class PydanticCodec(_Verified):
+    """Types that contain a pydantic model, by pydantic's own JSON, or by exact builtins if JSON loses something.
+
+    Which fields were set is kept, unless the model computes defaults (a time, an identifier) that would be new at
+    each decoding. Then all fields come back as set.
+    """
+
+    def __init__(self, annotation: Any, shape: Shape, fingerprint: str) -> None:
+        super().__init__(annotation, shape, fingerprint)
+        from pydantic import TypeAdapter
+
+        self._adapter: Any = TypeAdapter(annotation)
+        self._only_set = not shape.computed_defaults
+        # by name, so that aliases may differ between reading and writing (pydantic 2.11 and later)
+        by_name = "by_name" in inspect.signature(TypeAdapter.validate_json).parameters
+        self._names: dict[str, bool] = {"by_alias": False, "by_name": True} if by_name else {}
+        self._by_alias = not by_name
+
+    def decode(self, data: bytes) -> Any:
+        """Raises `Undecodable`."""
+        try:
+            return self._adapter.validate_json(data, **self._names)
+        except Exception:  # try the exact form next
+            pass
+        try:
+            return self._adapter.validate_python(loads(data), **self._names)
+        except Exception as error:
+            raise Undecodable(f"stored bytes are not a {self._annotation}: {type(error).__name__}") from error
+
+    def _attempts(self) -> Iterator[_Attempt]:
+        for convert in (False, True):
+            for write in (self._json, self._python):
+                for only_set in (True, False) if self._only_set else (False,):
+                    yield functools.partial(self._write, write, convert, only_set)
+
+    def _write(
+        self, write: Callable[[Any, dict[str, Any]], bytes], convert: bool, only_set: bool, value: Any
+    ) -> bytes:
+        declared = self._adapter.validate_python(value) if convert else value
+        options = {
+            "by_alias": self._by_alias,
+            "exclude_unset": only_set,
+            "round_trip": True,
+            "warnings": "error",
+        }
+        return write(declared, options)
+
+    def _json(self, value: Any, options: dict[str, Any]) -> bytes:
+        data: bytes = self._adapter.dump_json(value, **options)
+        return data
+
+    def _python(self, value: Any, options: dict[str, Any]) -> bytes:
+        plain = self._adapter.dump_python(value, **options)
+        try:
+            return dumps(plain)
+        except UnsupportedValue:  # enums, paths and the like: pydantic reads them back from their plain form
+            return dumps(msgspec.to_builtins(plain, builtin_types=EXACT_TYPES, enc_hook=_to_text))
+
+
+class PickleCodec:
+    """Anything that pickles. Anyone who can write to the store can then run code in every process that reads it."""
+
+    shareable: bool | None = None
+
+    def __init__(self, fingerprint: str) -> None:
+        self.fingerprint = fingerprint
+
+    def encode(self, value: Any) -> bytes:
+        """Raises `UnsupportedValue`."""
+        try:
+            return pickle.dumps(value, protocol=5)
+        except Exception as error:
+            raise UnsupportedValue(f"a {type(value).__name__} cannot be pickled: {error}") from error
+
+    def decode(self, data: bytes) -> Any:
+        """Raises `Undecodable`."""
+        try:
+            return pickle.loads(data)  # the user asked for pickle by name
+        except Exception as error:
+            raise Undecodable(f"stored bytes cannot be unpickled: {type(error).__name__}") from error

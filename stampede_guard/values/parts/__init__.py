@@ -1,0 +1,1 @@
+"""Parts of a key: one value as text that no different value has."""

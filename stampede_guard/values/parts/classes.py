@@ -1,0 +1,270 @@
+"""How a key names a class: by its module and name, and if it is not found there, also by its definition.
+
+Two runs of one function create two classes with the same name. So do two calls of `type`, `make_dataclass`,
+`create_model` or `Enum("Colour", ...)`. They may share a name in keys only if they do not differ. So the name
+contains a digest of their bodies, their bases and the values that their methods capture from the enclosing
+function.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import functools
+import hashlib
+import sys
+import threading
+import types
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import quote
+
+__all__ = [
+    "LocalClasses",
+    "Unkeyable",
+    "class_name",
+    "digest",
+    "escape",
+    "is_local",
+    "needs_definition",
+    "note_local",
+]
+
+_PLAIN = "-_.~@:/+="
+_MOST_DEPTH = 8
+_HEAP_TYPE = 1 << 9
+# Attributes that do not affect how a class behaves, or that differ between two runs of the same code.
+_NOISE = frozenset(
+    {
+        "__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__firstlineno__", "__static_attributes__",
+        "_abc_impl", "__dataclass_fields__", "__dataclass_params__", "__annotations__", "__annotate__",
+        "__annotate_func__", "__annotations_cache__", "__parameters__", "__orig_bases__", "__match_args__",
+        "__attrs_attrs__", "__struct_config__", "__struct_defaults__", "__struct_encode_fields__", "__signature__",
+        "__members__", "__new_member__", "__hash__", "_generate_next_value_",
+    }
+)  # fmt: skip
+_NOISY_PREFIXES = ("__pydantic_", "model_", "_member", "_value2", "_hashable", "_unhashable")
+
+
+class Unkeyable(Exception):
+    """A value, perhaps deep inside a part, has no stable text. `kind` is its type."""
+
+    def __init__(self, kind: type, reason: str = "") -> None:
+        super().__init__(kind, reason)
+        self.kind = kind
+        self.reason = reason
+
+
+def escape(text: str) -> str:
+    """Percent-encode everything but letters, digits and a few marks. Injective, also for lone surrogates."""
+    return quote(text, safe=_PLAIN, errors="surrogatepass")
+
+
+def digest(text: str, *, size: int = 16) -> str:
+    """Hexadecimal BLAKE2b (RFC 7693) of a text, `size` bytes of it."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
+
+
+def is_local(kind: type) -> bool:
+    """Whether a class was made inside a function."""
+    return "<locals>" in kind.__qualname__
+
+
+def is_found_by_name(kind: type) -> bool:
+    """Whether its module has it under its name. Then no other class has this module and name."""
+    found: Any = sys.modules.get(kind.__module__)
+    for name in kind.__qualname__.split("."):
+        found = getattr(found, "__dict__", {}).get(name)
+    return found is kind
+
+
+def needs_definition(kind: type) -> bool:
+    """Whether another class with its name may exist: one made inside a function, or by a call such as `type(...)`."""
+    if is_local(kind) or is_found_by_name(kind):
+        return is_local(kind)
+    # Python's own classes may be anywhere. `make_dataclass` gives `types` as the module, whatever the caller.
+    root = kind.__module__.partition(".")[0]
+    standard = root in sys.stdlib_module_names and root not in ("types", "__main__")
+    return bool(kind.__flags__ & _HEAP_TYPE) and not standard and not _is_plain_namedtuple(kind)
+
+
+def _is_plain_namedtuple(kind: type) -> bool:
+    """Its fields are in the text, and it has no methods of its own. Drivers create such a class for each shape of a
+    row.
+    """
+    return kind.__bases__ == (tuple,) and isinstance(getattr(kind, "_fields", None), tuple)
+
+
+def class_name(kind: type) -> str:
+    """Where a class is defined, escaped. If its name is ambiguous, a digest of its definition follows."""
+    name = escape(f"{kind.__module__}.{kind.__qualname__}")
+    if not needs_definition(kind):
+        return name
+    mark = "" if is_local(kind) else LocalClasses.MARK
+    return f"{name}{mark}~{_definition_digest(kind)}"
+
+
+@functools.lru_cache(maxsize=512)
+def _definition_digest(kind: type) -> str:
+    return digest(_definition(kind, 0), size=8)
+
+
+def _definition(kind: type, depth: int) -> str:
+    if depth > _MOST_DEPTH:
+        return "..."
+    texts = [f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__[1:]]
+    for base in kind.__mro__:
+        if not needs_definition(base):
+            continue
+        for name, value in sorted(vars(base).items()):
+            if name not in _NOISE and not name.startswith(_NOISY_PREFIXES):
+                texts.append(f"{name}={_member(kind, value, depth + 1)}")
+    return "\n".join(texts)
+
+
+def _member(kind: type, value: Any, depth: int) -> str:
+    """A method or class attribute, as far as it can differ between two classes."""
+    if isinstance(value, staticmethod | classmethod):
+        value = value.__func__
+    if isinstance(value, property | functools.cached_property):
+        parts = [getattr(value, name, None) for name in ("func", "fget", "fset", "fdel")]
+        return ",".join(_member(kind, part, depth) for part in parts if part is not None)
+    if isinstance(value, types.FunctionType):
+        return _function(kind, value, depth)
+    if isinstance(value, type):
+        name = f"{value.__module__}.{value.__qualname__}"
+        return (
+            f"{name}({_definition(value, depth)})" if needs_definition(value) and value is not kind else name
+        )
+    if isinstance(value, enum.Enum) and type(value) is kind:
+        return f"member({value._name_},{_member(kind, value._value_, depth + 1)})"
+    if type(value).__module__ == "dataclasses" or isinstance(
+        value, types.MemberDescriptorType | types.GetSetDescriptorType
+    ):
+        return type(value).__qualname__
+    if isinstance(value, tuple | list):
+        return f"[{','.join(_member(kind, item, depth + 1) for item in value)}]"
+    from stampede_guard.values.parts.parts import text_of
+
+    try:
+        return text_of(value)
+    except (Unkeyable, RecursionError):
+        return type(value).__qualname__
+
+
+def _function(kind: type, function: types.FunctionType, depth: int) -> str:
+    if depth > _MOST_DEPTH:
+        return "..."
+    texts = [_code(function.__code__)]
+    defaults = (function.__defaults__ or ()) + tuple((function.__kwdefaults__ or {}).values())
+    texts += [_member(kind, default, depth + 1) for default in defaults]
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=False):
+        with contextlib.suppress(ValueError):  # an empty cell
+            texts.append(f"{name}={_closed_over(kind, cell.cell_contents, depth + 1)}")
+    return "|".join(texts)
+
+
+def _closed_over(kind: type, value: Any, depth: int) -> str:
+    if value is kind or isinstance(value, type | types.FunctionType | staticmethod | classmethod):
+        return "itself" if value is kind else _member(kind, value, depth)
+    if type(value).__module__ == "dataclasses":
+        return type(value).__qualname__
+    from stampede_guard.values.parts.parts import text_of
+
+    try:
+        return text_of(value)
+    except (Unkeyable, RecursionError):
+        raise Unkeyable(
+            kind,
+            f"the class was made inside a function and its methods use a {type(value).__name__} of that function",
+        ) from None
+
+
+def _code(code: types.CodeType) -> str:
+    texts = [code.co_code.hex(), *code.co_names, *code.co_varnames, *code.co_freevars]
+    texts += [_constant(item) for item in code.co_consts]
+    return ",".join(texts)
+
+
+def _constant(value: Any) -> str:
+    """A constant in a function's code. The order of a set depends on the process, and `x in {"a", "b"}` contains
+    one.
+    """
+    if isinstance(value, types.CodeType):
+        return _code(value)
+    if isinstance(value, tuple | frozenset):
+        texts = [_constant(item) for item in value]
+        return f"{type(value).__name__}({','.join(texts if isinstance(value, tuple) else sorted(texts))})"
+    return repr(value)
+
+
+# --- classes that do not differ -----------------------------------------------------------------------
+
+_listening = threading.local()
+
+
+def note_local(kind: type) -> None:
+    """Call this each time a class with an ambiguous name, or a value of one, is written."""
+    kinds = getattr(_listening, "kinds", None)
+    if kinds is not None:
+        kinds.append(kind)
+
+
+@contextlib.contextmanager
+def _noted() -> Iterator[list[type]]:
+    kinds: list[type] = []
+    _listening.kinds = kinds
+    try:
+        yield kinds
+    finally:
+        _listening.kinds = None
+
+
+class LocalClasses:
+    """The classes with ambiguous names that one cached function was called with, by name.
+
+    `isinstance` distinguishes two classes with the same name and definition, but no text does. So the second one
+    that is alive at the same time is refused.
+    """
+
+    MARK = escape("<locals>")
+
+    def __init__(self) -> None:
+        self._known: dict[str, weakref.ref[type]] = {}
+
+    def check(self, write: Callable[[], str]) -> None:
+        """Check the classes in whatever `write` turns into text. Raises `Unkeyable`."""
+        with _noted() as kinds:
+            write()
+        for kind in kinds:
+            name = class_name(kind)
+            known = self._known.get(name)
+            other = known() if known is not None else None
+            if other is not None and other is not kind:
+                other = None
+                _collect()
+                other = known() if known is not None else None
+                if other is not None and other is not kind:
+                    raise Unkeyable(
+                        kind,
+                        "another class of this name was made in the same way, inside the same function: define it at "
+                        "the top of a module, under a name of its own"
+                        if is_local(kind)
+                        else "its module has another class of this name: give each of them a name of its own, and keep "
+                        "it in the module under that name",
+                    )
+            if len(self._known) > 1000:
+                self._known.clear()
+            self._known[name] = weakref.ref(kind)
+
+
+def _collect() -> None:
+    # A class refers to itself, so an unused one stays alive until the next collection.
+    import gc
+
+    _definition_digest.cache_clear()
+    from stampede_guard.values.parts.parts import forget_classes
+
+    forget_classes()
+    gc.collect()

@@ -1,0 +1,128 @@
+"""The complete state of an object beyond the content of a built-in base: every attribute, declared or not.
+
+Key and computation agree only if all of it is in the key. So an object with state that Python cannot see is
+refused.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from typing import Any
+
+from stampede_guard.values.annotations import field_names, live_kind, root_package
+from stampede_guard.values.parts.classes import Unkeyable
+
+__all__ = ["attributes", "is_record", "plain_object_problem", "refuse_hidden_state"]
+
+_HEAP_TYPE = 1 << 9
+# The base class that holds the state of a model. Which fields were set explicitly does not make two models differ.
+_PYDANTIC_SLOTS = ("__pydantic_extra__", "__pydantic_private__")
+_NOT_STATE = frozenset(
+    {"__dict__", "__weakref__", "__pydantic_fields_set__", "_attrs_cached_hash", *_PYDANTIC_SLOTS}
+)
+_RESOURCES = ("__enter__", "__aenter__", "__del__", "close", "aclose", "__next__", "__anext__", "__await__")
+_PROXIES = ("__getattr__", "__getattribute__")
+_PLAIN_OF_PYTHON = frozenset({"argparse.Namespace", "collections.UserDict", "collections.UserList",
+                              "collections.UserString", "collections.ChainMap"})  # fmt: skip
+
+
+def is_record(kind: type) -> bool:
+    """Whether a class declares its fields: dataclass, pydantic, msgspec, attrs."""
+    return field_names(kind) is not None
+
+
+@functools.lru_cache(maxsize=2048)
+def _layout(kind: type, content: type) -> tuple[tuple[str, ...], tuple[Any, ...], frozenset[str]]:
+    """Declared fields in order; slots of the classes above the content; names of attributes that only cache others."""
+    slots: dict[str, Any] = {}
+    cached: set[str] = set()
+    laid_out = _line_of_bases(kind)
+    for base in kind.__mro__:
+        if base in content.__mro__:
+            continue
+        for name, value in vars(base).items():
+            if isinstance(value, types.MemberDescriptorType) and name not in _NOT_STATE and base in laid_out:
+                slots.setdefault(name, value)
+            elif isinstance(value, functools.cached_property) or type(value).__name__ == "cached_property":
+                cached.add(name)
+    return field_names(kind) or (), tuple(slots.items()), frozenset(cached)
+
+
+def _line_of_bases(kind: type) -> set[type]:
+    """The bases that define the object's memory layout.
+
+    Other classes may be in the method resolution order by a trick, as in asyncpg's UUID. Reading one of their slots
+    would read other memory.
+    """
+    found, base = set(), kind
+    while base is not object:
+        found.add(base)
+        base = base.__base__ or object
+    return found
+
+
+def attributes(value: Any, content: type = object) -> dict[str, Any]:
+    """Every attribute of the object itself: fields first, then all others by name. The attributes of a built-in
+    `content` are left out.
+
+    Also left out are cached values of a `cached_property`, and which fields of a model were set explicitly.
+    """
+    kind = type(value)
+    names, slots, cached = _layout(kind, content)  # type: ignore[arg-type]  # mypy takes a type for unhashable
+    found: dict[str, Any] = {}
+    for name, slot in slots:
+        try:
+            found[name] = slot.__get__(value, kind)
+        except AttributeError:
+            continue
+    own = getattr(value, "__dict__", None)
+    if own:
+        found.update(own)
+    ordered = {name: found.pop(name) for name in names if name in found}
+    ordered |= {name: found[name] for name in sorted(found, key=str) if name not in cached}
+    if hasattr(kind, "__pydantic_fields_set__") or hasattr(kind, "__pydantic_extra__"):
+        for name in _PYDANTIC_SLOTS:
+            state = getattr(value, name, None)
+            if state:
+                ordered[name] = state
+    return ordered
+
+
+def refuse_hidden_state(kind: type, content: type = object) -> None:
+    """Raises `Unkeyable` for a class whose objects have state without an attribute, as those written in C may have."""
+    if isinstance(getattr(kind, "__struct_fields__", None), tuple):
+        return  # msgspec's are written in C, and have only their fields
+    for base in kind.__mro__:
+        if base in content.__mro__ or base is object:
+            continue
+        parent = base.__base__ or object
+        slots = sum(1 for value in vars(base).values() if isinstance(value, types.MemberDescriptorType))
+        # Beside its slots, a Python class adds at most a dict and a list of weak references.
+        grown = base.__basicsize__ - max(parent.__basicsize__, object.__basicsize__)
+        if not base.__flags__ & _HEAP_TYPE or grown > 8 * (slots + 2):
+            raise Unkeyable(kind, "what it holds is not in attributes, so nobody can tell two of them apart")
+
+
+@functools.lru_cache(maxsize=2048)
+def plain_object_problem(kind: type) -> str | None:
+    """Why the attributes do not describe an object of this class; None if they do, as for a class given to
+    `Depends`.
+    """
+    live = live_kind(kind)
+    full = f"{kind.__module__}.{kind.__qualname__}"
+    unknown = "it has no text that stays the same between processes"
+    if live is not None or full.startswith(("fastapi.", "starlette.", "unittest.mock.")):
+        return unknown
+    if root_package(kind) in sys.stdlib_module_names and full not in _PLAIN_OF_PYTHON:
+        return None if root_package(kind) == "__main__" else unknown
+    if any(hasattr(kind, name) for name in _RESOURCES):
+        return "it looks like something that is open (it can be closed, entered or awaited)"
+    if any(name in vars(base) for name in _PROXIES for base in kind.__mro__ if base is not object):
+        return "it answers for attributes that it does not have"
+    try:
+        refuse_hidden_state(kind)
+    except Unkeyable as problem:
+        return problem.reason
+    return None

@@ -1,0 +1,125 @@
+"""A process with several event loops: what one of them invalidates, none of them serves from before."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from stampede_guard import StampedeGuard
+from stampede_guard.core.entry import Reading
+from stampede_guard.engine.l1 import NOTHING
+from stampede_guard.engine.tags.templates import tag_names
+from stampede_guard.engine.tags.versions import VersionsAsked
+from tests.support.gate import soon, until
+from tests.support.guards import Guards
+from tests.support.source import KEY, TAGS, Source
+
+
+class Elsewhere:
+    """Another event loop in a thread of its own, in which `main` runs."""
+
+    def __init__(self, main: Callable[[], Awaitable[None]]) -> None:
+        self._failed: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, args=(main,))
+        self._thread.start()
+
+    def _run(self, main: Callable[[], Any]) -> None:
+        try:
+            asyncio.run(main())
+        except BaseException as error:
+            self._failed = error
+
+    async def ended(self) -> None:
+        await asyncio.to_thread(self._thread.join)
+        if self._failed is not None:
+            raise self._failed
+
+
+def deaf(guard: StampedeGuard) -> None:
+    """This event loop's connection is dead and does not say so: no message reaches it."""
+    guard.runtime().changed = lambda name, fence: None  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("tags", [(), TAGS])
+async def test_an_answer_on_its_way_in_one_loop_is_not_kept_after_an_invalidation_in_another(
+    namespace: str, tags: tuple[str, ...]
+) -> None:
+    async with Guards("memory", namespace) as guards:
+        guard, source = guards.guard(l1_ttl=300.0, ttl=300.0), Source()
+        ready, begun, arrived, done = (threading.Event() for _ in range(4))
+        found: list[Any] = []
+        answered: list[str] = []
+
+        async def elsewhere() -> None:
+            deaf(guard)
+            runtime = guard.runtime()
+            assert await source.ask(guard, tags) == 1
+            session, read = runtime.session, runtime.session.read
+
+            async def late(name: str) -> Reading | None:
+                answer = await read(name)
+                answered.append(name)
+                if len(answered) > len(tags):  # the entry, and all of its tags
+                    arrived.set()
+                await until(done.is_set)
+                return answer
+
+            ready.set()
+            await until(begun.is_set)
+            session.read = late  # type: ignore[method-assign,assignment]
+            # Who began before the invalidation was done may have the older value.
+            assert await soon(source.ask(guard, tags)) == 1
+            session.read = read  # type: ignore[method-assign]
+            found.append(runtime.l1.find(guards.name(KEY), tag_names(guard.prefix, sorted(tags))))
+            found.append(await source.ask(guard, tags))
+            await guard.aclose()
+
+        async def held(name: str, **asked: Any) -> Any:
+            begun.set()
+            await until(arrived.is_set)
+            return await command(name, **asked)
+
+        other = Elsewhere(elsewhere)
+        await until(ready.is_set)
+        session, source.number = guard.runtime().session, 2
+        what = "drop_tag" if tags else "invalidate"
+        command = getattr(session, what)
+        setattr(session, what, held)
+        assert await (guard.invalidate_tag(tags[0]) if tags else guard.invalidate(KEY)) == "done"
+        done.set()
+        await other.ended()
+        assert found == [NOTHING, 2]
+
+
+async def test_a_tag_invalidated_in_another_loop_counts_again_when_its_new_version_is_known(
+    namespace: str,
+) -> None:
+    async with Guards("memory", namespace) as guards:
+        guard, source = guards.guard(ttl=300.0), Source()
+        ready, done = threading.Event(), threading.Event()
+        allowed: list[bool] = []
+
+        async def elsewhere() -> None:
+            runtime, (name,) = guard.runtime(), tag_names(guard.prefix, ("all",))
+            assert await source.ask(guard, ("all",)) == 1
+            ready.set()
+            await until(done.is_set)
+            for _ in range(2):
+                known, _ = runtime.last.find(guards.name(KEY), now=runtime.now())
+                allowed.append(known is not None and runtime.tags.allow((name,), known.body))
+                assert await source.ask(guard, ("all",)) == 2
+            assert await VersionsAsked(runtime, (name,)).answer() != [None]
+            await guard.aclose()
+
+        other = Elsewhere(elsewhere)
+        await until(ready.is_set)
+        await source.write(guard, "all")
+        done.set()
+        await other.ended()
+        assert allowed == [False, True], (
+            "without the store, the value of after the invalidation may be served"
+        )

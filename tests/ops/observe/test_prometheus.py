@@ -1,0 +1,84 @@
+"""The Prometheus hook: what is counted, under which labels, and how many of them there can be."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+
+from stampede_guard import StampedeGuard, events
+from stampede_guard.ops.observe.prometheus import MOST_FUNCTIONS, PrometheusHook
+from stampede_guard.stores.memory import MemoryStore
+
+ENTRY = "shop:secret@example.org"
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+def text(registry: CollectorRegistry) -> str:
+    return generate_latest(registry).decode()
+
+
+def some(kind: type) -> list[events.Event]:
+    """An event of this kind for each of its outcomes."""
+    fields = {"function": "f", "entry": ENTRY, "seconds": 0.25, "flight": "1", "callers": 3, "done": True}
+    fields |= {"token": 7, "why": "", "holder": "somebody"}
+    fields |= {"slot": 1, "run": "r", "attempt": 1, "outcome": "completed"}
+    hints = typing.get_type_hints(kind)
+    choices = {name: typing.get_args(hint) for name, hint in hints.items() if typing.get_args(hint)}
+    names = [field.name for field in dataclasses.fields(kind) if field.name in fields.keys() - choices.keys()]
+    base = {name: fields[name] for name in names}
+    if not choices:
+        return [kind(**base)]
+    ((name, values),) = choices.items()
+    return [kind(**base, **{name: value}) for value in values]
+
+
+@pytest.mark.parametrize("kind", typing.get_args(events.Event), ids=lambda kind: kind.__name__)
+def test_every_event_but_the_start_of_a_computation_is_counted(
+    registry: CollectorRegistry, kind: type
+) -> None:
+    hook = PrometheusHook(registry)
+    for event in some(kind):
+        before = text(registry)
+        hook(event)
+        assert (text(registry) != before) == (kind not in (events.Started, events.JobStarted))
+    assert ENTRY not in text(registry) and "secret" not in text(registry)
+
+
+async def test_a_guard_with_the_hook_fills_the_metrics(registry: CollectorRegistry) -> None:
+    guard = StampedeGuard(MemoryStore(), namespace="shop", hooks=(PrometheusHook(registry),))
+
+    @guard.locked_cache(ttl=60, name="reports")
+    async def report(user: str) -> str:
+        return "report"
+
+    for _ in range(3):
+        await report("secret@example.org")
+    await guard.aclose()
+
+    def sample(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"stampede_guard_{name}", labels)
+
+    assert sample("calls_total", function="reports", result="miss") == 1
+    assert sample("calls_total", function="reports", result="hit") == 2
+    assert sample("computations_total", function="reports", outcome="ok") == 1
+    assert sample("compute_seconds_count", function="reports") == 1
+    assert sample("wait_seconds_count", function="reports", outcome="computed") == 1
+    assert "secret" not in text(registry)
+
+
+def test_labels_are_bounded_whatever_keys_are_called(registry: CollectorRegistry) -> None:
+    hook = PrometheusHook(registry)
+    for number in range(MOST_FUNCTIONS + 50):
+        hook(events.Hit(f"shop:{number}", ENTRY))
+    lines = [line for line in text(registry).splitlines() if line.startswith("stampede_guard_calls_total")]
+    assert len(lines) == MOST_FUNCTIONS + 1
+    assert (
+        registry.get_sample_value("stampede_guard_calls_total", {"function": "other", "result": "hit"}) == 50
+    )
