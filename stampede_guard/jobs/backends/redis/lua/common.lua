@@ -2,7 +2,7 @@
 -- 1 the job (JSON), 2 its runs (a hash: slot -> JSON), 3 their slots in order, 4 running slots, by their deadline,
 -- 5 abandoned slots whose claim allowed another attempt, 6 to 10 the slots of each outcome in order.
 -- A script reads a bounded number of runs. For more, the client calls it again.
--- The rules are those of leases/runs/rules.py. Numbers are stored as text, because cjson would round them.
+-- The rules are those of stampede_guard/jobs/rules.py. Numbers are stored as text, because cjson would round them.
 local JOB, RUNS, SLOTS, RUNNING, AGAIN = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 -- The arguments of the script. `look.lua` handles several jobs, and sets it for each job.
 local GIVEN = ARGV

@@ -4,7 +4,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from fastapi import FastAPI
 
 from shop.leases import jobs
-from stampede_guard.leases.jobs.apscheduler3 import SlotExecutor
+from stampede_guard.jobs.apscheduler.apscheduler3 import SlotExecutor
 
 scheduler = AsyncIOScheduler(executors={"default": SlotExecutor(jobs)})
 

@@ -4,7 +4,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from fastapi import FastAPI
 
 from shop.leases import leases
-from stampede_guard.leases.jobs.leading import leading
+from stampede_guard.jobs.apscheduler.leading import leading
 
 scheduler = AsyncIOScheduler()
 standing = leases.election("scheduler", on_elected=leading(scheduler))
