@@ -6,7 +6,7 @@
        +--Uncacheable--> Computing, beside others        |
        +--Held--> Waiting --woken with the value-----+--refused: ask again
 
-`decide(state, event, policy)` returns the next state and one command. The driver (`stampede_guard.flight`) executes
+`decide(state, event, policy)` returns the next state and one command. The driver (`engine.flights.flight`) executes
 the command and returns with the resulting event.
 
 Which passengers an outcome may serve (the rule that makes joining safe at any time):
