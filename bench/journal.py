@@ -1,7 +1,7 @@
 """The independent count of computations: a file that every process appends to, and that no fault can reach.
 
-A line is one write to a descriptor opened with O_APPEND, so lines of several processes never mix, and what was
-written stays when the writer is killed. Times are of `time.monotonic`, one clock for all processes of a machine.
+A line is one write to a descriptor opened with O_APPEND, so lines of several processes never mix. Written lines stay
+when the writer is killed. Times are of `time.monotonic`, one clock for all processes of a machine.
 """
 
 from __future__ import annotations

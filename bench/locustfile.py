@@ -1,12 +1,14 @@
-"""The herd's users: many, each with a connection of its own, none in step with another.
+"""The herd's users: many users, each with its own connection, not in step with each other.
 
 Runs by itself for people who know Locust:
 
     locust -f bench/locustfile.py --host http://127.0.0.1:8000
 
-Environment: HERD_PERIOD is the time from one request of a user to the next, in seconds (default 0.75);
-HERD_PATH the path asked for (default /quality?project=1); HERD_REQUESTS a file for every single request,
-since Locust's own percentiles are rounded.
+Environment:
+
+- HERD_PERIOD is the time from one request of a user to the next, in seconds (default 0.75).
+- HERD_PATH is the path of the requests (default /quality?project=1).
+- HERD_REQUESTS is a file for every single request, because Locust rounds its own percentiles.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ LINE = 110
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0, also when a target is missed (a busy machine is no bug); 1 if it could not be measured."""
+    """Exit status: 0, also if a target is missed (a busy machine is not a bug). 1 if it could not be measured."""
     options = _parse(arguments)
     console = Console()
     if not console.is_terminal:

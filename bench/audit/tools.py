@@ -16,7 +16,7 @@ OTHERS = Path(".venv-bench-audit")
 
 @dataclass(frozen=True)
 class Tool:
-    """`command` is None for what is not installed."""
+    """`command` is None if the tool is not installed."""
 
     name: str
     command: tuple[str, ...] | None

@@ -54,7 +54,7 @@ def _installed() -> list[Path]:
 
 def _python_files(folder: Path) -> Iterator[Path]:
     for parent, folders, names in os.walk(folder):
-        # site-packages inside a library is a tree of its own; what pytest and pip left behind is nobody's code.
+        # site-packages inside a library is a separate tree. Files that pytest and pip left are not counted.
         folders[:] = [name for name in folders if name not in ("site-packages", "__pycache__")]
         yield from (Path(parent, name) for name in names if name.endswith(".py"))
 

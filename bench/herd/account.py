@@ -1,4 +1,4 @@
-"""Who runs PostgreSQL: we ourselves, or, since it refuses root, an existing unprivileged account."""
+"""The account that runs PostgreSQL: our own, or an existing unprivileged one, since PostgreSQL refuses root."""
 
 from __future__ import annotations
 

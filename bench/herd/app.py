@@ -23,7 +23,7 @@ _POOL_MOST = 10
 
 
 class CategoryQuality(BaseModel):
-    """One line of the report that everybody asks for."""
+    """One line of the report that all users request."""
 
     category: str
     items: int
@@ -72,7 +72,7 @@ def create_app() -> FastAPI:
         _add_behind_middleware(app, settings, database)
     else:
         _add_guarded(app, settings, database)
-    app.add_middleware(WorkerHeader)  # outermost: who answers is not part of what is cached
+    app.add_middleware(WorkerHeader)  # outermost: the worker's number must not be cached
     return app
 
 

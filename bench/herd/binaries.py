@@ -38,7 +38,7 @@ class PostgresBinaries:
 
 
 def find_postgres(account: Account) -> PostgresBinaries:
-    """Binaries that `account` can run. Raises `RuntimeError` that says what to install."""
+    """Binaries that `account` can run. Raises `RuntimeError`, whose text names what to install."""
     root = _wheel_root()
     if root is not None:
         home = _private_copy(root, account) if account.is_other else root

@@ -1,8 +1,8 @@
-"""What is expensive to make and the same every time: made once, complete or not there at all.
+"""A cache for files that are expensive to make and are the same every time. They are complete, or not there at all.
 
-A made directory appears under its name by one rename, so a half-made one is never mistaken for a whole one;
-a file lock lets the second of two runs wait for the first instead of making the same thing twice. Nothing
-writes into a made directory afterwards: servers run on copies of it.
+A finished directory gets its name by one rename, so a half-made one is never mistaken for it. A file lock makes the
+second of two runs wait for the first, so the same thing is not made twice. Nothing writes into a finished directory
+later: servers run on copies of it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["cache_directory", "made_once"]
 
 
 def cache_directory(account: Account) -> Path:
-    """Where made things stay: $STAMPEDE_GUARD_CACHE, else the user's (root: the machine's) cache.
+    """The place for made things: $STAMPEDE_GUARD_CACHE, else the user's (root: the machine's) cache.
 
-    A directory that `account` could not enter is passed over, since nobody's folders are to be chmod-ed; if
-    none is left, a temporary one serves and nothing is kept.
+    A directory that `account` could not enter is skipped, because the modes of other users' folders are not changed. If
+    none is left, a temporary one is used and nothing is kept.
     """
     for candidate in _candidates():
         with contextlib.suppress(OSError):

@@ -1,10 +1,10 @@
-"""Valkeys that belong together, on loopback: a cluster with failover, or a master that sentinels watch.
+"""Several Valkeys on loopback: a cluster with failover, or a master that sentinels watch.
 
     with ValkeyCluster(replicas=1) as cluster:
         guard = StampedeGuard.from_url(cluster.url)
         cluster.master_of("shop:=report").kill()
 
-Both start within a second or two: the nodes are told of each other at once instead of finding out by gossip.
+Both start within a second or two, because each node gets the addresses of the others at once, without gossip.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _SLOTS = 16384
 
 @dataclass(slots=True)
 class ValkeyCluster:
-    """`masters` with `replicas` each; `node_timeout` in seconds is how long a silent node may be silent.
+    """`masters` with `replicas` each. A node may be silent for `node_timeout` seconds.
 
-    `options` are every node's directives. `announce(port)` gives the port that clients are told instead of the node's
-    own (a proxy in front of it). Raises `RuntimeError` when the cluster does not come up.
+    `options` are the directives of every node. `announce(port)` gives the port that clients get instead of the node's
+    own (a proxy in front of it). Raises `RuntimeError` if the cluster does not start.
     """
 
     masters: int = 3

@@ -49,9 +49,9 @@ class Calibration:
 
 
 def percent_for(*, seconds: float, percent: int) -> int:
-    """How many items should have a score, if `percent` of them make the aggregate take `seconds`.
+    """How many items need a score, if `percent` of them make the aggregate take `seconds`.
 
-    Reading and grouping a row costs about half of what converting its score does.
+    To read and group a row costs about half as much as to convert its score.
     """
     whole = seconds / (1 + 2 * percent / 100)
     return min(100, max(0, round(100 * (_WANTED_SECONDS / whole - 1) / 2)))
@@ -72,7 +72,7 @@ async def calibrate(connection: asyncpg.Connection, *, runs: int = 5) -> Calibra
 async def ensure_filled(url: str) -> None:
     """Fill a database that is not ours, unless it has been filled before.
 
-    Raises `RuntimeError` that says what to do if pg_stat_statements is not available there.
+    Raises `RuntimeError` with a remedy if pg_stat_statements is not available there.
     """
     connection = await asyncpg.connect(url, server_settings=SESSION)
     try:

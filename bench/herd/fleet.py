@@ -30,9 +30,9 @@ class Settings(Protocol):
 class Fleet:
     """`size` workers that all listen on one loopback port, each a run of `module`.
 
-    On Linux each has a socket of its own (SO_REUSEPORT), so the kernel spreads connections by their address;
-    with one shared socket, a worker that wakes takes all connections that wait, and some workers get none.
-    Raises `RuntimeError` with a worker's last words if one does not start.
+    On Linux each worker has its own socket (SO_REUSEPORT), so the kernel spreads connections by their address. With one
+    shared socket, a worker that wakes takes all waiting connections, and some workers get none. Raises `RuntimeError`
+    with a worker's last output if one does not start.
     """
 
     settings: Settings

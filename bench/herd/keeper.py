@@ -20,7 +20,7 @@ _PATIENCE = 8.0
 
 
 class Keeper:
-    """What is to be ended, in the order in which it was started."""
+    """The processes and folders to end, in the order in which they were started."""
 
     def __init__(self) -> None:
         self.groups: dict[int, int] = {}
@@ -57,7 +57,7 @@ def _end_group(group: int, number: int) -> None:
 
 
 def _is_zombie(pid: int) -> bool:
-    """Ended but not reaped, as may last in a container. False where it cannot be told."""
+    """Ended but not reaped, which may last in a container. False if it is unknown."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()[0] == "Z"

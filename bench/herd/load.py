@@ -1,4 +1,4 @@
-"""Locust as a process of its own, and what it recorded."""
+"""Runs Locust in a process of its own, and reads its records."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """From raw observations to figures. Pure: the same recording always gives the same figures.
 
-An expiry is recognised by what the database saw, not by what the cache says: the aggregate was quiet, then it
-ran again. All of its calls until it is quiet once more belong to that expiry. The number of calls is the
-difference of pg_stat_statements' counter from just before the burst to just before the next one, so a call
-that no sample caught running still counts.
+An expiry is recognised in the database, not in the cache: the aggregate was quiet, then it ran again. All of its calls
+until it is quiet again belong to that expiry. The number of calls is a difference of pg_stat_statements' counter: from
+just before the burst to just before the next one. So a call that no sample saw running is counted too.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class Burst:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Percentiles in seconds; all nan where there was no request."""
+    """Percentiles in seconds. All are nan if there was no request."""
 
     count: int
     p50: float

@@ -43,10 +43,10 @@ async def local(redis: Redis, key: str, ttl: float, compute: Compute) -> Any:
 
 
 async def incident_fix(redis: Redis, key: str, ttl: float, compute: Compute) -> Any:
-    """A worker's lock, then a lock in Redis: what was deployed after the incident.
+    """A worker's lock, then a lock in Redis: the code that was deployed after the incident.
 
-    The losers sleep 100 ms once and then run the query all the same; the unlock deletes whatever lock is
-    there; an empty value counts as a miss; a crash blocks the key for 30 s.
+    Its faults: the losers sleep 100 ms once and then run the query anyway. The unlock deletes any lock that is there.
+    An empty value counts as a miss. A crash blocks the key for 30 s.
     """
     cached = await redis.get(key)
     if cached:

@@ -37,7 +37,7 @@ max_client_conn = 200
 
 
 def find_pgbouncer() -> Path:
-    """The program, on PATH or where Debian puts it. Raises `RuntimeError` that says what to install."""
+    """The program, on PATH or where Debian puts it. Raises `RuntimeError`, whose text names what to install."""
     found = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
     if found is None:
         raise RuntimeError("no pgbouncer found: apt-get install pgbouncer")

@@ -56,11 +56,11 @@ class Seed:
 
 @dataclass(slots=True)
 class PostgresServer:
-    """One server on a free loopback port; trust for TCP from loopback only, pg_stat_statements loaded.
+    """One server on a free loopback port. It trusts TCP from loopback only, and pg_stat_statements is loaded.
 
-    The first start makes a data directory (initdb, then `seed`) in the cache; every start runs on a private
-    copy of it, so neither a killed server nor two runs at once can spoil the cache. Raises `RuntimeError`
-    with the server's last words if it does not start.
+    The first start makes a data directory (initdb, then `seed`) in the cache. Every start runs on a private copy of it,
+    so neither a killed server nor two runs at once can damage the cache. Raises `RuntimeError` with the server's last
+    output if it does not start.
     """
 
     seed: Seed | None = None
@@ -105,7 +105,7 @@ class PostgresServer:
             self._child.stop()
 
     def restart(self, *, crash: bool = False) -> None:
-        """End and start again on the same data, on another port. `crash`: nobody gets to say goodbye."""
+        """End and start again on the same data, on another port. `crash`: it is killed, and closes nothing."""
         if self._child is None or self._home is None:
             raise RuntimeError("PostgreSQL has not been started; call start() first")
         if crash:
@@ -164,7 +164,7 @@ class PostgresServer:
 
 
 def _home(account: Account) -> Path:
-    """Where temporary things go, unless the account cannot get there: then beside what it is copied from."""
+    """The folder for temporary files. If the account cannot enter it: the cache directory."""
     reachable = account.may_enter(Path(tempfile.gettempdir()))
     parent = None if reachable else cache_directory(account)
     return account.open_to(processes.temporary_directory("herd-postgres-", parent=parent))

@@ -41,12 +41,12 @@ class Child:
         return self.process.poll() is None
 
     def send(self, number: signal.Signals) -> None:
-        """Signal the whole group; a group that has gone is no error."""
+        """Signal the whole group. A group that has ended is not an error."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.pid, number)
 
     def stop(self, *, patience: float = 10.0) -> None:
-        """End in good order, or by SIGKILL after `patience` seconds. Stopping twice is no error."""
+        """End in good order, or by SIGKILL after `patience` seconds. A second stop is not an error."""
         self.send(self.end_signal)
         self.send(signal.SIGCONT)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -77,10 +77,10 @@ def start(
     user: int | None = None,
     group: int | None = None,
 ) -> Child:
-    """Start `command` so that it dies with us.
+    """Start `command` so that it ends with this process.
 
-    `end_signal` asks it to end in good order; `log` receives both output streams (none: discarded); `user`
-    and `group` are numeric ids to run as, for which one must be root. Raises `OSError` as `subprocess` does.
+    `end_signal` asks it to end in good order. `log` receives both output streams (none: they are discarded). `user` and
+    `group` are numeric ids to run as, and only root may set them. Raises `OSError` as `subprocess` does.
     """
     link = _link()
     with contextlib.ExitStack() as stack:

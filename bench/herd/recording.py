@@ -9,8 +9,8 @@ __all__ = ["CpuSample", "DatabaseSample", "Recording", "Request"]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request as its user saw it; `worker` is 0 and `error` not empty where no answer came. `collapsed`: the
-    answer's Cache-Status says that another request's call of the application served it."""
+    """One request as its user saw it. Without an answer, `worker` is 0 and `error` is not empty. `collapsed`: the
+    answer's Cache-Status shows that another request's call of the application served it."""
 
     start: float
     seconds: float
@@ -37,8 +37,8 @@ class DatabaseSample:
 class CpuSample:
     """Shares of the whole machine, 0 to 1, over the interval that ends at `time`.
 
-    `database` is None where the server's processes cannot be seen; it is then part of `others`, as is what
-    the hypervisor took (steal).
+    `database` is None if the server's processes cannot be seen. Then it is part of `others`, like the time that the
+    hypervisor took (steal).
     """
 
     time: float

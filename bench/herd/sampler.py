@@ -86,7 +86,7 @@ async def can_monitor(url: str) -> bool:
 
 @dataclass(slots=True)
 class CpuSampler:
-    """CPU of the database, of the workers, and of everybody who is no part of the trial."""
+    """CPU of the database, of the workers, and of all processes outside the trial."""
 
     database: Callable[[], Iterable[int]] | None
     app: Callable[[], Iterable[int]]

@@ -30,7 +30,7 @@ class AppSettings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> AppSettings:
-        """Raises `RuntimeError` naming what is missing or unknown."""
+        """Raises `RuntimeError` with the names of missing or unknown variables."""
 
         def read(name: str) -> str:
             try:

@@ -23,7 +23,7 @@ __all__ = ["Stage", "open_stage"]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Where the servers are, what is known of them, and how to see their processes (None: not on this machine)."""
+    """The servers' addresses and facts, and how to see their processes (None: they are not on this machine)."""
 
     database_url: str
     database_version: str

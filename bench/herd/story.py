@@ -1,4 +1,4 @@
-"""A run's whole result: what was measured where, and what a reader should know about each mode."""
+"""The whole result of a run: the figures, the machine, and a note for the reader about each mode."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ABOUT: Final[dict[Mode, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One mode: what was recorded and what it comes to."""
+    """One mode: its recording and its figures."""
 
     recording: Recording
     figures: Figures

@@ -29,7 +29,7 @@ _STEP = 0.25
 
 
 async def run_trial(stage: Stage, plan: Plan, mode: Mode, advance: Callable[[float], None]) -> Recording:
-    """Record one mode; `advance(seconds)` is told how the load proceeds.
+    """Record one mode. `advance(seconds)` is called with the progress of the load.
 
     Raises `RuntimeError` if a worker or Locust fails, or if fewer workers answered than were started.
     """

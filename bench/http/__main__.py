@@ -31,7 +31,7 @@ LINE = 170
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0, also where a bar is missed (the table says so); 1 if it could not be measured."""
+    """Exit status: 0, also if a bar is missed (the table shows it). 1 if it could not be measured."""
     options = parse(arguments)
     console = Console()
     if not console.is_terminal:

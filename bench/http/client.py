@@ -1,6 +1,6 @@
-"""Users as sockets: each asks for one URL again and again, and the time of every answer is kept.
+"""Users as sockets: each requests one URL again and again, and the time of every answer is kept.
 
-Nothing of a response is read but its status and its length: a client that did more would be what is measured.
+The client reads only the status and the length of a response. With more work, the client itself would be measured.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PATIENCE = 20.0
 
 
 class Failed(RuntimeError):
-    """An answer that is no 200, or whose end cannot be told, or a connection that ended."""
+    """An answer with another status than 200, an answer without a recognisable end, or a connection that ended."""
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from bench.journal import Journal, Line
 __all__ = ["calls_per_expiry", "measure_expiries"]
 
 _COMING = 5
-"""Pauses between two questions of a user, after which everybody has come to an expiry."""
+"""Pauses between two requests of a user, after which all users have requested an expired answer."""
 
 
 async def measure_expiries(peer: str, redis_url: str, sizes: Sizes) -> tuple[list[int], int]:
@@ -38,8 +38,8 @@ async def measure_expiries(peer: str, redis_url: str, sizes: Sizes) -> tuple[lis
 
 
 def calls_per_expiry(started: Sequence[Line], *, quiet: float, until: float) -> list[int]:
-    """Calls with less than `quiet` seconds between neighbours belong to one expiry. The first is the one that fills;
-    one that begins after `until` does not count, since not everybody came to it."""
+    """Calls with less than `quiet` seconds between neighbours belong to one expiry. The first one is the fill. An
+    expiry that begins after `until` does not count, because not all users requested it."""
     counts: list[int] = []
     last = float("-inf")
     for line in sorted(started, key=lambda line: line.at):

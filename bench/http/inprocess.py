@@ -1,7 +1,8 @@
 """Hits without a server around them: `python -m bench.http.inprocess URL CALLS ROUNDS PEER...` prints them as JSON.
 
-All peers in one process and on one event loop, in turn: the CPU time of the process per call of the ASGI application,
-one call after the other and 32 at once. What uvicorn adds is the same for all, and hides what they differ in.
+All peers run in one process and on one event loop, in turn. The figure is the CPU time of the process per call of the
+ASGI application: one call after the other, and 32 at once. What uvicorn adds is equal for all and hides the
+differences.
 """
 
 from __future__ import annotations

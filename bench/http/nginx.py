@@ -76,7 +76,7 @@ http {{
 
 @dataclass(slots=True)
 class Nginx:
-    """`application`: the port of what it stands in front of. Raises `RuntimeError` if it does not start."""
+    """`application`: the port of the application behind it. Raises `RuntimeError` if it does not start."""
 
     application: int
     workers: int

@@ -10,8 +10,8 @@ __all__ = ["FULL", "QUICK", "Sizes"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """Hits: `rounds` in which every peer has its turn, `round_seconds` long, asked by `connections`; without a server,
-    `calls` per turn. Expiries: `workers` with `users` connections each, that ask every `pause` seconds for an answer
+    """Hits: `rounds` in which every peer has its turn, `round_seconds` long, over `connections`. Without a server,
+    `calls` per turn. Expiries: `workers` with `users` connections each. These request every `pause` seconds an answer
     that is fresh for `ttl` seconds and takes the application `compute` seconds, until `expiries` have been seen."""
 
     rounds: int = 9

@@ -13,8 +13,8 @@ __all__ = ["Bar", "Results", "Row"]
 
 @dataclass(slots=True)
 class Row:
-    """`rounds` has a figure per round and column; `expiries` the calls of the application, a count per expiry.
-    `errors` are the answers that were none meanwhile. `not_run` and `failed` say why there are no figures."""
+    """`rounds` has a figure per round and column. `expiries` has the application's calls, one count per expiry.
+    `errors` counts requests that got no answer. `not_run` and `failed` give the reason if there are no figures."""
 
     name: str
     version: str = ""
@@ -44,7 +44,7 @@ class Bar:
 
 @dataclass(slots=True)
 class Results:
-    """`setting` is the machine and the programs in a line, `load` the lowest and highest load average meanwhile."""
+    """`setting`: the machine and the programs, in a line. `load`: the lowest and highest load average of the run."""
 
     setting: str
     rows: list[Row]
@@ -54,7 +54,7 @@ class Results:
         return next(row for row in self.rows if row.name == name)
 
     def ratio(self, name: str, column: str, *, to: str = BARE) -> float | None:
-        """The median of what two figures of one round are to each other."""
+        """The median ratio of two figures of the same round."""
         known = {row.name for row in self.rows}
         if not {name, to} <= known:
             return None

@@ -21,7 +21,7 @@ __all__ = ["measure"]
 async def measure(
     peers: Sequence[str], sizes: Sizes, *, setting: str, step: Callable[[str], None]
 ) -> Results:
-    """`step` is told what begins. The bare app is always among the peers: it is what the others are beside."""
+    """`step` is called with the name of each part. The bare app is always among the peers, for comparison."""
     names = [name for name in PEERS if name in peers or name == BARE]
     results = Results(setting, [Row(name, PEERS[name].version, PEERS[name].missing()) for name in names])
     there = [row.name for row in results.rows if not row.not_run]

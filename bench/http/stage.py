@@ -64,7 +64,7 @@ class Stage:
         await asyncio.to_thread(self._stack.close)
 
     async def fill(self, *, requests: int) -> None:
-        """Ask until what is stored is there, and connections are open. Raises `RuntimeError` with the last words."""
+        """Send requests until the entry is stored and connections are open. Raises `RuntimeError` with the output."""
         try:
             for _ in range(requests):
                 await ask_once(self.port, PATH)

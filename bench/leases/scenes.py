@@ -1,4 +1,4 @@
-"""What is measured. Counts do not depend on what else the machine does; times are told beside one of the same run."""
+"""The measured scenes. Counts do not depend on the machine's load. A time stands beside one of the same run."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def waiters(store: Measured, count: int) -> Crowd:
     enough = asyncio.Event()
 
     async def one() -> None:
-        # Who has had it stands in the queue again, so that as many wait for the next grant.
+        # A holder joins the queue again after its turn, so that the same number waits for the next grant.
         while not enough.is_set():
             async with leases.hold(name, wait=LONG):
                 got.append(time.perf_counter())
@@ -198,7 +198,7 @@ async def _nothing() -> None: ...
 
 
 async def one_answer(store: Measured) -> float:
-    """A grant and a release with nobody else there: what the other times are measured by."""
+    """A grant and a release without other processes. The other times are compared with this one."""
     leases = store.leases()
     backend = leases.part().backend
     try:

@@ -33,7 +33,7 @@ class Measured(Protocol):
         """Of leases, at this moment."""
 
     async def fill(self, runs: int, *, rare: int) -> None:
-        """A job with so many ended runs, of which the oldest `rare` have failed."""
+        """A job with `runs` ended runs. The oldest `rare` of them have failed."""
 
     async def watch(self) -> None:
         """Forget the longest step."""

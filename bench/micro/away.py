@@ -1,7 +1,7 @@
-"""What a call costs while the store is away, beside what it costs on the store that is always there: memory.
+"""The cost of a call while the store is away, beside the cost on the store that is always there: memory.
 
-A caller must not pay for an open breaker: nothing is sent, nobody waits for a time-out, and what the process saw last
-is found without more ado. In each repetition both are measured, one after the other.
+A caller must not pay for an open breaker: nothing is sent, no caller waits for a time-out, and the value that the
+process saw last is found at once. Each repetition measures both, one after the other.
 """
 
 from __future__ import annotations

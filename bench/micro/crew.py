@@ -1,4 +1,4 @@
-"""Worker processes, told what to do and asked for what they saw."""
+"""Worker processes that get commands and report what they saw."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What a hit costs in one process: one after the other, and 64 at once.
+"""The cost of a hit in one process: one after the other, and 64 at once.
 
-64 at once come in two shapes, because asyncio itself takes its share of the first. In a *burst* they are gathered: 64
-new tasks, as in `await asyncio.gather(*map(f, ...))`; making and ending a task costs about 3 us whatever it does. In a
-*steady* stream the 64 callers exist, as the connections of a server do, and call again and again. The rows named
-"floor" show what is left when store, key and guard cost nothing: futures resolved by themselves, and decoding.
+64 at once have two forms, because asyncio itself takes a share of the first. In a *burst* they are gathered: 64 new
+tasks, as in `await asyncio.gather(*map(f, ...))`. To make and end a task costs about 3 us, whatever it does. In a
+*steady* stream the 64 callers exist, like the connections of a server, and call again and again. The rows named
+"floor" show the cost that remains if store, key and guard cost nothing: futures without a store, and decoding.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def _steady(call: Call, numbers: Iterable[int], rounds: int) -> Arm:
 
 
 class _NoStore:
-    """Answers everybody who asked in one turn of the loop in the next but one, with bytes that it has already."""
+    """Answers all reads of one turn of the loop in the next turn but one, with bytes that it already has."""
 
     def __init__(self) -> None:
         codec = codec_for(Any)

@@ -1,8 +1,8 @@
-"""What a hit costs that does not leave the process (`l1_ttl`), one after the other.
+"""The cost of a hit that does not leave the process (`l1_ttl`), one after the other.
 
-Beside it async_lru, the fastest cache of coroutines there is: a dictionary of futures by the arguments. It knows no
-lifetime that others can end and no invalidation, hands the same object to all, and asks nothing about modes; what is on
-top of its time is what these cost.
+The comparison is async_lru, the fastest cache of coroutines: a dictionary of futures by the arguments. It has no
+invalidation and no lifetime that others can end. It gives the same object to all callers, and has no modes. The
+difference in time is the cost of these features.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ Better = Literal["more", "less"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """`figure` is what the target is about. `ours` and `baseline` are what it was made from, in `unit`.
+    """`figure` is compared with the target. `ours` and `baseline` are the figures that it was made from, in `unit`.
 
-    `better` says on which side of the target it should be. A row without a target is there to be compared with.
+    `better` is the side of the target where it should be. A row without a target is only for comparison.
     """
 
     name: str

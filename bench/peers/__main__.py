@@ -32,7 +32,7 @@ LINE = 150
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0, also where ours is behind (the table says so); 1 if it could not be measured."""
+    """Exit status: 0, also if ours is behind (the table shows it). 1 if it could not be measured."""
     options = parse(arguments)
     console = Console()
     if not console.is_terminal:

@@ -1,4 +1,4 @@
-"""What the harness asks of each peer: open, call, close; and what a reader is told about it."""
+"""What the harness calls of each peer (open, call, close), and the facts about it for the reader."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Compute = Callable[[str], Awaitable[dict[str, Any]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """`distribution` is the name on the package index, empty for what is written here. `page` is where the option that
-    was chosen is documented; `option` is that option, as code. `hits_by` names the adapter that stands in for this one
-    where hits through Redis are timed, if the recommended option never asks Redis for a hit."""
+    """`distribution` is the name on the package index, empty for code of this repository. `page` documents the option
+    that was chosen. `option` is that option, as code. `hits_by`: the adapter whose hits through Redis are timed
+    instead, if the recommended option never reads a hit from Redis."""
 
     name: str
     distribution: str

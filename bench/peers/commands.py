@@ -52,7 +52,7 @@ class CommandCount:
             try:
                 received = self._socket.recv(1 << 18)
             except TimeoutError:
-                continue  # nobody said anything for a while
+                continue  # no command for a while
             except OSError:
                 return
             if not received:

@@ -30,7 +30,7 @@ GRACE: Final = 8.0
 
 
 class PeerFailed(Exception):
-    """A peer could not even be opened, or did not return what was computed."""
+    """A peer did not open, or did not return the computed value."""
 
 
 @dataclass(slots=True, eq=False)
@@ -130,7 +130,7 @@ class Fleet:
         return asyncio.create_task(self._outcome(key, at, herds))
 
     async def _herd(self, worker: Worker, *, callers: int, patience: float, **details: Any) -> list[Answer]:
-        """The answers of one process, none if it was killed on purpose meanwhile; if it died of itself, all errors."""
+        """The answers of one process. Empty if the scenario killed it. If it died by itself, all are errors."""
         try:
             async with asyncio.timeout(RUN_UP + patience + GRACE):
                 said = await worker.tell("herd", callers=callers, patience=patience, **details)
@@ -156,7 +156,7 @@ class Fleet:
         )
 
     async def first_computation(self, key: str, *, patience: float) -> Worker:
-        """The process that computes `key` first, once it has begun. Raises `PeerFailed` if nobody does."""
+        """The process that computes `key` first, once it has begun. Raises `PeerFailed` if no process computes it."""
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
             started = self.journal.lines(key, "started")

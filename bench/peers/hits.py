@@ -19,9 +19,9 @@ Call = Callable[[str], Awaitable[Any]]
 
 
 async def measure_hits(url: str, call: Call, *, repetitions: int, calls: int, callers: int) -> dict[str, Any]:
-    """How many times the rate of a bare GET `call` has: one after the other, and `callers` at once on one key.
+    """The rate of `call`, as a multiple of a bare GET: one after the other, and `callers` at once on one key.
 
-    The arms take turns; the figures are medians of the ratios of neighbours. `alone_us` and `together_us` are medians
+    The arms take turns. The figures are medians of the ratios of neighbours. `alone_us` and `together_us` are medians
     of microseconds per call. `shared` is 1 if two callers at once get the same object.
     """
     client = Redis.from_url(url)

@@ -13,7 +13,7 @@ from bench.journal import Line
 __all__ = ["NOBODY", "Answer", "Outcome"]
 
 NOBODY: Final = None
-"""In place of a figure that nobody could give: no caller waited, no holder was replaced."""
+"""Stands for a figure that does not exist: no caller waited, or no holder was replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Outcome:
     def wake_ups(self) -> list[float]:
         """Seconds from the end of the first computation to each answer in a process that computed nothing itself.
 
-        Empty if every process computed: then nobody was woken.
+        Empty if every process computed: then no process was woken.
         """
         if not self.ended:
             return []

@@ -10,11 +10,11 @@ __all__ = ["FULL", "QUICK", "Sizes"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """`seconds` is what the stand-in for a query sleeps, `long_seconds` the same in the scenario of the long one.
+    """`seconds`: how long the stand-in for a query sleeps. `long_seconds`: the same in the scenario of the long query.
 
-    `interrupted_seconds` is what it sleeps where somebody is killed or cancelled meanwhile: on a crowded machine 0.45 s
-    are over before all callers wait. `rounds` is how often the cold herd is timed. The rest is patience: after so many
-    seconds a caller that still waits is given up, and the peer is said to hang.
+    `interrupted_seconds`: how long it sleeps if a process is killed or a caller cancelled meanwhile. On a crowded
+    machine, 0.45 s are over before all callers wait. `rounds`: how often the cold herd is timed. The rest are time
+    limits: after so many seconds, a caller that still waits is abandoned, and the peer counts as hanging.
     """
 
     processes: int = 8

@@ -28,7 +28,7 @@ class Row:
 
 @dataclass(slots=True)
 class Results:
-    """`setting` is the machine and the server in a line, `load` the lowest and the highest load average meanwhile."""
+    """`setting`: the machine and the server, in a line. `load`: the lowest and the highest load average of the run."""
 
     setting: str
     load: tuple[float, float] = (0.0, 0.0)

@@ -25,7 +25,7 @@ LONGEST = 240.0
 async def measure(
     names: Sequence[str], scenarios: Sequence[str], sizes: Sizes, *, step: Callable[[str, str], None]
 ) -> list[Row]:
-    """`step` is told of the peer and the scenario that begin."""
+    """`step` is called with the peer and the scenario that begin."""
     rows = []
     for name in names:
         about = ADAPTERS[name].about

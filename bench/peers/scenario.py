@@ -33,8 +33,8 @@ class Column:
     better: Literal["less", "more"] = "less"
 
     def level(self, figure: float, best: float) -> bool:
-        """Whether the difference from the best is one that the next run may turn round: none for counts; 5 ms, 0.05 s
-        or a tenth for times; a twentieth for ratios."""
+        """Whether the next run may reverse the difference from the best. Such a difference is 5 ms, 0.05 s or a tenth
+        for times, and a twentieth for ratios. Counts have none."""
         if figure == best:
             return True
         if math.isinf(figure) or math.isinf(best):

@@ -42,7 +42,7 @@ class Stage:
         self._directory.cleanup()
 
     def key(self) -> str:
-        """One that nobody has asked for."""
+        """A key that was never called."""
         return f"report-{next(self._numbers)}"
 
     async def fleet(self) -> Fleet:

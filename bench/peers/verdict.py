@@ -25,9 +25,9 @@ _PRICES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """`rival` is the best of the others that paid no higher price: as many callers served, as few computations.
+    """`rival` is the best of the others with the same price or less: as many callers served, as few computations.
 
-    `cheats` are better figures at a higher price: who and how much, and the price.
+    `cheats` are better figures at a higher price. Each has the peer, the figure and the price.
     """
 
     scenario: str
@@ -81,7 +81,7 @@ def _verdict(scenario: str, column: Column, ours: Row, others: list[Row]) -> Ver
 
 
 def _prices(scenario: str, column: Column, ours: Row, other: Row) -> Iterator[str]:
-    """What the other did worse, of what matters more than this column."""
+    """The columns that matter more than this one, in which the other was worse."""
     for price, words in _PRICES.items():
         if price == column.name:
             return

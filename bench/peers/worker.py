@@ -1,8 +1,8 @@
-"""One of the eight processes: `python -m bench.peers.worker FD SETTINGS`, told what to do by lines of JSON on a
-socket.
+"""One of the eight processes: `python -m bench.peers.worker FD SETTINGS`. It reads commands from a socket, as lines of
+JSON.
 
 It has one adapter and one stand-in for a query: a coroutine that notes its start in the journal, sleeps, notes its
-end. A command is answered when it is done; another may come meanwhile. All times are of `time.monotonic`.
+end. A command is answered when it is done. Another may come meanwhile. All times are of `time.monotonic`.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Worker:
     async def do_herd(
         self, *, key: str, seconds: float, raises: bool, callers: int, at: float, patience: float
     ) -> dict[str, Any]:
-        """`callers` calls of one key at the same moment `at`; of each, when it was answered and with what."""
+        """Does `callers` calls of one key at the same moment `at`. Returns the time and the result of each answer."""
         self._seconds, self._raises, self._leader = seconds, raises, None
         answers: list[tuple[float, str]] = []
         given_up = False

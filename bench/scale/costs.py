@@ -24,8 +24,8 @@ AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Microseconds of the server's processor. `read_key` is one more key in a read that is sent anyway; `told` is one
-    more waiting process that an announcement reaches, its value of 220 bytes included."""
+    """Microseconds of the server's processor. `read_key`: one more key in a read that is sent anyway. `told`: one more
+    waiting process that receives an announcement, with its value of 220 bytes."""
 
     read: float
     read_key: float

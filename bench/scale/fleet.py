@@ -10,7 +10,7 @@ from bench.scale.costs import Costs
 __all__ = ["FLEETS", "ROOM", "Fleet", "Load", "load_of"]
 
 ROOM = 0.5
-"""A server's processor is to be busy half of the time at most: the rest is for bursts, snapshots and replicas."""
+"""The share of time that a server's processor may be busy. The rest is for bursts, snapshots and replicas."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -48,7 +48,7 @@ class Cell:
 
     @property
     def as_promised(self) -> bool:
-        """One computation a key, whoever asked; none when it is there."""
+        """One computation for a key, for any number of callers. None if the value is stored."""
         return self.cold.computations == self.keys * self.rounds and self.warm.computations == 0
 
     def to_json(self) -> dict[str, Any]:

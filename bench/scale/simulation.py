@@ -38,10 +38,11 @@ class Herd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expiry:
-    """What one expiry cost. Seconds; `busy` is the server's processor time, `commands` by script.
+    """The cost of one expiry. Seconds; `busy` is the server's processor time, `commands` by script.
 
-    `last_served`: from the end of the computation to the moment the last process has the value. `longest_answer`: the
-    longest time that any command waited for the server and was carried out; above 0.5 s it would count as lost.
+    `last_served`: from the end of the computation to the moment at which the last process has the value.
+    `longest_answer`: the longest time for which a command that was executed waited for the server. Above 0.5 s it would
+    count as lost.
     """
 
     processes: int
@@ -111,7 +112,7 @@ class _Server:
 
 
 class _Process:
-    """One process: a flight and the first of its callers, who stands for all of them."""
+    """One process: a flight and the first of its callers, which represents all of them."""
 
     def __init__(self, fleet: _Fleet, number: int) -> None:
         self.served_at: float | None = None

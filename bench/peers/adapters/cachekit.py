@@ -1,9 +1,9 @@
 """cachekit: https://github.com/cachekit-io/cachekit-py
 
-`@cache(ttl=...)` on an async function with `REDIS_URL` set, as "Distributed Locking" in its documentation shows:
-joins the misses of one process, then a lock in Redis (30 s; a waiter gives up after 5 s), both on by default. Its
-hits come from process memory (L1), so hits through Redis are timed with `l1_enabled=False`, and its L1 among the hits
-in memory.
+`@cache(ttl=...)` on an async function with `REDIS_URL` set, as "Distributed Locking" in its documentation shows. It
+joins the misses of one process, then takes a lock in Redis (30 s; a waiter gives up after 5 s). Both are on by default.
+Its hits come from process memory (L1). So hits through Redis are timed with `l1_enabled=False`, and its L1 among the
+hits in memory.
 """
 
 from __future__ import annotations

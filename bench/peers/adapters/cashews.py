@@ -1,10 +1,9 @@
 """cashews: https://github.com/Krukov/cashews
 
-Its README names two answers to a stampede. `early` recalculates a hot entry before it expires and calls itself, in
-its own docstring, not good at a cold cache; `lock=True` is the one that the section "Locked" gives for `@cache`, and
-the one that is about computing once. The lock lives as long as the entry (the decorator hands its `ttl` on), and hits
-take it too. Calls of one process are joined by `protected=True`, the default. The connection pool is its own default,
-10.
+Its README names two remedies for a stampede. `early` recalculates a hot entry before it expires. Its own docstring
+calls it not good at a cold cache. `lock=True` is the remedy that the section "Locked" gives for `@cache`, and the one
+that computes once. The lock lives as long as the entry, because the decorator passes its `ttl` to it. Hits take the
+lock too. `protected=True`, the default, joins the calls of one process. The connection pool is its own default, 10.
 """
 
 from __future__ import annotations

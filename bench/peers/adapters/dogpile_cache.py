@@ -1,9 +1,8 @@
 """dogpile.cache: https://dogpilecache.sqlalchemy.org
 
-A library for threads, so each caller is a thread of a pool of fifty; the computation itself stays a coroutine on the
-loop. The region is configured as the Redis backend's documentation does it (`distributed_lock`, `thread_local_lock`
-off), and with a `lock_timeout`, which that example leaves out: without one, a killed holder would lock its key for
-ever.
+A library for threads, so each caller is a thread of a pool of fifty. The computation itself stays a coroutine on the
+loop. The region is configured as in the Redis backend's documentation (`distributed_lock`, `thread_local_lock` off).
+It also has a `lock_timeout`, which that example omits: without one, a killed holder would lock its key for ever.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Get, compute, set: what is written before anybody has heard of a stampede. See `bench.herd.modes.naive`."""
+"""Get, compute, set: the usual code without any protection from a stampede. See `bench.herd.modes.naive`."""
 
 from __future__ import annotations
 

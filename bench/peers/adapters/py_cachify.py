@@ -1,9 +1,9 @@
 """py-cachify: https://github.com/EzyGang/py-cachify
 
-Its documentation has no recipe for a stampede, so its parts are put together as well as they allow: `cached` outside,
-so that a hit takes no lock; `lock(nowait=False)` for a miss; `cached` again inside, so that whoever had to wait finds
-the value. Stacking `cached` is documented ("Multi-layer Usage"), and so is `lock` as a decorator. The lock expires
-after 30 s, the default.
+Its documentation has no recipe for a stampede, so its parts are combined as well as they allow. `cached` is outside,
+so that a hit takes no lock. `lock(nowait=False)` is for a miss. `cached` is also inside, so that a caller that had to
+wait finds the value. Its documentation has stacked `cached` ("Multi-layer Usage"), and `lock` as a decorator. The lock
+expires after 30 s, the default.
 """
 
 from __future__ import annotations

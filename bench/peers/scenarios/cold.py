@@ -1,4 +1,4 @@
-"""Nothing is stored, and everybody asks at once."""
+"""Nothing is stored, and all callers call at once."""
 
 from __future__ import annotations
 

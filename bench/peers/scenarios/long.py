@@ -1,4 +1,4 @@
-"""The query that takes 0.45 s takes much longer today; nobody has changed a setting for it."""
+"""The query that takes 0.45 s takes much longer today, with unchanged settings."""
 
 from __future__ import annotations
 
