@@ -45,10 +45,10 @@ _Place = tuple[asyncio.AbstractEventLoop, str]
 
 
 class Found(NamedTuple):
-    """What was read for a request. `key` is the entry's name without the guard's prefix. `stored` is None where there
-    is nothing for this request; `reading` may then be of something else in its place. `varies`: there was a response
-    for other requests. `crowded`: its place has one that is more in use. `replaces`: nothing was read, since a flight
-    is under way that replaces a stale one. `age` is what it was `at` that time. `refused` need not wait for others."""
+    """What was read for a request. `key` is the entry's name without the guard's prefix. `stored` is None if the store
+    has no response for this request. Then `reading` may be of another value there. `varies`: the store has a response
+    for other requests. `crowded`: a response that is used more has its place. `replaces`: nothing was read, because a
+    flight replaces a stale one. `age` is its age at the time `at`. The identities in `refused` need not wait."""
 
     key: str
     stored: StoredResponse | None = None
@@ -84,7 +84,7 @@ class Cache:
         self.marks = Marks(policy.uncacheable_ttl, lambda: guard.runtime().now())
         # Background refreshes whose response was for one client only.
         self.in_vain = Marks(policy.uncacheable_ttl, lambda: guard.runtime().now())
-        # Answers that could be stored again, where the store still says that nobody like their requester waits.
+        # Entries that could be stored again. The store still has the note that requesters like these need not wait.
         self.lifted = Marks(policy.uncacheable_ttl, lambda: guard.runtime().now())
         self.usage = Usage()
         self._app = app
@@ -212,8 +212,8 @@ class Cache:
             return 0.0
 
     def note_useless(self, key: str, value: StoredResponse, request: CacheRequest) -> bool:
-        """Nobody may use it without asking. So waiting for it was of no use, and will not be for those like its
-        requester; others may be answered otherwise. Returns whether this request is like it."""
+        """Nobody may use the response without validation. So waiting for it was useless, and will be for requesters
+        like its own. Others may get another response. Returns whether this request is like that requester."""
         if not value.made_by:
             self.marks.note_all(key)
             return True

@@ -1,8 +1,8 @@
-"""Entries that could not be stored lately, as this process has seen: nobody waits for the next of their responses.
+"""Entries whose responses this process could not store lately: requests do not wait for their next response.
 
-A response may be refused because of who asked. So what one requester is refused, by which others can be told apart
-(a cookie, a field of its own), counts for requesters of that kind only. Twice the same requester counts for its like
-only: two different ordinary visitors have to be refused before nobody waits.
+The requester may be the reason why a response is refused. So the refusal of a requester that differs from others (by a
+cookie, or a field of its own) counts for requesters of that kind only. Two refusals of the same requester count for
+requesters like it only. Two different ordinary visitors have to be refused before no request waits.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Marks:
         self._marks: OrderedDict[str, _Mark] = OrderedDict()
 
     def note(self, name: str, requester: Requester, *, count: int = 1) -> None:
-        """A response to this requester was refused, or was of no use to another. `count`: how much that says."""
+        """A response to this requester was refused, or another could not use it. `count`: for how many it counts."""
         known, identity = self._known(name), frozenset({requester.identity})
         if requester.ordinary:
             ordinary = known.ordinary if len(known.ordinary) >= ENOUGH else known.ordinary | identity
@@ -51,7 +51,7 @@ class Marks:
             self._keep(name, known._replace(identities=known.identities | identity))
 
     def note_all(self, name: str) -> None:
-        """Everybody's response would be refused."""
+        """The responses to all requesters would be refused."""
         self._keep(name, self._known(name)._replace(for_all=True))
 
     def passes(self, name: str, requester: Callable[[], Requester] | None = None) -> bool:

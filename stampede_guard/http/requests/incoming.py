@@ -49,7 +49,7 @@ class Incoming:
                 return message
             message = await self._server()
             while owed and _is_empty(message):
-                # The server's own words for what has been told already.
+                # The server's own message for what this function has already returned.
                 owed = bool(message.get("more_body"))
                 message = await self._server()
             owed = False

@@ -1,4 +1,4 @@
-"""A response as it is in the store: what is served, and everything computed from it in advance.
+"""A stored response: what is served, and everything that was computed from it in advance.
 
 Everything that depends only on the response is computed when it is stored, so that a hit parses none of its header
 fields. The encoding is our own and has a version. Other bytes count as a miss.
@@ -34,15 +34,17 @@ _MAGIC = b"H1"
 
 
 class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """`age` is its corrected initial age (RFC 9111, 4.2.3) and `lifetime` its freshness lifetime, in seconds.
+    """`age` is its corrected initial age (RFC 9111, 4.2.3). `lifetime` is its freshness lifetime. Both are in seconds.
 
-    `vary` are the request fields that its Vary names and `nominated` what the request had in them, normalised; `nonce`
-    is part of the names of the other variants of its URL. `part` is first and last byte and complete length (-1 =
-    unknown) of a partial body, empty for a complete one, and `asked` the Range that it answered. `keep` is for how many
-    seconds it may be of use when it is no longer fresh. One that is `unstorable` goes to those who wait for it, and no
-    further. `guessed`: nobody said that it may be stored, so it is for requests without fields of their own. One that
-    is to be asked for `again` is what was stored before: who waits has not been answered. `made_by`: the requester of
-    one that nobody may use without asking.
+    - `vary`: the request fields that its Vary names. `nominated`: the request's values of them, normalised.
+    - `nonce`: part of the names of the other variants of its URL.
+    - `part`: the first byte, the last byte and the complete length (-1 = unknown) of a partial body. It is empty for a
+      complete body. `asked`: the Range that the partial body answered.
+    - `keep`: for how many seconds it may be useful after it is no longer fresh.
+    - `unstorable`: it goes to the requests that wait for it, and to no others.
+    - `guessed`: no field allowed to store it, so it is only for requests without fields of their own.
+    - `again`: this is the response that was stored before. The waiting requests have no answer yet: they ask again.
+    - `made_by`: the requester, if nobody may use the response without validation.
     """
 
     status: int
@@ -94,12 +96,13 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class Refused:
-    """What a flight brings when the response may not be stored: nothing. Each requester asks the application.
+    """The result of a flight whose response may not be stored. Each requester asks the application.
 
-    `identities` are those who were refused: who is like one of them has waited in vain, and asks by itself. `AGAIN`: it
-    may not be stored because of who asked, and one of the others may bring what can be. `ONCE`: who asked was an
-    ordinary visitor. When another one is refused, too, nobody waits any more. `TWICE`: the same visitor was refused
-    again, or once for good. Who is like it waits no more.
+    `identities` are the refused requesters. A requester with one of them has waited in vain, and asks by itself.
+
+    - `AGAIN`: this requester is the reason why the response may not be stored. Another one may bring one that may be.
+    - `ONCE`: an ordinary visitor was refused. If another one is refused too, no request waits any more.
+    - `TWICE`: the same visitor was refused again, or once for good. Requesters like it do not wait any more.
     """
 
     def __init__(self, mark: bytes, identities: frozenset[bytes] = frozenset()) -> None:
@@ -125,7 +128,7 @@ def is_once(value: object) -> TypeGuard[Refused]:
 
 
 def is_note(begin: bytes, size: int) -> bool:
-    """Whether a value of so many bytes that begin so is a refusal, and no response. No codec begins so."""
+    """Whether a value is a refusal, by its first bytes and its size. No codec writes values that begin like one."""
     return begin[:2] in (AGAIN.mark, ONCE.mark, TWICE.mark) and size % IDENTITY_BYTES == 2
 
 

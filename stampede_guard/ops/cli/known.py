@@ -66,7 +66,7 @@ def _title(entry: str, namespace: str) -> str | None:
 
 
 def _may_be_of(name: str, title: str, namespace: str) -> bool:
-    """Entries of `get_or_compute(..., name="report")` do not tell that name, and `shop:report` is switched by it."""
+    """Entries of `get_or_compute(..., name="report")` do not contain that name, but it switches `shop:report`."""
     return title == f"{namespace}:{UNNAMED}" and name.startswith(f"{namespace}:")
 
 

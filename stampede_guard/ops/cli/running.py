@@ -96,7 +96,7 @@ def warn_of(missing: list[dict[str, str]]) -> None:
 
 
 def screen() -> Screen:
-    # What is printed are names and errors of others: [brackets] in them are no styles, and :colons: no pictures.
+    # The text contains names and errors of other programs: [brackets] in it are not styles, :colons: not pictures.
     width = None if sys.stdout.isatty() else NARROW
     return Screen(width=width, highlight=False, soft_wrap=False, markup=False, emoji=False)
 

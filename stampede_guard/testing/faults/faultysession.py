@@ -216,7 +216,7 @@ class FaultySession:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        # Asked for in the very turn in which it was closed: whoever would have carried them out has gone.
+        # Reads that callers asked for in the same turn as the close: the tasks that would do them are cancelled.
         reads, self._reads = self._reads, []
         self._fail(reads, StoreUnavailable("the session was closed"))
         await self._inner.aclose()

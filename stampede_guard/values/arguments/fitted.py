@@ -1,4 +1,4 @@
-"""Which entries an invalidation means: those of the arguments as declared, and of other forms that callers may use.
+"""The entries that an invalidation addresses: of the declared arguments, and of other forms that callers may use.
 
 A call's key is built from its arguments as they are: `load(7)` and `load("7")` are two calls with two entries. A
 caller that invalidates means both. So the arguments are first converted to the declared types
@@ -32,11 +32,11 @@ from stampede_guard.values.parts.parts import Unkeyable, text_of
 __all__ = ["MOST_VARIANTS", "Arguments", "Fitted"]
 
 MOST_VARIANTS = 1024
-"""Entries that one invalidation addresses. Of more it would say "done" without having reached all."""
+"""Entries that one invalidation addresses. With more, it would return before it had reached all of them."""
 _MOST_KINDS = 16
 _MOST_ZONES = 512
 _MOST_PAIRS = 1024
-"""Of a declared value and another way to give it, that calls were computed with."""
+"""Pairs of a declared value and another form of it, with which a call was computed."""
 _WRITTEN_IN_MANY_WAYS = frozenset({datetime.datetime, decimal.Decimal})
 """The same moment has a key for each zone, and the same number has one for each count of places."""
 _COLLECTIONS = (list, tuple, set, frozenset, dict)
@@ -157,7 +157,7 @@ class Fitted:
                 self._forgotten.add(name)
 
     def note(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """A call was computed with these: how were those given that are not as declared?"""
+        """Notes the arguments of a computed call that were given in another form than declared."""
         if not self._fitters and not self._with_moments:
             return
         given = [*zip(self.names(args), args, strict=True)]
@@ -171,8 +171,8 @@ class Fitted:
                 self._note_pair(name, value)
 
     def _note_pair(self, name: str, value: Any) -> None:
-        """This very value for the declared one: text in capitals, a list with texts of numbers, a dict for a model."""
-        with contextlib.suppress(Exception):  # what is no declared value, or has no text
+        """Notes this form of a declared value: text in capitals, a list with texts of numbers, a dict for a model."""
+        with contextlib.suppress(Exception):  # a value that does not convert, or has no text
             fitted = self._fit(name, value)
             if fitted is value:
                 return
@@ -343,7 +343,7 @@ def _each_once(found: list[Any]) -> list[Any]:
     for each in found:
         try:
             kept.setdefault(text_of(each), each)
-        except (Unkeyable, RecursionError):  # the key says so with the parameter's name
+        except (Unkeyable, RecursionError):  # the key's error names the parameter
             kept.setdefault(id(each), each)
     return list(kept.values())
 

@@ -1,8 +1,8 @@
 """Values whose annotation leaves their shape open, with a stamp of the code that computed them.
 
 The key of an entry holds the shape of the return type, so old and new pods of a rolling deploy use different entries.
-Where the type says nothing (no annotation, `dict`, `Any`), they serve each other's values. The stamp does not change
-who is served what. It makes the mix visible: one line in the log that names the function and the cure.
+If the type has no shape (no annotation, `dict`, `Any`), they serve each other's values. The stamp does not change
+which value a caller gets. It makes the mix visible: one line in the log names the function and the cure.
 
 A stamp is an extension of MessagePack whose number no value uses. No JSON and no pickle begins with it. It holds the
 minor version of Python and seven bytes of `code_version`. An older version of this library wrote no stamps: such a body
@@ -33,12 +33,12 @@ _MARK = b"\xd7\x0d"
 _CURE = "annotate what it returns, or pass version='auto' (docs/operators.md, rolling deploys)"
 
 MOST_SHAPES = 8
-"""Kept of one function's own values, and as many of others'."""
+"""Shapes that are kept of one function's own values, and as many of values of other code."""
 MOST_LOOKS = 100
-"""At own values, and at values of other code; after these nothing is compared any more."""
+"""Own values that are examined, and as many values of other code. After these, no more are compared."""
 MOST_FUNCTIONS = 4096
 LARGE = 64 * 1024
-"""Bytes from which on a value is not decoded only to learn its shape."""
+"""A value of this many bytes or more is not decoded only for its shape."""
 _DEPTH = 3
 _MOST_PARTS = 32
 

@@ -1,8 +1,8 @@
-"""What stands before the first colon of a user's own key is its kind: keys of one kind have values of the same types.
+"""The kind of a user's own key is the text before its first colon. Keys of one kind have values of the same types.
 
-A kind is for the guard's own books. `report:7` begins with the name of a report, and `ann:report` with that of a user.
-No rule about words tells these apart. So events, logs, metrics and errors call such keys `get_or_compute`, or what the
-program says with `name=`.
+The guard uses kinds internally only. `report:7` begins with the name of a report, but `ann:report` begins with the name
+of a user. No rule can distinguish the two. So events, logs, metrics and errors use the program's `name=` for such keys,
+or `get_or_compute`.
 """
 
 from __future__ import annotations

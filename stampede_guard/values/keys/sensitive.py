@@ -39,8 +39,8 @@ _IDENTITIES = _SOMEBODY | frozenset(
     "username login email account permissions roles scopes request websocket viewer actor".split()
 )
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
-# Labels of fields, texts that are keys of a dict or the first of a pair, as they stand in the text of a part; and the
-# same in a text of the user's: a query, JSON.
+# Labels in the text of a part: names of fields, keys of a dict, first elements of a pair. They are also found in a text
+# of the user's, such as a query or JSON.
 _LABEL = re.compile(
     r"([A-Za-z_][\w%\-]*)=|'([^'=,()]{1,40})':|tuple\('([^'=,()]{1,40})',|\"([\w\-]{1,40})\"\s?:"
 )
