@@ -17,14 +17,14 @@ async def value(worker: Worker) -> str:
 
 async def warm(worker: Worker) -> str:
     async with asyncio.timeout(120):
-        while (found := await value(worker)) and not (await worker.status())["near"]:
+        while (found := await value(worker)) and not (await worker.status())["l1"]:
             pass
     return found
 
 
 async def until_empty(worker: Worker) -> None:
     async with asyncio.timeout(120):
-        while (await worker.status())["near"]:
+        while (await worker.status())["l1"]:
             pass
 
 

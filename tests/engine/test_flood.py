@@ -94,7 +94,7 @@ def sizes(thing: object, depth: int = 3, seen: set[int] | None = None) -> dict[s
 
 
 BOUNDED = {
-    "Runtime.near", "Runtime.last", "Near._kept", "LastValues._kept", "Near._fences",
+    "Runtime.l1", "Runtime.last", "L1._kept", "LastSeen._kept", "L1._fences",
     "Bounded.items", "Bounded._small", "Bounded._main", "Bounded._ghosts",
     "MemorySession._store", "MemoryStore._entries", "MemoryStore._room", "SlotMap._holders",
 }  # fmt: skip

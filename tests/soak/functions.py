@@ -88,9 +88,9 @@ class Functions:
         async def quality(user: str, item: int) -> dict[str, Any]:
             return await self._compute(key_of("quality", user, item))
 
-        @guard.locked_cache(name="near", l1_ttl=L1_SECONDS, **options)
+        @guard.locked_cache(name="l1", l1_ttl=L1_SECONDS, **options)
         async def l1(user: str, item: int) -> dict[str, Any]:
-            return await self._compute(key_of("near", user, item))
+            return await self._compute(key_of("l1", user, item))
 
         @guard.locked_cache(name="plain", **options)
         def plain(user: str, item: int) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class Functions:
     def call(self, function: str, user: str, item: int) -> Awaitable[Any]:
         ways: dict[str, Callable[[], Awaitable[Any]]] = {
             "quality": lambda: self.quality(user, item),
-            "near": lambda: self.l1(user, item),
+            "l1": lambda: self.l1(user, item),
             "plain": lambda: asyncio.to_thread(self.plain, user, item),
             "many": lambda: self._one_of_many(user, item),
             "report": lambda: self.guard.get_or_compute(
@@ -149,14 +149,14 @@ class Functions:
         with self.guard.bypassed():
             return await self.aside(user, item)
 
-    def refresh(self, function: Literal["quality", "near"], user: str, item: int) -> Awaitable[Any]:
+    def refresh(self, function: Literal["quality", "l1"], user: str, item: int) -> Awaitable[Any]:
         refreshed: Awaitable[Any] = getattr(self, function).refresh(user, item)
         return refreshed
 
     # --- invalidating ------------------------------------------------------------------------------
 
     async def invalidate(self, function: str, user: str, item: int) -> str:
-        if function in ("quality", "near", "aside"):
+        if function in ("quality", "l1", "aside"):
             return str(await getattr(self, function).invalidate(user, item))
         if function == "plain":
             return str(await asyncio.to_thread(self.plain.invalidate, user, item))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 __all__ = ["FUNCTIONS", "ITEMS", "KEYS", "USERS", "Source", "key_of"]
 
-FUNCTIONS = ("quality", "near", "plain", "many", "report", "block", "tenant", "aside")
+FUNCTIONS = ("quality", "l1", "plain", "many", "report", "block", "tenant", "aside")
 USERS = ("ann", "bob")
 ITEMS = (1, 2, 3)
 

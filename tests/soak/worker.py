@@ -23,7 +23,7 @@ from tests.soak.source import FUNCTIONS, ITEMS, USERS, Source, key_of
 
 __all__ = ["Worker", "work"]
 
-TOLERATED = {"near": L1_SECONDS, "aside": 5.0}
+TOLERATED = {"l1": L1_SECONDS, "aside": 5.0}
 """Seconds: copies in the process; and a bypassed flight, which nobody elsewhere can end."""
 CALLERS = 6
 LATE_SECONDS = 0.4
@@ -77,7 +77,7 @@ class Worker:
             tolerates=TOLERATED.get(function, 0.0),
         )
         asked: Awaitable[Any]
-        if function in ("quality", "near") and draw < 0.02:
+        if function in ("quality", "l1") and draw < 0.02:
             call = replace(call, kind="refresh")
             asked = self._functions.refresh(function, user, item)  # type: ignore[arg-type]
         else:
