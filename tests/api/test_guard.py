@@ -184,7 +184,7 @@ async def test_one_passenger_too_many_is_told_so_and_the_others_are_served(guard
 
     callers = [asyncio.create_task(guard.get_or_compute("k", compute)) for _ in range(2)]
     await joined(guard, guards.name("k"), 2)
-    with pytest.raises(Overloaded, match=r"2 callers wait .*max_passengers"):
+    with pytest.raises(Overloaded, match=r"2 callers already wait .*max_passengers"):
         await soon(guard.get_or_compute("k", compute))
     await gate.arrival()
     gate.open()

@@ -92,7 +92,7 @@ async def test_modes_are_those_of_the_guard_around(guards: Guards) -> None:
     guard.mode = "off"
     assert acme.mode == "off"
     assert [await acme.get_or_compute("k", value(n)) for n in (1, 2)] == [1, 2]
-    with pytest.raises(Misuse, match="set it there"):
+    with pytest.raises(Misuse, match="set the mode there"):
         acme.mode = "on"
 
 

@@ -570,7 +570,7 @@ async def test_many_ids_are_kept_one_by_one(where: str, namespace: str) -> None:
 
 def test_the_room_is_the_guards_and_a_function_cannot_set_it() -> None:
     guard = StampedeGuard.from_url("memory://")
-    with pytest.raises(PolicyError, match="the guard's"):
+    with pytest.raises(PolicyError, match="belongs to the guard"):
 
         @guard.locked_cache(ttl=1, l1_bytes=5)
         async def f() -> int:

@@ -33,7 +33,7 @@ async def test_a_computation_that_calls_itself_with_the_same_key_is_told_so(
         return 1 + await total(project)
 
     with pytest.raises(
-        ReentrantCall, match=r"total is called with the same key, .* wait for itself.*__wrapped__"
+        ReentrantCall, match=r"total is called with the same key inside .* wait for itself.*__wrapped__"
     ):
         await soon(total(7))
     assert guard.runtime().flights == {}

@@ -100,7 +100,8 @@ def test_the_guard_in_memory_caches_whatever_mode_the_suite_runs_in(tmp_path: Pa
 
 def test_the_default_guard_is_put_back(tmp_path: Path) -> None:
     text = """
-    from stampede_guard import StampedeGuard, configure, defaults
+    from stampede_guard import StampedeGuard, configure
+    from stampede_guard.api import defaults
 
     mine = StampedeGuard.from_url("memory://")
     configure(mine)

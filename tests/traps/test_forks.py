@@ -16,7 +16,8 @@ PROGRAM = """
 import asyncio, gc, os, signal, sys, threading, types, warnings
 warnings.simplefilter("ignore")
 import stampede_guard
-from stampede_guard import StampedeGuard, configure, defaults, locked_cache
+from stampede_guard import StampedeGuard, configure, locked_cache
+from stampede_guard.api import defaults
 from stampede_guard.leases import MemoryLeases
 from stampede_guard.testing import counting, seats
 import stampede_guard.values.forks
@@ -49,7 +50,7 @@ if where == "warmer":
 if where != "defaults":
     price(1), own_price(1)
 
-from stampede_guard import reentry
+from stampede_guard.engine.flights import reentry
 
 OWNERS = {
     "defaults": lambda: [defaults],

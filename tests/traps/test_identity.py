@@ -580,7 +580,7 @@ def test_places_that_are_one_are_told_apart_by_who_called(guard: StampedeGuard) 
     calls = [begin + at for at, line in enumerate(lines) if line.strip().startswith('crud("')]
     for line in calls:
         assert f"{__file__}:{line})" in str(caught.value)
-    assert "make that a parameter" in str(caught.value)
+    assert "make it a parameter" in str(caught.value)
 
 
 async def test_the_name_proposed_ends_it(guard: StampedeGuard) -> None:
@@ -731,7 +731,7 @@ def test_one_that_sees_its_request_is_an_error_at_the_second_one(guard: Stampede
     del request
     gc.collect()
     assert kept() is None, "what a function sees is not kept alive"
-    with pytest.raises(KeyPartError, match="make that a parameter"):
+    with pytest.raises(KeyPartError, match="make it a parameter"):
         handler(Request())
 
 
