@@ -125,7 +125,7 @@ RULE = Rule(
         what="`repeat_every` decorates a function, or a lifespan starts a task that loops with a sleep.",
         why="Every worker runs its own loop: the work is done, and costs, once per worker and period.",
         example='@app.on_event("startup")\n@repeat_every(seconds=60)\nasync def refresh_prices(): ...',
-        instead="@jobs.every(60)   # stampede_guard.leases.Jobs: each run in one worker\n"
+        instead="@jobs.every(60)   # stampede_guard.jobs.Jobs: each run in one worker\n"
         "async def refresh_prices(): ...\n\n"
         "# or elect one worker (leases.election), or give the loop a process of its own",
         unless="Each worker needs its own loop. Consumers, heartbeats, metrics and the like are left out, by "

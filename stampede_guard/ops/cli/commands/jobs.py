@@ -194,7 +194,7 @@ def _jobs_of(program: str) -> Jobs:
     except (Exception, SystemExit) as error:
         raise Misuse(f"{program!r} cannot be imported: {_cause(error)}") from error
     if not isinstance(found, Jobs):
-        raise Misuse(f"{program!r} is a {type(found).__name__}: name a stampede_guard.leases.Jobs")
+        raise Misuse(f"{program!r} is a {type(found).__name__}: name a stampede_guard.jobs.Jobs")
     return found
 
 
