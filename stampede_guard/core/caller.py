@@ -1,10 +1,62 @@
-"""How long one caller waits, and what it gets if its time ends before its flight."""
+"""How long a caller waits, for each thing that it may wait for, and what it gets if its time ends before its flight.
+
+`seconds_to_wait` is the only place that turns the policy's time-outs into seconds of waiting.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, assert_never
 
-__all__ = ["LastResort", "last_resort", "patience_with_stale"]
+from stampede_guard.core.states import Computing, FlightState, Publishing
+from stampede_guard.policy import Policy
+
+__all__ = [
+    "LastResort",
+    "WaitsFor",
+    "computes_for_one",
+    "last_resort",
+    "may_join",
+    "poll_after",
+    "seconds_to_wait",
+    "store_deadline",
+]
+
+LATE_SECONDS = 0.1
+
+WaitsFor = Literal["value", "fresh_value", "own_computation", "fallback", "another_fallback", "turn"]
+"""`value`: for another call's outcome, or for the end of another flight. `fresh_value`: the same, with a stale value in
+hand. `own_computation`: its own call is computed. `fallback`: its own. `turn`: for one of the process's few
+computations without the store."""
+
+
+def seconds_to_wait(what: WaitsFor, policy: Policy, *, waited: float = 0.0) -> float:
+    """Seconds that a caller still waits for this, after it has `waited` for it; 0.0 = no longer, or not at all.
+
+    For a `fresh_value`, `waited` is how long its flight has been running. A flight that has already taken
+    `soft_timeout` is too slow for all later callers. So not every caller of a slow computation waits to find that out.
+    """
+    match what:
+        case "value" | "turn":
+            seconds = policy.wait_timeout
+        case "fresh_value":
+            seconds = min(policy.soft_timeout, policy.wait_timeout)
+        case "own_computation":
+            seconds = policy.compute_timeout
+        case "fallback" | "another_fallback":
+            seconds = policy.fallback_timeout
+        case _:
+            assert_never(what)
+    return max(0.0, seconds - waited)
+
+
+def store_deadline(*, late: bool) -> float | None:
+    """Seconds for the next answer of the store; None = the store's own deadline.
+
+    `late`: a caller has waited a whole deadline without an answer. Then a moment is enough for a lost answer or a dead
+    connection. A frozen server so costs a caller one deadline, not two.
+    """
+    return LATE_SECONDS if late else None
+
 
 LastResort = Literal["keep_waiting", "serve_stale", "try_fallback", "wait_for_fallback", "give_up"]
 
@@ -35,10 +87,27 @@ def last_resort(
     return "give_up"
 
 
-def patience_with_stale(*, soft_timeout: float, wait_timeout: float, flown: float) -> float:
-    """Seconds for which a caller with a stale value waits for a fresh one; 0 = it does not wait.
+def may_join(state: FlightState, now: float, *, shares_uncached: bool) -> bool:
+    """Whether a caller may join a flight without reading the store first.
 
-    `flown`: how long its flight has been running. A flight that has already taken `soft_timeout` is too slow for
-    all later callers. So not every caller of a slow computation waits to find that out.
+    Not while old values are served. Not if the lease was lost or the computation is slow, because another process may
+    have published. And not if this flight has handed out a value already: a key with callers in every round trip would
+    never be read again.
     """
-    return max(0.0, min(soft_timeout, wait_timeout) - flown)
+    if state.kind == "alone" or state.serves_old or state.served or state.lapsed or now > state.slow_at:
+        return False
+    return not computes_for_one(state, shares_uncached=shares_uncached)
+
+
+def computes_for_one(state: FlightState, *, shares_uncached: bool) -> bool:
+    """Whether a flight computes for one caller only, because the value may be private to that caller."""
+    if shares_uncached or not isinstance(state.phase, Computing | Publishing):
+        return False
+    return state.phase.grant is not None and not state.phase.grant.leased
+
+
+def poll_after(draw: float, *, suspect: bool, policy: Policy) -> float:
+    """Seconds until the next poll: jittered, at most `poll_interval`; just past the takeover gap for a suspect."""
+    if suspect:
+        return min(policy.takeover_gap * (1.02 + 0.2 * draw), policy.poll_interval)
+    return policy.poll_interval * (0.6 + 0.4 * draw)

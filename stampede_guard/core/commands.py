@@ -2,97 +2,63 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import NamedTuple
 
-from stampede_guard.core.entry import Reading
-from stampede_guard.core.scripts import Granted
-
-__all__ = [
-    "Ask",
-    "Audience",
-    "Command",
-    "Compute",
-    "Deliver",
-    "Keep",
-    "Land",
-    "Outcome",
-    "Publish",
-    "Release",
-    "Wait",
-]
-
-LATE_SECONDS = 0.1
-"""How long a caller waits once more for the store, after it has waited a whole deadline without an answer. That is
-enough for a lost answer or a dead connection. A frozen server then costs a caller one deadline, not two.
-"""
-
-Audience = Literal["covered", "before_compute", "everyone", "leader"]
-"""`leader`: the caller whose call was computed. From then on, all others compute by themselves and do not wait."""
+from stampede_guard.core.asks import Granted
+from stampede_guard.core.outcome import Audience, FlightOutcome
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome to deliver. `own` is the outcome of this flight's computation; it is not in the store's form.
+class AskStore(NamedTuple):
+    """Run the acquire script, `after` some seconds. Its answer covers those who have joined when it is sent."""
 
-    `pass` is a value that may not be stored. `shared` is true if it may go to all waiters in this process.
-    """
-
-    kind: Literal["value", "failure", "pass"]
-    body: bytes
-    reading: Reading | None = None
-    own: bool = False
-    shared: bool = True
+    after: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """Run the acquire script. Its answer covers the passengers that have joined by now."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(NamedTuple):
     """Wait for a message, at most `seconds`."""
 
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Compute:
+class Compute(NamedTuple):
+    """`taken_over`: the lease of a process that is gone. Passengers that join after it began are not "before" it."""
+
     grant: Granted | None
+    taken_over: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Publish:
+class Publish(NamedTuple):
     """Run the publish script. Its answer covers the passengers that have joined by now."""
 
     grant: Granted
-    outcome: Outcome
+    outcome: FlightOutcome
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
-    """Release the lease without an outcome. Then deliver `outcome` in this process, if there is one."""
+class GiveBack(NamedTuple):
+    """Then deliver `outcome`, if any, to the covered. For `pause` seconds, stale hits do not refresh the value."""
 
-    outcome: Outcome | None
+    outcome: FlightOutcome | None
+    pause: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Deliver:
-    outcome: Outcome
+class Deliver(NamedTuple):
+    """`keeps`: this process may serve the value while the store is away. `pause`: as in `GiveBack`."""
+
+    outcome: FlightOutcome
     to: Audience
+    keeps: bool = False
+    pause: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Keep:
+class Keep(NamedTuple):
     """Do nothing: continue what is running."""
 
 
-@dataclass(frozen=True, slots=True)
-class Land:
-    """Forget the flight. If one of its asks was never answered, the driver releases whatever that ask may still be
-    granted.
-    """
+class Land(NamedTuple):
+    """Forget the flight. `releases`: release what its unanswered commands may still get. `pause`: as above."""
+
+    releases: bool = False
+    pause: float = 0.0
 
 
-Command = Ask | Wait | Compute | Publish | Release | Deliver | Keep | Land
+Command = AskStore | Wait | Compute | Publish | GiveBack | Deliver | Keep | Land

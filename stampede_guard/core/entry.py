@@ -20,6 +20,7 @@ __all__ = [
     "Value",
     "freshness",
     "in_time",
+    "is_fresh",
     "prune",
 ]
 
@@ -39,18 +40,25 @@ class Reading(NamedTuple):
     remaining_ms: int
     took_ms: int = 0
 
+    @property
+    def is_fresh(self) -> bool:
+        return is_fresh(self.remaining_ms, self.total_ms, self.stale_ms)
 
-def freshness(remaining_ms: int, total_ms: int, stale_ms: int) -> Freshness:
-    """Fresh iff `stale_ms < remaining_ms <= total_ms`.
+
+def is_fresh(remaining_ms: int, total_ms: int, stale_ms: int) -> bool:
+    """The rule of freshness, for all readers. The scripts in Redis have the same one.
 
     A value without a lifetime (-1, an operator's PERSIST), or with more than its total (a clock step), is stale,
-    never fresh. A remaining time of 0 ms means present. -2 means that the key is missing.
+    never fresh.
     """
+    return stale_ms < remaining_ms <= total_ms
+
+
+def freshness(remaining_ms: int, total_ms: int, stale_ms: int) -> Freshness:
+    """A remaining time of 0 ms means present. -2 means that the key is missing."""
     if remaining_ms == -2:
         return "missing"
-    if stale_ms < remaining_ms <= total_ms:
-        return "fresh"
-    return "stale"
+    return "fresh" if is_fresh(remaining_ms, total_ms, stale_ms) else "stale"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +75,7 @@ class Value:
         return Reading(self.body, self.token, self.total_ms, self.stale_ms, remaining_ms, self.took_ms)
 
     def is_fresh(self, now_us: int) -> bool:
-        return freshness((self.expires_us - now_us) // 1000, self.total_ms, self.stale_ms) == "fresh"
+        return is_fresh((self.expires_us - now_us) // 1000, self.total_ms, self.stale_ms)
 
 
 @dataclass(frozen=True, slots=True)

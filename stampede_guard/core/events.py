@@ -1,68 +1,54 @@
-"""The events of a flight."""
+"""The events of a flight. `now` is the driver's clock in seconds; `draw` is uniform in [0, 1)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
-from stampede_guard.core.scripts import Answer, Message
-
-__all__ = [
-    "Abandoned",
-    "Answered",
-    "Computed",
-    "Delivered",
-    "Event",
-    "Failed",
-    "Heard",
-    "Invalidated",
-    "LookAgain",
-    "PublishAnswered",
-    "StoreFailed",
-]
+from stampede_guard.core.aboard import Aboard
+from stampede_guard.core.asks import Answer, Message
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """`draw` is uniform in [0, 1). `wanted`: a caller waits for this flight (not so for a background refresh)."""
-
+class StoreAnswered(NamedTuple):
     answer: Answer
+    aboard: Aboard
+    now: float
     draw: float
-    wanted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class StoreFailed:
-    """The command failed or got no answer; it may still be carried out. `away`: the breaker is open.
-
-    `wanted` is False for an early refresh without a waiting caller.
-    """
+class StoreFailed(NamedTuple):
+    """If the command was `sent`, it may still run. `away`: the breaker is open. `late`: a deadline passed."""
 
     away: bool
-    wanted: bool = True
+    aboard: Aboard
+    now: float
+    draw: float
+    sent: bool = True
+    late: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
+class Heard(NamedTuple):
     message: Message
-    wanted: bool
+    aboard: Aboard
 
 
-@dataclass(frozen=True, slots=True)
-class LookAgain:
-    """The poll is due, or the subscription had a gap, so a message may be lost.
+class LookAgain(NamedTuple):
+    """The poll is due, or a message may be lost. Or the store is back before a computation without it has begun."""
 
-    Or the store is back, and a computation without it has not begun yet.
-    """
-
-    wanted: bool
+    aboard: Aboard
 
 
-@dataclass(frozen=True, slots=True)
-class Computed:
-    """`storable` is False for a value that may not be stored. `away`: the store is unreachable.
+class ComputationBegan(NamedTuple):
+    """The user's function is called; once more if another passenger takes over."""
 
-    `shared`: whether such a value is for all passengers. Otherwise it is for the caller whose call was computed.
-    """
+    now: float
+
+
+class RenewalRefused(NamedTuple):
+    """A renewal found that the lease is another flight's, or gone."""
+
+
+class ComputationEnded(NamedTuple):
+    """`away`: the store is unreachable. A value that is not `storable` is for all passengers only if it is `shared`."""
 
     body: bytes
     storable: bool = True
@@ -70,44 +56,55 @@ class Computed:
     shared: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class ComputationFailed(NamedTuple):
     """`body` is None if the failure must not leave the process."""
 
     body: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class Abandoned:
-    """The request of a bound computation has ended, and no passenger can take over."""
+class Abandoned(NamedTuple):
+    """No passenger can take over: the request of a bound computation has ended, or callers were `refused`."""
+
+    refused: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Invalidated:
-    """`invalidate()` was called in this process."""
+class PublishAnswered(NamedTuple):
+    """`outdated`: a tag was invalidated meanwhile, which raises no fence."""
 
-
-@dataclass(frozen=True, slots=True)
-class PublishAnswered:
     stored: bool
+    outdated: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
-    """`remaining`: passengers without an outcome."""
+class Delivered(NamedTuple):
+    """`answered` is False if a release got no answer."""
 
-    remaining: int
+    aboard: Aboard
+    answered: bool = True
 
 
-Event = (
-    Answered
-    | StoreFailed
-    | Heard
-    | LookAgain
-    | Computed
-    | Failed
-    | Abandoned
-    | Invalidated
-    | PublishAnswered
-    | Delivered
-)
+class InvalidatedHere(NamedTuple):
+    """`invalidate()` was called in this process. This event and those below fit every phase."""
+
+
+class OutdatedUpTo(NamedTuple):
+    """What has this token or a smaller one is no answer. After a `refresh` call, nor is what is computed now."""
+
+    token: int
+    refresh: bool = False
+
+
+class Joined(NamedTuple):
+    """`has_old`: the caller gets an old value meanwhile. `late`: it has waited a whole deadline for the store."""
+
+    has_old: bool
+    patient: bool = False
+    late: bool = False
+
+
+class Crashed(NamedTuple):
+    """The driver itself has failed, or was cancelled."""
+
+
+FromStore = StoreAnswered | StoreFailed | PublishAnswered | Heard | LookAgain
+FromComputation = ComputationBegan | RenewalRefused | ComputationEnded | ComputationFailed | Abandoned
+Event = FromStore | FromComputation | Delivered | InvalidatedHere | OutdatedUpTo | Joined | Crashed

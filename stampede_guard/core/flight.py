@@ -1,281 +1,230 @@
-"""One computation of one key in one process: what to do next.
-
-    Asking --Granted--> Computing --Computed--> Publishing --stored--> Delivering --nobody left--> Landed
-       |  ^                                          |                     |
-       |  +------------- late passengers: ask again -(---------------------+
-       +--Uncacheable--> Computing, beside others        |
-       +--Held--> Waiting --woken with the value-----+--refused: ask again
-
-`decide(state, event, policy)` returns the next state and one command. The driver (`engine.flights.flight`) executes
-the command and returns with the resulting event.
-
-Which passengers an outcome may serve (the rule that makes joining safe at any time):
-
-* An answer of the store covers the passengers that joined before the question was sent ("covered"). A later
-  passenger may have come after an invalidation that the answer does not know.
-* A value or failure in a message covers them too, if its token is not below the fence of the last answer. A message
-  "ask again" is always obeyed.
-* A refused value goes only to the passengers that joined before its computation began. The same holds for a stored
-  value, if an invalidation of this process began during the computation: it may be pending, and unknown to the
-  store.
-* A value that may not be stored is published as such, without its body. It goes to the passengers that an accepted
-  publication covers, like any other value. If it may not be shared, it goes only to the caller whose call was
-  computed.
-
-Passengers that are left cause another round, under the same flight.
-"""
+"""One computation of one key in one process: what to do next. See the package for whom an outcome may serve."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import assert_never
 
-from stampede_guard.core.commands import (
-    Ask,
-    Audience,
-    Command,
-    Compute,
-    Deliver,
-    Keep,
-    Land,
-    Outcome,
-    Publish,
-    Release,
-    Wait,
-)
-from stampede_guard.core.events import (
-    Abandoned,
-    Answered,
-    Computed,
-    Delivered,
-    Event,
-    Failed,
-    Heard,
-    Invalidated,
-    LookAgain,
-    PublishAnswered,
-    StoreFailed,
-)
-from stampede_guard.core.scripts import Answer, FailedRecently, Found, Granted, Held, Message, Uncacheable
-from stampede_guard.core.states import Asking, Computing, Delivering, Landed, Publishing, State, Waiting
+from stampede_guard.core import commands as do
+from stampede_guard.core import events as on
+from stampede_guard.core.asks import FailedRecently, Found, Granted, Held, Uncacheable
+from stampede_guard.core.caller import poll_after
+from stampede_guard.core.commands import Deliver, Keep
+from stampede_guard.core.outcome import Audience, FlightOutcome
+from stampede_guard.core.states import Asking, Computing, Delivering, FlightKind, Landed, Publishing, Waiting
+from stampede_guard.core.states import FlightState as State
 from stampede_guard.policy import Policy
-
-__all__ = [
-    "Abandoned",
-    "Answered",
-    "Ask",
-    "Asking",
-    "Audience",
-    "Command",
-    "Compute",
-    "Computed",
-    "Computing",
-    "Deliver",
-    "Delivered",
-    "Delivering",
-    "Event",
-    "Failed",
-    "Heard",
-    "Invalidated",
-    "Keep",
-    "Land",
-    "Landed",
-    "LookAgain",
-    "Outcome",
-    "Publish",
-    "PublishAnswered",
-    "Publishing",
-    "Release",
-    "State",
-    "StoreFailed",
-    "Wait",
-    "Waiting",
-    "begin",
-    "decide",
-]
 
 ASK_TRIES = 2
 """Asks per round before the store counts as away for this flight. The same flight gets the same token again."""
 PUBLISH_TRIES = 2
+Step = tuple[State, do.Command]
 
 
-def begin(*, away: bool) -> tuple[State, Command]:
-    """A new flight: it asks, or computes alone if the store is known to be away."""
-    if away:
-        return Computing(None), Compute(None)
-    return Asking(), Ask()
+def begin(kind: FlightKind = "foreground", *, away: bool, newer_than: int = 0) -> Step:
+    """A new flight: it asks, or computes without the store if that is known to be away."""
+    state = State(Asking(), kind, newer_than, serves_old=kind in ("refresh", "early"))
+    return _compute(state, None) if away else _ask(state)
 
 
-def decide(state: State, event: Event, policy: Policy) -> tuple[State, Command]:
-    """The next state and one command. An event that does not fit the state is a fault of the driver."""
-    match state:
-        case Asking():
-            return _asking(state, event, policy)
-        case Waiting():
-            return _waiting(state, event, policy)
-        case Computing():
-            return _computing(state, event)
-        case Publishing():
-            return _publishing(state, event)
-        case Delivering():
-            return _delivering(state, event)
-        case Landed():
-            raise _misplaced(state, event)
-        case _:
-            assert_never(state)
-
-
-def _asking(state: Asking, event: Event, policy: Policy) -> tuple[State, Command]:
+def decide(state: State, event: on.Event, policy: Policy) -> Step:
+    """The next state and one command. An event that does not fit the phase is a fault of the driver."""
+    phase = state.phase
     match event:
-        case Answered(answer, draw, wanted):
-            return _answered(answer, draw, wanted, policy)
-        case StoreFailed(away, wanted):
-            if not wanted:
-                # An early refresh: the stored value is fresh, and without a lease every process would compute.
-                return Landed(), Land()
-            # The ask may still be carried out. Asking again under the same flight gets the same token, so a lost
-            # reply causes no second computation.
-            if not away and state.tries < ASK_TRIES:
-                return replace(state, tries=state.tries + 1), Ask()
-            return Computing(None), Compute(None)
-        case Invalidated():
+        case on.StoreAnswered() if isinstance(phase, Asking):
+            return _answered(state, event, policy)
+        case on.StoreFailed() if isinstance(phase, Asking):
+            return _not_answered(state, phase, event, policy)
+        case on.Heard() if isinstance(phase, Waiting):
+            return _heard(state, phase, event, policy)
+        case on.LookAgain() if isinstance(phase, Waiting):
+            return _ask(state) if event.aboard.still_want(lingers=state.lingers) else _land(state, policy)
+        case on.LookAgain() if isinstance(phase, Computing) and phase.grant is None:
+            # The store came back before the computation began. With a lease, one computation serves all and is stored.
+            return _ask(state)
+        case on.ComputationBegan() if isinstance(phase, Computing):
+            return state._replace(slow_at=event.now + min(policy.lease_ttl, policy.wait_timeout)), Keep()
+        case on.RenewalRefused() if isinstance(phase, Computing | Publishing):
+            return state._replace(lapsed=True), Keep()
+        case on.ComputationEnded() | on.ComputationFailed() if isinstance(phase, Computing):
+            return _computed(state, phase, event)
+        case on.Abandoned() if isinstance(phase, Computing):
+            state = state._replace(failed=event.refused)
+            return _land(state, policy) if phase.grant is None else _release(state)
+        case on.PublishAnswered() if isinstance(phase, Publishing):
+            return _published(state, phase, event)
+        case on.StoreFailed() if isinstance(phase, Publishing):
+            return _not_published(state, phase, event)
+        case on.Delivered() if isinstance(phase, Delivering):
+            served, unsure = state.served or phase.serves, state.unsure or not event.answered
+            state = state._replace(served=served, unsure=unsure)
+            left = event.aboard.callers if phase.serves else event.aboard.wanting
+            return _ask(state) if left else _land(state, policy)
+        case on.InvalidatedHere() if not isinstance(phase, Landed):
+            if isinstance(phase, Computing | Publishing):
+                state = state._replace(phase=replace(phase, fenced=True))
             return state, Keep()
+        case on.OutdatedUpTo(token, refresh) if not isinstance(phase, Landed):
+            state = state._replace(
+                newer_than=max(state.newer_than, token), overtakes=state.overtakes or refresh
+            )
+            return state._replace(serves_old=state.serves_old or (refresh and token > 0)), Keep()
+        case on.Joined(has_old, patient, late) if not isinstance(phase, Landed):
+            serves_old, lingers = state.serves_old and has_old, state.lingers or patient
+            return state._replace(serves_old=serves_old, lingers=lingers, late=state.late or late), Keep()
+        case on.Crashed():
+            return _land(state._replace(unsure=True), policy)
         case _:
-            raise _misplaced(state, event)
+            raise AssertionError(f"{type(event).__name__} does not fit {type(phase).__name__}")
 
 
-def _answered(answer: Answer, draw: float, wanted: bool, policy: Policy) -> tuple[State, Command]:
+def _ask(state: State, *, tries: int = 1, after: float = 0.0) -> Step:
+    if state.kind == "bypassed":
+        return _compute(state, None)
+    return state._replace(phase=Asking(tries), failed=False), do.AskStore(after)
+
+
+def _answered(state: State, event: on.StoreAnswered, policy: Policy) -> Step:
+    answer, aboard, overtakes, suspected = event.answer, event.aboard, state.overtakes, state.suspected
+    if state.late or state.trusted_until or suspected or overtakes:
+        state = state._replace(late=False, trusted_until=0.0, suspected=False, overtakes=False)
     match answer:
+        case Found(reading) if overtakes:
+            return _ask(state._replace(newer_than=max(state.newer_than, reading.token)))
         case Found(reading):
-            return Delivering(), Deliver(Outcome("value", reading.body, reading), "covered")
-        case FailedRecently(body):
-            return Delivering(), Deliver(Outcome("failure", body), "covered")
+            return _deliver(state, FlightOutcome("value", reading.body, reading), "covered")
+        case FailedRecently(body, _, remaining_ms):
+            return _deliver(state, FlightOutcome("failure", body), "covered", pause=remaining_ms / 1000)
         case Granted():
-            return Computing(answer), Compute(answer)
+            return _compute(state, answer, taken_over=suspected)
         case Uncacheable(grant):
-            # Callers are served a stale value. Without this rule, every process would refresh at once, again and
-            # again.
-            if not wanted:
-                return Delivering(), Release(None)
-            return Computing(grant), Compute(grant)
-        case Held(fence, suspect):
-            if not wanted:
-                return Landed(), Land()
-            return Waiting(fence), Wait(poll_after(draw, suspect=suspect, policy=policy))
+            # Callers are served a stale value. Otherwise every process would refresh at once, and each stale hit ask.
+            if not aboard.callers or not aboard.want(early=state.kind == "early"):
+                return _release(state, pause=0.0 if aboard.callers else policy.poll_interval)
+            return _compute(state, grant)
+        case Held(fence, suspect, last):
+            # The computation elsewhere began before the refresh was requested. So did that of a value found, perhaps.
+            newer_than = max(state.newer_than, last) if overtakes else state.newer_than
+            trusted_until = event.now + min(policy.lease_ttl, policy.wait_timeout / 2)
+            state = state._replace(newer_than=newer_than, trusted_until=trusted_until)
+            if not aboard.want(early=state.kind == "early"):
+                return _land(state, policy)
+            wait = do.Wait(poll_after(event.draw, suspect=suspect, policy=policy))
+            return state._replace(phase=Waiting(fence), suspected=suspect), wait
         case _:
             assert_never(answer)
 
 
-def poll_after(draw: float, *, suspect: bool, policy: Policy) -> float:
-    """Seconds until the next poll: jittered, at most `poll_interval`; just past the takeover gap for a suspect."""
-    if suspect:
-        return min(policy.takeover_gap * (1.02 + 0.2 * draw), policy.poll_interval)
-    return policy.poll_interval * (0.6 + 0.4 * draw)
+def _not_answered(state: State, phase: Asking, event: on.StoreFailed, policy: Policy) -> Step:
+    state = _unsure(state, event)
+    if event.now < state.trusted_until:
+        # The holder was alive at the last answer, and a store that restarts is back in a moment. Otherwise every
+        # waiter in all processes would compute for itself.
+        return _ask(state, tries=phase.tries, after=poll_after(event.draw, suspect=False, policy=policy))
+    if state.kind == "early" and not event.aboard.waits:
+        # The stored value is fresh, and without a lease every process would compute.
+        return _land(state, policy)
+    # The ask may still be carried out. Asking again under the same flight gets the same token, so a lost reply causes
+    # no second computation.
+    if not event.away and phase.tries < ASK_TRIES:
+        return _ask(state, tries=phase.tries + 1)
+    return _compute(state, None)
 
 
-def _waiting(state: Waiting, event: Event, policy: Policy) -> tuple[State, Command]:
-    match event:
-        case Heard(message, wanted):
-            if not wanted:
-                return Landed(), Land()
-            return _heard(state, message, policy)
-        case LookAgain(wanted):
-            if not wanted:
-                return Landed(), Land()
-            return Asking(), Ask()
-        case Invalidated():
-            return state, Keep()
-        case _:
-            raise _misplaced(state, event)
+def _unsure(state: State, event: on.StoreFailed) -> State:
+    return state._replace(unsure=state.unsure or event.sent, late=state.late or event.late)
 
 
-def _heard(state: Waiting, message: Message, policy: Policy) -> tuple[State, Command]:
+def _heard(state: State, phase: Waiting, event: on.Heard, policy: Policy) -> Step:
+    message = event.message
+    # What a refresh replaces must not answer it. But the holder that it overtakes has ended, so it asks.
+    is_news = message.kind == "again" or message.token > state.newer_than
+    state = state._replace(failed=is_news and message.kind == "failure")
+    if not event.aboard.still_want(lingers=state.lingers):
+        return _land(state, policy)
+    if not is_news:
+        return _ask(state)
     # 1. B waits, with fence 5 from its last answer. 2. A's value with token 3 was announced before the invalidation
     #    that raised the fence, and arrives only now. 3. If B served it, a caller would get a value from before an
     #    invalidation that was done before the caller came.
-    if message.kind != "again" and message.token < state.fence:
+    if message.kind != "again" and message.token < phase.fence:
         return state, Keep()
     if message.kind == "value" and message.reading is not None:
-        return Delivering(), Deliver(Outcome("value", message.reading.body, message.reading), "covered")
+        return _deliver(state, FlightOutcome("value", message.reading.body, message.reading), "covered")
     if message.kind == "failure":
-        return Delivering(), Deliver(Outcome("failure", message.body), "covered")
-    return Asking(), Ask()
+        return _deliver(state, FlightOutcome("failure", message.body), "covered")
+    return _ask(state)
 
 
-def _computing(state: Computing, event: Event) -> tuple[State, Command]:
-    match event:
-        case Computed(body, storable, away, shared):
-            outcome = Outcome("value" if storable else "pass", body, own=True, shared=shared)
-            if state.grant is None:
-                return Delivering(), _deliver(outcome, _unstored_audience(away=away, fenced=state.fenced))
-            return Publishing(state.grant, outcome, state.fenced), Publish(state.grant, outcome)
-        case Failed(body):
-            outcome = Outcome("failure", body or b"", own=True)
-            if state.grant is None:
-                return Delivering(), Deliver(outcome, "before_compute" if state.fenced else "everyone")
-            if body is None:
-                return Delivering(), Release(outcome)
-            return Publishing(state.grant, outcome, state.fenced), Publish(state.grant, outcome)
-        case Abandoned():
-            if state.grant is None:
-                return Landed(), Land()
-            return Delivering(), Release(None)
-        case LookAgain() if state.grant is None:
-            # The store came back before the computation began. With a lease, one computation serves all and is
-            # stored.
-            return Asking(), Ask()
-        case Invalidated():
-            return replace(state, fenced=True), Keep()
-        case _:
-            raise _misplaced(state, event)
+def _compute(state: State, grant: Granted | None, *, taken_over: bool = False) -> Step:
+    return state._replace(phase=Computing(grant), lapsed=False), do.Compute(grant, taken_over)
 
 
-def _publishing(state: Publishing, event: Event) -> tuple[State, Command]:
-    match event:
-        case PublishAnswered(stored):
-            # Refused: a fence was raised, the epoch is gone, or a newer value is there. Passengers that joined
-            # before the computation began came before whatever raised the fence. All others ask again. Fenced: 1. A
-            # computes. 2. B invalidates here; the store is not reached, so B gets "pending".
-            # 3. C joins. 4. The store is reached again and takes A's value first. C came after the invalidation.
-            covered = stored and not state.fenced
-            return Delivering(), _deliver(state.outcome, "covered" if covered else "before_compute")
-        case StoreFailed(away):
-            # Publishing twice is harmless: the second publication is refused or writes the same.
-            if not away and state.tries < PUBLISH_TRIES:
-                return replace(state, tries=state.tries + 1), Publish(state.grant, state.outcome)
-            if state.outcome.kind == "failure":
-                return Delivering(), Deliver(state.outcome, "before_compute" if state.fenced else "everyone")
-            return Delivering(), _deliver(state.outcome, _unstored_audience(away=away, fenced=state.fenced))
-        case Invalidated():
-            return replace(state, fenced=True), Keep()
-        case _:
-            raise _misplaced(state, event)
+def _computed(state: State, phase: Computing, event: on.ComputationEnded | on.ComputationFailed) -> Step:
+    grant, fenced = phase.grant, phase.fenced
+    if isinstance(event, on.ComputationFailed):
+        state, outcome = state._replace(failed=True), FlightOutcome("failure", event.body or b"", own=True)
+        if grant is None:
+            return _deliver(state, outcome, "before_compute" if fenced else "everyone")
+        if event.body is None:
+            return _release(state, outcome)
+    else:
+        outcome = FlightOutcome(
+            "value" if event.storable else "pass", event.body, own=True, shared=event.shared
+        )
+        if grant is None:
+            state = state._replace(kept=False)
+            return _deliver_unstored(state, outcome, away=event.away, fenced=fenced, alone=True)
+    return state._replace(phase=Publishing(grant, outcome, fenced), kept=False), do.Publish(grant, outcome)
 
 
-def _deliver(outcome: Outcome, to: Audience) -> Deliver:
-    return Deliver(outcome, to if outcome.shared else "leader")
+def _published(state: State, phase: Publishing, event: on.PublishAnswered) -> Step:
+    # Refused: a fence was raised, the epoch is gone, or a newer value is there. Passengers that joined before the
+    # computation began came before whatever raised the fence. All others ask again. Fenced: 1. A computes. 2. B
+    # invalidates here; the store is not reached, so B gets "pending".
+    # 3. C joins. 4. The store is reached again and takes A's value first. C came after the invalidation.
+    newer_than = max(state.newer_than, phase.grant.token) if event.outdated else state.newer_than
+    kept = phase.outcome.kind != "pass" and (event.stored or None)
+    covered = event.stored and not event.outdated and not phase.fenced
+    state = state._replace(newer_than=newer_than, kept=kept)
+    return _deliver(state, phase.outcome, "covered" if covered else "before_compute")
 
 
-def _unstored_audience(*, away: bool, fenced: bool) -> Audience:
-    """Which passengers may have a value that no store has confirmed.
+def _not_published(state: State, phase: Publishing, event: on.StoreFailed) -> Step:
+    state = _unsure(state, event)
+    # Publishing twice is harmless: the second publication is refused or writes the same.
+    if not event.away and phase.tries < PUBLISH_TRIES:
+        phase = replace(phase, tries=phase.tries + 1)
+        return state._replace(phase=phase), do.Publish(phase.grant, phase.outcome)
+    if phase.outcome.kind == "failure":
+        return _deliver(state, phase.outcome, "before_compute" if phase.fenced else "everyone")
+    return _deliver_unstored(state, phase.outcome, away=event.away, fenced=phase.fenced)
+
+
+def _deliver_unstored(
+    state: State, outcome: FlightOutcome, *, away: bool, fenced: bool, alone: bool = False
+) -> Step:
+    """Deliver a value that no store has confirmed; it was computed `alone` if without a grant.
 
     1. The store is away and A computes alone. 2. It is back; B invalidates, and gets "done". 3. A caller joins A's
        flight. It must not be served: only while the store is away may all passengers get the value.
     """
-    return "everyone" if away and not fenced else "before_compute"
+    keeps = outcome.kind == "value" and (away or alone) and not fenced and state.kind != "bypassed"
+    return _deliver(state, outcome, "everyone" if away and not fenced else "before_compute", keeps=keeps)
 
 
-def _delivering(state: Delivering, event: Event) -> tuple[State, Command]:
-    match event:
-        case Delivered(remaining):
-            if remaining == 0:
-                return Landed(), Land()
-            return Asking(), Ask()
-        case Invalidated():
-            return state, Keep()
-        case _:
-            raise _misplaced(state, event)
+def _deliver(
+    state: State, outcome: FlightOutcome, to: Audience, *, keeps: bool = False, pause: float = 0.0
+) -> Step:
+    to = to if outcome.shared else "leader"
+    return state._replace(phase=Delivering()), Deliver(outcome, to, keeps, pause)
 
 
-def _misplaced(state: State, event: Event) -> AssertionError:
-    return AssertionError(f"{type(event).__name__} does not fit {type(state).__name__}")
+def _release(state: State, outcome: FlightOutcome | None = None, *, pause: float = 0.0) -> Step:
+    return state._replace(phase=Delivering(serves=outcome is not None)), do.GiveBack(outcome, pause)
+
+
+def _land(state: State, policy: Policy) -> Step:
+    # Stale hits must not ask now, and the store may not know of the failure (private, or it was away).
+    pause = policy.error_ttl if state.failed else 0.0
+    return state._replace(phase=Landed()), do.Land(state.unsure, pause)

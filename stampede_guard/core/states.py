@@ -1,21 +1,18 @@
-"""The states of a flight."""
+"""The state of a flight: its phase, its kind, and what it knows. `decide` reads nothing else of a flight."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
+from typing import Literal, NamedTuple
 
-from stampede_guard.core.commands import Outcome
-from stampede_guard.core.scripts import Granted
+from stampede_guard.core.asks import Granted
+from stampede_guard.core.outcome import FlightOutcome
 
-__all__ = [
-    "Asking",
-    "Computing",
-    "Delivering",
-    "Landed",
-    "Publishing",
-    "State",
-    "Waiting",
-]
+FlightKind = Literal["foreground", "refresh", "early", "bypassed", "alone"]
+"""`refresh`: callers get a stale value meanwhile, or `refresh()` was called. `early`: they get a fresh value, so only
+the lease decides whether this flight computes. `bypassed`: it never asks the store. `alone`: for a single caller.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,19 +22,14 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Another flight holds the lease. `fence`: messages with a smaller token are older than what this flight may
-    serve.
-    """
+    """Another flight holds the lease. Messages with a token below `fence` are older than what this flight may serve."""
 
     fence: int
 
 
 @dataclass(frozen=True, slots=True)
 class Computing:
-    """`grant` is None while the store is away: the value will not be stored. `fenced`: invalidated in this process.
-
-    A grant without a lease belongs to an uncacheable key: others compute at the same time.
-    """
+    """`grant` is None without the store; not leased for an uncacheable key. `fenced`: invalidated in this process."""
 
     grant: Granted | None
     fenced: bool = False
@@ -46,14 +38,16 @@ class Computing:
 @dataclass(frozen=True, slots=True)
 class Publishing:
     grant: Granted
-    outcome: Outcome
+    outcome: FlightOutcome
     fenced: bool = False
     tries: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Delivering:
-    pass
+    """`serves` is False if a lease is released without an outcome for the passengers."""
+
+    serves: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,4 +55,41 @@ class Landed:
     pass
 
 
-State = Asking | Waiting | Computing | Publishing | Delivering | Landed
+Phase = Asking | Waiting | Computing | Publishing | Delivering | Landed
+
+
+class FlightState(NamedTuple):
+    """`newer_than`: what has this token or a smaller one is no answer. `overtakes`: nor is what a holder computes now.
+
+    `serves_old`: callers have an old value meanwhile. `lingers`: it waits on after its last passenger gave up, so that
+    later callers know how slow it is. `late`: its callers have waited a whole deadline for the store already.
+    `trusted_until`: until then the holder counts as alive. `suspected`: the holder's process may be gone. `unsure`: a
+    command was never answered. `failed`: the last outcome was a failure. `lapsed`: the lease was lost. `slow_at`: then
+    a fallback may have ended the wait elsewhere. `served`: it has handed out an outcome. `kept`: False if the store did
+    not keep what was computed last; None if it refused that, because it has a newer value or has lost the record.
+    """
+
+    phase: Phase
+    kind: FlightKind = "foreground"
+    newer_than: int = 0
+    overtakes: bool = False
+    serves_old: bool = False
+    lingers: bool = False
+    late: bool = False
+    trusted_until: float = 0.0
+    suspected: bool = False
+    unsure: bool = False
+    failed: bool = False
+    lapsed: bool = False
+    slow_at: float = inf
+    served: bool = False
+    kept: bool | None = True
+
+    @property
+    def computes(self) -> bool:
+        return isinstance(self.phase, Computing | Publishing)
+
+    @property
+    def takes_any(self) -> bool:
+        """Whether any fresh value is an answer, not only a newer one than another."""
+        return not self.newer_than and not self.overtakes

@@ -7,7 +7,6 @@ order per inbox, and may be arbitrarily late. The driver's duties, as the core s
   "before compute".
 * Messages heard, and a gap of the subscription noticed, while the flight does not wait are kept and fed to it once it
   waits. Beginning to compute forgets them; asking forgets a gap.
-* A message with a value that is not newer than what the flight was to replace is no news.
 * A flight that lands although one of its commands was never answered gives back its lease once those commands can no
   longer run.
 * The value of a `Release` goes to those who joined before the computation began.
@@ -18,37 +17,46 @@ from __future__ import annotations
 from typing import Any
 
 from stampede_guard.core import breaker
-from stampede_guard.core.flight import (
-    Answered,
-    Ask,
+from stampede_guard.core.aboard import Aboard
+from stampede_guard.core.asks import Held
+from stampede_guard.core.commands import (
+    AskStore,
     Command,
     Compute,
-    Computing,
     Deliver,
+    GiveBack,
+    Keep,
+    Land,
+    Publish,
+    Wait,
+)
+from stampede_guard.core.events import (
+    ComputationBegan,
+    ComputationEnded,
+    ComputationFailed,
     Delivered,
     Event,
     Heard,
-    Keep,
-    Land,
+    Joined,
     LookAgain,
-    Outcome,
-    Publish,
     PublishAnswered,
-    Publishing,
-    Release,
+    StoreAnswered,
     StoreFailed,
-    Wait,
 )
+from stampede_guard.core.outcome import FlightOutcome
+from stampede_guard.core.states import Computing, FlightKind, FlightState, Publishing
 from tests.core.moves import GAP
 from tests.core.steps import Core, Store, version_of
 from tests.core.world import (
     BROKEN,
+    LATER,
     ON,
     Flight,
     Setup,
     Table,
     Violation,
     World,
+    with_process,
 )
 
 
@@ -64,49 +72,97 @@ class Driver:
         self._decided: dict[tuple[Any, ...], tuple[int, Command]] = {}
 
     def _put(self, world: World, number: int, **changes: Any) -> World:
-        processes = list(world.processes)
-        processes[number] = processes[number]._replace(**changes)
-        return world._replace(processes=tuple(processes))
+        return with_process(world, number, changes)
 
     def _flight(self, world: World, number: int) -> Flight:
         flight = world.processes[number].flight
         assert flight is not None
         return flight
 
-    def _state(self, flight: Flight) -> Any:
-        return self.table[flight.state]
+    def _state(self, flight: Flight) -> FlightState:
+        state: FlightState = self.table[flight.state]
+        return state
+
+    def _phase(self, flight: Flight) -> Any:
+        return self._state(flight).phase
+
+    def _grant(self, flight: Flight | None) -> Any:
+        """The grant under which a flight computes, if there is one."""
+        return None if flight is None else getattr(self._phase(flight), "grant", None)
+
+    def _not_answered(self, flight: Flight, *, away: bool, sent: bool) -> StoreFailed:
+        return StoreFailed(away, aboard(flight), float(flight.clock), 0.0, sent)
+
+    def _decide(self, before: int, event: Event) -> tuple[int, Command]:
+        key = (before, type(event), event)
+        decided = self._decided.get(key)
+        if decided is None:
+            state, command = self.core.decide(self.table[before], event, self.setup.policy)
+            if not self.setup.timed:
+                state = state._replace(trusted_until=0.0, lapsed=False)
+            decided = self._decided[key] = self.table.id(state), command
+        return decided
 
     def _feed(self, world: World, number: int, event: Event, version: int = 0) -> World:
         flight = self._flight(world, number)
-        key = (flight.state, event)
-        decided = self._decided.get(key)
-        if decided is None:
-            state, command = self.core.decide(self.table[flight.state], event, self.setup.policy)
-            decided = self._decided[key] = self.table.id(state), command
-        before = self._state(flight)
+        decided = self._decide(flight.state, event)
+        before = self._phase(flight)
         exempt = isinstance(event, StoreFailed) or (isinstance(before, Computing) and before.grant is None)
         # Without the store nobody knows what others have invalidated; of its own process everybody does.
         exempt = exempt and not self.setup.pending
         if isinstance(before, Publishing) and exempt and not isinstance(decided[1], Publish):
             world = world._replace(slack=world.slack + 1)
         flight = flight._replace(state=decided[0])
+        flight = self._noticed(world, number, flight, event, decided[1])
         return self._carry_out(world, number, flight, decided[1], exempt, version)
+
+    def _noticed(self, world: World, number: int, flight: Flight, event: Event, command: Command) -> Flight:
+        """The flight with what the search knows of it, and the promises that a single decision must keep."""
+        holder, pauses = flight.heard_of_holder, self.setup.policy.error_ttl > 0
+        match command:
+            case Compute(None) if self.setup.timed and holder and flight.clock != LATER:
+                raise Violation("it computes without the store although the holder was alive a moment ago")
+            case AskStore(after) if after and flight.clock == LATER:
+                raise Violation("it goes on to trust a holder that it has not heard of for long")
+            case Compute(grant, taken_over) if grant and grant.leased and (holder == 2) != taken_over:
+                raise Violation("a takeover is not told, or none is told as one")
+            case Land(_, pause) if flight.has_failed and not pause and pauses:
+                raise Violation("stale hits ask at once after a failure")
+            case Land(releases) if not releases and self._may_be_left(world, flight):
+                raise Violation("a flight landed and may leave a lease behind")
+            case Land() if flight.given_up and isinstance(event, LookAgain) and not flight.passengers:
+                raise Violation("how slow a flight is was forgotten while its holder computes")
+        match event:
+            case StoreAnswered(answer):
+                held = isinstance(answer, Held)
+                flight = flight._replace(heard_of_holder=held + (held and answer.suspect))
+            case ComputationFailed():
+                flight = flight._replace(has_failed=True)
+            case ComputationEnded():
+                flight = flight._replace(has_failed=False)
+            case PublishAnswered(stored):
+                outcome_kept = self._state(flight).kept
+                if outcome_kept and not stored:
+                    raise Violation("what the store refused counts as kept")
+        if isinstance(command, AskStore):
+            flight = flight._replace(has_failed=False)
+        return flight
+
+    def _may_be_left(self, world: World, flight: Flight) -> bool:
+        lease = self.table[world.entry].lease
+        owned = lease is not None and lease.owner == flight.name
+        return owned or any(ghost.flight == flight.name for ghost in world.ghosts)
 
     def _carry_out(
         self, world: World, number: int, flight: Flight, command: Command, exempt: bool, version: int
     ) -> World:
         match command:
-            case Ask():
-                confirmed = world.processes[number].link in (ON, BROKEN)
-                inbox = f"i{number}" if confirmed or self.core.names_unconfirmed_inbox else ""
-                kept = tuple(what for what in flight.kept if what != GAP)
-                flight = flight._replace(pending=("ask", inbox), kept=kept, passengers=_mark(flight, 2))
-                if world.processes[number].pending:
-                    wanted = bool(flight.passengers) or not flight.early
-                    world = self._put(world, number, flight=flight)
-                    return self._feed(world, number, StoreFailed(away=True, wanted=wanted))
+            case AskStore(after):
+                if after:
+                    return self._put(world, number, flight=flight._replace(pending=("pause",)))
+                return self._ask(world, number, flight)
             case Compute(grant):
-                if grant is None and flight.early and not flight.passengers:
+                if grant is None and self._is_early(flight) and not flight.passengers:
                     raise Violation("an early refresh computes without a lease")
                 if grant is not None and not grant.leased:
                     self._check_others_let_through(world, number)
@@ -117,37 +173,66 @@ class Driver:
                 flight = flight._replace(
                     pending=("compute", world.truth), kept=(), passengers=_mark(flight, 1)
                 )
+                world = self._put(world, number, flight=flight)
+                return self._tell(world, number, ComputationBegan(0.0))
             case Publish(grant, outcome):
                 pending = ("publish", self.table.id(grant), self.table.id(outcome))
                 flight = flight._replace(pending=pending, passengers=_mark(flight, 2))
-            case Release(outcome):
+            case GiveBack(outcome):
                 # A failure goes to all who are aboard now, a value to those who joined before it was computed.
                 to = 0 if outcome is None else 1 if outcome.kind == "value" else 2
                 flight = flight._replace(pending=("release", to, version), passengers=_mark(flight, 2))
-            case Deliver(outcome, to):
+            case Deliver(outcome, to, keeps):
+                if keeps and self.setup.bypassed:
+                    raise Violation("a process keeps what it computed without leave to use the store")
+                if keeps and version_of(outcome.body) < world.processes[number].pending:
+                    raise Violation("a process keeps what it has itself invalidated")
                 return self._hand_out(world, number, flight, outcome, to, exempt)
             case Wait():
-                if flight.early and not flight.passengers:
+                if self._is_early(flight) and not flight.passengers:
                     raise Violation("an early refresh waits for a holder")
                 return self._wait(world, number, flight._replace(pending=("wait",)))
             case Keep():
                 if flight.pending == ("wait",):
                     return self._wait(world, number, flight)
-            case Land():
+            case Land(unsure):
                 if flight.passengers:
                     raise Violation("a flight landed and left passengers behind")
                 releases = world.processes[number].releases
-                if flight.unsure:
+                if unsure:
                     releases = (*releases, flight.name)
                 return self._put(world, number, flight=None, releases=releases)
         return self._put(world, number, flight=flight)
+
+    def _ask(self, world: World, number: int, flight: Flight) -> World:
+        if self.setup.bypassed:
+            raise Violation("a bypassed flight asks the store")
+        confirmed = world.processes[number].link in (ON, BROKEN)
+        inbox = f"i{number}" if confirmed or self.core.names_unconfirmed_inbox else ""
+        kept = tuple(what for what in flight.kept if what != GAP)
+        flight = flight._replace(pending=("ask", inbox), kept=kept, passengers=_mark(flight, 2))
+        world = self._put(world, number, flight=flight)
+        if world.processes[number].pending:
+            return self._feed(world, number, self._not_answered(flight, away=True, sent=False))
+        return world
+
+    def _tell(self, world: World, number: int, event: Event) -> World:
+        """Something happens that changes what the flight knows, and not what it does."""
+        flight = self._flight(world, number)
+        state, command = self._decide(flight.state, event)
+        if not isinstance(command, Keep):
+            raise Violation(f"{type(event).__name__} led to {command}")
+        return self._put(world, number, flight=flight._replace(state=state))
+
+    def _is_early(self, flight: Flight) -> bool:
+        return self._state(flight).kind == "early"
 
     def _check_others_let_through(self, world: World, number: int) -> None:
         """How many compute beside each other is bounded, unless a fault has lost the slots."""
         computing = 1
         for other, process in enumerate(world.processes):
-            state = self._state(process.flight) if process.flight is not None and process.alive else None
-            grant = state.grant if isinstance(state, Computing) else None
+            phase = self._phase(process.flight) if process.flight is not None and process.alive else None
+            grant = phase.grant if isinstance(phase, Computing) else None
             computing += other != number and grant is not None and not grant.leased
         if computing > self.setup.policy.uncacheable_limit and world.faults == self.setup.faults:
             raise Violation(f"{computing} were let through at once")
@@ -159,30 +244,22 @@ class Driver:
         first, *rest = flight.kept
         flight = flight._replace(kept=tuple(rest))
         world = self._put(world, number, flight=flight)
-        wanted = bool(flight.passengers)
         if first == GAP:
-            return self._feed(world, number, LookAgain(wanted))
-        message = self.table[first]
-        if (
-            message.kind != "again"
-            and message.token <= flight.newer_than
-            and self.core.skips_what_it_replaces
-        ):
-            return self._wait(world, number, flight)
-        return self._feed(world, number, Heard(message, wanted))
+            return self._feed(world, number, LookAgain(aboard(flight)))
+        return self._feed(world, number, Heard(self.table[first], aboard(flight)))
 
     def _hand_out(
-        self, world: World, number: int, flight: Flight, outcome: Outcome, to: str, exempt: bool
+        self, world: World, number: int, flight: Flight, outcome: FlightOutcome, to: str, exempt: bool
     ) -> World:
         if self.core.everyone_is_covered:
             to = "everyone"
-        if outcome.reading is not None and outcome.reading.token <= flight.newer_than:
+        if outcome.reading is not None and outcome.reading.token <= self._state(flight).newer_than:
             raise Violation("a refresh was answered with what it was to replace")
         served = {"everyone": -1, "covered": 2, "before_compute": 1}[to]
         version = version_of(outcome.body)
         flight = self._serve(flight, served, version, exempt)
         world = self._put(world, number, flight=flight)
-        return self._feed(world, number, Delivered(len(flight.passengers)))
+        return self._feed(world, number, Delivered(aboard(flight)))
 
     def _serve(self, flight: Flight, bit: int, version: int, exempt: bool) -> Flight:
         left = []
@@ -191,13 +268,14 @@ class Driver:
                 left.append(passenger)
             elif version < passenger // 4 and not exempt:
                 raise Violation(too_old(version, passenger // 4))
-        return flight._replace(passengers=tuple(left))
+        return flight._replace(passengers=tuple(left), patient=0, handed_out=True)
 
     def _join(self, world: World, number: int, need: int) -> World:
         process = world.processes[number]
         if process.flight is not None:
             passengers = tuple(sorted((*process.flight.passengers, 4 * need)))
-            return self._put(world, number, flight=process.flight._replace(passengers=passengers))
+            world = self._put(world, number, flight=process.flight._replace(passengers=passengers))
+            return self._tell(world, number, Joined(has_old=False))
         return self._begin(world, number, (4 * need,), 0)
 
     def _begin(
@@ -207,12 +285,13 @@ class Driver:
         passengers: tuple[int, ...],
         newer_than: int,
         *,
-        early: bool = False,
+        kind: FlightKind = "foreground",
+        patient: int = 0,
     ) -> World:
         process = world.processes[number]
-        state, command = self.core.begin(away=self._cut_off(world, number))
-        name = f"{number}.{process.flights}"
-        flight = Flight(name, newer_than, self.table.id(state), (), passengers, early=early)
+        kind = "bypassed" if self.setup.bypassed else kind
+        state, command = self.core.begin(kind, away=self._cut_off(world, number), newer_than=newer_than)
+        flight = Flight(f"{number}.{process.flights}", self.table.id(state), (), passengers, patient=patient)
         world = self._put(world, number, flights=process.flights + 1, used=True)
         return self._carry_out(world, number, flight, command, False, 0)
 
@@ -233,18 +312,18 @@ class Driver:
     def _execute(self, world: World, number: int) -> World:
         """The store carries out what the flight has sent."""
         flight = self._flight(world, number)
-        world, reply = self._run(world, flight.name, flight.newer_than, flight.pending)
+        world, reply = self._run(world, flight.name, self._state(flight).newer_than, flight.pending)
         flight = self._flight(world, number)
         if flight.pending[0] == "release":
             return self._released(world, number, flight)
         return self._put(world, number, flight=flight._replace(pending=reply))
 
-    def _released(self, world: World, number: int, flight: Flight) -> World:
+    def _released(self, world: World, number: int, flight: Flight, *, answered: bool = True) -> World:
         _, to, version = flight.pending
         if to:
             flight = self._serve(flight, to, version, False)
         world = self._put(world, number, flight=flight)
-        return self._feed(world, number, Delivered(len(flight.passengers)))
+        return self._feed(world, number, Delivered(aboard(flight), answered))
 
     def _run(
         self, world: World, name: str, newer_than: int, command: tuple[Any, ...]
@@ -266,10 +345,22 @@ class Driver:
         kind, reply = flight.pending
         if kind == "published":
             return self._feed(world, number, PublishAnswered(reply))
-        return self._feed(world, number, Answered(self.table[reply], 0.0, bool(flight.passengers)))
+        return self._answered(world, number, self.table[reply])
+
+    def _answered(self, world: World, number: int, answer: Any) -> World:
+        flight = self._flight(world, number)._replace(clock=0)
+        world = self._put(world, number, flight=flight)
+        return self._feed(world, number, StoreAnswered(answer, aboard(flight), 0.0, 0.0))
 
     def _poll(self, world: World, number: int) -> World:
-        return self._feed(world, number, LookAgain(bool(self._flight(world, number).passengers)))
+        return self._feed(world, number, LookAgain(aboard(self._flight(world, number))))
+
+    def _ask_again(self, world: World, number: int) -> World:
+        """The pause between two asks is over."""
+        return self._ask(world, number, self._flight(world, number))
+
+    def _later(self, world: World, number: int) -> World:
+        return self._put(world, number, flight=self._flight(world, number)._replace(clock=LATER))
 
     def _hear(self, world: World, number: int) -> World:
         """The first message of the inbox arrives."""
@@ -288,6 +379,11 @@ class Driver:
         if flight.pending == ("wait",):
             return self._wait(world, number, flight)
         return self._put(world, number, flight=flight)
+
+
+def aboard(flight: Flight) -> Aboard:
+    wanting, count = len(flight.passengers), len(flight.passengers) + flight.patient
+    return Aboard(count, wanting, waits=count > 0)
 
 
 def _mark(flight: Flight, bit: int) -> tuple[int, ...]:

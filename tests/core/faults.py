@@ -6,9 +6,6 @@ from typing import Any
 
 from stampede_guard.core import breaker
 from stampede_guard.core.entry import EMPTY
-from stampede_guard.core.flight import (
-    StoreFailed,
-)
 from tests.core.driver import Driver
 from tests.core.moves import GAP, unowned_slots
 from tests.core.world import (
@@ -34,7 +31,7 @@ class Faults(Driver):
         cost, ghosts = 0, list(world.ghosts)
         if process.flight is not None:
             if process.flight.pending[0] in ("ask", "publish", "release"):
-                ghosts.append(Ghost(process.flight.name, _with_newer(process.flight)))
+                ghosts.append(Ghost(process.flight.name, self._with_newer(process.flight)))
             cost = int(process.flight.pending[0] in ("compute", "publish"))
         cost += process.fallback is not None and process.fallback.pending[0] != "ask"
         dead = Process(False, True, OFF, process.breaker, process.flights, None, (), (), None, -1, ())
@@ -95,16 +92,14 @@ class Faults(Driver):
         process = world.processes[number]
         ghosts = list(world.ghosts)
         if flight.pending[0] in ("ask", "publish", "release"):
-            ghosts.append(Ghost(flight.name, _with_newer(flight)))
+            ghosts.append(Ghost(flight.name, self._with_newer(flight)))
         failed = breaker.failed(self.table[process.breaker])
         kind = flight.pending[0]
         world = self._fault(world, int(kind == "release"))._replace(ghosts=tuple(sorted(ghosts)))
-        flight = flight._replace(unsure=True)
-        world = self._put(world, number, breaker=self.table.id(failed), flight=flight)
+        world = self._put(world, number, breaker=self.table.id(failed))
         if kind == "release":
-            return self._released(world, number, flight)
-        wanted = bool(flight.passengers) or not flight.early
-        return self._feed(world, number, StoreFailed(away=failed.is_open, wanted=wanted))
+            return self._released(world, number, flight, answered=False)
+        return self._feed(world, number, self._not_answered(flight, away=failed.is_open, sent=True))
 
     def _probe(self, world: World, number: int) -> World:
         return self._answered_well(world, number)
@@ -129,6 +124,5 @@ class Faults(Driver):
         world = self._put(self._fault(world, 0), number, inbox=world.processes[number].inbox[1:])
         return self._notice(world, number, GAP)
 
-
-def _with_newer(flight: Flight) -> tuple[Any, ...]:
-    return (*flight.pending, flight.newer_than)
+    def _with_newer(self, flight: Flight) -> tuple[Any, ...]:
+        return (*flight.pending, self._state(flight).newer_than)

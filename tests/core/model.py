@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from stampede_guard.core.asks import Denied, Found, Granted
 from stampede_guard.core.entry import EMPTY, Value
-from stampede_guard.core.flight import (
+from stampede_guard.core.events import (
     Abandoned,
-    Computed,
+    ComputationEnded,
+    ComputationFailed,
     Event,
-    Failed,
-    Invalidated,
-    Outcome,
+    InvalidatedHere,
+    Joined,
+    OutdatedUpTo,
+    RenewalRefused,
 )
-from stampede_guard.core.scripts import Denied, Found, Granted
+from stampede_guard.core.outcome import FlightOutcome
+from stampede_guard.core.states import FlightKind
 from tests.core.driver import too_old
 from tests.core.faults import Faults
 from tests.core.moves import GAP, Move, list_moves
@@ -60,6 +64,8 @@ class Model(Faults):
             draws=setup.draws,
             drawn=0,
             spare_pending=setup.pending,
+            demands=setup.demands,
+            patients=setup.patients,
         )
 
     def moves(self, world: World) -> list[Move]:
@@ -86,6 +92,9 @@ class Model(Faults):
 
     def _board(self, world: World, number: int) -> World:
         """A caller joins the open flight without a read."""
+        flight = self._flight(world, number)
+        if flight.handed_out and self.core.may_join(self._state(flight), 0.0, shares_uncached=True):
+            raise Violation("callers join without a read a flight that has handed out an outcome")
         return self._join(world._replace(callers=world.callers - 1), number, self._need(world, number))
 
     def _join_after_miss(self, world: World, number: int, place: int) -> World:
@@ -104,7 +113,31 @@ class Model(Faults):
         """A flight that nobody waits for asks for something newer than what is stored. One computation is meant."""
         token = self.store.stored_token(world)
         world = world._replace(refreshes=world.refreshes - 1, slack=world.slack + (1 if token else 0))
-        return self._begin(world, number, (), token)
+        return self._begin(world, number, (), token, kind="refresh")
+
+    def _demand(self, world: World, number: int) -> World:
+        """`refresh()` is called because the truth has changed: what is computed already is no answer."""
+        token, truth = self.store.stored_token(world), world.truth + 1
+        world = world._replace(demands=world.demands - 1, truth=truth, slack=world.slack + 1)
+        kind: FlightKind = "refresh" if token else "foreground"
+        world = self._begin(world, number, (4 * truth,), token, kind=kind)
+        return self._tell(world, number, OutdatedUpTo(token, refresh=True))
+
+    def _wait_patiently(self, world: World, number: int) -> World:
+        """A caller with a stale value waits for a while; it begins a refresh if there is none."""
+        world = world._replace(patients=world.patients - 1)
+        flight = world.processes[number].flight
+        if flight is None:
+            world = self._begin(world, number, (), 0, kind="refresh", patient=1)
+        else:
+            world = self._put(world, number, flight=flight._replace(patient=flight.patient + 1))
+        return self._tell(world, number, Joined(has_old=True, patient=True))
+
+    def _give_up(self, world: World, number: int) -> World:
+        """Its `soft_timeout` is over; it is served the stale value."""
+        flight = self._flight(world, number)
+        flight = flight._replace(patient=flight.patient - 1, given_up=True)
+        return self._put(world, number, flight=flight)
 
     def _draw(self, world: World, number: int) -> World:
         """A reader of a fresh value is due. However many are, of one value, one computation is meant."""
@@ -123,7 +156,7 @@ class Model(Faults):
         world = self._put(world, number, due=tuple(due))
         if process.flight is not None or self._cut_off(world, number):
             return world
-        return self._begin(world, number, (), token, early=True)
+        return self._begin(world, number, (), token, kind="early")
 
     # --- computations that end -------------------------------------------------------------------
 
@@ -131,22 +164,23 @@ class Model(Faults):
         version = self._flight(world, number).pending[1]
         # The store can be asked what others have invalidated, so it is not away.
         away = self.core.pending_counts_as_away and bool(world.processes[number].pending)
-        return self._feed(world, number, Computed(b"v%d" % version, away=away))
+        away = away or self.setup.bypassed
+        return self._feed(world, number, ComputationEnded(b"v%d" % version, away=away))
 
     def _fail(self, world: World, number: int) -> World:
         version = self._flight(world, number).pending[1]
         # With an error_ttl nobody tries again; without, every flight finds out for itself.
         cost = 0 if self.setup.policy.error_ttl else self._counted(world, number)
         world = world._replace(events=world.events - 1, slack=world.slack + cost)
-        return self._feed(world, number, Failed(b"f%d" % version))
+        return self._feed(world, number, ComputationFailed(b"f%d" % version))
 
     def _fail_privately(self, world: World, number: int) -> World:
-        return self._end_unstored(world, number, Failed(None), 10**9)
+        return self._end_unstored(world, number, ComputationFailed(None), 10**9)
 
     def _finish_unstorable(self, world: World, number: int) -> World:
         """From now on the others are let through, and what they compute is not counted."""
         version = self._flight(world, number).pending[1]
-        return self._end_unstored(world, number, Computed(b"v%d" % version, storable=False), version)
+        return self._end_unstored(world, number, ComputationEnded(b"v%d" % version, storable=False), version)
 
     def _abandon(self, world: World, number: int) -> World:
         return self._end_unstored(world, number, Abandoned(), 0)
@@ -156,7 +190,7 @@ class Model(Faults):
         return self._feed(world, number, event, version)
 
     def _counted(self, world: World, number: int) -> int:
-        grant = self._state(self._flight(world, number)).grant
+        grant = self._grant(self._flight(world, number))
         return int(grant is None or grant.leased)
 
     # --- invalidation ----------------------------------------------------------------------------
@@ -168,7 +202,7 @@ class Model(Faults):
         world = world._replace(
             truth=truth, invalidations=invalidations, spare_invalidations=world.spare_invalidations - 1
         )
-        return world if number < 0 else self._feed(world, number, Invalidated())
+        return world if number < 0 else self._feed(world, number, InvalidatedHere())
 
     def _execute_invalidation(self, world: World, place: int) -> World:
         """Carried out, and returned at once: a later return asks less of whoever comes in between."""
@@ -184,7 +218,9 @@ class Model(Faults):
         truth = world.truth + 1
         world = self._put(world, number, pending=truth, used=True)
         world = world._replace(truth=truth, spare_pending=world.spare_pending - 1)
-        return world if world.processes[number].flight is None else self._feed(world, number, Invalidated())
+        return (
+            world if world.processes[number].flight is None else self._feed(world, number, InvalidatedHere())
+        )
 
     def _apply_pending(self, world: World, number: int) -> World:
         """The store carries it out, and its process hears of that at once."""
@@ -204,10 +240,7 @@ class Model(Faults):
             return 1
         if entry.lease is not None and entry.lease.token >= fence:
             return 1
-        grants = [
-            getattr(self._state(process.flight), "grant", None) if process.flight is not None else None
-            for process in world.processes
-        ]
+        grants = [self._grant(process.flight) for process in world.processes]
         return int(any(grant is not None and grant.token >= fence for grant in grants))
 
     # --- subscriptions and renewal ---------------------------------------------------------------
@@ -227,13 +260,18 @@ class Model(Faults):
         flight = self._flight(world, number)
         link = world.processes[number].link
         renewal = self.store.renewal(
-            flight.name, self._state(flight).grant.token, f"i{number}" if link in (ON, BROKEN) else ""
+            flight.name, self._grant(flight).token, f"i{number}" if link in (ON, BROKEN) else ""
         )
         return self._put(world, number, renewal=self.table.id(renewal))
 
     def _execute_renewal(self, world: World, number: int) -> World:
-        world = self.store.renew(world, self.table[world.processes[number].renewal])
-        return self._put(world, number, renewal=-1)
+        process, renewal = world.processes[number], self.table[world.processes[number].renewal]
+        world, held = self.store.renew(world, renewal)
+        world = self._put(world, number, renewal=-1)
+        grant = self._grant(process.flight)
+        if held or process.flight is None or grant is None or grant.token != renewal.token:
+            return world
+        return self._tell(world, number, RenewalRefused())
 
     # --- fallback --------------------------------------------------------------------------------
 
@@ -263,7 +301,7 @@ class Model(Faults):
         _, grant, version = fallback.pending
         if fallback.pending[0] == "compute":
             return self._put(world, number, fallback=fallback._replace(pending=("publish", grant, version)))
-        outcome = Outcome("value", b"v%d" % version, own=True)
+        outcome = FlightOutcome("value", b"v%d" % version, own=True)
         world, _ = self.store.publish(world, fallback.name, self.table[grant], outcome)
         if version < fallback.need:
             raise Violation(too_old(version, fallback.need))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stampede_guard.core.entry import EMPTY, Failure, Lease, in_time
-from stampede_guard.core.flight import Asking, Computing, Publishing
+from stampede_guard.core.states import Asking, Computing, FlightState, Publishing
 from tests.core.world import BROKEN, OFF, ON, OPEN, SLOTS_MS, Process, Setup, Table, World
 
 Move = tuple[Any, ...]
@@ -40,15 +40,23 @@ PROGRESS = frozenset(
 )
 """What happens by itself, sooner or later."""
 
-TIMERS = frozenset({"poll", "lapse_unowned", "lapse_slots", "end_mark"})
+TIMERS = frozenset({"poll", "ask_again", "later", "give_up", "lapse_unowned", "lapse_slots", "end_mark"})
 """What happens because time passes. Where no fault has happened, nobody may depend on these."""
+
+PAUSES = frozenset({"ask_again"})
+"""The timers that a flight has set itself, for less than a `poll_interval`."""
 
 
 def list_moves(world: World, setup: Setup, table: Table) -> list[Move]:
     moves: list[Move] = []
     for number, process in enumerate(world.processes):
         if process.alive:
-            _own_moves(moves, number, process, setup, table)
+            own = table.own_moves.get((number, process))
+            if own is None:
+                own = table.own_moves[number, process] = []
+                _own_moves(own, number, process, setup, table)
+            moves += own
+            _times(moves, number, process, world, setup, table)
             _renewals(moves, number, process, world, setup, table)
     moves += [("execute_invalidation", place) for place in range(len(world.invalidations))]
     moves += [("run_ghost", place) for place in _different(world.ghosts)]
@@ -73,6 +81,8 @@ def list_moves(world: World, setup: Setup, table: Table) -> list[Move]:
 
 def _different(things: tuple[Any, ...]) -> list[int]:
     """The places of things that are unlike those before them."""
+    if len(things) < 2:
+        return [0] if things else []
     return [place for place, thing in enumerate(things) if thing not in things[:place]]
 
 
@@ -91,6 +101,10 @@ def _own_moves(moves: list[Move], number: int, process: Process, setup: Setup, t
             case "wait":
                 if setup.polls:
                     moves.append(("poll", number))
+            case "pause":
+                moves.append(("ask_again", number))
+    if flight is not None and flight.patient:
+        moves.append(("give_up", number))
     if process.fallback is not None:
         moves.append(("step_fallback", number))
     moves += [("join_after_miss", number, place) for place in _different(process.missed)]
@@ -109,14 +123,27 @@ def _own_moves(moves: list[Move], number: int, process: Process, setup: Setup, t
         moves.append(("apply_pending", number))
 
 
+def _times(
+    moves: list[Move], number: int, process: Process, world: World, setup: Setup, table: Table
+) -> None:
+    """The holder no longer counts as alive. That matters only where the store may fail to answer."""
+    flight = process.flight
+    if flight is None or flight.pending[0] not in ("ask", "asked", "pause"):
+        return
+    may_fail = process.pending or flight.pending[0] == "pause" or (world.faults and "lose" in setup.kinds)
+    state: FlightState = table[flight.state]
+    if may_fail and state.trusted_until > flight.clock:
+        moves.append(("later", number))
+
+
 def _renewals(
     moves: list[Move], number: int, process: Process, world: World, setup: Setup, table: Table
 ) -> None:
     if process.renewal >= 0:
         moves.append(("execute_renewal", number))
     elif setup.renewals and process.flight is not None:
-        state, lease = table[process.flight.state], table[world.entry].lease
-        if isinstance(state, Computing | Publishing) and state.grant is not None:
+        phase, lease = table[process.flight.state].phase, table[world.entry].lease
+        if isinstance(phase, Computing | Publishing) and phase.grant is not None:
             inbox = f"i{number}" if process.link in (ON, BROKEN) else ""
             # A renewal that would find everything as it is changes nothing.
             if lease is None or lease.missing_since_us is not None or lease.inbox != inbox:
@@ -131,11 +158,11 @@ def _is_unowned(world: World, table: Table) -> bool:
     for process in world.processes:
         flight = process.flight
         if flight is not None and flight.name == lease.owner:
-            state = table[flight.state]
-            grant = getattr(state, "grant", None)
+            phase = table[flight.state].phase
+            grant = getattr(phase, "grant", None)
             if grant is not None and grant.token == lease.token:
                 return False
-            if isinstance(state, Asking) and flight.pending[0] == "asked":
+            if isinstance(phase, Asking) and flight.pending[0] == "asked":
                 return False
     return True
 
@@ -178,11 +205,14 @@ def _arrivals(moves: list[Move], world: World, setup: Setup, table: Table) -> No
     value = table[world.entry].value if world.draws else None
     if value is not None and value.is_fresh(world.now):
         moves += [("draw", number) for number in _interchangeable(world) if world.processes[number].alive]
-    if world.refreshes:
-        for number in _interchangeable(world):
+    for kind, spare in (("refresh", world.refreshes), ("demand", world.demands)):
+        for number in _interchangeable(world) if spare else ():
             process = world.processes[number]
             if process.alive and process.flight is None:
-                moves.append(("refresh", number))
+                moves.append((kind, number))
+    if world.patients and table[world.entry].value is not None:
+        numbers = [number for number in _interchangeable(world) if world.processes[number].alive]
+        moves += [("wait_patiently", number) for number in numbers]
 
 
 def _interchangeable(world: World) -> list[int]:
@@ -198,7 +228,9 @@ def _interchangeable(world: World) -> list[int]:
 def _invalidations(moves: list[Move], world: World, table: Table) -> None:
     moves.append(("invalidate", -1))
     for number, process in enumerate(world.processes):
-        if process.flight is not None and isinstance(table[process.flight.state], Computing | Publishing):
+        if process.flight is not None and isinstance(
+            table[process.flight.state].phase, Computing | Publishing
+        ):
             moves.append(("invalidate", number))
 
 

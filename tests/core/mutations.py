@@ -7,25 +7,28 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stampede_guard.core import flight, scripts
+from stampede_guard.core.aboard import Aboard
+from stampede_guard.core.asks import FailedRecently, Granted, Held, Publication, Renewal
+from stampede_guard.core.commands import AskStore, Deliver, Keep, Land
 from stampede_guard.core.entry import Entry, Lease, Record
-from stampede_guard.core.flight import (
-    Answered,
-    Ask,
-    Deliver,
+from stampede_guard.core.events import (
+    ComputationEnded,
+    Delivered,
     Heard,
-    Keep,
     LookAgain,
     PublishAnswered,
+    StoreAnswered,
     StoreFailed,
-    Waiting,
 )
-from stampede_guard.core.scripts import FailedRecently, Granted, Held, Publication, Renewal
+from stampede_guard.core.states import FlightState, Landed, Waiting
 from tests.core.mutations_clock import CLOCK
+from tests.core.mutations_flight import FLIGHT
 from tests.core.mutations_uncacheable import UNCACHEABLE
 from tests.core.steps import Core
 from tests.core.world import Setup
 
 ENDLESS = 10**18
+WANTED = Aboard(1, 1, waits=True)
 
 
 @dataclass(frozen=True)
@@ -145,51 +148,60 @@ def _acquire_without_reading_again(entry: Entry, ask: scripts.Ask, **given: Any)
     return scripts.acquire(entry, replace(ask, newer_than=ENDLESS), **given)
 
 
-def _decide_without_asking_again(state: Any, event: Any, policy: Any) -> Any:
-    if isinstance(state, Waiting) and isinstance(event, Heard) and event.message.kind == "again":
+def _decide_without_asking_again(state: FlightState, event: Any, policy: Any) -> Any:
+    if isinstance(event, Heard) and event.message.kind == "again":
         return state, Keep()
     return flight.decide(state, event, policy)
 
 
-def _decide_without_a_poll(state: Any, event: Any, policy: Any) -> Any:
+def _decide_without_a_poll(state: FlightState, event: Any, policy: Any) -> Any:
     if isinstance(event, LookAgain):
         return state, Keep()
     return flight.decide(state, event, policy)
 
 
-def _decide_without_the_fence(state: Any, event: Any, policy: Any) -> Any:
-    if isinstance(state, Waiting) and isinstance(event, Heard):
-        return flight.decide(replace(state, fence=0), event, policy)
+def _decide_without_the_fence(state: FlightState, event: Any, policy: Any) -> Any:
+    if isinstance(state.phase, Waiting) and isinstance(event, Heard):
+        state = state._replace(phase=replace(state.phase, fence=0))
     return flight.decide(state, event, policy)
 
 
 # --- handing out ----------------------------------------------------------------------------------
 
 
-def _decide_to_hand_out_what_was_refused(state: Any, event: Any, policy: Any) -> Any:
+def _decide_to_hand_out_what_was_refused(state: FlightState, event: Any, policy: Any) -> Any:
     after, command = flight.decide(state, event, policy)
     if isinstance(event, PublishAnswered) and isinstance(command, Deliver):
-        command = replace(command, to="covered")
+        command = command._replace(to="covered")
     return after, command
 
 
-def _decide_to_believe_the_store_alone(state: Any, event: Any, policy: Any) -> Any:
-    if isinstance(event, PublishAnswered):
-        state = replace(state, fenced=False)
+def _unfenced(state: FlightState) -> FlightState:
+    return state._replace(phase=replace(state.phase, fenced=False))  # type: ignore[call-arg]
+
+
+def _decide_to_believe_the_store_alone(state: FlightState, event: Any, policy: Any) -> Any:
+    state = _unfenced(state) if isinstance(event, PublishAnswered) else state
     return flight.decide(state, event, policy)
 
 
-def _decide_to_serve_everyone_without_the_store(state: Any, event: Any, policy: Any) -> Any:
-    if isinstance(event, flight.Computed):
-        state = replace(state, fenced=False)
+def _decide_to_serve_everyone_without_the_store(state: FlightState, event: Any, policy: Any) -> Any:
+    state = _unfenced(state) if isinstance(event, ComputationEnded) else state
     return flight.decide(state, event, policy)
 
 
-def _decide_to_forget_who_is_left(state: Any, event: Any, policy: Any) -> Any:
+def _decide_to_forget_who_is_left(state: FlightState, event: Any, policy: Any) -> Any:
     after, command = flight.decide(state, event, policy)
-    if isinstance(event, flight.Delivered) and isinstance(command, Ask):
-        return flight.Landed(), flight.Land()
+    if isinstance(event, Delivered) and isinstance(command, AskStore):
+        return after._replace(phase=Landed()), Land()
     return after, command
+
+
+def _decide_to_hear_what_it_replaces(state: FlightState, event: Any, policy: Any) -> Any:
+    if isinstance(event, Heard):
+        after, command = flight.decide(state._replace(newer_than=0), event, policy)
+        return after._replace(newer_than=state.newer_than), command
+    return flight.decide(state, event, policy)
 
 
 def _invalidate_that_keeps_the_failure(entry: Entry, **given: Any) -> Any:
@@ -206,15 +218,15 @@ def _acquire_with_any_failure(entry: Entry, ask: scripts.Ask, **given: Any) -> A
 # --- early refreshes ------------------------------------------------------------------------------
 
 
-def _decide_to_wait_unwanted(state: Any, event: Any, policy: Any) -> Any:
-    if isinstance(event, Answered) and isinstance(event.answer, Held):
-        event = replace(event, wanted=True)
+def _decide_to_wait_unwanted(state: FlightState, event: Any, policy: Any) -> Any:
+    if isinstance(event, StoreAnswered) and isinstance(event.answer, Held):
+        event = event._replace(aboard=WANTED)
     return flight.decide(state, event, policy)
 
 
-def _decide_to_compute_unwanted(state: Any, event: Any, policy: Any) -> Any:
+def _decide_to_compute_unwanted(state: FlightState, event: Any, policy: Any) -> Any:
     if isinstance(event, StoreFailed):
-        event = replace(event, wanted=True)
+        event = event._replace(aboard=WANTED)
     return flight.decide(state, event, policy)
 
 
@@ -287,10 +299,10 @@ MUTATIONS = {
         release=_release_by_anybody,
     ),
     "renewal that creates": _mutation(
-        "waits for a timer", Setup(invalidations=1, renewals=True), renew=_renew_that_creates
+        "leave a lease behind", Setup(invalidations=1, renewals=True), renew=_renew_that_creates
     ),
     "refused publish keeps the lease": _mutation(
-        "waits for a timer", ONE_INVALIDATION, publish=_publish_that_keeps_a_refused_lease
+        "leave a lease behind", ONE_INVALIDATION, publish=_publish_that_keeps_a_refused_lease
     ),
     "publish takes anybody's lease": _mutation(
         "somebody else's lease",
@@ -340,7 +352,7 @@ MUTATIONS = {
     "refresh hears what it is to replace": _mutation(
         "was to replace",
         Setup(callers=3, placement=(0, 1, 1), refreshes=2),
-        skips_what_it_replaces=False,
+        decide=_decide_to_hear_what_it_replaces,
     ),
     "early refresh waits for the holder": _mutation(
         "waits for a holder", Setup(draws=2), decide=_decide_to_wait_unwanted
@@ -364,5 +376,6 @@ MUTATIONS = {
     ),
 }
 MUTATIONS |= {
-    name: Mutation(core, setup, finds) for name, (finds, setup, core) in (UNCACHEABLE | CLOCK).items()
+    name: Mutation(core, setup, finds)
+    for name, (finds, setup, core) in (UNCACHEABLE | CLOCK | FLIGHT).items()
 }

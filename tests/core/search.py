@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from stampede_guard.core.tags import opened
 from tests.core.model import Model
-from tests.core.moves import PROGRESS, TIMERS, Move
+from tests.core.moves import PAUSES, PROGRESS, TIMERS, Move
 from tests.core.steps import Core
 from tests.core.world import Setup, Violation, World
 
@@ -117,6 +117,7 @@ class Search:
                 can_go_on = True
                 self._targets.append(there)
             elif move[0] in TIMERS:
+                can_go_on = can_go_on or move[0] in PAUSES
                 self._targets.append(-there - 1)
         if not can_go_on and world.faults == self.setup.faults:
             return self._story(here, ("somebody waits for a timer although nothing is broken",))

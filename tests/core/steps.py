@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stampede_guard.core import flight, scripts
+from stampede_guard.core import caller, flight, scripts
 from stampede_guard.core.entry import EMPTY, Entry, in_time
-from stampede_guard.core.flight import Outcome
+from stampede_guard.core.outcome import FlightOutcome
 from stampede_guard.core.scripts import (
     Answer,
     Denied,
@@ -39,9 +39,9 @@ class Core:
     fallback: Callable[..., Any] = scripts.fallback
     begin: Callable[..., Any] = flight.begin
     decide: Callable[..., Any] = flight.decide
+    may_join: Callable[..., Any] = caller.may_join
     names_unconfirmed_inbox: bool = False
     everyone_is_covered: bool = False
-    skips_what_it_replaces: bool = True
     pending_counts_as_away: bool = False
 
 
@@ -199,7 +199,7 @@ class Store:
 
     # --- publish ---------------------------------------------------------------------------------
 
-    def publish(self, world: World, name: str, grant: Granted, outcome: Outcome) -> tuple[World, bool]:
+    def publish(self, world: World, name: str, grant: Granted, outcome: FlightOutcome) -> tuple[World, bool]:
         key = ("publish", world.entry, world.now, name, grant, outcome.kind, outcome.body)
         after, stored, messages = self._run(key, lambda: self._publish(world, name, grant, outcome))
         if stored:
@@ -212,7 +212,7 @@ class Store:
         return self._deliver(world._replace(entry=after), messages), stored
 
     def _publish(
-        self, world: World, name: str, grant: Granted, outcome: Outcome
+        self, world: World, name: str, grant: Granted, outcome: FlightOutcome
     ) -> tuple[int, bool, Messages]:
         before: Entry = self.table[world.entry]
         is_value = outcome.kind == "value"
@@ -274,11 +274,11 @@ class Store:
         after, _, messages = self.core.release(before, name, now_us=world.now)
         return self.table.id(after), messages
 
-    def renew(self, world: World, renewal: Renewal) -> World:
-        entry, _ = self.core.renew(
+    def renew(self, world: World, renewal: Renewal) -> tuple[World, bool]:
+        entry, held = self.core.renew(
             self.table[world.entry], renewal, now_us=world.now, listening=self.listening(world)
         )
-        return world._replace(entry=self.table.id(entry))
+        return world._replace(entry=self.table.id(entry)), held
 
     def renewal(self, name: str, token: int, inbox: str) -> Renewal:
         return Renewal(name, token, inbox, self.lease_ms, self.record_ms)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from stampede_guard.core import tags
-from stampede_guard.core.flight import Answered, Command, Compute, Computed, Heard, Publish, PublishAnswered
-from stampede_guard.core.scripts import Found, Granted, Message
-from tests.core.driver import too_old
+from stampede_guard.core.asks import Found, Granted, Message
+from stampede_guard.core.commands import Command, Compute, Publish
+from stampede_guard.core.events import ComputationEnded, Heard, OutdatedUpTo, PublishAnswered
+from tests.core.driver import aboard, too_old
 from tests.core.model import Model
 from tests.core.moves import GAP, Move
 from tests.core.steps import Core, Store, version_of
@@ -149,11 +150,11 @@ class TagModel(Model):
         flight = self._flight(world, number)
         found: Found = self.table[flight.pending[1]]
         if self._is_current(found.reading.body, world.tag):
-            return self._feed(world, number, Answered(found, 0.0, bool(flight.passengers)))
+            return self._answered(world, number, found)
         # Asked again in the same breath: nobody else is covered by that.
         inbox = f"i{number}" if world.processes[number].link in (ON, BROKEN) else ""
-        newer_than = max(flight.newer_than, found.reading.token)
-        return self._put(world, number, flight=flight._replace(pending=("ask", inbox), newer_than=newer_than))
+        world = self._put(world, number, flight=flight._replace(pending=("ask", inbox)))
+        return self._tell(world, number, OutdatedUpTo(found.reading.token))
 
     def _wait(self, world: World, number: int, flight: Flight) -> World:
         message = None if not flight.kept or flight.kept[0] == GAP else self.table[flight.kept[0]]
@@ -161,7 +162,7 @@ class TagModel(Model):
             not self.rules.holds_heard_against_tags
             or message is None
             or message.reading is None
-            or message.token <= flight.newer_than
+            or message.token <= self._state(flight).newer_than
         ):
             return super()._wait(world, number, flight)
         flight = flight._replace(pending=("believe", flight.kept[0]), kept=flight.kept[1:])
@@ -170,13 +171,12 @@ class TagModel(Model):
     def _believe(self, world: World, number: int) -> World:
         flight = self._flight(world, number)
         message: Message = self.table[flight.pending[1]]
-        flight = flight._replace(pending=("wait",))
+        world = self._put(world, number, flight=flight._replace(pending=("wait",)))
         assert message.reading is not None
         if not self._is_current(message.reading.body, world.tag):
-            flight = flight._replace(newer_than=max(flight.newer_than, message.token))
+            world = self._tell(world, number, OutdatedUpTo(message.token))
             message = Message("again", message.token)
-        world = self._put(world, number, flight=flight)
-        return self._feed(world, number, Heard(message, bool(flight.passengers)))
+        return self._feed(world, number, Heard(message, aboard(flight)))
 
     # --- what a flight computes ------------------------------------------------------------------
 
@@ -202,10 +202,10 @@ class TagModel(Model):
             world = world._replace(tag=world.tags_made + 1, tags_made=world.tags_made + 1)
         return world, flight._replace(version=world.tag)
 
-    def _begin(self, world: World, number: int, *rest: Any) -> World:
+    def _begin(self, world: World, number: int, *rest: Any, **kind: Any) -> World:
         """Of a flight; and, as a move, of its computation."""
         if rest:
-            return super()._begin(world, number, *rest)
+            return super()._begin(world, number, *rest, **kind)
         flight = self._flight(world, number)
         passengers = tuple(passenger | 1 for passenger in flight.passengers)
         flight = flight._replace(pending=("compute", world.truth), passengers=passengers)
@@ -218,18 +218,15 @@ class TagModel(Model):
             world, flight = self._ensured(world, flight)
             world = self._put(world, number, flight=flight)
         body = tags.sealed(b"v%d" % version, (_version(flight.version),))
-        return self._feed(world, number, Computed(body))
+        return self._feed(world, number, ComputationEnded(body))
 
     def _look_at_own(self, world: World, number: int) -> World:
         return self._put(world, number, flight=self._flight(world, number)._replace(looked=world.tag))
 
     def _published(self, world: World, number: int, flight: Flight, stored: bool) -> World:
         world = self._answered_well(world, number)
-        if self.rules.reads_again_at_publish and flight.looked != flight.version:
-            stored = False
-            newer_than = max(flight.newer_than, self._state(flight).grant.token)
-            world = self._put(world, number, flight=flight._replace(newer_than=newer_than))
-        return self._feed(world, number, PublishAnswered(stored))
+        outdated = self.rules.reads_again_at_publish and flight.looked != flight.version
+        return self._feed(world, number, PublishAnswered(stored, outdated))
 
 
 def _version(number: int) -> bytes:

@@ -6,7 +6,17 @@ from typing import Literal
 
 import pytest
 
-from stampede_guard.core.caller import LastResort, last_resort, patience_with_stale
+from stampede_guard.core.asks import Granted
+from stampede_guard.core.caller import (
+    LastResort,
+    computes_for_one,
+    last_resort,
+    may_join,
+    seconds_to_wait,
+    store_deadline,
+)
+from stampede_guard.core.states import Asking, Computing, FlightState
+from stampede_guard.policy import Policy
 
 Tried = Literal["untried", "denied", "over"]
 
@@ -64,7 +74,8 @@ def test_every_caller_comes_to_an_end_within_three_steps() -> None:
 
 
 def patience(soft_timeout: float, *, wait_timeout: float = 30.0, flown: float = 0.0) -> float:
-    return patience_with_stale(soft_timeout=soft_timeout, wait_timeout=wait_timeout, flown=flown)
+    policy = Policy(soft_timeout=soft_timeout, stale_ttl=60.0, wait_timeout=wait_timeout)
+    return seconds_to_wait("fresh_value", policy, waited=flown)
 
 
 def test_a_caller_with_a_stale_value_waits_for_its_soft_timeout_but_never_beyond_its_wait_timeout() -> None:
@@ -77,3 +88,49 @@ def test_what_the_flight_has_taken_already_is_taken_off() -> None:
     assert patience(0.5, flown=0.25) == 0.25
     assert patience(0.5, flown=0.5) == 0.0
     assert patience(0.5, flown=9.0) == 0.0
+
+
+def test_each_thing_that_is_waited_for_has_its_time_out_in_the_policy() -> None:
+    policy = Policy(wait_timeout=3.0, compute_timeout=5.0, fallback_timeout=7.0)
+    assert seconds_to_wait("value", policy) == seconds_to_wait("turn", policy) == 3.0
+    assert seconds_to_wait("own_computation", policy) == 5.0
+    assert seconds_to_wait("fallback", policy) == seconds_to_wait("another_fallback", policy) == 7.0
+    assert seconds_to_wait("value", policy, waited=2.0) == 1.0
+
+
+def test_only_a_caller_that_has_waited_a_whole_deadline_cuts_the_next_one_short() -> None:
+    assert store_deadline(late=False) is None
+    late = store_deadline(late=True)
+    assert late is not None and late < 0.5
+
+
+# --- joining without a read -----------------------------------------------------------------------
+
+COMPUTING = FlightState(Computing(Granted(7, "e")), slow_at=9.0)
+
+
+def test_a_flight_in_its_first_round_is_open_to_callers_that_have_not_read() -> None:
+    assert may_join(FlightState(Asking()), 1.0, shares_uncached=True)
+    assert may_join(COMPUTING, 9.0, shares_uncached=False)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        COMPUTING._replace(serves_old=True),
+        COMPUTING._replace(served=True),
+        COMPUTING._replace(lapsed=True),
+        COMPUTING._replace(slow_at=8.9),
+        COMPUTING._replace(kind="alone"),
+    ],
+)
+def test_a_caller_reads_first_where_the_store_may_know_better(state: FlightState) -> None:
+    assert not may_join(state, 9.0, shares_uncached=True)
+
+
+def test_a_value_that_may_be_private_is_computed_for_one_caller() -> None:
+    state = FlightState(Computing(Granted(7, "e", leased=False)))
+    assert computes_for_one(state, shares_uncached=False)
+    assert not may_join(state, 1.0, shares_uncached=False)
+    assert not computes_for_one(state, shares_uncached=True)
+    assert not computes_for_one(FlightState(Asking()), shares_uncached=False)

@@ -7,6 +7,9 @@ Checked in every world that can be reached:
   none), for an invalidation that hits a stored outcome or a computation that could still be stored, for a computation
   that stores nothing (private failure, not to be stored, abandoned), for a publication that was given up, and for a
   refresh.
+* `refresh()` is answered only with what is computed after its call. Its wait for an older computation ends with that.
+* A flight that was told of a living holder computes without the store only after a while, and then it does.
+* A slow flight is remembered while its holder computes. A process keeps nothing that it has itself invalidated.
 * A flight that is let through, because a value could not be stored, is not counted. At most `uncacheable_limit`
 compute so at
   once, nobody is made to wait while there is room, and no mark from before an invalidation lets anybody through.

@@ -15,6 +15,9 @@ NOON = 1_000_000
 """The store's clock at the beginning. It stands still unless a move says otherwise: every script of a run may see the
 same microsecond, which is the worst that a clock can do without going back."""
 
+LATER = 10**6
+"""In seconds: when the holder of the last answer no longer counts as alive."""
+
 SLOTS_MS = 10**6
 """What each computation beside the lease is given."""
 
@@ -59,6 +62,12 @@ class Setup:
     refreshes: int = 0
     draws: int = 0
     """Readers of a fresh value that are due to refresh it early."""
+    demands: int = 0
+    """Calls of `refresh()`: each of these callers must get what is computed after its call."""
+    patients: int = 0
+    """Callers with a stale value that wait for a while."""
+    bypassed: bool = False
+    """All flights are: none asks the store."""
     subscribed: bool = True
     renewals: bool = False
     polls: bool = True
@@ -66,6 +75,9 @@ class Setup:
     clock_goes_on: bool = True
     """False: the store that comes back after a loss of data has a clock that is behind."""
     stale_at_start: bool = False
+    timed: bool = False
+    """Follow until when a flight trusts its holder, and whether it knows that its lease was lost. Elsewhere nobody is
+    trusted, which is the harder case: a flight that gets no answer computes without the store at once."""
     policy: Policy = field(default_factory=lambda: Policy(ttl=1000.0, error_ttl=1000.0))
 
     def __str__(self) -> str:
@@ -78,9 +90,13 @@ class Setup:
         parts += [f"{self.events} of " + "/".join(sorted(self.event_kinds))] if self.events else []
         parts += [f"{self.refreshes} refreshes"] if self.refreshes else []
         parts += [f"{self.draws} early refreshes"] if self.draws else []
+        parts += [f"{self.demands} calls of refresh()"] if self.demands else []
+        parts += [f"{self.patients} patient callers"] if self.patients else []
+        parts += ["bypassed"] if self.bypassed else []
         parts += ["not yet subscribed"] if not self.subscribed else []
         parts += ["renewals"] if self.renewals else []
         parts += ["a stale value at first"] if self.stale_at_start else []
+        parts += ["timed"] if self.timed else []
         parts += ["liveness unknown"] if not self.listening_known else []
         parts += ["a clock that is behind after a loss of data"] if not self.clock_goes_on else []
         parts += ["nothing inline"] if not self.policy.inline_bytes else []
@@ -92,18 +108,25 @@ class Flight(NamedTuple):
 
     `pending`: ("ask", inbox) and ("publish", grant, outcome) are sent but not carried out; ("asked", answer) and
     ("published", stored) are carried out, with the reply on its way; ("compute", truth); ("release", outcome);
-    ("wait",). A passenger is `4 * need + 2 * covered + before_compute`.
+    ("wait",); ("pause",), before it asks again. A passenger is `4 * need + 2 * covered + before_compute`.
+
+    What the search itself knows of the flight, and holds against its decisions: `heard_of_holder` (1: its last answer
+    was "held", 2: by a suspect), `has_failed` (its last computation), `handed_out`, `patient` (callers with a stale
+    value that wait) and `given_up` (such a caller has left). `clock` is the driver's, in seconds: 0 at the last answer,
+    `LATER` once nothing from then counts.
     """
 
     name: str
-    newer_than: int
     state: int
     pending: tuple[Any, ...]
     passengers: tuple[int, ...]
     kept: tuple[int, ...] = ()
-    unsure: bool = False
-    alone: bool = False
-    early: bool = False
+    clock: int = 0
+    heard_of_holder: int = 0
+    has_failed: bool = False
+    handed_out: bool = False
+    patient: int = 0
+    given_up: bool = False
     version: int = 0
     looked: int = -1
 
@@ -170,6 +193,8 @@ class World(NamedTuple):
     tag: int = 0
     tags_made: int = 0
     spare_pending: int = 0
+    demands: int = 0
+    patients: int = 0
 
     @property
     def quiet(self) -> bool:
@@ -201,6 +226,22 @@ def _with_quick_replace(kind: Any) -> None:
     kind._replace = _replace
 
 
+def with_process(world: World, number: int, changes: dict[str, Any], new: Any = tuple.__new__) -> World:
+    """The world with another process of this number: two `_replace` in one."""
+    process = list(world.processes[number])
+    for name, value in changes.items():
+        process[_PLACES[name]] = value
+    processes = list(world.processes)
+    processes[number] = new(Process, process)
+    parts = list(world)
+    parts[_PROCESSES] = tuple(processes)
+    changed: World = new(World, parts)
+    return changed
+
+
+_PLACES = {name: place for place, name in enumerate(Process._fields)}
+_PROCESSES = World._fields.index("processes")
+
 for _kind in (Flight, Fallback, Process, World):
     _with_quick_replace(_kind)
 
@@ -211,6 +252,8 @@ class Table:
     def __init__(self) -> None:
         self._ids: dict[Any, int] = {}
         self._things: list[Any] = []
+        # What a process may do by itself follows from the process, and many worlds have the same one.
+        self.own_moves: dict[tuple[int, Process], list[tuple[Any, ...]]] = {}
 
     def id(self, thing: Any) -> int:
         # 1 == True == 1.0: things of different types must not meet.
