@@ -1,7 +1,8 @@
-"""Policy: every number and choice of a guard or a cached function, in one frozen object.
+"""Every number and choice of a cached function (`Policy`) and of a guard (`Limits`), in frozen objects.
 
-Times are seconds, as floats. Pass a field in `StampedeGuard(..., policy=Policy(...))` for all functions of a guard, or
-to `@locked_cache(...)` for one function.
+Times are seconds, as floats. A time may be given as `ttl=300`, `ttl="5m"` or `ttl=timedelta(minutes=5)`: see
+`durations`. Pass a field of `Policy` to `@locked_cache(...)` for one function. As
+`StampedeGuard(..., policy=Policy(...))` it is the default of all functions of the guard.
 
 | field | default | unit | reason |
 |---|---|---|---|
@@ -20,62 +21,93 @@ to `@locked_cache(...)` for one function.
 | `uncacheable_ttl` | 10 | s | after an uncacheable value, callers do not wait; a cacheable one ends this |
 | `uncacheable_limit` | 16 | count | computations at once of an uncacheable key, all processes together |
 | `max_passengers` | 10000 | count | callers that may wait on one flight of one process |
-| `max_flights` | 10000 | count | keys that one process may compute or wait for at once |
-| `max_local_computations` | 16 | count | computations at once while the store is away, not counting calls within them |
-| `max_threads` | 32 | count | plain functions of one guard that compute at once in one process; of the guard only |
 | `max_handovers` | 3 | count | how often a passenger takes over a computation bound to its caller's request |
 | `max_value_bytes` | 8 MiB | bytes | callers get a larger value, but it is not stored |
 | `inline_bytes` | 16 KiB | bytes | a value up to this size travels inside the wake-up |
-| `last_value_bytes` | 16 MiB | bytes | values kept per process while the store is away; 0 = none |
 | `l1_ttl` | 0 | s | keep hits in the process this long, 0 = off; the longest effect of a lost message |
-| `l1_bytes` | 32 MiB | bytes | values kept in L1 per process and event loop; of the guard only |
-| `l1_entries` | 10000 | count | the same, in entries; of the guard only |
-| `drain_timeout` | 10 | s | how long closing waits for computations under way |
 | `mode` | `"on"` | | also `shadow`; `bypass` = no store, one flight per key per process; `off` = a plain function |
 | `sample` | 1 | share | 0.1 = one key in ten is cached, always the same ones; the others call a plain function |
 | `share` | False | | True gives all callers of one flight the same mutable object |
+| `strict` | False | | True: a result that cannot be stored is an error, not a value that is served uncached |
+
+Fields of `Limits` bound what one guard uses in one process, for all its functions together. Pass them as
+`StampedeGuard(..., limits=Limits(...))`. The guards of its tenants share them.
+
+| field | default | unit | reason |
+|---|---|---|---|
+| `max_flights` | 10000 | count | keys that one process may compute or wait for at once |
+| `max_local_computations` | 16 | count | computations at once while the store is away, not counting calls within them |
+| `max_threads` | 32 | count | plain functions of one guard that compute at once in one process |
+| `last_value_bytes` | 16 MiB | bytes | values kept per process while the store is away; 0 = none |
+| `l1_bytes` | 32 MiB | bytes | values kept in L1, per event loop |
+| `l1_entries` | 10000 | count | the same, in entries |
+| `drain_timeout` | 10 | s | how long closing waits for computations under way |
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 
+from stampede_guard.durations import Duration, advice, seconds
 from stampede_guard.errors import Misuse, PolicyError
 
-__all__ = ["Mode", "Policy", "checked_policy"]
+__all__ = ["Limits", "Mode", "Policy", "PolicyFields", "check_fields", "checked_limits", "checked_policy"]
 
 Mode = Literal["on", "shadow", "bypass", "off"]
 
 _POSITIVE_SECONDS = (
     "ttl", "lease_ttl", "wait_timeout", "compute_timeout", "fallback_timeout", "poll_interval", "takeover_gap",
 )  # fmt: skip
-_SECONDS_OR_ZERO = ("stale_ttl", "error_ttl", "soft_timeout", "uncacheable_ttl", "l1_ttl", "drain_timeout")
-_POSITIVE_COUNTS = (
-    "max_passengers",
-    "max_flights",
-    "max_local_computations",
-    "max_threads",
-    "max_value_bytes",
-    "l1_bytes",
-    "l1_entries",
-    "uncacheable_limit",
-)
-_COUNTS_OR_ZERO = ("fallback_limit", "max_handovers", "inline_bytes", "last_value_bytes")
+_SECONDS_OR_ZERO = ("stale_ttl", "error_ttl", "soft_timeout", "uncacheable_ttl", "l1_ttl")
+_POSITIVE_COUNTS = ("max_passengers", "max_value_bytes", "uncacheable_limit")
+_COUNTS_OR_ZERO = ("fallback_limit", "max_handovers", "inline_bytes")
+_POSITIVE_LIMITS = ("max_flights", "max_local_computations", "max_threads", "l1_bytes", "l1_entries")
 MOST_MS = 10**12 - 1
 """The longest lifetime in a stored value, in milliseconds: 31 years. A policy allows 20 (`ttl` plus `stale_ttl`)."""
 _LONGEST = 10 * 366 * 86_400.0
 _SHORTEST = 0.001
 _LARGEST_BETA = 100.0
-_OF_GUARDS = ("namespace", "policy", "hooks", "encryption")
-_OF_DECORATORS = ("should_cache", "unkeyed", "resources", "context", "version", "name", "pickle", "tags")
+_OF_GUARDS = ("namespace", "policy", "limits", "hooks", "encryption")
+
+
+class PolicyFields(TypedDict, total=False):
+    """The fields of `Policy` as keywords. Each face adds `ttl`, which may be a function of the value there."""
+
+    stale_ttl: Duration
+    error_ttl: Duration
+    early_beta: float
+    soft_timeout: Duration
+    lease_ttl: Duration
+    wait_timeout: Duration
+    compute_timeout: Duration
+    fallback_limit: int
+    fallback_timeout: Duration
+    poll_interval: Duration
+    takeover_gap: Duration
+    uncacheable_ttl: Duration
+    uncacheable_limit: int
+    max_passengers: int
+    max_handovers: int
+    max_value_bytes: int
+    inline_bytes: int
+    l1_ttl: Duration
+    mode: Mode
+    sample: float
+    share: bool
+    strict: bool
+
+
+class _Fields(PolicyFields, total=False):
+    ttl: Duration
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
-    """What one cached function may do, and for how long. See the module's table for fields and reasons.
+    """What one cached function may do, and for how long. See the module's first table for fields and reasons.
 
     Raises `PolicyError` for a value that cannot work. The error names the field, the value and the rule.
     """
@@ -95,26 +127,24 @@ class Policy:
     uncacheable_ttl: float = 10.0
     uncacheable_limit: int = 16
     max_passengers: int = 10_000
-    max_flights: int = 10_000
-    max_local_computations: int = 16
-    max_threads: int = 32
     max_handovers: int = 3
     max_value_bytes: int = 8 * 1024 * 1024
     inline_bytes: int = 16 * 1024
-    last_value_bytes: int = 16 * 1024 * 1024
     l1_ttl: float = 0.0
-    l1_bytes: int = 32 * 1024 * 1024
-    l1_entries: int = 10_000
-    drain_timeout: float = 10.0
     mode: Mode = "on"
     sample: float = 1.0
     share: bool = False
+    strict: bool = False
+
+    if TYPE_CHECKING:
+        # More types may be given than are read.
+        def __init__(self, **fields: Unpack[_Fields]) -> None: ...
 
     def __post_init__(self) -> None:
         for field in _POSITIVE_SECONDS:
-            _check_seconds(field, getattr(self, field), least=_SHORTEST)
+            _to_seconds(self, field, least=_SHORTEST)
         for field in _SECONDS_OR_ZERO:
-            _check_seconds(field, getattr(self, field), least=0.0)
+            _to_seconds(self, field, least=0.0)
         _check_beta(self.early_beta)
         for field in _POSITIVE_COUNTS:
             _check_count(field, getattr(self, field), least=1)
@@ -123,8 +153,9 @@ class Policy:
         if self.mode not in get_args(Mode):
             raise PolicyError("mode", self.mode, f"it must be one of {', '.join(get_args(Mode))}")
         _check_share("sample", self.sample)
-        if not isinstance(self.share, bool):
-            raise PolicyError("share", self.share, "it must be True or False")
+        for field in ("share", "strict"):
+            if not isinstance(getattr(self, field), bool):
+                raise PolicyError(field, getattr(self, field), "it must be True or False")
         self._check_relations()
 
     def _check_relations(self) -> None:
@@ -158,13 +189,11 @@ class Policy:
             )
             raise PolicyError("soft_timeout", self.soft_timeout, rule)
 
-    def replace(self, **fields: Any) -> Policy:
+    def replace(self, **fields: Unpack[_Fields]) -> Policy:
         """The same policy with some fields changed. Raises `PolicyError` for an unknown field."""
-        known = {field.name for field in dataclasses.fields(self)}
-        for name, value in fields.items():
-            if name not in known:
-                raise PolicyError(name, value, _unknown(name, known))
-        return dataclasses.replace(self, **fields)
+        check_fields(fields)
+        changed: dict[str, Any] = {**fields}
+        return dataclasses.replace(self, **changed)
 
     @property
     def total_ms(self) -> int:
@@ -201,6 +230,42 @@ class Policy:
         return min(self.total_ms + self.record_ms, MOST_MS)
 
 
+class _LimitFields(TypedDict, total=False):
+    max_flights: int
+    max_local_computations: int
+    max_threads: int
+    last_value_bytes: int
+    l1_bytes: int
+    l1_entries: int
+    drain_timeout: Duration
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """What one guard may use in one process. See the module's second table for fields and reasons.
+
+    Raises `PolicyError` for a value that cannot work. The error names the field, the value and the rule.
+    """
+
+    max_flights: int = 10_000
+    max_local_computations: int = 16
+    max_threads: int = 32
+    last_value_bytes: int = 16 * 1024 * 1024
+    l1_bytes: int = 32 * 1024 * 1024
+    l1_entries: int = 10_000
+    drain_timeout: float = 10.0
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **fields: Unpack[_LimitFields]) -> None: ...
+
+    def __post_init__(self) -> None:
+        for field in _POSITIVE_LIMITS:
+            _check_count(field, getattr(self, field), least=1)
+        _check_count("last_value_bytes", self.last_value_bytes, least=0)
+        _to_seconds(self, "drain_timeout", least=0.0)
+
+
 def checked_policy(policy: Policy | None) -> Policy:
     """The given policy, or the defaults. Raises `Misuse`."""
     given: object = policy
@@ -209,26 +274,47 @@ def checked_policy(policy: Policy | None) -> Policy:
     return policy or Policy()
 
 
-def _unknown(name: str, known: set[str]) -> str:
+def checked_limits(limits: Limits | None) -> Limits:
+    """The given limits, or the defaults. Raises `Misuse`."""
+    given: object = limits
+    if given is not None and not isinstance(given, Limits):
+        raise Misuse(f"limits= is a Limits, not a {type(given).__name__}: write limits=Limits(max_threads=8)")
+    return limits or Limits()
+
+
+def check_fields(fields: Mapping[str, object], others: Iterable[str] = ()) -> None:
+    """Raise `PolicyError` for an unknown field. `others`: options that the user may have meant instead."""
+    known = [field.name for field in dataclasses.fields(Policy)]
+    for name, value in fields.items():
+        if name not in known:
+            raise PolicyError(name, value, _unknown(name, known, others))
+
+
+def _unknown(name: str, known: list[str], others: Iterable[str]) -> str:
     if name in _OF_GUARDS:
         return f"it belongs to the guard: StampedeGuard.from_url(..., {name}=...)"
+    if name in {field.name for field in dataclasses.fields(Limits)}:
+        return f"it belongs to the guard: StampedeGuard.from_url(..., limits=Limits({name}=...))"
     import difflib
 
-    near = difflib.get_close_matches(name, [*known, *_OF_DECORATORS], n=1)
+    near = difflib.get_close_matches(name, [*known, *others], n=1)
     hint = f" (do you mean {near[0]}?)" if near else ""
     return f"there is no such field{hint}; the fields are {', '.join(sorted(known))}"
 
 
-def _check_seconds(field: str, value: object, *, least: float) -> None:
+def _to_seconds(owner: Policy | Limits, field: str, *, least: float) -> None:
+    """Replace a field that was given as a text or a timedelta. Raises `PolicyError`."""
+    given = getattr(owner, field)
+    value = seconds(given)
     rule = f"it must be a number of seconds between {least:g} and {_LONGEST:.0f} (ten years)"
     if field == "ttl" and value == 0:
         rule += '; for a function that is not cached at all, write mode="off"'
-    if hasattr(value, "total_seconds"):
-        rule += f"; write {field}=....total_seconds()"
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise PolicyError(field, value, rule)
+        raise PolicyError(field, given, rule + advice(given))
     if not (least <= value <= _LONGEST):
-        raise PolicyError(field, value, rule)
+        raise PolicyError(field, given, rule)
+    if value is not given:
+        object.__setattr__(owner, field, value)
 
 
 def _check_beta(value: object) -> None:

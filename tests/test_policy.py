@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from stampede_guard import Policy, PolicyError
+from stampede_guard import Limits, Misuse, Policy, PolicyError, StampedeGuard
 from stampede_guard import policy as module
 
-FIELDS = {field.name: field.default for field in dataclasses.fields(Policy)}
+OF_LIMITS = {field.name: field.default for field in dataclasses.fields(Limits)}
+OF_POLICY = {field.name: field.default for field in dataclasses.fields(Policy)}
+FIELDS = OF_POLICY | OF_LIMITS
 SECONDS = [
     name
     for name, default in FIELDS.items()
@@ -22,9 +24,13 @@ MAY_BE_ZERO = {
 }  # fmt: skip
 
 
+def made(**fields: Any) -> Policy | Limits:
+    return Limits(**fields) if OF_LIMITS.keys() & fields.keys() else Policy(**fields)
+
+
 def refused(**fields: Any) -> PolicyError:
     with pytest.raises(PolicyError) as caught:
-        Policy(**fields)
+        made(**fields)
     return caught.value
 
 
@@ -37,7 +43,7 @@ def documented() -> dict[str, tuple[str, str, str]]:
     return {name: (default, unit, reason) for name, default, unit, reason in rows}
 
 
-def test_every_field_is_in_the_table_of_defaults_with_a_reason() -> None:
+def test_every_field_is_in_one_of_the_tables_of_defaults_with_a_reason() -> None:
     assert list(documented()) == list(FIELDS)
     assert all(reason for _, _, reason in documented().values())
 
@@ -84,7 +90,7 @@ def test_what_is_no_count_is_refused_by_name_value_and_rule(name: str, value: An
 @pytest.mark.parametrize("name", SECONDS + COUNTS)
 def test_nothing_is_allowed_only_where_it_means_something(name: str) -> None:
     if name in MAY_BE_ZERO:
-        assert getattr(Policy(**{name: 0}), name) == 0
+        assert getattr(made(**{name: 0}), name) == 0
     else:
         assert refused(**{name: 0}).field == name
 
@@ -150,7 +156,7 @@ def test_replace_names_the_fields_that_there_are() -> None:
     with pytest.raises(PolicyError) as caught:
         Policy().replace(tll=300)
     assert caught.value.field == "tll"
-    assert all(name in caught.value.rule for name in FIELDS)
+    assert all(name in caught.value.rule for name in OF_POLICY)
 
 
 def test_a_value_exists_for_its_fresh_and_its_stale_time() -> None:
@@ -168,3 +174,24 @@ def test_a_record_outlives_every_computation_that_needs_it(field: str) -> None:
     policy = Policy(**{field: 500.0})
     longest = policy.compute_timeout + policy.wait_timeout + policy.fallback_timeout
     assert policy.record_ms > longest * 1000
+
+
+# --- two classes ----------------------------------------------------------------------------------------
+
+
+def test_no_field_is_of_a_function_and_of_a_guard() -> None:
+    assert not OF_POLICY.keys() & OF_LIMITS.keys()
+
+
+@pytest.mark.parametrize("name", OF_LIMITS)
+def test_a_limit_given_to_a_function_is_refused_and_the_error_says_where_it_belongs(name: str) -> None:
+    guard = StampedeGuard.from_url("memory://")
+    with pytest.raises(PolicyError, match=rf"the guard: StampedeGuard.*, limits=Limits\({name}=\.\.\.\)\)"):
+        guard.locked_cache(**{name: 1})(documented)
+
+
+def test_limits_of_another_kind_are_refused_by_the_guard() -> None:
+    with pytest.raises(
+        Misuse, match=r"limits= is a Limits, not a dict: write limits=Limits\(max_threads=8\)"
+    ):
+        StampedeGuard.from_url("memory://", limits={"max_threads": 8})  # type: ignore[arg-type]
