@@ -2,7 +2,7 @@
 
 StampedeError
 |- Misuse                 a mistake in the program; raised at once, with the text to write instead
-|  |- PolicyError         a Policy field with an invalid value
+|  |- PolicyError         a field of Policy or Limits with an invalid value
 |  |- UrlError            an invalid store URL
 |  |- KeyPartError        a parameter that cannot be part of a key
 |  |- UnsupportedValue    a result that cannot be stored and served to others
@@ -85,7 +85,7 @@ class KeyPartError(Misuse, TypeError):
 
 
 class UnsupportedValue(Misuse, TypeError):
-    """The computation returned a value that cannot be stored and given to other callers."""
+    """The computation returned a value that cannot be stored. Raised at decoration, and at calls with `strict=True`."""
 
 
 class ReentrantCall(Misuse, RuntimeError):
@@ -161,12 +161,16 @@ class ComputeTimeout(StampedeError, TimeoutError):
 
 
 class ComputeFailed(StampedeError):
-    """The computation failed elsewhere. `type_name` and `message` are those of the original error."""
+    """The computation failed elsewhere. `type_name` and `message` are those of the original error.
 
-    def __init__(self, type_name: str, message: str) -> None:
+    `status_code` is the HTTP status that the original had, or None.
+    """
+
+    def __init__(self, type_name: str, message: str, *, status_code: int | None = None) -> None:
         super().__init__(type_name, message)
         self.type_name = type_name
         self.message = message
+        self.status_code = status_code
 
     def __str__(self) -> str:
         return f"{self.type_name}: {self.message}"

@@ -22,7 +22,7 @@ from stampede_guard.values.annotations import field_names, root_package
 from stampede_guard.values.codec import is_immutable
 from stampede_guard.values.codec.attributes import per_class
 
-__all__ = ["copy_of"]
+__all__ = ["NoCopy", "bare_copy_of", "copy_of", "data_copy_of"]
 
 E = TypeVar("E", bound=BaseException)
 
@@ -51,8 +51,29 @@ def copy_of(error: E) -> E | None:
 
     None if no copy is possible: an extension's class cannot be made in this way, or the error contains too much.
     """
+    return _copied(error, _Copying())
+
+
+def bare_copy_of(error: E) -> E | None:
+    """The same without tracebacks, causes and contexts, for a copy that is kept: they hold all local variables."""
+    return _copied(error, _Copying(bare=True))
+
+
+def data_copy_of(value: Any) -> Any:
+    """The same for any value. All copies share what is not plain data. Raises `NoCopy`."""
     try:
-        copied: E = _Copying().error(error, 0)
+        return _Copying().value(value, 0)
+    except Exception as problem:
+        raise NoCopy from problem
+
+
+class NoCopy(Exception):
+    """The value contains too much, or an object of a class that cannot be copied."""
+
+
+def _copied(error: E, copying: _Copying) -> E | None:
+    try:
+        copied: E = copying.error(error, 0)
     except Exception:  # reading the object may run code of its class, which may raise anything
         return None
     return copied if type(copied) is type(error) else None
@@ -61,7 +82,8 @@ def copy_of(error: E) -> E | None:
 class _Copying:
     """Copies one error and all that it refers to. Two references to one object become two references to one copy."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, bare: bool = False) -> None:
+        self._bare = bare
         self._made: dict[int, Any] = {}
         self._originals: list[Any] = []  # kept alive, so that no two of them ever have the same id
 
@@ -91,6 +113,8 @@ class _Copying:
         if not isinstance(error, _GROUP):
             _ARGS.__set__(made, self.value(_ARGS.__get__(error), depth + 1))
         self._fill(made, error, depth)
+        if self._bare:
+            return made
         _TRACEBACK.__set__(made, _traceback(_TRACEBACK.__get__(error)))
         for link in (_CAUSE, _CONTEXT):
             other = link.__get__(error)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["beginning", "mask", "mask_all"]
+__all__ = ["LONGEST", "MASK", "beginning", "is_secret_name", "mask", "mask_all"]
 
 MASK = "***"
 LONGEST = 16 * 1024
@@ -57,6 +57,7 @@ _KNOWN = re.compile(
 )
 """Tokens recognised by their form: JSON Web Tokens (RFC 7519), and those of Stripe, GitHub, Slack, AWS and Google."""
 _SECRET_FIELD = re.compile(_NAME + r"\Z", re.IGNORECASE)
+_SECRET_ALONE = frozenset({"sig", "sid", "otp", "pin", "auth", "basic_auth", "basicauth", "proxy_auth"})
 _OPAQUE = re.compile(r"(?=[^/]*\d)(?=[^/]*[A-Za-z])[A-Za-z0-9_\-:.~%]{20,}\Z|bot\d+:.*", re.DOTALL)
 """A long segment of a path with letters and digits is more likely a key than a name."""
 
@@ -93,6 +94,11 @@ def mask_all(content: Any) -> Any:
     if isinstance(content, list | tuple):
         return [mask_all(item) for item in content]
     return content
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether the value of a field or parameter of this name is a secret."""
+    return name.lower() in _SECRET_ALONE or _SECRET_FIELD.match(name) is not None
 
 
 def _hides(name: object, item: object) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["is_personal"]
+__all__ = ["is_personal", "status_of"]
 
 _PERSONAL = frozenset({401, 403})
 _NAMES = ("status_code", "status", "code", "http_status", "status_int", "http_code")
@@ -18,6 +18,11 @@ def is_personal(error: BaseException) -> bool:
     If an error has a status of its own, that status decides, and not the error before it.
     """
     return _is_personal(error, 0)
+
+
+def status_of(error: BaseException) -> int | None:
+    """The HTTP status in `status_code`, with which the application answers this error."""
+    return _status(_attribute(error, "status_code"))
 
 
 def _is_personal(error: BaseException, depth: int) -> bool:

@@ -130,8 +130,8 @@ async def test_no_value_is_kept_for_copying_after_its_moment(valkey_url: str, na
         async def compute() -> list[int]:
             return [1]
 
-        await guard.call(plan, "=k", compute)
-        await asyncio.gather(*[guard.call(plan, "=k", compute) for _ in range(20)])
+        await guard.engine.serve(plan, guard.prefix + "=k", compute)
+        await asyncio.gather(*[guard.engine.serve(plan, guard.prefix + "=k", compute) for _ in range(20)])
         body = CODEC.encode([1])
         assert [plan.another(body) for _ in range(5)] == [[1]] * 5
         assert plan._copies is not None

@@ -15,10 +15,13 @@ from stampede_guard.values.arguments.binding import Bound, binder, made, paramet
 from stampede_guard.values.arguments.captured import IMMUTABLE, Copying, all_immutable
 from stampede_guard.values.arguments.fitted import Fitted
 from stampede_guard.values.keys import advice
+from stampede_guard.values.keys.checking import checked_names, refuse_live_annotations, take_requests
 from stampede_guard.values.keys.codeversion import AUTO, code_version
 from stampede_guard.values.keys.naming import full_name
 from stampede_guard.values.keys.sensitive import holds_sensitive_names, is_sensitive
-from stampede_guard.values.parts.classes import LocalClasses, is_local, needs_definition, note_local
+from stampede_guard.values.keys.templates import places_of, places_of_template
+from stampede_guard.values.parts.classes import AMBIGUOUS, is_local, needs_definition, note_local
+from stampede_guard.values.parts.local_classes import LocalClasses
 from stampede_guard.values.parts.parts import (
     LONGEST_PART,
     Unkeyable,
@@ -31,11 +34,13 @@ from stampede_guard.values.parts.parts import (
     text_of,
 )
 
-__all__ = ["LONGEST_KEY", "KeyBuilder", "readable_name"]
+__all__ = ["LONGEST_KEY", "SHOWN", "KeyBuilder", "readable_name"]
 
 LONGEST_KEY = 200
 _LONGEST_NAME = 64
 _LONGEST_ARGUMENTS = 120
+SHOWN = _LONGEST_ARGUMENTS - 33
+"""Characters of the arguments that stay readable when their digest replaces the rest."""
 _WIDE = 10**18
 _ATTEMPTS = 3
 _Parameter = inspect.Parameter
@@ -47,9 +52,10 @@ class KeyBuilder:
     `unkeyed` names parameters that do not change the result. `resources` names parameters that the computation gets
     from elsewhere: a call may omit them, and they are not in the key. `context` lists context variables whose
     values are part of the key (an unset one is a value of its own). `key` is called with the arguments of the call.
-    Its result replaces them all: a string, or a tuple of parts. `version` and `fingerprint` (of the result's type)
-    separate the entries of different code. `name` replaces `module.qualname`. It is required if several functions
-    share that, as functions from one factory do.
+    Its result replaces them all: a string, or a tuple of parts. If `key` is a template, only the parameters that it
+    names are in the key. `version` and `fingerprint` (of the result's type) separate the entries of different code.
+    `name` replaces `module.qualname`. It is required if several functions share that, as functions from one factory
+    do.
 
     `secret` names parameters whose values are always hashed, like those whose names suggest a secret or a person.
 
@@ -61,7 +67,7 @@ class KeyBuilder:
 
     __slots__ = (
         "_arguments", "_context", "_defaults", "_hashed", "_head", "_labels", "_left_out", "_locals",
-        "_of_more_than_its_attributes", "fingerprint", "fitted", "key_of", "name", "replaced", "version",
+        "_of_more_than_its_attributes", "_template", "fingerprint", "fitted", "key_of", "name", "replaced", "version",
     )  # fmt: skip
 
     def __init__(
@@ -74,23 +80,29 @@ class KeyBuilder:
         fingerprint: str = "",
         context: Sequence[ContextVar[Any] | Bound] = (),
         name: str | None = None,
-        key: Callable[..., Any] | None = None,
+        key: Callable[..., Any] | str | None = None,
         secret: Iterable[str] = (),
     ) -> None:
         self.name = full_name(function) if name is None else name
         self.version = code_version(function) if version == AUTO else str(version)
         self.fingerprint = fingerprint
         parameters = parameters_of(function)
-        omitted = _checked(self.name, "unkeyed", unkeyed, parameters)
-        supplied = _checked(self.name, "resources", resources, parameters)
-        hidden = _checked(self.name, "secret", secret, parameters)
-        keyed = [name for name in parameters if name not in omitted and name not in supplied]
+        omitted = checked_names(self.name, "unkeyed", unkeyed, parameters)
+        supplied = checked_names(self.name, "resources", resources, parameters)
+        hidden = checked_names(self.name, "secret", secret, parameters)
+        if isinstance(key, str):
+            places, end = places_of_template(key, self.name, parameters, unkeyed=omitted, resources=supplied)
+            keyed = list(dict.fromkeys(name for _, name in places))
+        else:
+            keyed = [name for name in parameters if name not in omitted and name not in supplied]
+            places, end = places_of(keyed)
         hints = said.resolve(function)
         self.fitted = Fitted(self.name, parameters, keyed, hints)
         self._locals = LocalClasses()
         self._left_out = frozenset(name for name in parameters if name not in keyed)
         self._defaults = _changeable_defaults(parameters, keyed)
-        self.replaced = key is not None
+        self.replaced = callable(key)
+        self._template = key if isinstance(key, str) else ""
         self._context = tuple((f"@{escape(variable.name)}=", variable) for variable in context)
         sensitive = {name for name in parameters if name in hidden or is_sensitive(name)}
         self._hashed = {f"{escape(name)}=" for name in sensitive}
@@ -100,20 +112,20 @@ class KeyBuilder:
             f"{escape(name)}=" for name in keyed if said.is_yielded(parameters[name].default, hints.get(name))
         }
         self._head = self._make_head()
-        if key is not None:
+        if callable(key):
             self._arguments: Callable[..., tuple[Any, ...]] = _replacement(key)
             self._labels: tuple[str, ...] = ("key=",)
-            if sensitive - omitted or _take_requests(hints):
+            if sensitive - omitted or take_requests(hints):
                 self._hashed.add("key=")
             self.key_of: Callable[..., str] = self._replaced_key
         else:
-            _refuse_live_annotations(function, self.name, keyed, hints)
+            refuse_live_annotations(function, self.name, keyed, hints)
             self._arguments = binder(function, parameters, keyed, supplied)
             self._labels = tuple(f"{escape(name)}=" for name in keyed)
-            self.key_of = self._writer(function, parameters, keyed, supplied)
+            self.key_of = self._writer(function, parameters, supplied, places, end)
 
     def _make_head(self) -> str:
-        whole = "\n".join((self.name, self.version, self.fingerprint, str(self.replaced)))
+        whole = "\n".join((self.name, self.version, self.fingerprint, self._template or str(self.replaced)))
         return f"{readable_name(self.name)}:{digest(whole, size=6)}:"
 
     def build(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
@@ -128,8 +140,9 @@ class KeyBuilder:
         self,
         function: Callable[..., Any],
         parameters: dict[str, inspect.Parameter],
-        keyed: Sequence[str],
         supplied: frozenset[str],
+        places: Sequence[tuple[str, str]],
+        end: str,
     ) -> Callable[..., str]:
         """A function with the parameters of the original that returns the key: `head + "a=1,b='x'"`.
 
@@ -138,9 +151,9 @@ class KeyBuilder:
         """
         # Longer than any parameter's name, so it collides with none.
         mine = "_" * (1 + max(map(len, parameters), default=0))
-        texts = [self._in_place(name, mine) for name in keyed]
-        text = f'f"{",".join(texts)}"'
-        longest = sum(len(label) + LONGEST_PART + 1 for label in self._labels)
+        texts = [before + self._in_place(name, mine) for before, name in places]
+        text = f'f"{"".join(texts)}{end}"'
+        longest = sum(len(before) + LONGEST_PART for before, _ in places) + len(end)
         whole = self._context or longest > _LONGEST_ARGUMENTS
         body = f"{mine}whole({text})" if whole else f"{mine}head + {text}"
         tools = {
@@ -151,7 +164,7 @@ class KeyBuilder:
             "quote": "'",
             "part": self._part,
             "watched": self._watched_part,
-            "as_declared": {name: self.fitted.as_declared(name) for name in keyed},
+            "as_declared": {name: self.fitted.as_declared(name) for _, name in places},
             "whole": self._whole,
             "head": self._head,
         }
@@ -166,13 +179,13 @@ class KeyBuilder:
             watched = f"{mine}watched('{label}=', '{name}', {name})"
             part = f"({part} if {mine}type({name}) in {mine}as_declared['{name}'] else {watched})"
         if f"{label}=" in self._hashed:
-            return f"{label}={{{part}}}"
+            return f"{{{part}}}"
         if as_declared is None or str in as_declared:
             quoted = f"{mine}quote + {name} + {mine}quote"
             part = f"{quoted} if {mine}type({name}) is {mine}str and {mine}plain({name}) else {part}"
         if as_declared is None or int in as_declared:
             part = f"{name} if {mine}type({name}) is {mine}int and {-_WIDE} < {name} < {_WIDE} else {part}"
-        return f"{label}={{{part}}}"
+        return f"{{{part}}}"
 
     def _watched_part(self, label: str, name: str, value: Any) -> str:
         """Of a parameter whose values other calls may give otherwise: an invalidation will have to mean them all."""
@@ -230,7 +243,7 @@ class KeyBuilder:
             texts = [label + text for label, text in self._context_texts(self._part)]
             text = ",".join([text, *texts] if text else texts)
         if len(text) > _LONGEST_ARGUMENTS:
-            text = f"{text[: _LONGEST_ARGUMENTS - 33]}~{digest(text)}"
+            text = f"{text[:SHOWN]}~{digest(text)}"
         return self._head + text
 
     def describe(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, str]:
@@ -267,7 +280,7 @@ class KeyBuilder:
                     raise Unkeyable(type(value))
                 write = _text_of_class if label == "cls=" and isinstance(value, type) else text_of
                 text = write(value)
-                if LocalClasses.MARK in text:
+                if AMBIGUOUS in text:
                     self._locals.check(functools.partial(write, value))
                 return text
             except Unkeyable as problem:
@@ -345,47 +358,6 @@ def _text_of_class(kind: type) -> str:
     if needs_definition(kind):
         note_local(kind)
     return f"class({class_name(kind)})"
-
-
-def _checked(function: str, option: str, names: Iterable[str], parameters: Iterable[str]) -> frozenset[str]:
-    if isinstance(names, str):
-        raise KeyPartError(
-            f"{option}={names!r} of {function}() must be a tuple: {option}=({names!r},)", parameter=names
-        )
-    chosen = frozenset(names)
-    for name in sorted(chosen.difference(parameters)):
-        known = ", ".join(parameters) or "none"
-        raise KeyPartError(
-            f"{option} names {name!r}, but {function}() has no such parameter (it has: {known})",
-            parameter=name,
-        )
-    return chosen
-
-
-def _take_requests(hints: Mapping[str, Any]) -> bool:
-    """Whether `key=` gets a request: what it reads there may be a credential."""
-    kinds = [kind for name, hint in hints.items() if name != "return" for kind in said.alternatives(hint)]
-    return any(isinstance(kind, type) and advice.is_request(kind) for kind in kinds)
-
-
-def _refuse_live_annotations(
-    function: Callable[..., Any], name: str, keyed: Sequence[str], hints: Mapping[str, Any]
-) -> None:
-    for parameter in keyed:
-        for annotation in said.alternatives(hints.get(parameter)):
-            kind = said.live_kind(annotation)
-            if kind is None:
-                continue
-            if isinstance(annotation, type) and advice.is_request(annotation):
-                cure = advice.for_request(parameter, list(inspect.signature(function).parameters))
-            else:
-                kinds = (annotation,) if isinstance(annotation, type) else ()
-                cure = advice.for_parameter(parameter, kinds)
-            raise KeyPartError(
-                f"parameter {parameter!r} of {name}() is a {kind} and cannot be part of its key: "
-                f"it has no text that stays the same between calls. To fix: {cure}.",
-                parameter=parameter,
-            )
 
 
 def _replacement(key: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from stampede_guard.errors import Misuse
+from stampede_guard.values.keys.builder import SHOWN
 from stampede_guard.values.keys.kinds import UNNAMED
 
 __all__ = ["KEPT_FOR_COMPARISON", "LONGEST_NAME", "Explanation", "Part", "bare", "explain_name"]
@@ -102,7 +103,7 @@ def _split(name: str, namespace: str | None) -> tuple[str, str]:
 def _parts(text: str) -> tuple[tuple[Part, ...], bool]:
     hashed = _HASHED.fullmatch(text)
     complete = True
-    if hashed is not None and not hashed["begin"].endswith("="):
+    if hashed is not None and len(hashed["begin"]) >= SHOWN and not hashed["begin"].endswith("="):
         # The whole text was too long: only the start of the last part is left.
         text, complete = hashed["begin"], False
     parts = [_part(part) for part in _at_commas(text) if part]
@@ -113,7 +114,7 @@ def _part(text: str) -> Part:
     label, equals, value = text.partition("=")
     if not equals:
         label, value = "", text
-    return Part(unquote(label), unquote(value), hashed=value.startswith("~"))
+    return Part(unquote(label), unquote(value), hashed=_HASHED.fullmatch(value) is not None)
 
 
 def _at_commas(text: str) -> list[str]:

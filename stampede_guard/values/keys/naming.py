@@ -24,11 +24,20 @@ from typing import Any
 from stampede_guard.errors import KeyPartError
 from stampede_guard.values.parts.parts import digest
 
-__all__ = ["DOCTOR", "checked_name", "full_name", "innermost", "is_nameless"]
+__all__ = [
+    "DOCTOR",
+    "PROGRAMS",
+    "checked_name",
+    "full_name",
+    "innermost",
+    "is_nameless",
+    "module_of",
+    "program_name",
+]
 
 DOCTOR = "stampede-guard-doctor"
 """Prefix of the keys that `stampede-guard doctor` writes to test a store."""
-_PROGRAMS = ("__main__", "__mp_main__")
+PROGRAMS = ("__main__", "__mp_main__")
 _RESERVED = re.compile(
     rf"""
     (?P<keys> = | {DOCTOR})      # guard.get_or_compute("report") is =report; the doctor uses such keys
@@ -66,7 +75,7 @@ def full_name(function: Callable[..., Any]) -> str:
     if not isinstance(qualname, str) or not qualname or qualname.endswith("<lambda>"):
         kind = "lambda" if isinstance(qualname, str) and qualname else type(inner).__qualname__
         raise KeyPartError(f"a {kind} has no name of its own to begin a key with; give it one: name='...'")
-    module = _module(inner)
+    module = module_of(inner)
     if module is None:
         raise KeyPartError(
             f"{qualname}() belongs to no module, so there is no name to begin a key with; give it one: name='...'"
@@ -106,20 +115,27 @@ def is_nameless(function: Callable[..., Any]) -> bool:
     this name.
     """
     inner = innermost(function)
-    return getattr(inner, "__module__", None) in _PROGRAMS and _file(inner) is None
+    return getattr(inner, "__module__", None) in PROGRAMS and _file(inner) is None
 
 
-def _module(function: Any) -> str | None:
-    module = getattr(function, "__module__", None)
+def module_of(thing: Any) -> str | None:
+    """The name of the module of a function or class. `__main__` is replaced by the program's name, if it has one."""
+    module = getattr(thing, "__module__", None)
     if not isinstance(module, str) or not module:
         return None
-    if module not in _PROGRAMS:
+    if module not in PROGRAMS:
         return module
-    file = _file(function)
-    if file is None:
+    file = _file(thing)
+    return "__main__" if file is None else program_name({**_globals(thing), "__file__": file})
+
+
+def program_name(names: Mapping[str, Any]) -> str:
+    """The name of the program whose `__main__` has these globals. `__main__` if nothing distinguishes it."""
+    file = names.get("__file__")
+    if not isinstance(file, str):
         return "__main__"
-    name = getattr(_globals(function).get("__spec__"), "name", None)
-    if isinstance(name, str) and name not in _PROGRAMS:
+    name = getattr(names.get("__spec__"), "name", None)
+    if isinstance(name, str) and name not in PROGRAMS:
         return name
     if getattr(sys, "frozen", False):
         file = sys.executable  # a program that is unpacked for each run has another path each time
@@ -137,7 +153,7 @@ def _file(function: Any) -> str | None:
 
 def _globals(function: Any) -> Mapping[str, Any]:
     own = getattr(function, "__globals__", None)
-    if own is not None and own.get("__name__") in _PROGRAMS:
+    if own is not None and own.get("__name__") in PROGRAMS:
         found: Mapping[str, Any] = own
         return found
     return vars(sys.modules[function.__module__]) if function.__module__ in sys.modules else {}

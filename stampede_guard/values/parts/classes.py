@@ -12,16 +12,15 @@ import contextlib
 import enum
 import functools
 import hashlib
+import re
 import sys
 import threading
 import types
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 from urllib.parse import quote
 
 __all__ = [
-    "LocalClasses",
     "Unkeyable",
     "class_name",
     "digest",
@@ -32,6 +31,7 @@ __all__ = [
 ]
 
 _PLAIN = "-_.~@:/+="
+_is_unchanged = re.compile(f"[A-Za-z0-9{re.escape(_PLAIN)}]*", re.ASCII).fullmatch
 _MOST_DEPTH = 8
 _HEAP_TYPE = 1 << 9
 # Attributes that do not affect how a class behaves, or that differ between two runs of the same code.
@@ -56,14 +56,28 @@ class Unkeyable(Exception):
         self.reason = reason
 
 
+_text_of: Callable[[Any], str]
+"""The text of any value, from `parts`: the definition of a class contains values."""
+
+
+def write_values_with(text_of: Callable[[Any], str]) -> None:
+    """`parts` calls this once, when it is imported."""
+    global _text_of
+    _text_of = text_of
+
+
 def escape(text: str) -> str:
     """Percent-encode everything but letters, digits and a few marks. Injective, also for lone surrogates."""
-    return quote(text, safe=_PLAIN, errors="surrogatepass")
+    return text if _is_unchanged(text) else quote(text, safe=_PLAIN, errors="surrogatepass")
 
 
 def digest(text: str, *, size: int = 16) -> str:
     """Hexadecimal BLAKE2b (RFC 7693) of a text, `size` bytes of it."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
+
+
+AMBIGUOUS = escape("<locals>")
+"""In the name of each class that another class may share it with."""
 
 
 def is_local(kind: type) -> bool:
@@ -101,8 +115,13 @@ def class_name(kind: type) -> str:
     name = escape(f"{kind.__module__}.{kind.__qualname__}")
     if not needs_definition(kind):
         return name
-    mark = "" if is_local(kind) else LocalClasses.MARK
+    mark = "" if is_local(kind) else AMBIGUOUS
     return f"{name}{mark}~{_definition_digest(kind)}"
+
+
+def forget_definitions() -> None:
+    """Lets unused classes be collected."""
+    _definition_digest.cache_clear()
 
 
 @functools.lru_cache(maxsize=512)
@@ -145,10 +164,8 @@ def _member(kind: type, value: Any, depth: int) -> str:
         return type(value).__qualname__
     if isinstance(value, tuple | list):
         return f"[{','.join(_member(kind, item, depth + 1) for item in value)}]"
-    from stampede_guard.values.parts.parts import text_of
-
     try:
-        return text_of(value)
+        return _text_of(value)
     except (Unkeyable, RecursionError):
         return type(value).__qualname__
 
@@ -170,10 +187,8 @@ def _closed_over(kind: type, value: Any, depth: int) -> str:
         return "itself" if value is kind else _member(kind, value, depth)
     if type(value).__module__ == "dataclasses":
         return type(value).__qualname__
-    from stampede_guard.values.parts.parts import text_of
-
     try:
-        return text_of(value)
+        return _text_of(value)
     except (Unkeyable, RecursionError):
         raise Unkeyable(
             kind,
@@ -212,59 +227,11 @@ def note_local(kind: type) -> None:
 
 
 @contextlib.contextmanager
-def _noted() -> Iterator[list[type]]:
+def noted() -> Iterator[list[type]]:
+    """Collects the classes that `note_local` is called with meanwhile."""
     kinds: list[type] = []
     _listening.kinds = kinds
     try:
         yield kinds
     finally:
         _listening.kinds = None
-
-
-class LocalClasses:
-    """The classes with ambiguous names that one cached function was called with, by name.
-
-    `isinstance` distinguishes two classes with the same name and definition, but no text does. So the second one
-    that is alive at the same time is refused.
-    """
-
-    MARK = escape("<locals>")
-
-    def __init__(self) -> None:
-        self._known: dict[str, weakref.ref[type]] = {}
-
-    def check(self, write: Callable[[], str]) -> None:
-        """Check the classes in whatever `write` turns into text. Raises `Unkeyable`."""
-        with _noted() as kinds:
-            write()
-        for kind in kinds:
-            name = class_name(kind)
-            known = self._known.get(name)
-            other = known() if known is not None else None
-            if other is not None and other is not kind:
-                other = None
-                _collect()
-                other = known() if known is not None else None
-                if other is not None and other is not kind:
-                    raise Unkeyable(
-                        kind,
-                        "another class of this name was made in the same way, inside the same function: define it at "
-                        "the top of a module, under a name of its own"
-                        if is_local(kind)
-                        else "its module has another class of this name: give each of them a name of its own, and keep "
-                        "it in the module under that name",
-                    )
-            if len(self._known) > 1000:
-                self._known.clear()
-            self._known[name] = weakref.ref(kind)
-
-
-def _collect() -> None:
-    # A class refers to itself, so an unused one stays alive until the next collection.
-    import gc
-
-    _definition_digest.cache_clear()
-    from stampede_guard.values.parts.parts import forget_classes
-
-    forget_classes()
-    gc.collect()

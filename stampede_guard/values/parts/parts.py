@@ -64,6 +64,9 @@ def text_of(value: Any) -> str:
     return encode(value)
 
 
+classes.write_values_with(text_of)
+
+
 def _tagged(tag: str, texts: Iterable[str]) -> str:
     return f"{tag}({','.join(texts)})"
 

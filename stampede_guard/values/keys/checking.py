@@ -1,0 +1,56 @@
+"""What is refused when a function is decorated: names that are no parameters, and parameters that no key can hold."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from stampede_guard.errors import KeyPartError
+from stampede_guard.values import annotations as said
+from stampede_guard.values.keys import advice
+
+__all__ = ["checked_names", "refuse_live_annotations", "take_requests"]
+
+
+def checked_names(
+    function: str, option: str, names: Iterable[str], parameters: Iterable[str]
+) -> frozenset[str]:
+    if isinstance(names, str):
+        raise KeyPartError(
+            f"{option}={names!r} of {function}() must be a tuple: {option}=({names!r},)", parameter=names
+        )
+    chosen = frozenset(names)
+    for name in sorted(chosen.difference(parameters)):
+        known = ", ".join(parameters) or "none"
+        raise KeyPartError(
+            f"{option} names {name!r}, but {function}() has no such parameter (it has: {known})",
+            parameter=name,
+        )
+    return chosen
+
+
+def take_requests(hints: Mapping[str, Any]) -> bool:
+    """Whether `key=` gets a request: what it reads there may be a credential."""
+    kinds = [kind for name, hint in hints.items() if name != "return" for kind in said.alternatives(hint)]
+    return any(isinstance(kind, type) and advice.is_request(kind) for kind in kinds)
+
+
+def refuse_live_annotations(
+    function: Callable[..., Any], name: str, keyed: Sequence[str], hints: Mapping[str, Any]
+) -> None:
+    for parameter in keyed:
+        for annotation in said.alternatives(hints.get(parameter)):
+            kind = said.live_kind(annotation)
+            if kind is None:
+                continue
+            if isinstance(annotation, type) and advice.is_request(annotation):
+                cure = advice.for_request(parameter, list(inspect.signature(function).parameters))
+            else:
+                kinds = (annotation,) if isinstance(annotation, type) else ()
+                cure = advice.for_parameter(parameter, kinds)
+            raise KeyPartError(
+                f"parameter {parameter!r} of {name}() is a {kind} and cannot be part of its key: "
+                f"it has no text that stays the same between calls. To fix: {cure}.",
+                parameter=parameter,
+            )
