@@ -17,11 +17,11 @@ the other events the context is not defined.
 | `Collapsed` | flight that served more callers than it made computations |
 | `Fallback` | caller that tried one |
 | `TimedOut` | wait, computation or fallback that took too long |
-| `TakenOver`, `LeaseLost` | fault |
+| `TakenOver`, `LeaseLapsed` | fault |
 | `Compared` | look of mode `shadow` |
 | `BreakerOpened`, `BreakerClosed` | change and server; the event loops of a guard report one outage together |
 | `Refused`, `Recovered` | change, for each text of a refusal |
-| `NotStored` | value that was computed but that the store did not keep |
+| `NotStored` | value that was computed but that the store did not keep, or that cannot be stored |
 | `Invalidated` | `invalidate()` |
 | `LeaseWon`, then `LeaseReleased` or `HoldLost` | lease of `stampede_guard.leases` that was held |
 | `LeaseSkipped` | attempt that ended because another holder has the lease |
@@ -56,7 +56,7 @@ __all__ = [
     "Invalidated",
     "JobEnded",
     "JobStarted",
-    "LeaseLost",
+    "LeaseLapsed",
     "LeaseReleased",
     "LeaseSkipped",
     "LeaseWon",
@@ -177,7 +177,7 @@ class TakenOver(_AboutEntry):
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseLost(_AboutEntry):
+class LeaseLapsed(_AboutEntry):
     """The lease lapsed while this process computes. Another process may now compute as well."""
 
 
@@ -227,9 +227,12 @@ class Recovered:
 
 @dataclass(frozen=True, slots=True)
 class NotStored(_AboutEntry):
-    """A value was computed and served, but the store did not keep it. `kind`: as in `Refused`."""
+    """A value was computed and served, but the store did not keep it. `kind`: as in `Refused`.
 
-    kind: RefusalKind
+    Or `unsupported`: no bytes can hold the value. The log says what to write instead.
+    """
+
+    kind: RefusalKind | Literal["unsupported"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +314,7 @@ Event = (
     | Fallback
     | TimedOut
     | TakenOver
-    | LeaseLost
+    | LeaseLapsed
     | Compared
     | BreakerOpened
     | BreakerClosed

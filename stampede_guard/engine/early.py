@@ -10,20 +10,18 @@ not ask again for one `poll_interval`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stampede_guard.core.early import due
 from stampede_guard.core.entry import Reading
 from stampede_guard.engine.calls import captured
 from stampede_guard.engine.tags.versions import tags_of
-from stampede_guard.errors import PolicyError
 
 if TYPE_CHECKING:
     from stampede_guard.engine.loops.runtime import Runtime
     from stampede_guard.engine.plan import Plan, Run
 
-__all__ = ["refresh_early", "refuse_where_it_cannot_be"]
+__all__ = ["refresh_early"]
 
 
 def refresh_early(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Reading) -> None:
@@ -46,11 +44,10 @@ def refresh_early(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Re
     if (
         runtime.away_for(name, tags_of(run))
         or runtime.refused
-        or len(runtime.flights) >= plan.policy.max_flights
+        or len(runtime.flights) >= runtime.limits.max_flights
     ):
         return
-    flight = runtime.take_off(name, plan, run, captured(plan, run), refreshing=True, newer_than=reading.token)
-    flight.early = True
+    flight = runtime.take_off(name, plan, run, captured(plan, run), kind="early", newer_than=reading.token)
     flight.know(reading)
 
     def landed(_: asyncio.Future[None]) -> None:
@@ -58,18 +55,3 @@ def refresh_early(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Re
             runtime.asked_early.begin(name, plan.policy.poll_interval)
 
     flight.landed.add_done_callback(landed)
-
-
-def refuse_where_it_cannot_be(fields: Mapping[str, Any], *, request_bound: bool) -> None:
-    """Raises `PolicyError` if a computation is bound to its caller's request and `fields` give it an `early_beta`.
-
-    An `early_beta` from the guard's policy, given to all functions, is ignored there.
-    """
-    beta = fields.get("early_beta")
-    if beta and request_bound:
-        raise PolicyError(
-            "early_beta",
-            beta,
-            "a computation bound to its caller's request cannot go on in the background; open what it needs with "
-            "resources= instead of taking it from the request",
-        )

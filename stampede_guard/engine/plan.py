@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.engine.verdict import NO_CHOICE, Choice
+from stampede_guard.errors import PolicyError
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.values.codec import Codec, is_immutable
 from stampede_guard.values.codec.copies import Copies, copier
@@ -17,7 +18,7 @@ from stampede_guard.values.codec.typed import PickleCodec
 if TYPE_CHECKING:
     from stampede_guard.engine.loops.runtime import Runtime
 
-__all__ = ["UNSETTLED", "Plan", "Run", "Standing", "Variables"]
+__all__ = ["UNSETTLED", "Plan", "Run", "Standing", "Variables", "refuse_early"]
 
 Run = Callable[[], Awaitable[Any]]
 """Computes the value: the user's function with its arguments filled in."""
@@ -141,3 +142,18 @@ class Plan:
 
 
 _UNSET: Any = object()
+
+
+def refuse_early(fields: Mapping[str, Any], *, request_bound: bool) -> None:
+    """Raises `PolicyError` if a computation is bound to its caller's request and `fields` give it an `early_beta`.
+
+    An `early_beta` from the guard's policy, given to all functions, is ignored there.
+    """
+    beta = fields.get("early_beta")
+    if beta and request_bound:
+        raise PolicyError(
+            "early_beta",
+            beta,
+            "a computation bound to its caller's request cannot go on in the background; open what it needs with "
+            "resources= instead of taking it from the request",
+        )

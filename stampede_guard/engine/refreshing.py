@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
+from stampede_guard.core.caller import seconds_to_wait
+from stampede_guard.core.states import FlightKind
 from stampede_guard.engine.calls import captured
 from stampede_guard.engine.flights.reentry import waiting_for
 from stampede_guard.engine.flights.timed_out import too_long
@@ -28,7 +30,7 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     if before is not None:
         # Its computation may have begun before this call. The computation of the next flight begins after it.
         with waiting_for(before, plan):
-            await before.landing.wait(plan.policy.wait_timeout)
+            await before.landing.wait(seconds_to_wait("value", plan.policy))
         if not before.landing.happened:
             if runtime.hooks:
                 runtime.hooks.tell(TimedOut(plan.title, name, "wait_timeout"))
@@ -42,10 +44,9 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
             token = reading.token if reading is not None else 0
         except StoreError as error:
             runtime.note_late(name, error)
-    flight = runtime.take_off(name, plan, run, captured(plan, run), refreshing=token > 0, newer_than=token)
-    flight.newer_than = max(flight.newer_than, token)
-    flight.outdates_holder = True
-    runtime.tell_late(flight)
+    kind: FlightKind = "refresh" if token else "foreground"
+    flight = runtime.take_off(name, plan, run, captured(plan, run), kind=kind, newer_than=token)
+    flight.require_newer(token, refresh=True)
     if reading is not None:
         with contextlib.suppress(Undecodable):
             plan.decode(reading.body)
@@ -53,8 +54,9 @@ async def refresh(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     value = await ride(
         runtime, plan, name, run, flight, None, keep_refreshing=token > 0, began=began, kind=Refreshed
     )
-    if flight.stored is False or (flight.stored is None and await _has_none_since(runtime, name, token)):
-        await runtime.outdate(name, plan.policy, late=flight.late)
+    kept = flight.state.kept
+    if kept is False or (kept is None and await _has_none_since(runtime, name, token)):
+        await runtime.outdate(name, plan.policy, late=flight.state.late)
     return value
 
 

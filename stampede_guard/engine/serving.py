@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stampede_guard.core.caller import patience_with_stale
-from stampede_guard.core.entry import Reading, freshness
+from stampede_guard.core.caller import seconds_to_wait
+from stampede_guard.core.entry import Reading, is_fresh
+from stampede_guard.core.states import FlightKind
 from stampede_guard.engine.calls import captured
 from stampede_guard.engine.early import refresh_early
 from stampede_guard.engine.flights.computation import CURRENT
@@ -33,16 +34,30 @@ if TYPE_CHECKING:
     from stampede_guard.engine.plan import Plan, Run
 
 __all__ = [
+    "Seen",
     "after_failed_read",
     "after_read",
     "fly",
     "hit",
     "keep_near",
-    "read_failed",
+    "look_up",
     "ride",
     "serve",
     "serve_bypassed",
 ]
+
+
+class Seen(NamedTuple):
+    """What a look at an entry has shown. Without a `reading`, the caller needs a flight.
+
+    `fresh` None: the reading's own times decide. `failed`: the store did not answer. A `source` of "memory": the store
+    is away or denies access, and this is the last value that this process saw.
+    """
+
+    reading: Reading | None
+    fresh: bool | None = None
+    source: Source = "store"
+    failed: bool = False
 
 
 async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
@@ -62,43 +77,61 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
         if runtime.hooks:
             runtime.hooks.tell(Miss(plan.title, name))
         return await ride(runtime, plan, name, run, flight, None)
+    seen = await look_up(runtime, name, tags)
+    if asked is not None and seen.source == "store":
+        keep_near(runtime, plan, name, seen.reading, asked, tags)
+    return await _served(runtime, plan, name, run, seen)
+
+
+# --- a look at an entry ---------------------------------------------------------------------------
+
+
+async def look_up(runtime: Runtime, name: str, tags: tuple[str, ...] = ()) -> Seen:
+    """What the store has, or what this process saw last while the store does not serve it.
+
+    The shortest path (`Engine.ask`) takes the same steps one by one, because there each coroutine counts.
+    """
     if runtime.away_for(name, tags):
-        if runtime.only_waits(name, tags):
-            # The flight checks whether a value that this process computed itself still counts: see `readonly`.
-            return await _miss(runtime, plan, name, run)
-        return await _served_by_last(runtime, plan, name, run)
+        # The flight checks whether a value that this process computed itself still counts: see `readonly`.
+        return Seen(None) if runtime.only_waits(name, tags) else _last_seen(runtime, name, tags)
     try:
-        reading = await look(runtime, name, tags)
-    except StoreRefused as error:
-        # The store denies access, so it is treated as away. Otherwise every call would compute.
-        runtime.note_refusal(error)
-        return await _served_by_last(runtime, plan, name, run)
+        reading = await (look(runtime, name, tags) if tags else runtime.session.read(name))
     except StoreError as error:
-        return await after_failed_read(runtime, plan, name, run, error)
+        return _unanswered(runtime, name, tags, error)
     if runtime.refused or runtime.health.refusing:
         runtime.read_answered()
-    if asked is not None:
-        keep_near(runtime, plan, name, reading, asked, tags)
-    return await after_read(runtime, plan, name, run, reading)
+    return _answered(runtime, name, reading)
 
 
-async def _served_by_last(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
-    """The value that this process saw last, while the store does not serve it."""
-    known, state = runtime.last.find(name, now=runtime.now())
-    if known is not None and not runtime.tags.allow(tags_of(run), known.body):
-        known = None
-    return await _served_by(runtime, plan, name, run, known, fresh=state == "fresh", source="memory")
+def _answered(runtime: Runtime, name: str, reading: Reading | None) -> Seen:
+    if reading is None:
+        runtime.missing(name)
+        return Seen(None)
+    if reading is not runtime.remembered:
+        runtime.remember(name, reading)
+    return Seen(reading)
 
 
-def read_failed(runtime: Runtime, name: str) -> None:
-    """A caller whose read failed does not join an early refresh.
-
-    1. A fresh value is refreshed early. 2. A caller's read fails. 3. If it joined the refresh and the source failed, it
-    would get an error although its value exists. A flight of its own asks the store and finds the value.
-    """
+def _unanswered(runtime: Runtime, name: str, tags: tuple[str, ...], error: StoreError) -> Seen:
+    if isinstance(error, StoreRefused):
+        # The store denies access, so it is treated as away. Otherwise every call would compute.
+        runtime.note_refusal(error)
+        return _last_seen(runtime, name, tags)
+    # A caller whose read failed does not join an early refresh. 1. A fresh value is refreshed early. 2. A caller's read
+    # fails. 3. If it joined the refresh and the source failed, it would get an error although its value exists. A
+    # flight of its own asks the store and finds the value.
     flight = runtime.flights.get(name)
-    if flight is not None and flight.early:
+    if flight is not None and flight.state.kind == "early":
         runtime.flights.set_apart(flight)
+    runtime.note_late(name, error)
+    return Seen(None, failed=True)
+
+
+def _last_seen(runtime: Runtime, name: str, tags: tuple[str, ...]) -> Seen:
+    known, state = runtime.last.find(name, now=runtime.now())
+    if known is not None and not runtime.tags.allow(tags, known.body):
+        known = None
+    return Seen(known, state == "fresh", "memory")
 
 
 def keep_near(
@@ -110,56 +143,56 @@ def keep_near(
     tags: tuple[str, ...] = (),
 ) -> None:
     """Keep a reading in L1 if it is fresh and a value."""
-    if reading is not None and reading.stale_ms < reading.remaining_ms <= reading.total_ms:
+    if reading is not None and reading.is_fresh:
         with contextlib.suppress(Undecodable):
             runtime.l1.keep(name, reading, plan, asked, tags)
+        if runtime.orders:
+            # Another event loop has invalidated the entry while the copy was made, which decodes it.
+            runtime.obey()
 
 
-def hit(runtime: Runtime, plan: Plan, name: str, reading: Reading | None) -> tuple[Any, bool]:
-    """The value and True if the reading is fresh."""
-    if reading is None or not reading.stale_ms < reading.remaining_ms <= reading.total_ms:
-        return None, False
-    if reading is not runtime.remembered:
-        runtime.remember(name, reading)
+# --- the shortest path ----------------------------------------------------------------------------
+
+
+def hit(runtime: Runtime, plan: Plan, name: str, reading: Reading | None, near: Asked | None = None) -> Any:
+    """The value of a fresh reading. Otherwise `NOTHING`. `near`: the value may be kept in L1."""
+    if reading is None:
+        return NOTHING
+    body, _, total_ms, stale_ms, remaining_ms, _ = reading
+    if not is_fresh(remaining_ms, total_ms, stale_ms):
+        return NOTHING
     try:
-        return plan.decode(reading.body), True
+        if reading is runtime.remembered:
+            value = plan.another(body)
+        else:
+            runtime.remember(name, reading)
+            value = plan.decode(body)
     except Undecodable:
-        return None, False
+        return NOTHING
+    if near is not None:
+        keep_near(runtime, plan, name, reading, near)
+    return value
 
 
 def after_read(
     runtime: Runtime, plan: Plan, name: str, run: Run, reading: Reading | None
 ) -> Coroutine[Any, Any, Any]:
-    """The value for a caller whose read was answered with `reading`. None: the store has no value."""
-    fresh = False
-    if reading is None:
-        runtime.missing(name)
-    else:
-        fresh = freshness(reading.remaining_ms, reading.total_ms, reading.stale_ms) == "fresh"
-        if reading is not runtime.remembered:
-            runtime.remember(name, reading)
-    return _served_by(runtime, plan, name, run, reading, fresh=fresh)
+    """The value for a caller whose read was answered with `reading`, and is no hit."""
+    return _served(runtime, plan, name, run, _answered(runtime, name, reading))
 
 
 def after_failed_read(
     runtime: Runtime, plan: Plan, name: str, run: Run, error: StoreError
 ) -> Coroutine[Any, Any, Any]:
-    """The value for a caller whose read was not answered: its flight asks the store again."""
-    read_failed(runtime, name)
-    runtime.note_late(name, error)
-    return _miss(runtime, plan, name, run)
+    """The value for a caller whose read was not answered."""
+    return _served(runtime, plan, name, run, _unanswered(runtime, name, tags_of(run), error))
 
 
-async def _served_by(
-    runtime: Runtime,
-    plan: Plan,
-    name: str,
-    run: Run,
-    reading: Reading | None,
-    *,
-    fresh: bool,
-    source: Source = "store",
-) -> Any:
+# --- fresh, stale or a miss -----------------------------------------------------------------------
+
+
+async def _served(runtime: Runtime, plan: Plan, name: str, run: Run, seen: Seen) -> Any:
+    reading = seen.reading
     if reading is None:
         return await _miss(runtime, plan, name, run)
     try:
@@ -167,8 +200,9 @@ async def _served_by(
     except Undecodable as error:
         runtime.warn_undecodable(plan, error)
         return await _miss(runtime, plan, name, run, newer_than=reading.token)
+    fresh = reading.is_fresh if seen.fresh is None else seen.fresh
     if runtime.hooks:
-        runtime.hooks.tell((Hit if fresh else Stale)(plan.title, name, source))
+        runtime.hooks.tell((Hit if fresh else Stale)(plan.title, name, seen.source))
     if fresh:
         if plan.early:
             refresh_early(runtime, plan, name, run, reading)
@@ -190,7 +224,7 @@ async def serve_bypassed(
     if runtime.hooks:
         runtime.hooks.tell(Miss(plan.title, name))
     apart = "".join(f"\0{number}" for number in sorted(map(id, within)))
-    flight = runtime.take_off(name, plan, run, captured(plan, run), bypassed=True, apart=apart)
+    flight = runtime.take_off(name, plan, run, captured(plan, run), kind="bypassed", apart=apart)
     return await ride(runtime, plan, name, run, flight, None)
 
 
@@ -214,8 +248,7 @@ def _to_take_off(runtime: Runtime, plan: Plan, name: str, run: Run, newer_than: 
     if runtime.hooks:
         runtime.hooks.tell(Miss(plan.title, name))
     flight = runtime.take_off(name, plan, run, captured(plan, run), newer_than=newer_than)
-    flight.newer_than = max(flight.newer_than, newer_than)
-    runtime.tell_late(flight)
+    flight.require_newer(newer_than)
     return flight
 
 
@@ -225,19 +258,16 @@ async def _stale(runtime: Runtime, plan: Plan, name: str, run: Run, reading: Rea
     if runtime.closing or (flight is not None and not policy.soft_timeout):
         return value
     if flight is None:
-        if runtime.failing.hold(name, reading.token) or len(runtime.flights) >= policy.max_flights:
+        if runtime.failing.hold(name, reading.token) or len(runtime.flights) >= runtime.limits.max_flights:
             return value
-        flight = runtime.take_off(name, plan, run, captured(plan, run), refreshing=True)
+        flight = runtime.take_off(name, plan, run, captured(plan, run), kind="refresh")
         flight.know(reading)
         if not policy.soft_timeout:
             # A flight bound to this request cannot run in the background: compute here unless another flight computes.
             bound = plan.request_bound
             return await ride(runtime, plan, name, run, flight, reading) if bound else value
-    patience = patience_with_stale(
-        soft_timeout=policy.soft_timeout,
-        wait_timeout=policy.wait_timeout,
-        flown=runtime.loop.time() - flight.began,
-    )
+    flown = runtime.loop.time() - flight.began
+    patience = seconds_to_wait("fresh_value", policy, waited=flown)
     if not patience or len(flight.passengers) >= policy.max_passengers:
         return value
     return await ride(runtime, plan, name, run, flight, reading, soft=patience)
@@ -262,12 +292,17 @@ async def ride(
     """
     refuse_other_tags(plan.title, tags_of(run), flight.tags)
     passenger = flight.join(
-        run, captured(plan, run), bound=plan.request_bound, stale=stale, patient=soft > 0, share=plan.share
+        run,
+        captured(plan, run),
+        bound=plan.request_bound,
+        stale=stale,
+        patient=soft > 0,
+        share=plan.share,
+        keep_refreshing=keep_refreshing,
     )
-    if keep_refreshing:
-        flight.refreshing = True
     began = runtime.loop.time() if began is None else began
-    patience = runtime.loop.call_at(began + (soft or plan.policy.wait_timeout), passenger.lose_patience)
+    seconds = soft or seconds_to_wait("value", plan.policy)
+    patience = runtime.loop.call_at(began + seconds, passenger.lose_patience)
     try:
         if CURRENT.get() is None:
             outcome = await passenger.future
@@ -294,11 +329,15 @@ async def ride(
             future.exception()
         if not future.done() or future.cancelled() or passenger.computing is not None:
             await flight.leave(passenger)
-    variables, bypassed = captured(plan, run), flight.bypassed
-    alone = runtime.take_off(
-        name, plan, run, variables, bypassed=bypassed, newer_than=flight.newer_than, alone=True
-    )
+    alone = _take_off_alone(runtime, plan, name, run, flight)
     return await ride(runtime, plan, name, run, alone, stale, soft=soft, began=began, kind=kind)
+
+
+def _take_off_alone(runtime: Runtime, plan: Plan, name: str, run: Run, before: Flight) -> Flight:
+    """A flight for one caller, after a flight whose value may be private to another caller."""
+    kind: FlightKind = "bypassed" if before.bypassed else "alone"
+    newer_than, variables = before.state.newer_than, captured(plan, run)
+    return runtime.take_off(name, plan, run, variables, kind=kind, newer_than=newer_than, alone=True)
 
 
 def _outcome(passenger: Passenger) -> WaitOutcome | None:

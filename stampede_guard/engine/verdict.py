@@ -13,14 +13,16 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stampede_guard.durations import Duration, advice, seconds
 from stampede_guard.engine.previous import Previous, Unchanged
-from stampede_guard.errors import Misuse, PolicyError
+from stampede_guard.errors import Misuse, PolicyError, UnsupportedValue
 from stampede_guard.policy import Policy
+from stampede_guard.values.unstorable import Unstorable
 
 if TYPE_CHECKING:
     from stampede_guard.engine.plan import Plan
 
-__all__ = ["AS_THE_POLICY_SAYS", "NO_CHOICE", "Choice", "Ttl", "Verdict", "given", "judge", "split"]
+__all__ = ["NO_CHOICE", "Choice", "Ttl", "Verdict", "judge", "judge_or_serve", "split"]
 
 SHORTEST = 0.001
 """Seconds. A shorter lifetime would end before the value is stored."""
@@ -41,34 +43,30 @@ class Choice(NamedTuple):
                 return None
         if self.ttl is None:
             return policy
-        seconds = _ask(self.ttl, value, f"the ttl function of {title}")
-        _refuse_awaitable(seconds, "ttl", title)
-        if seconds is None:
+        answer = _ask(self.ttl, value, f"the ttl function of {title}")
+        _refuse_awaitable(answer, "ttl", title)
+        if answer is None:
             return None
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or math.isnan(seconds):
-            what = "nan" if isinstance(seconds, float) else f"a {type(seconds).__name__}"
+        ttl = seconds(answer)
+        if isinstance(ttl, bool) or not isinstance(ttl, int | float) or math.isnan(ttl):
+            what = "nan" if isinstance(answer, float) else f"a {type(answer).__name__}"
+            # A text may be the value's own data, so the error does not contain it.
+            forms = advice("" if isinstance(answer, str) else answer)
             raise Misuse(
                 f"the ttl function of {title} returned {what}: return the seconds that this value is fresh, or "
-                f"0 or None for a value that must not be stored"
+                f"0 or None for a value that must not be stored{forms}"
             )
-        if seconds < SHORTEST:
+        if ttl < SHORTEST:
             return None
         try:
-            return policy.replace(ttl=seconds)
+            return policy.replace(ttl=ttl)
         except PolicyError as error:
-            raise Misuse(f"the ttl function of {title} returned {seconds!r}: {error.rule}") from None
+            raise Misuse(f"the ttl function of {title} returned {answer!r}: {error.rule}") from None
 
 
 NO_CHOICE = Choice()
 
-Ttl = float | Callable[[Any], float | None]
-AS_THE_POLICY_SAYS: Any = object()
-
-
-def given(ttl: Ttl, should_cache: Callable[[Any], object] | None) -> dict[str, Any]:
-    """The options that a user gave, as keywords."""
-    keywords: dict[str, Any] = {} if ttl is AS_THE_POLICY_SAYS else {"ttl": ttl}
-    return keywords if should_cache is None else keywords | {"should_cache": should_cache}
+Ttl = Duration | Callable[[Any], Duration | None]
 
 
 def split(fields: Mapping[str, Any]) -> tuple[dict[str, Any], Choice]:
@@ -109,6 +107,19 @@ def judge(plan: Plan, returned: Any, old: Previous | None) -> Verdict:
     # 2. The entry is invalidated, so the fence is above T. 3. The computation returns "unchanged". 4. It publishes the
     # old bytes with token T. This is refused, as new bytes would be. An invalidation before 1 leaves no old value.
     return Verdict(old.body, _fitting(plan, old.body, plan.policy_for(old.value)))
+
+
+def judge_or_serve(
+    plan: Plan, returned: Any, old: Previous | None, refused: Callable[[UnsupportedValue], None]
+) -> Verdict:
+    """The same, but a value that cannot be stored is only for the present callers, unless the policy is `strict`."""
+    try:
+        return judge(plan, returned, old)
+    except UnsupportedValue as error:
+        if plan.policy.strict:
+            raise
+        refused(error)
+        return Verdict(Unstorable.of(returned), None)
 
 
 def _fitting(plan: Plan, body: bytes, policy: Policy | None) -> Policy | None:

@@ -59,7 +59,7 @@ async def cost_of(awaited: Awaitable[Any], monkeypatch: pytest.MonkeyPatch) -> C
 async def without_store(port: int) -> StampedeGuard:
     guard = StampedeGuard.from_url(f"redis://127.0.0.1:{port}")
     await cached(guard)(0)
-    assert guard.runtime().session.away
+    assert guard.engine.runtime().session.away
     return guard
 
 
@@ -94,7 +94,7 @@ async def test_a_value_computed_anew_costs_no_more_turns_than_on_memory(
 
 async def test_no_call_sends_anything(unused_tcp_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     async with await without_store(unused_tcp_port) as away:
-        session: Any = away.runtime().session
+        session: Any = away.engine.runtime().session
         assert isinstance(session, RedisSession)
         sent: list[Any] = []
         for lane in (session._lane, session._renewals):

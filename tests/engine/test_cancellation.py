@@ -106,7 +106,7 @@ async def test_a_flight_that_is_ended_while_its_renewal_ends_does_not_go_on(
     guard, gate = StampedeGuard(MemoryStore()), Gate()
     caller = asyncio.create_task(guard.get_or_compute(KEY, gate.hold))
     await gate.arrival()
-    (flight,) = guard.runtime().flights.values()
+    (flight,) = guard.engine.runtime().flights.values()
     await asyncio.sleep(0)  # the renewal has begun too
     gate.open()
     await soon(ending.wait())

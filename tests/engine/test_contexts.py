@@ -34,10 +34,10 @@ async def test_connections_are_made_for_nobody(valkey: Redis, namespace: str) ->
     TENANT.set("the first request's")
     gate, store = Gate(), Watched(valkey)
     async with StampedeGuard(store, namespace=namespace) as guard:
-        await guard.runtime().session.acquire(f"{namespace}:other", flight="ours", policy=Policy())
+        await guard.engine.runtime().session.acquire(f"{namespace}:other", flight="ours", policy=Policy())
         caller = asyncio.create_task(guard.get_or_compute("k", gate.hold))
         await gate.arrival()
-        (flight,) = guard.runtime().flights.values()
+        (flight,) = guard.engine.runtime().flights.values()
         flight.computation.renew_now()
         await until(lambda: len(store.seen) == 3)  # commands, renewals, the inbox
         gate.open()
@@ -53,8 +53,10 @@ async def test_flights_renewals_and_fallbacks_ask_for_nobody() -> None:
     async with StampedeGuard(memory) as there, StampedeGuard(memory, policy=waits) as here:
         holding = asyncio.create_task(there.get_or_compute("k", slow.hold))
         await slow.arrival()
-        seen = watch(there.runtime().session, "renew") | watch(here.runtime().session, "acquire", "fallback")
-        (flight,) = there.runtime().flights.values()
+        seen = watch(there.engine.runtime().session, "renew") | watch(
+            here.engine.runtime().session, "acquire", "fallback"
+        )
+        (flight,) = there.engine.runtime().flights.values()
         flight.computation.renew_now()
         await soon(here.get_or_compute("k", quick.hold))
         await until(lambda: all(seen.values()))

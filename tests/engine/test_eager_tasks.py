@@ -66,4 +66,4 @@ async def test_a_flight_that_lands_without_waiting_leaves_nothing_behind() -> No
             with pytest.raises(Exception, match="no such project"):
                 await soon(guard.get_or_compute("k", fails))
         assert runs == 1
-        assert guard.runtime().flights == {}
+        assert guard.engine.runtime().flights == {}

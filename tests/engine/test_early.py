@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -23,22 +22,16 @@ LAST = 1 - 1e-12
 """A draw with which everybody is due whose computation took a second or more."""
 
 
-@pytest.fixture(params=["memory", "valkey"])
-async def guards(request: pytest.FixtureRequest, valkey_url: str, namespace: str) -> AsyncIterator[Guards]:
-    async with Guards("memory" if request.param == "memory" else valkey_url, namespace) as made:
-        yield made
-
-
 def early(guards: Guards, *, draw: float = LAST, **fields: Any) -> StampedeGuard:
     """A process whose readers all make this draw."""
     guard = guards.guard(**{"ttl": TTL, "early_beta": 1.0} | fields)
-    guard.runtime().draw = lambda: draw  # type: ignore[method-assign]
+    guard.engine.runtime().draw = lambda: draw  # type: ignore[method-assign]
     return guard
 
 
 async def put(guards: Guards, name: str, body: bytes, *, took: float = 10.0) -> int:
     """Store a value whose computation took so many seconds. Returns its token."""
-    session, policy = guards.guard().runtime().session, Policy(ttl=TTL)
+    session, policy = guards.guard().engine.runtime().session, Policy(ttl=TTL)
     grant = await session.acquire(name, flight="given", policy=policy)
     assert isinstance(grant, Granted)
     assert await session.publish(
@@ -67,7 +60,7 @@ class Source:
 
 
 def count_asks(guard: StampedeGuard) -> list[str]:
-    session, asked = guard.runtime().session, []
+    session, asked = guard.engine.runtime().session, []
     acquire = session.acquire
 
     async def counted(name: str, **options: Any) -> Any:
@@ -79,7 +72,7 @@ def count_asks(guard: StampedeGuard) -> list[str]:
 
 
 async def landed(*fleet: StampedeGuard) -> None:
-    await until(lambda: not any(guard.runtime().flights for guard in fleet))
+    await until(lambda: not any(guard.engine.runtime().flights for guard in fleet))
 
 
 # --- one refresh, and nobody waits ---------------------------------------------------------------------
@@ -98,7 +91,7 @@ async def test_a_value_is_refreshed_once_fleet_wide_while_all_are_served_the_fre
     await landed(*fleet)
     assert source.gate.entered == 1
     for guard in fleet:
-        guard.runtime().draw = lambda: 0.0  # type: ignore[method-assign]
+        guard.engine.runtime().draw = lambda: 0.0  # type: ignore[method-assign]
         assert await guard.get_or_compute("k", source) == "new"
     assert source.gate.entered == 1
 
@@ -107,7 +100,7 @@ async def test_whoever_is_not_due_refreshes_nothing(guards: Guards) -> None:
     await put(guards, guards.name("k"), text("old"))
     guard, source = early(guards, draw=0.5), Source()
     assert await guard.get_or_compute("k", source) == "old"
-    assert not guard.runtime().flights
+    assert not guard.engine.runtime().flights
     await guards.age(guards.name("k"), 59)
     assert await guard.get_or_compute("k", source) == "old"
     await source.gate.arrival()
@@ -117,9 +110,9 @@ async def test_whoever_is_not_due_refreshes_nothing(guards: Guards) -> None:
 async def test_without_beta_nobody_draws(guards: Guards) -> None:
     await put(guards, guards.name("k"), text("old"))
     guard = guards.guard(ttl=TTL)
-    guard.runtime().draw = lambda: pytest.fail("a draw")  # type: ignore[method-assign]
+    guard.engine.runtime().draw = lambda: pytest.fail("a draw")  # type: ignore[method-assign]
     assert await guard.get_or_compute("k", Source()) == "old"
-    assert not guard.runtime().flights
+    assert not guard.engine.runtime().flights
 
 
 async def test_a_lease_held_elsewhere_is_not_waited_for_and_not_asked_for_again_at_once(
@@ -141,7 +134,7 @@ async def test_a_reading_from_before_the_refresh_does_not_refresh_once_more(guar
     await put(guards, guards.name("k"), text("old"))
     guard, late, source = early(guards), early(guards), Source()
     source.gate.open()
-    before = await late.runtime().session.read(guards.name("k"))
+    before = await late.engine.runtime().session.read(guards.name("k"))
     assert await guard.get_or_compute("k", source) == "old"
     await until(lambda: source.gate.entered == 1)
     await landed(guard)
@@ -152,7 +145,7 @@ async def test_a_reading_from_before_the_refresh_does_not_refresh_once_more(guar
         return answer
 
     asked = count_asks(late)
-    late.runtime().session.read = read_long_ago  # type: ignore[method-assign]
+    late.engine.runtime().session.read = read_long_ago  # type: ignore[method-assign]
     assert await late.get_or_compute("k", source) == "old"
     await landed(late)
     assert (len(asked), source.gate.entered) == (1, 1)
@@ -165,7 +158,7 @@ async def test_a_caller_that_finds_the_value_gone_meanwhile_gets_the_new_one(gua
     await source.gate.arrival()
     await guards.age(guards.name("k"), TTL + 1)
     caller = asyncio.create_task(guard.get_or_compute("k", source))
-    await until(lambda: any(flight.joined for flight in guard.runtime().flights.values()))
+    await until(lambda: any(flight.joined for flight in guard.engine.runtime().flights.values()))
     source.gate.open()
     assert await soon(caller) == "new"
     assert source.gate.entered == 1
@@ -232,7 +225,7 @@ async def test_a_store_that_gives_no_lease_makes_nobody_compute(guards: Guards, 
     async def fail(*args: Any, **options: Any) -> Any:
         raise error
 
-    guard.runtime().session.acquire = fail  # type: ignore[method-assign]
+    guard.engine.runtime().session.acquire = fail  # type: ignore[method-assign]
     for _ in range(5):
         assert await soon(guard.get_or_compute("k", source)) == "old"
         await landed(guard)
@@ -242,7 +235,7 @@ async def test_a_store_that_gives_no_lease_makes_nobody_compute(guards: Guards, 
 async def test_while_the_store_is_away_nothing_is_refreshed_early(guards: Guards) -> None:
     await put(guards, guards.name("k"), text("old"))
     guard, source = early(guards), Source()
-    runtime = guard.runtime()
+    runtime = guard.engine.runtime()
     reading = await runtime.session.read(guards.name("k"))
     assert reading is not None
     runtime.remember(guards.name("k"), reading)
@@ -262,7 +255,7 @@ async def test_a_value_says_how_long_its_computation_took(guards: Guards) -> Non
         return "value"
 
     assert await guard.get_or_compute("k", compute) == "value"
-    reading = await guard.runtime().session.read(guards.name("k"))
+    reading = await guard.engine.runtime().session.read(guards.name("k"))
     assert reading is not None and reading.took_ms >= 50
 
 
@@ -290,7 +283,7 @@ async def test_decorated_and_plain_functions_are_refreshed_early(guards: Guards)
     await until(lambda: runs == 1)
 
     async def draw_in_the_portal() -> None:
-        guard.runtime().draw = lambda: LAST  # type: ignore[method-assign]
+        guard.engine.runtime().draw = lambda: LAST  # type: ignore[method-assign]
 
     from stampede_guard.engine.threads.portal import portal
 
@@ -310,15 +303,15 @@ async def test_ids_that_are_due_together_are_refreshed_in_one_call(guards: Guard
     assert await products([1, 2, 3]) == {1: "new", 2: "new", 3: "new"}
     names = products.keys([1, 2, 3])
     for id in (1, 3):
-        reading = await guard.runtime().session.read(names[id])
+        reading = await guard.engine.runtime().session.read(names[id])
         assert reading is not None
         await products.invalidate([id])
         await put(guards, names[id], reading.body.replace(b"new", b"old"))
-    guard.runtime().draw = lambda: 1 - 1e-6  # type: ignore[method-assign]
+    guard.engine.runtime().draw = lambda: 1 - 1e-6  # type: ignore[method-assign]
     assert await products([1, 2, 3]) == {1: "old", 2: "new", 3: "old"}
     await landed(guard)
     assert calls == [[1, 2, 3], [1, 3]]
-    guard.runtime().draw = lambda: 0.0  # type: ignore[method-assign]
+    guard.engine.runtime().draw = lambda: 0.0  # type: ignore[method-assign]
     assert await products([1, 2, 3]) == {1: "new", 2: "new", 3: "new"}
 
 
@@ -326,7 +319,7 @@ async def test_a_computation_bound_to_its_request_is_not_refreshed_by_a_guards_p
     await put(guards, guards.name("k"), text("old"))
     guard = early(guards)
     assert await guard.get_or_compute("k", Source(), request_bound=True) == "old"
-    assert not guard.runtime().flights
+    assert not guard.engine.runtime().flights
 
 
 def test_a_computation_bound_to_its_request_cannot_ask_for_it() -> None:
@@ -355,7 +348,7 @@ def fail_reads(guard: StampedeGuard, error: Exception) -> list[str]:
         answer.set_exception(error)
         return answer
 
-    guard.runtime().session.read = read  # type: ignore[method-assign]
+    guard.engine.runtime().session.read = read  # type: ignore[method-assign]
     return failed
 
 

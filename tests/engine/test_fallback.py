@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from stampede_guard import StampedeGuard, WaitTimeout
+from stampede_guard.engine.flights.fallback import FallbackRun
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, joined
 
 KEY = "report:7"
-
-
-@pytest.fixture(params=["memory", "valkey"])
-async def guards(request: pytest.FixtureRequest, valkey_url: str, namespace: str) -> AsyncIterator[Guards]:
-    async with Guards("memory" if request.param == "memory" else valkey_url, namespace) as made:
-        yield made
 
 
 def ask(guard: StampedeGuard, gate: Gate, value: str, **fields: Any) -> asyncio.Task[str]:
@@ -63,13 +57,13 @@ async def test_one_fallback_per_process_and_the_limit_fleet_wide(guards: Guards)
     await quick.arrival()
     await quick.arrival()
     # All others are denied, or find one running in their process, and wait for what it brings.
-    await until(lambda: sum(bool(guard.runtime().fallbacks) for guard in guards.made) == 2)
+    await until(lambda: sum(bool(guard.engine.runtime().fallbacks) for guard in guards.made) == 2)
     quick.open()
     assert await soon(asyncio.gather(*callers)) == ["fallback"] * 12
     assert quick.entered == 2
     slow.open()
     await soon(holding)
-    assert all(guard.runtime().fallbacks == {} for guard in guards.made)
+    assert all(guard.engine.runtime().fallbacks == {} for guard in guards.made)
 
 
 def _many(guards: Guards, count: int) -> list[StampedeGuard]:
@@ -92,6 +86,32 @@ async def test_passengers_of_a_slow_computation_of_their_own_process_get_the_fal
     assert await soon(leader) == "late"
 
 
+async def test_a_passenger_that_was_denied_waits_for_the_fallback_that_denied_it_also_if_that_has_ended(
+    guards: Guards, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, quick = Gate(), Gate()
+    guard = guards.guard()
+    fields: dict[str, Any] = {"wait_timeout": 0.05, "fallback_timeout": 3600}
+    leader = ask(guard, slow, "late")
+    await slow.arrival()
+    first = ask(guard, quick, "fallback", **fields)
+    await quick.arrival()
+    attempt = FallbackRun.attempt
+
+    async def attempt_until_the_other_has_ended(self: FallbackRun, meanwhile: asyncio.Future[Any]) -> Any:
+        answer = await attempt(self, meanwhile)
+        assert self.denied
+        quick.open()
+        assert await soon(first) == "fallback"
+        assert guard.engine.runtime().fallbacks == {}
+        return answer
+
+    monkeypatch.setattr(FallbackRun, "attempt", attempt_until_the_other_has_ended)
+    assert await soon(ask(guard, quick, "unused", **fields)) == "fallback"
+    slow.open()
+    assert await soon(leader) == "late"
+
+
 async def test_the_holders_value_ends_a_fallback_that_is_slower(guards: Guards) -> None:
     slow, slower = Gate(), Gate()
     holding = await hold(guards, slow)
@@ -101,7 +121,7 @@ async def test_the_holders_value_ends_a_fallback_that_is_slower(guards: Guards) 
     slow.open()
     assert await soon(waiting) == await soon(holding) == "late"
     slower.open()
-    await until(lambda: waiter.runtime().fallbacks == {})
+    await until(lambda: waiter.engine.runtime().fallbacks == {})
     assert await soon(ask(guards.guard(), slower, "unused")) in ("late", "fallback")
 
 
@@ -125,7 +145,7 @@ async def test_a_fallback_that_takes_too_long_is_cancelled_and_its_caller_told_t
     with pytest.raises(WaitTimeout, match="fallback_timeout"):
         await soon(ask(waiter, slower, "x", wait_timeout=0.05, fallback_timeout=0.05))
     assert (slower.entered, slower.cancelled) == (1, 1)
-    assert waiter.runtime().fallbacks == {}
+    assert waiter.engine.runtime().fallbacks == {}
     slow.open()
     await soon(holding)
 
@@ -231,7 +251,7 @@ async def test_the_error_of_a_fallback_whose_caller_has_left_is_not_reported(gua
     with pytest.raises(asyncio.CancelledError):
         await leaving
     gate.open()
-    await until(lambda: waiter.runtime().fallbacks == {})
+    await until(lambda: waiter.engine.runtime().fallbacks == {})
     gc.collect()
     assert reports == []
     slow.open()
@@ -247,7 +267,7 @@ async def fallback_beside_a_granted_flight(
     await slow.arrival()
     waiting = ask(waiter, gate, "fallback", wait_timeout=0.05, fallback_timeout=3600, request_bound=True)
     await gate.arrival()
-    flight = waiter.runtime().flights[guards.name(KEY)]
+    flight = waiter.engine.runtime().flights[guards.name(KEY)]
     holding.cancel()
     await until(lambda: flight.computing)
     return waiter, waiting
@@ -261,7 +281,7 @@ async def test_a_callers_function_does_not_run_in_its_flight_while_it_runs_in_it
     gate.open()
     assert await soon(waiting) == "fallback"
     assert gate.entered == 1, "its session is for one at a time"
-    await until(lambda: not waiter.runtime().flights)
+    await until(lambda: not waiter.engine.runtime().flights)
     assert await guards.lease_holder(guards.name(KEY)) == ""
 
 

@@ -9,6 +9,7 @@ from stampede_guard import Policy, StampedeGuard
 from stampede_guard.core.scripts import Granted, Message
 from stampede_guard.core.states import Waiting
 from stampede_guard.errors import StoreRefused
+from stampede_guard.policy import Limits
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.values.codec import codec_for
 from tests.support.gate import Gate, soon, until
@@ -25,13 +26,15 @@ async def test_a_refresh_is_not_answered_with_the_value_that_it_is_to_replace() 
             return computed
 
         assert await count() == 1
-        name, runtime = count.key(), guard.runtime()
+        name, runtime = count.key(), guard.engine.runtime()
         old = await runtime.session.read(name)
         assert old is not None
         # Another process computes already, so the refresh has to wait for its lease.
         await runtime.session.acquire(name, flight="elsewhere", policy=Policy(), newer_than=old.token)
         refreshed = asyncio.create_task(count.refresh())
-        await until(lambda: any(isinstance(flight._state, Waiting) for flight in runtime.flights.values()))
+        await until(
+            lambda: any(isinstance(flight.state.phase, Waiting) for flight in runtime.flights.values())
+        )
         # 1. The old value's announcement arrives only now. 2. The other process gives up.
         runtime.heard(name, Message("value", old.token, reading=old))
         await runtime.session.release(name, flight="elsewhere")
@@ -42,7 +45,7 @@ async def test_a_refresh_is_not_answered_with_the_value_that_it_is_to_replace() 
 async def test_a_flight_that_has_handed_out_a_value_takes_nobody_who_has_not_looked() -> None:
     async with StampedeGuard(MemoryStore(), namespace="flight") as guard:
         publishing, asking = Gate(), Gate()
-        session = guard.runtime().session
+        session = guard.engine.runtime().session
         publish, acquire = session.publish, session.acquire
 
         async def held_publish(*args: Any, **kwargs: Any) -> bool:
@@ -63,7 +66,7 @@ async def test_a_flight_that_has_handed_out_a_value_takes_nobody_who_has_not_loo
         await publishing.arrival()
         # Joins after the publication was sent, so its answer does not cover it: it is left over and asks again.
         late = asyncio.create_task(count())
-        flight = guard.runtime().flights[count.key()]
+        flight = guard.engine.runtime().flights[count.key()]
         await until(lambda: flight.joined == 2)
         session.acquire = held_acquire  # type: ignore[method-assign]
         publishing.open()
@@ -91,7 +94,7 @@ async def test_what_was_computed_alone_is_not_served_after_an_invalidation_elsew
         async def call() -> str:
             return await here.get_or_compute("k", read)
 
-        runtime = here.runtime()
+        runtime = here.engine.runtime()
         session: Any = runtime.session
         session.away, session.away_for = True, lambda name: True
         runtime.breaker_changed(away=True)
@@ -101,7 +104,7 @@ async def test_what_was_computed_alone_is_not_served_after_an_invalidation_elsew
         runtime.breaker_changed(away=False)
         source = "new"
         assert await there.invalidate("k") == "done"
-        flight = next(iter(here.runtime().flights.values()))
+        flight = next(iter(here.engine.runtime().flights.values()))
         later = asyncio.create_task(call())
         await until(lambda: flight.joined == 2)
         gate.open()
@@ -116,7 +119,7 @@ async def test_a_store_that_takes_no_writes_does_not_make_every_call_compute() -
         async def no_writes(*_: Any, **__: Any) -> Any:
             raise StoreRefused("NOREPLICAS Not enough good replicas to write.")
 
-        guard.runtime().session.acquire = no_writes  # type: ignore[method-assign]
+        guard.engine.runtime().session.acquire = no_writes  # type: ignore[method-assign]
 
         @guard.locked_cache(ttl=60)
         async def count() -> int:
@@ -130,7 +133,7 @@ async def test_a_store_that_takes_no_writes_does_not_make_every_call_compute() -
 async def test_a_bound_caller_in_a_flight_begun_by_an_unbound_one_takes_its_computation_along() -> None:
     async with StampedeGuard(MemoryStore(), namespace="flight") as guard:
         gate, unbound = Gate(), Gate()
-        runtime = guard.runtime()
+        runtime = guard.engine.runtime()
         await runtime.session.acquire("flight:=k", flight="elsewhere", policy=Policy())
         beginner = asyncio.create_task(guard.get_or_compute("k", unbound.hold))
         await until(lambda: runtime.flights)
@@ -158,12 +161,12 @@ async def test_callers_look_for_themselves_while_their_processs_computation_is_s
         gate = Gate()
         slow = asyncio.create_task(here.get_or_compute("k", gate.hold, wait_timeout=30.0))
         await gate.arrival()
-        flight = here.runtime().flights["f:=k"]
-        await until(lambda: flight.computation.is_slow)
-        grant = await there.runtime().session.fallback("f:=k", flight="fallback", policy=policy)
+        flight = here.engine.runtime().flights["f:=k"]
+        await until(lambda: here.engine.runtime().loop.time() > flight.state.slow_at)
+        grant = await there.engine.runtime().session.fallback("f:=k", flight="fallback", policy=policy)
         assert isinstance(grant, Granted)
         body = codec_for(Any).encode("from a fallback")
-        assert await there.runtime().session.publish(
+        assert await there.engine.runtime().session.publish(
             "f:=k", flight="fallback", grant=grant, outcome="value", body=body, policy=Policy()
         )
         assert await soon(here.get_or_compute("k", gate.hold, wait_timeout=30.0)) == "from a fallback"
@@ -174,8 +177,8 @@ async def test_callers_look_for_themselves_while_their_processs_computation_is_s
 async def test_stale_hits_ask_once_while_another_process_refreshes() -> None:
     now = 0.0
     store = MemoryStore(clock=lambda: now)
-    policy = Policy(ttl=1.0, stale_ttl=1000.0, lease_ttl=60.0, poll_interval=60.0, drain_timeout=0.0)
-    async with StampedeGuard(store, namespace="f", policy=policy) as guard:
+    policy = Policy(ttl=1.0, stale_ttl=1000.0, lease_ttl=60.0, poll_interval=60.0)
+    async with StampedeGuard(store, namespace="f", policy=policy, limits=Limits(drain_timeout=0.0)) as guard:
 
         @guard.locked_cache()
         async def value() -> int:
@@ -183,7 +186,7 @@ async def test_stale_hits_ask_once_while_another_process_refreshes() -> None:
 
         assert await value() == 1
         now = 2.0
-        session = guard.runtime().session
+        session = guard.engine.runtime().session
         await session.acquire(value.key(), flight="elsewhere", policy=policy)
         acquire, asked = session.acquire, []
 

@@ -11,14 +11,16 @@ import psutil
 import pytest
 
 from bench.herd.cluster import ValkeyCluster
-from stampede_guard import Policy, StampedeGuard
+from stampede_guard import StampedeGuard
 from stampede_guard.api.plans import MOST_PLANS
 from stampede_guard.engine.l1 import NOTHING
 from stampede_guard.engine.loops.runtime import Runtime
+from stampede_guard.policy import Limits
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.stores.protocol import Session
 from tests.support.gate import until
 from tests.support.guards import Guards
+from tests.support.inside import pending_of, plans_of
 
 KEYS = int(os.environ.get("STAMPEDE_GUARD_FLOOD", "10000"))
 AT_ONCE = 250
@@ -46,11 +48,11 @@ async def flood(guard: StampedeGuard, name: str) -> tuple[int, int]:
     async def front(number: int) -> str:
         return "x" * 100
 
-    l1 = guard.runtime().l1
+    l1 = guard.engine.runtime().l1
     names = [guard.prefix + front.key(number).removeprefix(f"{guard.namespace}:") for number in HOT]
     for _ in range(3):
         await asyncio.gather(*map(front, HOT))
-        await until(lambda: guard.runtime().session.hears_changes(names[0]))
+        await until(lambda: guard.engine.runtime().session.hears_changes(names[0]))
     await asyncio.gather(*map(front, HOT))
     assert all(l1.find(name) is not NOTHING for name in names)
     chance, half = random.Random(3), 0
@@ -69,7 +71,7 @@ def check_bounds(guard: StampedeGuard, runtime: Runtime) -> None:
     assert runtime.l1.bytes <= ROOM["l1_bytes"] and len(runtime.l1) <= ROOM["l1_entries"]
     assert runtime.last.bytes <= ROOM["last_value_bytes"]
     assert (runtime.flights, runtime.fallbacks, runtime.abandoned) == ({}, {}, 0)
-    assert len(runtime._pending) == 0 and len(guard._plans) <= MOST_PLANS
+    assert len(pending_of(runtime)) == 0 and len(plans_of(guard)) <= MOST_PLANS
     assert all(not (batches._expected or batches._gatherings) for batches in runtime.batches.values())
 
 
@@ -107,9 +109,9 @@ def check_session(session: Session) -> None:
 
 async def test_a_flood_of_keys_grows_no_process_with_a_store_in_memory() -> None:
     store = MemoryStore(max_bytes=4 * MIB)
-    async with StampedeGuard(store, policy=Policy(**ROOM)) as guard:  # type: ignore[arg-type]
+    async with StampedeGuard(store, limits=Limits(**ROOM)) as guard:
         grown, runs = await flood(guard, "flood")
-        runtime = guard.runtime()
+        runtime = guard.engine.runtime()
         check_bounds(guard, runtime)
         check_session(runtime.session)
         assert {n: s for n, s in sizes(runtime).items() if s > 50 and n not in BOUNDED} == {}
@@ -127,7 +129,7 @@ async def test_nor_one_with_a_server(request: pytest.FixtureRequest, kind: str, 
     async with Guards(url, namespace) as guards:
         guard = guards.guard(**ROOM)
         grown, runs = await flood(guard, "flood")
-        runtime = guard.runtime()
+        runtime = guard.engine.runtime()
         check_bounds(guard, runtime)
         check_session(runtime.session)
         assert {n: s for n, s in sizes(runtime).items() if s > 50 and n not in BOUNDED} == {}

@@ -25,6 +25,7 @@ from stampede_guard.values.codec import codec_for
 from tests.support.clock import Clock
 from tests.support.gate import soon, until
 from tests.support.guards import Guards
+from tests.support.inside import fences_of, runtimes_of
 from tests.support.proxy import FaultProxy
 
 PLAN = Plan(title="t", policy=Policy(ttl=60, l1_ttl=10), codec=codec_for(int))
@@ -91,7 +92,7 @@ def test_nor_is_one_whose_fence_was_forgotten_meanwhile() -> None:
         store.changed(f"other {number}", 9)
     store.keep("k", reading(5), PLAN, asked)
     assert store.find("k") is NOTHING
-    assert len(store._fences) == MOST_FENCES
+    assert len(fences_of(store)) == MOST_FENCES
 
 
 def test_nor_is_one_that_was_asked_for_before_a_gap() -> None:
@@ -158,7 +159,7 @@ def where(request: pytest.FixtureRequest) -> str:
 
 def counted(guard: StampedeGuard, source: Source) -> None:
     """From now on, count the reads of this guard's store."""
-    runtime = guard.runtime()
+    runtime = guard.engine.runtime()
     read = runtime.read
 
     def counting(name: str) -> asyncio.Future[Reading | None]:
@@ -173,7 +174,7 @@ async def warm(guard: StampedeGuard, call: Callable[[], Any], entries: int = 1) 
     """Call until the near store has the value."""
 
     async def calls() -> None:
-        while len(guard.runtime().l1) < entries:
+        while len(guard.engine.runtime().l1) < entries:
             await call()
 
     await soon(calls())
@@ -194,8 +195,8 @@ async def test_a_second_hit_asks_the_store_nothing(where: str, namespace: str) -
         assert (source.runs, source.reads) == (1, reads)
         assert await guard.get_or_compute("k", source.get, ttl=300, l1_ttl=60) == 0
         assert (source.runs, source.reads) == (2, reads + 1), "other keys have values of their own"
-        clock = guard.runtime().l1.clock
-        guard.runtime().l1.clock = lambda: clock() + 61
+        clock = guard.engine.runtime().l1.clock
+        guard.engine.runtime().l1.clock = lambda: clock() + 61
         assert [await f(1) for _ in range(10)] == [0] * 10
         assert (source.runs, source.reads) == (2, reads + 2), "after l1_ttl the store is asked once"
 
@@ -213,7 +214,7 @@ async def test_an_invalidation_on_one_worker_is_seen_by_the_other_seven(where: s
         source.value = "after"
         assert await workers[3].invalidate("k") == "done"
         assert await call(workers[3]) == "after", "at once where it was called"
-        await until(lambda: all(len(guard.runtime().l1) == 0 for guard in workers))
+        await until(lambda: all(len(guard.engine.runtime().l1) == 0 for guard in workers))
         assert [await call(guard) for guard in workers] == ["after"] * 8
         assert source.runs == 2
 
@@ -235,7 +236,7 @@ async def test_a_refresh_reaches_the_others_too(where: str, namespace: str) -> N
         await warm(other, there)
         source.value = "after"
         assert await here.refresh() == "after"
-        await until(lambda: len(one.runtime().l1) + len(other.runtime().l1) == 0)
+        await until(lambda: len(one.engine.runtime().l1) + len(other.engine.runtime().l1) == 0)
         assert (await here(), await there()) == ("after", "after")
         assert source.runs == 2
 
@@ -256,7 +257,7 @@ async def test_in_this_process_an_invalidation_is_seen_at_once_by_other_event_lo
             asked.set()
             # This loop hears nothing while it waits here, and must not serve the copy all the same.
             expired.wait(20)
-            found.append(guard.runtime().l1.find(guards.name("k")))
+            found.append(guard.engine.runtime().l1.find(guards.name("k")))
             await guard.aclose()
 
         thread = threading.Thread(target=asyncio.run, args=(elsewhere(),))
@@ -283,7 +284,7 @@ async def test_an_answer_on_its_way_is_dropped_when_its_entry_is_invalidated(
         await call(other)
         await warm(slow, lambda: call(slow, "another"))
         # 1. A read is answered, and the answer lies somewhere.
-        runtime = slow.runtime()
+        runtime = slow.engine.runtime()
         read, arrived, held = runtime.session.read, asyncio.Event(), asyncio.Event()
 
         async def late(name: str) -> Reading | None:
@@ -298,7 +299,7 @@ async def test_an_answer_on_its_way_is_dropped_when_its_entry_is_invalidated(
         # 2. The entry is invalidated, and this process hears of it.
         source.value = "after"
         await other.invalidate("k")
-        await until(lambda: guards.name("k") in runtime.l1._fences)
+        await until(lambda: guards.name("k") in fences_of(runtime.l1))
         # 3. The answer arrives. Its caller began before the invalidation and may have it; nobody after.
         held.set()
         assert await soon(caller) == "before"
@@ -320,13 +321,13 @@ async def test_while_the_subscription_is_lost_values_come_from_the_store(
         await warm(guard, call)
         proxy.answer(b"SUBSCRIBE", b"-ERR not now\r\n")
         proxy.cut(lambda link: link.sent(b"SUBSCRIBE"))
-        await until(lambda: len(guard.runtime().l1) == 0)
+        await until(lambda: len(guard.engine.runtime().l1) == 0)
         reads = source.reads
         assert [await call() for _ in range(5)] == [0] * 5
         assert (source.runs, source.reads) == (1, reads + 5), "each call asks the store"
         proxy.heal()
         await warm(guard, call)
-        assert not guard.runtime().away
+        assert not guard.engine.runtime().away
 
 
 async def test_a_subscription_killed_at_the_server_empties_the_near_store(
@@ -335,7 +336,7 @@ async def test_a_subscription_killed_at_the_server_empties_the_near_store(
     async with Guards(own_valkey.url, namespace) as guards:
         guard, source = guards.guard(), Source()
         flushed = 0
-        runtime = guard.runtime()
+        runtime = guard.engine.runtime()
         flush = runtime.l1.flush
 
         def counting() -> None:
@@ -366,10 +367,10 @@ async def test_while_the_store_is_away_the_last_values_take_over(
 
         await warm(guard, call)
         own_valkey.kill()
-        await until(lambda: len(guard.runtime().l1) == 0)
+        await until(lambda: len(guard.engine.runtime().l1) == 0)
         for _ in range(3):
             assert await soon(call()) == 0
-        await until(lambda: guard.runtime().away)
+        await until(lambda: guard.engine.runtime().away)
         runs = source.runs
         assert [await soon(call()) for _ in range(5)] == [0] * 5
         assert source.runs == runs
@@ -385,7 +386,7 @@ async def test_a_pending_invalidation_keeps_older_values_out(
             return await guard.get_or_compute("k", source.get, ttl=300, l1_ttl=300)
 
         await warm(guard, call)
-        runtime = guard.runtime()
+        runtime = guard.engine.runtime()
         own_valkey.kill()
         source.value = "after"
         assert await soon(guard.invalidate("k")) == "pending"
@@ -418,7 +419,7 @@ async def test_a_store_that_fails_in_a_users_test_empties_it() -> None:
             return await guard.get_or_compute("k", source.get, ttl=300)
 
         await warm(guard, call)
-        l1 = guard.runtime().l1
+        l1 = guard.engine.runtime().l1
         store.fail()
         await until(lambda: len(l1) == 0)
         assert l1.ask("default:=k") is None
@@ -464,9 +465,9 @@ async def test_modes_and_bypassed_do_without_it_and_closing_ends_it(where: str, 
         assert await f() == "after"
         guard.mode = None
         assert await f() == "before", "it is still what is stored"
-        before = guard.runtime()
+        before = guard.engine.runtime()
         await guard.aclose()
-        assert len(guard.runtime().l1) == 0 and guard.runtime() is not before
+        assert len(guard.engine.runtime().l1) == 0 and guard.engine.runtime() is not before
 
 
 # --- whose object -----------------------------------------------------------------------------------------------
@@ -519,7 +520,7 @@ def test_a_plain_functions_hit_does_not_leave_its_thread(valkey_url: str, namesp
 
     try:
         assert f(7) == 1
-        runtime = guard._runtimes[portal_loop()]  # type: ignore[index]
+        runtime = runtimes_of(guard)[portal_loop()]  # type: ignore[index]
         for _ in range(10_000):
             f(7)
             if len(runtime.l1):

@@ -124,7 +124,7 @@ async def test_while_the_store_is_away_the_value_seen_last_is_served(
         # The first calls find out that it is away; each may compute.
         for guard in (writer, reader):
             await soon(guard.get_or_compute("other", compute))
-            await until(lambda: guard.runtime().away)  # noqa: B023  # used within the turn
+            await until(lambda: guard.engine.runtime().away)  # noqa: B023  # used within the turn
         before = len(runs)
         assert [await soon(guard.get_or_compute("k", compute)) for guard in (writer, reader)] == [1, 1]
         assert len(runs) == before
@@ -146,7 +146,7 @@ async def test_an_invalidation_drops_it_at_once_and_reaches_the_store_when_it_is
         assert await soon(guard.invalidate("k")) == "pending"
         assert await soon(guard.get_or_compute("k", compute)) == "after"
         own_valkey.start()
-        await until(lambda: not guard.runtime().away)
+        await until(lambda: not guard.engine.runtime().away)
         assert await soon(guards.guard().get_or_compute("k", compute)) == "after"
 
 
@@ -169,7 +169,7 @@ async def test_while_the_store_is_away_computations_are_capped_and_one_per_key(
         guard = guards.guard(max_local_computations=2)
         own_valkey.kill()
         await soon(guard.invalidate("k"))
-        await until(lambda: guard.runtime().away)
+        await until(lambda: guard.engine.runtime().away)
         callers = [
             asyncio.create_task(guard.get_or_compute(f"k{n}", compute)) for n in range(6) for _ in range(5)
         ]

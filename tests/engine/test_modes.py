@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -16,21 +15,8 @@ from stampede_guard.policy import Mode
 from stampede_guard.stores.memory import MemoryStore
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, joined
-
-
-@pytest.fixture(params=["memory", "valkey"])
-async def guards(request: pytest.FixtureRequest, valkey_url: str, namespace: str) -> AsyncIterator[Guards]:
-    async with Guards("memory" if request.param == "memory" else valkey_url, namespace) as made:
-        yield made
-
-
-class Counted:
-    def __init__(self) -> None:
-        self.runs = 0
-
-    async def __call__(self) -> int:
-        self.runs += 1
-        return self.runs
+from tests.support.inside import runtimes_of
+from tests.support.source import Counted
 
 
 async def entries(guards: Guards) -> int:
@@ -79,7 +65,7 @@ async def test_bypass_never_asks_for_a_connection(unused_tcp_port: int) -> None:
             await soon(guard.get_or_compute("slow", slow, wait_timeout=0.05))
         gate.open()
         await soon(leader)
-        session: Any = guard.runtime().session
+        session: Any = guard.engine.runtime().session
         assert session._lane._writer is None
 
 
@@ -108,7 +94,7 @@ async def test_off_is_a_plain_function(guards: Guards) -> None:
     callers = [guard.get_or_compute("k", count) for _ in range(5)]
     assert sorted(await asyncio.gather(*callers)) == [1, 2, 3, 4, 5]
     assert await entries(guards) == 0
-    assert guard._runtimes == {}
+    assert runtimes_of(guard) == {}
 
 
 @pytest.mark.parametrize("mode", ["bypass", "off"])
@@ -153,7 +139,7 @@ async def test_a_flight_in_bypass_that_an_invalidation_overtakes_serves_nobody_w
     source = "after"
     await guard.invalidate("k")
     late = asyncio.create_task(guard.get_or_compute("k", compute))
-    (flight,) = guard.runtime().flights.values()
+    (flight,) = guard.engine.runtime().flights.values()
     await until(lambda: flight.joined == 2)
     gate.open()
     assert await soon(early) == "before"
@@ -198,7 +184,7 @@ async def test_a_mode_that_is_set_while_another_thread_looks_it_up_is_not_lost(
 
     monkeypatch.setattr(modes, "Standing", set_meanwhile)
     await one()
-    runtime = guard.runtime()
+    runtime = guard.engine.runtime()
     runtime.session.read = pytest.fail  # type: ignore[method-assign,assignment]
     runtime.read = pytest.fail  # type: ignore[assignment]
     assert await one() == 1

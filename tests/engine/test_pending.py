@@ -16,6 +16,7 @@ from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
 from stampede_guard.policy import Policy
 from tests.support.gate import soon, until
 from tests.support.guards import Guards
+from tests.support.inside import pending_of
 from tests.support.proxy import FaultProxy
 
 LONG = Policy(ttl=600)
@@ -61,7 +62,7 @@ async def test_an_invalidation_that_this_client_may_not_do_is_an_error_and_does_
     async with StampedeGuard.from_url(url, namespace=namespace) as guard:
         with pytest.raises(StoreRefused, match=r"permission|can't run"):
             await soon(guard.invalidate("k"))
-        assert not guard.runtime().away and not guard.runtime()._pending
+        assert not guard.engine.runtime().away and not pending_of(guard.engine.runtime())
 
 
 async def test_a_refresh_serves_its_value_although_the_old_one_may_not_be_dropped(
@@ -78,7 +79,7 @@ async def test_a_refresh_serves_its_value_although_the_old_one_may_not_be_droppe
         assert await soon(quality.refresh()) == "after"
         # It is not told to anybody, so it waits for better times.
         await may(operator, "+evalsha")
-        await until(lambda: not guard.runtime().away)
+        await until(lambda: not guard.engine.runtime().away)
         assert await quality() == "after"
 
 
@@ -104,8 +105,8 @@ async def test_what_a_server_cannot_write_for_now_waits_and_is_applied_when_it_c
             await operator.execute_command("REPLICAOF", "NO", "ONE")
         else:
             await operator.config_set("min-replicas-to-write", 0)
-        await until(lambda: not here.runtime().away)
-        assert not here.runtime()._pending
+        await until(lambda: not here.engine.runtime().away)
+        assert not pending_of(here.engine.runtime())
         assert await soon(there.get_or_compute("k", source.read)) == "after"
 
 
@@ -130,7 +131,7 @@ async def test_a_refusal_that_may_pass_is_no_error_for_who_invalidates(
         source.now = "after"
         assert await soon(here.invalidate("k")) == "pending"
         proxy.heal()
-        await until(lambda: not here.runtime().away)
+        await until(lambda: not here.engine.runtime().away)
         assert await soon(there.get_or_compute("k", source.read)) == "after"
 
 
@@ -148,7 +149,7 @@ async def test_what_waited_and_is_refused_then_goes_on_waiting_and_is_told_once(
             assert await guard.get_or_compute("k", source.read) == "before"
             await proxy.refuse()
             assert await soon(guard.invalidate("k")) == "pending"
-            await until(lambda: guard.runtime().session.away)
+            await until(lambda: guard.engine.runtime().session.away)
             source.now = "after"
             await may(operator, "-del")
             await proxy.listen()
@@ -159,7 +160,7 @@ async def test_what_waited_and_is_refused_then_goes_on_waiting_and_is_told_once(
             assert caplog.text.count(refusals) == 1
             assert await soon(guard.get_or_compute("k", source.read)) == "after"
             await may(operator, "+del")
-            await until(lambda: not guard.runtime().away)
+            await until(lambda: not guard.engine.runtime().away)
 
 
 # --- how they are applied ---------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -15,14 +14,9 @@ from stampede_guard.testing import FaultyStore
 from tests.support.clock import Clock
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards
+from tests.support.inside import plan_of
 
 KEY = "feed:7"
-
-
-@pytest.fixture(params=["memory", "valkey"])
-async def guards(request: pytest.FixtureRequest, valkey_url: str, namespace: str) -> AsyncIterator[Guards]:
-    async with Guards("memory" if request.param == "memory" else valkey_url, namespace) as made:
-        yield made
 
 
 class Upstream:
@@ -46,11 +40,11 @@ async def test_a_stale_value_that_is_unchanged_is_fresh_again(guards: Guards) ->
     guard, upstream, name = guards.guard(), Upstream(), guards.name(KEY)
     fields: dict[str, Any] = {"ttl": 10, "stale_ttl": 600}
     await guard.get_or_compute(KEY, upstream, **fields)
-    before = await guard.runtime().session.read(name)
+    before = await guard.engine.runtime().session.read(name)
     await guards.age(name, 11)
     assert await guard.get_or_compute(KEY, upstream, **fields) == {"etag": "a"}
-    await until(lambda: len(upstream.asked) == 2 and not guard.runtime().flights)
-    after = await guard.runtime().session.read(name)
+    await until(lambda: len(upstream.asked) == 2 and not guard.engine.runtime().flights)
+    after = await guard.engine.runtime().session.read(name)
     assert before is not None and after is not None
     assert after.token > before.token and after.body == before.body
     assert after.remaining_ms > 600_000
@@ -86,12 +80,12 @@ async def test_what_a_refresh_was_to_replace_does_not_outlive_it_if_the_record_i
             await gate.hold()
         return run
 
-    plan = guard._plans.plan(KEY, Any, False, {})
-    assert await guard.call(plan, "=" + KEY, number) == 1
-    refreshing = asyncio.create_task(guard.refresh_entry(plan, "=" + KEY, number))
+    plan = plan_of(guard, KEY)
+    assert await guard.engine.serve(plan, guard.prefix + "=" + KEY, number) == 1
+    refreshing = asyncio.create_task(guard.engine.refresh(plan, guard.prefix + "=" + KEY, number))
     await gate.arrival()
     if newer:
-        session, policy = other.runtime().session, plan.policy
+        session, policy = other.engine.runtime().session, plan.policy
         grant = await session.fallback(name, flight="beside", policy=policy, newer_than=2**53)
         assert isinstance(grant, Granted)
         body, runs = plan.codec.encode(3), 3
@@ -127,7 +121,7 @@ async def test_without_the_store_unchanged_does_not_bring_back_what_was_invalida
         fields: dict[str, Any] = {"ttl": 10, "stale_ttl": 600}
         await guard.get_or_compute(KEY, upstream, **fields)
         await guards.age(guards.name(KEY), 11)
-        runtime = guard.runtime()
+        runtime = guard.engine.runtime()
         session, read, invalidate = runtime.session, runtime.session.read, runtime.session.invalidate
 
         async def late(name: str) -> Any:
@@ -194,7 +188,7 @@ async def test_what_was_invalidated_before_the_computation_is_not_seen_by_it(gua
     name = guards.name(KEY)
     await guard.get_or_compute(KEY, upstream, **fields)
     await guards.age(name, 11)
-    session = guard.runtime().session
+    session = guard.engine.runtime().session
     acquire = session.acquire
 
     async def later(*args: Any, **named: Any) -> Any:
@@ -207,7 +201,7 @@ async def test_what_was_invalidated_before_the_computation_is_not_seen_by_it(gua
     await gate.arrival()
     await other.invalidate(KEY)
     gate.open()
-    await until(lambda: len(upstream.asked) == 2 and not guard.runtime().flights)
+    await until(lambda: len(upstream.asked) == 2 and not guard.engine.runtime().flights)
     assert (upstream.asked, upstream.transfers) == ([None, None], 2)
 
 
@@ -219,7 +213,7 @@ async def test_what_was_invalidated_is_not_seen_by_a_computation_without_a_lease
     clock.advance(11)
     # It answers and grants nothing: the flight that has read the old value computes without a lease.
     store.refuse_writes()
-    session = guard.runtime().session
+    session = guard.engine.runtime().session
     acquire = session.acquire
 
     async def invalidated_first(name: str, **asked: Any) -> Any:
@@ -228,7 +222,7 @@ async def test_what_was_invalidated_is_not_seen_by_a_computation_without_a_lease
 
     session.acquire = invalidated_first  # type: ignore[method-assign]
     assert await guard.get_or_compute(KEY, upstream, **fields) == {"etag": "a"}
-    await until(lambda: len(upstream.asked) == 2 and not guard.runtime().flights)
+    await until(lambda: len(upstream.asked) == 2 and not guard.engine.runtime().flights)
     assert (upstream.asked, upstream.transfers) == ([None, None], 2)
     for each in (guard, other):
         await each.aclose()
@@ -253,8 +247,8 @@ async def test_what_is_invalidated_during_the_computation_does_not_come_back(gua
     await gate.arrival()
     await other.invalidate(KEY)
     gate.open()
-    await until(lambda: not guard.runtime().flights)
-    assert await guard.runtime().session.read(name) is None
+    await until(lambda: not guard.engine.runtime().flights)
+    assert await guard.engine.runtime().session.read(name) is None
     assert await soon(other.get_or_compute(KEY, compute, **fields)) == 3
 
 
@@ -298,8 +292,8 @@ async def test_ttl_and_should_cache_are_asked_about_the_value_that_is_kept(guard
     await guard.get_or_compute(KEY, upstream, ttl=ttl, stale_ttl=600)
     await guards.age(name, 11)
     await guard.get_or_compute(KEY, upstream, ttl=ttl, stale_ttl=600)
-    await until(lambda: len(seen) == 2 and not guard.runtime().flights)
-    reading = await guard.runtime().session.read(name)
+    await until(lambda: len(seen) == 2 and not guard.engine.runtime().flights)
+    reading = await guard.engine.runtime().session.read(name)
     assert reading is not None and reading.total_ms == 650_000
     assert seen == [{"etag": "a"}, {"etag": "a"}]
 

@@ -36,7 +36,7 @@ async def test_a_computation_that_calls_itself_with_the_same_key_is_told_so(
         ReentrantCall, match=r"total is called with the same key inside .* wait for itself.*__wrapped__"
     ):
         await soon(total(7))
-    assert guard.runtime().flights == {}
+    assert guard.engine.runtime().flights == {}
 
 
 async def test_other_keys_of_the_same_function_may_be_called(guard: StampedeGuard) -> None:
@@ -229,7 +229,7 @@ async def test_a_task_that_outlives_the_computation_that_started_it_may_call_it(
         return len(started)
 
     assert await total() == 1
-    await until(lambda: not guard.runtime().flights)
+    await until(lambda: not guard.engine.runtime().flights)
     await total.invalidate()
     gate.open()
     assert await soon(started[0]) == 1

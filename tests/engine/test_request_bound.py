@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import pytest
@@ -16,12 +16,6 @@ from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, joined
 
 T = TypeVar("T")
-
-
-@pytest.fixture(params=["memory", "valkey"])
-async def guards(request: pytest.FixtureRequest, valkey_url: str, namespace: str) -> AsyncIterator[Guards]:
-    async with Guards("memory" if request.param == "memory" else valkey_url, namespace) as made:
-        yield made
 
 
 class Session:
@@ -119,7 +113,7 @@ async def test_the_computation_has_ended_before_the_request_that_it_ran_in(guard
     await gate.arrival()
     await cancel(leader)
     assert seen == ["counted in one"]
-    await until(lambda: not guard.runtime().flights)
+    await until(lambda: not guard.engine.runtime().flights)
 
 
 async def test_an_error_of_a_computation_whose_caller_left_is_nobodys(guards: Guards) -> None:
@@ -172,7 +166,9 @@ async def test_that_all_callers_of_one_process_left_is_no_failure_for_another(gu
     await joined(here, cached.key(7, None), 2)
     waiter = requests.request("three", lambda db: elsewhere(7, db))
     await joined(there, cached.key(7, None), 1)
-    await until(lambda: type(there.runtime().flights[cached.key(7, None)]._state).__name__ == "Waiting")
+    await until(
+        lambda: type(there.engine.runtime().flights[cached.key(7, None)].state.phase).__name__ == "Waiting"
+    )
     await cancel(leader)
     with pytest.raises(ComputeFailed, match="1 callers left, one after the other"):
         await soon(passenger)
@@ -193,7 +189,7 @@ async def test_when_all_callers_have_left_the_lease_is_given_back(guards: Guards
     await gate.arrival()
     gate.open()
     assert await soon(waiter) == "counted in two"
-    await until(lambda: not here.runtime().flights)
+    await until(lambda: not here.engine.runtime().flights)
     assert await guards.lease_holder(cached.key(7, None)) == ""
 
 
@@ -210,7 +206,7 @@ async def test_a_stale_value_is_refreshed_by_the_caller_that_finds_it_and_never_
 
     await guards.age(cached.key(7, None), 61)
     assert await soon(requests.request("two", lambda db: cached(7, db))) == "counted in two"
-    assert not guard.runtime().flights
+    assert not guard.engine.runtime().flights
     assert gate.entered == 2
 
 
@@ -246,8 +242,8 @@ async def test_a_stale_value_is_refreshed_in_its_callers_request_also_when_no_le
     async def refuse(*_: Any, **__: Any) -> Any:
         raise StoreRefused("no writes here")
 
-    guard.runtime().session.acquire = refuse  # type: ignore[method-assign]
-    guard.runtime().last.clear()
+    guard.engine.runtime().session.acquire = refuse  # type: ignore[method-assign]
+    guard.engine.runtime().last.clear()
     assert await requests.request("two", lambda db: cached(7, db)) == "counted in two"
 
 
@@ -289,7 +285,7 @@ async def test_without_it_a_background_refresh_uses_the_session_after_its_reques
     await guards.age(guards.name("quality:7"), 61)
     assert await requests.request("two", handle) == "counted in one", "stale, at once"
     await gate.arrival()
-    flight = guard.runtime().flights[guards.name("quality:7")]
+    flight = guard.engine.runtime().flights[guards.name("quality:7")]
     gate.open()
     await soon(flight.landed)
     assert errors == ["session two is used after its request"]

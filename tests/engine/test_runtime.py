@@ -11,25 +11,27 @@ from stampede_guard.api.types import CachedFunction
 from stampede_guard.core.entry import Reading
 from stampede_guard.engine.away.slots import Slots
 from stampede_guard.engine.loops.runtime import Runtime
-from stampede_guard.policy import Policy
+from stampede_guard.policy import Limits, Policy
 from stampede_guard.stores.memory import MemoryStore
+from tests.support.fields import fields_of_guard
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards
+from tests.support.inside import pending_of, plan_of
 from tests.support.proxy import FaultProxy
 
 # Long, so that a deadlock is a test that fails and not one that waits its way out.
-PATIENT = Policy(wait_timeout=3600, compute_timeout=3600, drain_timeout=0, max_local_computations=2)
+PATIENT = fields_of_guard(wait_timeout=3600, compute_timeout=3600, drain_timeout=0, max_local_computations=2)
 
 
 async def without_store(unused_tcp_port: int) -> StampedeGuard:
     """A guard that knows already that its store is away."""
-    guard = StampedeGuard.from_url(f"redis://127.0.0.1:{unused_tcp_port}", policy=PATIENT)
+    guard = StampedeGuard.from_url(f"redis://127.0.0.1:{unused_tcp_port}", **PATIENT)
 
     async def compute() -> int:
         return 1
 
     await guard.get_or_compute("first", compute)
-    assert guard.runtime().away
+    assert guard.engine.runtime().away
     return guard
 
 
@@ -76,7 +78,7 @@ async def test_a_computation_with_a_slot_does_not_wait_for_one_that_queues_for_a
         await soon(begun.wait())
         # Called first by somebody else, it queues behind the two that are about to call it, too.
         queued = asyncio.create_task(guard.get_or_compute("inner", inner))
-        await until(lambda: len(guard.runtime().slots) == 1)
+        await until(lambda: len(guard.engine.runtime().slots) == 1)
         go_on.set()
         assert await soon(asyncio.gather(queued, *callers)) == [1, 1, 1]
 
@@ -92,7 +94,7 @@ async def test_no_more_than_the_limit_compute_at_once_and_a_slot_goes_to_the_nex
 
     async with await without_store(unused_tcp_port) as guard:
         callers = [asyncio.create_task(guard.get_or_compute(f"k:{i}", compute)) for i in range(5)]
-        await until(lambda: len(guard.runtime().slots) == 3)
+        await until(lambda: len(guard.engine.runtime().slots) == 3)
         assert gate.entered == 2
         gate.open()
         assert await soon(asyncio.gather(*callers)) == [1] * 5
@@ -165,16 +167,16 @@ def value(body: bytes, token: int) -> Reading:
 
 async def test_an_invalidation_asked_for_while_the_one_before_is_on_its_way_is_sent_too() -> None:
     store = Scripted()
-    runtime = Runtime(store, Policy())
+    runtime = Runtime(store, Limits())
     store.turn(away=True)
-    assert not await runtime.invalidate("k", runtime._policy)
+    assert not await runtime.invalidate("k", Policy())
     store.turn(away=False)
     await until(lambda: len(store.invalidations) == 1)
     # The server has carried it out; then somebody stores a value, and the user writes and invalidates once more.
     store.turn(away=True)
-    assert not await runtime.invalidate("k", runtime._policy)
+    assert not await runtime.invalidate("k", Policy())
     store.invalidations[0].set_result(5)
-    await until(lambda: runtime._pending.task is None or runtime._pending.task.done())
+    await until(lambda: pending_of(runtime).task is None or pending_of(runtime).task.done())
     store.turn(away=False)
     await until(lambda: len(store.invalidations) == 2)
     assert runtime.away, "until it is applied"
@@ -194,7 +196,7 @@ async def test_a_read_that_is_answered_after_a_pending_invalidation_is_not_what_
     await until(lambda: store.reads)
     store.turn(away=True)
     assert await guard.invalidate("k") == "pending"
-    codec = guard._plans.plan("k", Any, False, {}).codec
+    codec = plan_of(guard, "k").codec
     store.reads[0].set_result(value(codec.encode("old"), 4))
     assert await soon(early) == "old", "it began before the invalidation"
     assert await soon(guard.get_or_compute("k", compute)) == "new"
@@ -203,8 +205,8 @@ async def test_a_read_that_is_answered_after_a_pending_invalidation_is_not_what_
 
 async def test_a_value_that_arrives_after_an_invalidation_that_it_came_before_is_not_remembered() -> None:
     store = Scripted()
-    runtime = Runtime(store, Policy())
-    invalidation = asyncio.create_task(runtime.invalidate("k", runtime._policy))
+    runtime = Runtime(store, Limits())
+    invalidation = asyncio.create_task(runtime.invalidate("k", Policy()))
     await until(lambda: store.invalidations)
     store.invalidations[0].set_result(5)
     assert await soon(invalidation)
@@ -239,13 +241,13 @@ async def test_a_refresh_while_the_store_is_away_outdates_what_the_store_has(
             assert await quality(here)() == "before"
             await proxy.refuse()
             await soon(here.invalidate("something else"))
-            await until(lambda: here.runtime().session.away)
+            await until(lambda: here.engine.runtime().session.away)
             source = "after"
             assert await soon(quality(here).refresh()) == "after"
             assert await soon(quality(here)()) == "after"
             assert runs == 2, "the new value serves this process as long as the store is away"
             await proxy.listen()
-            await until(lambda: not here.runtime().away)
+            await until(lambda: not here.engine.runtime().away)
             assert [await quality(guard)() for guard in (here, there)] == ["after", "after"]
 
 
@@ -277,16 +279,16 @@ async def test_what_still_waits_for_its_turn_when_the_store_comes_back_computes_
         return "value"
 
     async with Guards(own_valkey.url, namespace) as guards, FaultProxy(own_valkey.port) as proxy:
-        policy = Policy(max_local_computations=1, wait_timeout=3600)
-        async with StampedeGuard.from_url(proxy.url, namespace=namespace, policy=policy) as guard:
+        fields = fields_of_guard(max_local_computations=1, wait_timeout=3600)
+        async with StampedeGuard.from_url(proxy.url, namespace=namespace, **fields) as guard:
             await proxy.refuse()
             await soon(guard.invalidate("something else"))
-            await until(lambda: guard.runtime().session.away)
+            await until(lambda: guard.engine.runtime().session.away)
             callers = [asyncio.create_task(guard.get_or_compute(key, compute)) for key in ("first", "second")]
             await gate.arrival()
-            await until(lambda: len(guard.runtime().slots) == 1)
+            await until(lambda: len(guard.engine.runtime().slots) == 1)
             await proxy.listen()
-            await until(lambda: not guard.runtime().away)
+            await until(lambda: not guard.engine.runtime().away)
             gate.open()
             assert await soon(asyncio.gather(*callers)) == ["value"] * 2
             assert gate.entered == 2
@@ -304,7 +306,7 @@ async def test_a_holder_renews_its_lease_as_soon_as_the_store_is_back() -> None:
     async with StampedeGuard(MemoryStore(), policy=Policy(lease_ttl=3600)) as guard:
         holder = asyncio.create_task(guard.get_or_compute("k", compute))
         await gate.arrival()
-        runtime = guard.runtime()
+        runtime = guard.engine.runtime()
         session: Any = runtime.session
         renew = session.renew
 

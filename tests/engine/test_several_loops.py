@@ -41,7 +41,7 @@ class Elsewhere:
 
 def deaf(guard: StampedeGuard) -> None:
     """This event loop's connection is dead and does not say so: no message reaches it."""
-    guard.runtime().changed = lambda name, fence: None  # type: ignore[method-assign]
+    guard.engine.runtime().changed = lambda name, fence: None  # type: ignore[method-assign]
 
 
 @pytest.mark.parametrize("tags", [(), TAGS])
@@ -56,7 +56,7 @@ async def test_an_answer_on_its_way_in_one_loop_is_not_kept_after_an_invalidatio
 
         async def elsewhere() -> None:
             deaf(guard)
-            runtime = guard.runtime()
+            runtime = guard.engine.runtime()
             assert await source.ask(guard, tags) == 1
             session, read = runtime.session, runtime.session.read
 
@@ -85,7 +85,7 @@ async def test_an_answer_on_its_way_in_one_loop_is_not_kept_after_an_invalidatio
 
         other = Elsewhere(elsewhere)
         await until(ready.is_set)
-        session, source.number = guard.runtime().session, 2
+        session, source.number = guard.engine.runtime().session, 2
         what = "drop_tag" if tags else "invalidate"
         command = getattr(session, what)
         setattr(session, what, held)
@@ -104,7 +104,7 @@ async def test_a_tag_invalidated_in_another_loop_counts_again_when_its_new_versi
         allowed: list[bool] = []
 
         async def elsewhere() -> None:
-            runtime, (name,) = guard.runtime(), tag_names(guard.prefix, ("all",))
+            runtime, (name,) = guard.engine.runtime(), tag_names(guard.prefix, ("all",))
             assert await source.ask(guard, ("all",)) == 1
             ready.set()
             await until(done.is_set)

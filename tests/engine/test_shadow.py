@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,12 +18,7 @@ from stampede_guard.errors import StoreUnavailable
 from stampede_guard.events import Compared, Event
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards
-
-
-@pytest.fixture(params=["memory", "valkey"])
-async def guards(request: pytest.FixtureRequest, valkey_url: str, namespace: str) -> AsyncIterator[Guards]:
-    async with Guards("memory" if request.param == "memory" else valkey_url, namespace) as made:
-        yield made
+from tests.support.inside import comparisons_of, runtimes_of, shadow_tokens_of
 
 
 class Source:
@@ -43,7 +38,7 @@ async def settled(guard: StampedeGuard, condition: Callable[[ShadowCounts], bool
 
     def there() -> bool:
         (counts,) = guard.shadow_report().values() or [ShadowCounts()]
-        return not guard.runtime().shadow._looks and condition(counts)
+        return not comparisons_of(guard.engine.runtime()) and condition(counts)
 
     await until(there)
     (counts,) = guard.shadow_report().values()
@@ -55,7 +50,7 @@ async def ask(guard: StampedeGuard, source: Source, times: int = 1, **fields: An
     found = []
     for _ in range(times):
         found.append(await guard.get_or_compute("report:7", source, **fields))
-        await until(lambda: not guard.runtime().shadow._looks)
+        await until(lambda: not comparisons_of(guard.engine.runtime()))
     return found
 
 
@@ -115,7 +110,7 @@ async def test_a_value_is_stored_for_the_time_that_it_chooses(guards: Guards) ->
     guard, source = guards.guard(mode="shadow"), Source("value")
     await ask(guard, source, 2, ttl=lambda value: 7.0)
     await settled(guard, lambda counts: counts.stored == 1)
-    reading = await guard.runtime().session.read(kept_name(guards.name("report:7")))
+    reading = await guard.engine.runtime().session.read(kept_name(guards.name("report:7")))
     assert reading is not None and reading.total_ms == 7000
 
 
@@ -199,7 +194,7 @@ async def test_a_token_that_comes_while_a_call_computes_is_for_the_next_call(gua
 
     call = asyncio.create_task(guard.get_or_compute("report:7", slow))
     await gate.arrival()
-    await until(lambda: guard.runtime().shadow._tokens)
+    await until(lambda: shadow_tokens_of(guard.engine.runtime()))
     gate.open()
     await soon(call)
     assert (await settled(guard, lambda counts: counts.missing == 1)).stored == 0
@@ -216,7 +211,7 @@ async def test_a_look_at_what_is_not_cacheable_takes_nobodys_slot(namespace: str
 
 async def test_a_guard_that_closes_in_the_midst_of_a_look_leaves_no_lease(guards: Guards) -> None:
     guard, gate = guards.guard(mode="shadow"), Gate()
-    session = guard.runtime().session
+    session = guard.engine.runtime().session
     acquire = session.acquire
 
     async def unanswered(*args: Any, **kwargs: Any) -> Any:
@@ -268,7 +263,7 @@ async def test_a_value_whose_tag_has_changed_is_found_by_no_look_and_replaced(
     async def calls(until_counted: Callable[[ShadowCounts], bool]) -> ShadowCounts:
         await call()
         await until(lambda: any(map(until_counted, guard.shadow_report().values())))
-        await until(lambda: not any(runtime.shadow._looks for runtime in guard._runtimes.values()))
+        await until(lambda: not any(comparisons_of(runtime) for runtime in runtimes_of(guard).values()))
         (counts,) = guard.shadow_report().values()
         return counts
 
@@ -295,7 +290,7 @@ async def test_an_error_is_the_callers_own_and_not_compared(guards: Guards) -> N
     for _ in range(3):
         with pytest.raises(LookupError, match="mine"):
             await guard.get_or_compute("report:7", failing)
-    await until(lambda: not guard.runtime().shadow._looks)
+    await until(lambda: not comparisons_of(guard.engine.runtime()))
     assert guard.shadow_report() == {}
 
 
@@ -306,14 +301,14 @@ async def test_a_cancelled_caller_takes_his_look_along(guards: Guards) -> None:
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    await until(lambda: not guard.runtime().shadow._looks)
+    await until(lambda: not comparisons_of(guard.engine.runtime()))
     assert gate.cancelled == 1
 
 
 async def test_what_cannot_be_stored_is_the_callers_all_the_same_and_said_once(
     guards: Guards, caplog: pytest.LogCaptureFixture
 ) -> None:
-    guard, lock = guards.guard(mode="shadow"), threading.Lock()
+    guard, lock = guards.guard(mode="shadow", strict=True), threading.Lock()
     with caplog.at_level(logging.WARNING, "stampede_guard"):
         assert await ask(guard, Source(lock), 3) == [lock] * 3
     assert (await settled(guard, lambda counts: True)).unsupported == 3
@@ -331,7 +326,7 @@ async def test_a_value_that_the_caller_changes_is_compared_as_it_was_computed(gu
 
     for _ in range(4):
         (await guard.get_or_compute("report:7", compute)).append(2)
-        await until(lambda: not guard.runtime().shadow._looks)
+        await until(lambda: not comparisons_of(guard.engine.runtime()))
     assert (await settled(guard, lambda counts: True)).different == 0
 
 
@@ -343,7 +338,7 @@ async def test_an_error_of_the_store_is_nobodys(guards: Guards, monkeypatch: pyt
         future.set_exception(StoreUnavailable("away"))
         return future
 
-    monkeypatch.setattr(guard.runtime().session, "read", away)
+    monkeypatch.setattr(guard.engine.runtime().session, "read", away)
     assert await ask(guard, source, 3) == ["value"] * 3
     assert await settled(guard, lambda counts: True) == ShadowCounts(unseen=3)
 
@@ -355,7 +350,7 @@ async def test_looks_are_bounded_and_callers_are_not(guards: Guards) -> None:
     ]
     for _ in calls:
         await gate.arrival()
-    assert len(guard.runtime().shadow._looks) == MOST_LOOKS
+    assert len(comparisons_of(guard.engine.runtime())) == MOST_LOOKS
     gate.open()
     await soon(asyncio.gather(*calls))
     counts = await settled(guard, lambda counts: counts.missing == MOST_LOOKS)
@@ -396,7 +391,7 @@ async def test_a_function_of_many_ids_is_called_as_it_was_and_looked_at_id_by_id
 
     for _ in range(3):
         assert await products([1, 2, 99]) == {1: "product 1", 2: "product 2"}
-        await until(lambda: not guard.runtime().shadow._looks)
+        await until(lambda: not comparisons_of(guard.engine.runtime()))
     assert calls == [[1, 2, 99]] * 3
     counts = await settled(guard, lambda counts: counts.stored == 3)
     assert (counts.missing, counts.same) == (6, 3)
@@ -430,7 +425,7 @@ async def test_each_block_of_single_computes_in_shadow(guards: Guards) -> None:
         async with guard.single("report:7") as entry:
             assert entry.missing
             assert await entry.set(number) == number
-        await until(lambda: not guard.runtime().shadow._looks)
+        await until(lambda: not comparisons_of(guard.engine.runtime()))
     counts = await settled(guard, lambda counts: counts.stored == 1)
     assert (counts.missing, counts.different) == (2, 1)
 
@@ -452,7 +447,7 @@ async def test_a_sample_is_cached_and_the_others_are_plain_calls(guards: Guards)
     cached = [
         project
         for project in range(40)
-        if guard.mode_of(quality_plan(quality), quality.key(project).partition(":")[2]) == "on"
+        if guard.engine.mode_of(quality_plan(quality), quality.key(project)) == "on"
     ]
     assert 0 < len(cached) < 40
     assert runs == 40 + (40 - len(cached))
@@ -471,7 +466,7 @@ async def test_calls_outside_the_sample_wait_for_nobody_and_leave_nothing(guards
         await gate.arrival()
     gate.open()
     await soon(asyncio.gather(*calls))
-    assert guard._runtimes == {}
+    assert runtimes_of(guard) == {}
 
 
 async def test_ids_outside_the_sample_are_computed_by_each_call(guards: Guards) -> None:
@@ -496,4 +491,4 @@ def test_a_plain_function_outside_the_sample_stays_in_its_callers_thread() -> No
             return threading.current_thread().name
 
         assert plain(7) == threading.current_thread().name
-        assert guard._runtimes == {}
+        assert runtimes_of(guard) == {}

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
-
-import pytest
 
 from stampede_guard import StampedeGuard
 from stampede_guard.api.decorators.many import cached_many
@@ -15,12 +12,6 @@ from tests.support.guards import Guards, joined
 
 NEVER = 19.0
 """Longer than anything here takes. Below `compute_timeout`."""
-
-
-@pytest.fixture(params=["memory", "valkey"])
-async def guards(request: pytest.FixtureRequest, valkey_url: str, namespace: str) -> AsyncIterator[Guards]:
-    async with Guards("memory" if request.param == "memory" else valkey_url, namespace) as made:
-        yield made
 
 
 class Source:
@@ -51,7 +42,7 @@ async def stale(guards: Guards, guard: StampedeGuard, source: Source) -> None:
 
 
 async def landed(*fleet: StampedeGuard) -> None:
-    await until(lambda: not any(guard.runtime().flights for guard in fleet))
+    await until(lambda: not any(guard.engine.runtime().flights for guard in fleet))
 
 
 # --- in time --------------------------------------------------------------------------------------------
@@ -92,7 +83,7 @@ async def test_who_comes_when_it_has_taken_too_long_already_does_not_wait_at_all
     await stale(guards, here, source)
     assert await soon(asyncio.gather(*(one.get_or_compute("k", source) for one in (here, there)))) == [1, 1]
     for guard in (here, there):
-        flight = guard.runtime().flights[guards.name("k")]
+        flight = guard.engine.runtime().flights[guards.name("k")]
         before = flight.joined
         # A wait of one turn of the loop would be long enough to join.
         assert [await soon(guard.get_or_compute("k", source)) for _ in range(5)] == [1] * 5
@@ -108,17 +99,17 @@ async def test_a_process_that_waits_for_a_slow_holder_goes_on_waiting_and_asks_a
     await stale(guards, holder, source)
     assert await soon(holder.get_or_compute("k", source)) == 1
     assert await soon(other.get_or_compute("k", source)) == 1
-    flight = other.runtime().flights[guards.name("k")]
-    polls, ask = 0, flight._ask_once
+    flight = other.engine.runtime().flights[guards.name("k")]
+    polls, ask = 0, flight._ask
 
     async def counted() -> Any:
         nonlocal polls
         polls += 1
         return await ask()
 
-    flight._ask_once = counted  # type: ignore[method-assign]
+    flight._ask = counted  # type: ignore[method-assign]
     await until(lambda: polls >= 3)
-    assert other.runtime().flights[guards.name("k")] is flight
+    assert other.engine.runtime().flights[guards.name("k")] is flight
     source.gate.open()
     await landed(holder, other)
     assert await other.get_or_compute("k", source) == 2

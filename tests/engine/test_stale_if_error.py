@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -16,12 +15,6 @@ from tests.support.guards import Guards
 PROCESSES = 4
 CALLERS = 10
 ERROR_TTL = 5.0
-
-
-@pytest.fixture(params=["memory", "valkey"])
-async def guards(request: pytest.FixtureRequest, valkey_url: str, namespace: str) -> AsyncIterator[Guards]:
-    async with Guards("memory" if request.param == "memory" else valkey_url, namespace) as made:
-        yield made
 
 
 class HTTPException(Exception):
@@ -57,7 +50,7 @@ async def hammer(fleet: list[StampedeGuard], source: Source, **options: Any) -> 
     for _ in range(3):
         calls = [guard.get_or_compute("k", source, **options) for guard in fleet for _ in range(CALLERS)]
         got |= set(await soon(asyncio.gather(*calls)))
-        await until(lambda: not any(guard.runtime().flights for guard in fleet))
+        await until(lambda: not any(guard.engine.runtime().flights for guard in fleet))
     return got
 
 
@@ -152,7 +145,7 @@ async def test_while_the_store_is_away_the_source_is_asked_once_per_process(guar
     fleet = fleet_of(guards, error_ttl=600.0)
     source = await broken(guards, fleet, RuntimeError("the source is down"))
     for guard in fleet:
-        runtime = guard.runtime()
+        runtime = guard.engine.runtime()
         reading = await runtime.session.read(guards.name("k"))
         assert reading is not None
         runtime.last.drop(guards.name("k"))
@@ -166,7 +159,7 @@ async def test_while_the_store_is_away_the_source_is_asked_once_per_process(guar
 async def test_a_pause_ends_by_itself_and_the_source_is_asked_again(guards: Guards) -> None:
     fleet = fleet_of(guards, error_ttl=0.05)[:1]
     source = await broken(guards, fleet, HTTPException("not you"))
-    runtime = fleet[0].runtime()
+    runtime = fleet[0].engine.runtime()
     for asked in range(1, 4):
         assert await fleet[0].get_or_compute("k", source) == "value 1"
         await until(lambda: not runtime.flights)

@@ -22,26 +22,13 @@ from stampede_guard.stores.switch import MOST_SWITCHES, Switch
 from stampede_guard.values.codec import codec_for
 from tests.support.gate import soon, until
 from tests.support.guards import Guards
-
-
-@pytest.fixture(params=["memory", "valkey"])
-async def guards(request: pytest.FixtureRequest, valkey_url: str, namespace: str) -> AsyncIterator[Guards]:
-    async with Guards("memory" if request.param == "memory" else valkey_url, namespace) as made:
-        yield made
-
-
-class Counted:
-    def __init__(self) -> None:
-        self.runs = 0
-
-    async def __call__(self) -> int:
-        self.runs += 1
-        return self.runs
+from tests.support.inside import switches_of, watch_of
+from tests.support.source import Counted
 
 
 async def switch(guards: Guards, title: str, text: str | None, left: float | None = None) -> int:
     """As the command line does: with a session of its own."""
-    session = guards.guard().runtime().session
+    session = guards.guard().engine.runtime().session
     given = None if text is None else Switch.parse(text, left=left)
     return await session.switch(guards.namespace, title, given)
 
@@ -50,7 +37,7 @@ async def watching(guard: StampedeGuard, key: str = "k") -> None:
     """Has been asked something, and has read the switches for the first time."""
     await guard.get_or_compute(key, Counted())
     read = asyncio.Event()
-    switches, look = guard.runtime()._switches, guard.runtime()._switches._look
+    switches, look = watch_of(guard.engine.runtime()), watch_of(guard.engine.runtime())._look
 
     async def looked() -> None:
         await look()
@@ -72,7 +59,7 @@ async def test_a_switch_reaches_every_process_by_a_message(guards: Guards) -> No
     """The next look at intervals would be seconds later, and this test gives none of them a chance."""
     fleet = [guards.guard() for _ in range(3)]
     for guard in fleet:
-        guard.runtime()._switches._pause = never
+        watch_of(guard.engine.runtime())._pause = never
         await watching(guard)
     assert await switch(guards, "*", "bypass") >= 3
     for guard in fleet:
@@ -99,10 +86,10 @@ async def test_a_switch_for_one_function_leaves_the_others_alone(guards: Guards)
 
     assert [await first(), await second()] == [1, 1]
     await switch(guards, "shop.one", "off")
-    await until(lambda: guard._modes.fleet)
+    await until(lambda: switches_of(guard))
     assert [await first(), await first(), await second()] == [2, 3, 1]
     await switch(guards, "shop.one", None)
-    await until(lambda: not guard._modes.fleet)
+    await until(lambda: not switches_of(guard))
     assert [await first(), await second()] == [1, 1]
 
 
@@ -120,7 +107,7 @@ async def test_a_switch_that_was_given_back_while_a_guard_was_closed_holds_no_lo
     await in_mode(guard, "off")
     await guard.aclose()
     await switch(guards, "*", None)
-    guard.runtime()
+    guard.engine.runtime()
     await in_mode(guard, None)
 
 
@@ -129,7 +116,7 @@ async def test_a_switch_with_an_end_ends(guards: Guards) -> None:
         async with redis.asyncio.Redis.from_url(guards.url) as client:
             key = f"{{{guards.namespace}:modes}}"
             await client.hset(key, mapping={"*": "1000000 bypass", "shop.old": "1 off", "shop.bad": "x"})
-            session = guards.guard().runtime().session
+            session = guards.guard().engine.runtime().session
             assert await session.switches(guards.namespace) == {}
             await switch(guards, "shop.one", "bypass", left=60)
             left = (await session.switches(guards.namespace))["shop.one"].left
@@ -137,7 +124,7 @@ async def test_a_switch_with_an_end_ends(guards: Guards) -> None:
             assert await client.hkeys(key) == [b"shop.one"], "what has ended goes with the next change"
         return
     await switch(guards, "*", "bypass", left=60)
-    session = guards.guard().runtime().session
+    session = guards.guard().engine.runtime().session
     assert await session.switches(guards.namespace) == {"*": Switch("bypass", left=60)}
     guards.clock.advance(59)
     assert list(await session.switches(guards.namespace)) == ["*"]
@@ -163,17 +150,17 @@ async def test_the_kill_switch_keeps_one_flight_per_key(guards: Guards) -> None:
 async def test_another_namespace_is_switched_by_nobody_here(guards: Guards) -> None:
     guard = guards.guard()
     await watching(guard)
-    session = guards.guard().runtime().session
+    session = guards.guard().engine.runtime().session
     await session.switch(guards.namespace + "-other", "*", Switch("bypass"))
     await session.switch(guards.namespace, "shop.one", Switch("off"))
-    await until(lambda: guard._modes.fleet)
+    await until(lambda: switches_of(guard))
     assert guard.mode is None
     assert await session.switches(guards.namespace) == {"shop.one": Switch("off")}
     await session.switch(guards.namespace + "-other", "*", None)
 
 
 async def test_switches_are_bounded_and_one_that_is_there_can_be_changed(guards: Guards) -> None:
-    session = guards.guard().runtime().session
+    session = guards.guard().engine.runtime().session
     for number in range(MOST_SWITCHES):
         await session.switch(guards.namespace, f"shop.f{number}", Switch("off"))
     with pytest.raises(StoreRefused, match="256 switches already"):
@@ -191,7 +178,7 @@ async def test_a_gradual_start_can_be_switched_live(guards: Guards) -> None:
     guard.mode = "on"
     await watching(guard)
     await switch(guards, "*", "on:0.5")
-    await until(lambda: guard._modes.fleet)
+    await until(lambda: switches_of(guard))
     for _ in range(2):
         for key in keys:
             await guard.get_or_compute(key, count)
@@ -203,10 +190,10 @@ async def test_a_process_that_is_told_to_leave_the_store_alone_does_not_ask_for_
 ) -> None:
     guard = guards.guard(mode="bypass")
     await guard.get_or_compute("k", Counted())
-    assert guard.runtime()._switches._task is None
+    assert watch_of(guard.engine.runtime())._task is None
     guard.mode = "on"
     await guard.get_or_compute("k", Counted())
-    await until(lambda: guard.runtime()._switches._task is not None)
+    await until(lambda: watch_of(guard.engine.runtime())._task is not None)
 
 
 async def test_in_a_cluster_a_switch_reaches_processes_that_use_other_masters(
@@ -214,7 +201,7 @@ async def test_in_a_cluster_a_switch_reaches_processes_that_use_other_masters(
 ) -> None:
     async with Guards(valkey_cluster.url, namespace) as fleet:
         guard = fleet.guard()
-        guard.runtime()._switches._pause = never
+        watch_of(guard.engine.runtime())._pause = never
         for key in ("a", "b", "c"):
             await watching(guard, key)
         await switch(fleet, "*", "bypass")

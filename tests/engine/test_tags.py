@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -11,24 +10,13 @@ from redis.asyncio.cluster import RedisCluster
 
 from stampede_guard import UNCHANGED, StampedeGuard, previous
 from stampede_guard.errors import Misuse, WaitTimeout
+from tests.support.fixtures import guards_on
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, joined
 from tests.support.source import KEY, TAGS, Source
 
-
-@pytest.fixture(params=["memory", "valkey", "cluster"])
-async def guards(request: pytest.FixtureRequest, namespace: str) -> AsyncIterator[Guards]:
-    """On the cluster the tags of a test live on all nodes."""
-    match request.param:
-        case "memory":
-            url = "memory"
-        case "valkey":
-            url = request.getfixturevalue("valkey_url")
-        case _:
-            port = request.getfixturevalue("valkey_cluster").servers[0].port
-            url = f"redis+cluster://127.0.0.1:{port}"
-    async with Guards(url, namespace) as made:
-        yield made
+# On the cluster the tags of a test live on all nodes.
+guards = guards_on("memory", "valkey", "cluster")
 
 
 @pytest.fixture
@@ -318,10 +306,10 @@ async def test_unchanged_does_not_bring_back_what_a_tag_has_outdated(namespace: 
         assert await call() == 1
         guards.clock.advance(500.0)
         assert await call() == 1, "stale, and found unchanged in the background"
-        await until(lambda: not here.runtime().flights)
+        await until(lambda: not here.engine.runtime().flights)
         assert known == [None, 1]
         guards.clock.advance(500.0)
-        session: Any = here.runtime().session
+        session: Any = here.engine.runtime().session
         acquire = session.acquire
 
         async def acquire_after_the_tag_changed(*args: Any, **kwargs: Any) -> Any:
@@ -330,7 +318,7 @@ async def test_unchanged_does_not_bring_back_what_a_tag_has_outdated(namespace: 
 
         session.acquire = acquire_after_the_tag_changed
         assert await call() == 1, "it came before the change"
-        await until(lambda: not here.runtime().flights)
+        await until(lambda: not here.engine.runtime().flights)
         assert known == [None, 1, None]
         session.acquire = acquire
         assert await call() == 3
@@ -350,7 +338,7 @@ async def test_without_the_store_a_call_after_the_invalidation_of_this_process_i
     await gate.arrival()
     await source.write(guard)
     late = asyncio.create_task(bypassed())
-    await until(lambda: any(flight.joined == 2 for flight in guard.runtime().flights.values()))
+    await until(lambda: any(flight.joined == 2 for flight in guard.engine.runtime().flights.values()))
     source.gate = None
     gate.open()
     assert await soon(early) == 1

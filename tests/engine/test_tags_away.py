@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,24 +15,14 @@ from stampede_guard.engine.tags.templates import tag_names
 from stampede_guard.engine.tags.versions import MOST_MARKS, LocalTags
 from stampede_guard.values.codec import codec_for
 from tests.support.encryption import Rot
+from tests.support.fixtures import guards_on
 from tests.support.gate import until
 from tests.support.guards import Guards
+from tests.support.inside import pending_of
 from tests.support.source import KEY, TAGS, Source
 
-
-@pytest.fixture(params=["memory", "valkey", "cluster"])
-async def guards(request: pytest.FixtureRequest, namespace: str) -> AsyncIterator[Guards]:
-    """On the cluster the tags of a test live on all nodes."""
-    match request.param:
-        case "memory":
-            url = "memory"
-        case "valkey":
-            url = request.getfixturevalue("valkey_url")
-        case _:
-            port = request.getfixturevalue("valkey_cluster").servers[0].port
-            url = f"redis+cluster://127.0.0.1:{port}"
-    async with Guards(url, namespace) as made:
-        yield made
+# On the cluster the tags of a test live on all nodes.
+guards = guards_on("memory", "valkey", "cluster")
 
 
 @pytest.fixture
@@ -55,14 +45,14 @@ class _Away:
 
 @contextlib.contextmanager
 def away(guard: StampedeGuard, *, where: Callable[[str], bool] = lambda name: True) -> Iterator[None]:
-    runtime: Any = guard.runtime()
+    runtime: Any = guard.engine.runtime()
     session = runtime.session
-    runtime.session = runtime._pending._session = _Away(session, where)
+    runtime.session = pending_of(runtime)._session = _Away(session, where)
     runtime.breaker_changed(away=True)
     try:
         yield
     finally:
-        runtime.session = runtime._pending._session = session
+        runtime.session = pending_of(runtime)._session = session
         runtime.breaker_changed(away=False)
 
 
@@ -78,7 +68,7 @@ async def test_an_invalidation_while_the_store_is_away_is_pending_holds_here_and
         assert await source.ask(here) == 2
         assert await source.ask(here) == 2
         assert source.computed == 2, "what was computed since is kept meanwhile"
-    await until(lambda: not here.runtime().away)
+    await until(lambda: not here.engine.runtime().away)
     assert [await source.ask(there), await source.ask(here)] == [2, 2]
 
 
@@ -112,13 +102,13 @@ async def test_without_its_tag_s_node_an_entry_is_served_as_without_the_store(
         source.number = 3
         assert await guard.invalidate_tag("all") == "pending"
         assert await source.ask(guard) == 3
-    await until(lambda: not guard.runtime().away)
+    await until(lambda: not guard.engine.runtime().away)
     assert await source.ask(guard) == 3
 
 
 async def test_without_its_tag_s_node_an_entry_is_not_refreshed_early(guards: Guards, source: Source) -> None:
     guard = guards.guard(early_beta=1.0)
-    runtime, name = guard.runtime(), guards.name(KEY)
+    runtime, name = guard.engine.runtime(), guards.name(KEY)
     session, policy = runtime.session, guard.policy
     tags = tag_names(guard.prefix, sorted(TAGS))
     grant = await session.acquire(name, flight="given", policy=policy)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
-
-import pytest
 
 from stampede_guard import Policy
 from stampede_guard.core.entry import Reading
@@ -15,6 +12,7 @@ from stampede_guard.engine.plan import Plan
 from stampede_guard.engine.tags.templates import tag_names
 from stampede_guard.errors import StoreUnavailable
 from stampede_guard.values.codec import codec_for
+from tests.support.fixtures import guards_on
 from tests.support.gate import until
 from tests.support.guards import Guards
 from tests.support.source import KEY, TAGS, Source
@@ -28,17 +26,7 @@ def l1(*deaf: str) -> L1:
     return L1(lambda name: name not in deaf, max_bytes=1_000_000, max_entries=100)
 
 
-@pytest.fixture(params=["memory", "valkey", "cluster"])
-async def guards(request: pytest.FixtureRequest, namespace: str) -> AsyncIterator[Guards]:
-    match request.param:
-        case "memory":
-            url = "memory"
-        case "valkey":
-            url = request.getfixturevalue("valkey_url")
-        case _:
-            url = f"redis+cluster://127.0.0.1:{request.getfixturevalue('valkey_cluster').servers[0].port}"
-    async with Guards(url, namespace) as made:
-        yield made
+guards = guards_on("memory", "valkey", "cluster")
 
 
 async def kept(source: Source, guard: Any, name: str) -> None:
@@ -46,7 +34,7 @@ async def kept(source: Source, guard: Any, name: str) -> None:
 
     async def is_kept() -> bool:
         await source.ask(guard, l1_ttl=60.0)
-        return guard.runtime().l1.find(name, names(guard)) is not NOTHING
+        return guard.engine.runtime().l1.find(name, names(guard)) is not NOTHING
 
     for _ in range(10_000):
         if await is_kept():
@@ -63,13 +51,13 @@ async def test_a_copy_is_served_until_its_tag_changes_anywhere(guards: Guards) -
     name = guards.name(KEY)
     await kept(source, here, name)
     reads: list[str] = []
-    session: Any = here.runtime().session
+    session: Any = here.engine.runtime().session
     read = session.read
     session.read = session.read_tag = lambda wanted: reads.append(wanted) or read(wanted)
     assert await source.ask(here, l1_ttl=60.0) == 1
     assert reads == [], "it did not leave the process"
     await source.write(there)
-    l1 = here.runtime().l1
+    l1 = here.engine.runtime().l1
     await until(lambda: l1.find(name, names(here)) is NOTHING)
     assert await source.ask(here, l1_ttl=60.0) == 2
     await kept(source, here, name)
@@ -82,15 +70,15 @@ async def test_another_tag_s_change_ends_nothing(guards: Guards) -> None:
     source, here = Source(), guards.guard()
     await kept(source, here, guards.name(KEY))
     await source.write(here, "project:8")
-    assert here.runtime().l1.find(guards.name(KEY), names(here)) == 1
-    assert here.runtime().l1.find(guards.name(KEY), names(here)[:1]) is NOTHING, "not under other tags"
+    assert here.engine.runtime().l1.find(guards.name(KEY), names(here)) == 1
+    assert here.engine.runtime().l1.find(guards.name(KEY), names(here)[:1]) is NOTHING, "not under other tags"
 
 
 async def test_a_gap_ends_all_copies(guards: Guards) -> None:
     source, here = Source(), guards.guard()
     await kept(source, here, guards.name(KEY))
-    here.runtime().gap()
-    assert here.runtime().l1.find(guards.name(KEY), names(here)) is NOTHING
+    here.engine.runtime().gap()
+    assert here.engine.runtime().l1.find(guards.name(KEY), names(here)) is NOTHING
 
 
 def test_a_value_is_not_kept_if_its_tag_changed_while_it_was_read() -> None:
@@ -127,7 +115,7 @@ async def test_a_pending_invalidation_of_a_tag_ends_a_copy_read_while_the_store_
     async with Guards("memory", namespace) as guards:
         source, guard = Source(), guards.guard()
         await kept(source, guard, guards.name(KEY))
-        session, read = guard.runtime().session, asyncio.Event()
+        session, read = guard.engine.runtime().session, asyncio.Event()
         drop_tag = session.drop_tag
 
         async def in_vain(name: str) -> None:
@@ -140,7 +128,7 @@ async def test_a_pending_invalidation_of_a_tag_ends_a_copy_read_while_the_store_
         source.number = 2
         assert await guard.invalidate_tag("project:7") == "pending"
         assert read.is_set()
-        assert guard.runtime().l1.find(guards.name(KEY), names(guard)) is NOTHING
+        assert guard.engine.runtime().l1.find(guards.name(KEY), names(guard)) is NOTHING
         assert await source.ask(guard, l1_ttl=60.0) == 2
         session.drop_tag = drop_tag  # type: ignore[method-assign]
-        await until(lambda: not guard.runtime().away)
+        await until(lambda: not guard.engine.runtime().away)

@@ -15,7 +15,7 @@ from contextvars import Context
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from stampede_guard.core.commands import LATE_SECONDS
+from stampede_guard.core.caller import store_deadline
 from stampede_guard.engine.away.health import Health
 from stampede_guard.engine.away.unsettled import Unsettled
 from stampede_guard.engine.hooks import Hooks
@@ -90,7 +90,7 @@ class PendingInvalidations:
             if self._session.away_for(name):
                 break
             try:
-                async with asyncio.timeout(LATE_SECONDS if late else None):
+                async with asyncio.timeout(store_deadline(late=late)):
                     return await self._send(name, policy)
             except TimeoutError:
                 break

@@ -14,57 +14,25 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Awaitable, Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from stampede_guard.engine.flights.computation import CURRENT
 from stampede_guard.engine.flights.reentry import behind
 from stampede_guard.engine.tasks import contained, ended, error_of
-from stampede_guard.errors import ComputeFailed, Misuse, Undecodable
-from stampede_guard.values.codec import Codec
+from stampede_guard.errors import ComputeFailed
+from stampede_guard.values.codec.batched import ABSENT, checked
 from stampede_guard.values.errorcopies import copy_of
 
 if TYPE_CHECKING:
     from stampede_guard.engine.loops.runtime import Runtime
 
-__all__ = ["ABSENT", "Batches", "Gathering", "ManyCodec", "Start", "checked"]
+__all__ = ["Batches", "Gathering", "Start", "told_when_held"]
 
 GATHER_SECONDS = 0.1
 """The longest time that a batch waits for undecided entries. An entry that is granted later joins the next batch."""
 
 Start = Callable[[list[Any]], Awaitable[Any]]
 """Calls the user's function for these ids."""
-
-
-class _Absent:
-    def __repr__(self) -> str:
-        return "ABSENT"
-
-
-ABSENT: Final = _Absent()
-"""The value of an id that the function left out."""
-
-
-class ManyCodec:
-    """The codec of one id's value, which may be absent."""
-
-    def __init__(self, inner: Codec) -> None:
-        self._inner = inner
-        self.fingerprint = f"many {inner.fingerprint}"
-        self.shareable = inner.shareable
-
-    def encode(self, value: Any) -> bytes:
-        return b"0" if value is ABSENT else b"1" + self._inner.encode(value)
-
-    def decode(self, data: bytes) -> Any:
-        if data[:1] == b"1":
-            return self._inner.decode(data[1:])
-        if self.says_absent(data):
-            return ABSENT
-        raise Undecodable("stored bytes are not those of an entry of a batch")
-
-    @staticmethod
-    def says_absent(data: bytes) -> bool:
-        return data == b"0"
 
 
 class Batches:
@@ -106,6 +74,17 @@ class Batches:
             gathering.decided(name)
 
 
+def told_when_held(owner: object) -> Callable[[Runtime, str], None]:
+    """For `Plan.on_wait`: an entry whose lease is held elsewhere is decided, for the batches of this function."""
+
+    def held(runtime: Runtime, name: str) -> None:
+        batches = runtime.batches.get(owner)
+        if batches is not None:
+            batches.decided(name)
+
+    return held
+
+
 class Gathering:
     """Calls whose ids can be computed together. It has at most one open batch."""
 
@@ -115,6 +94,18 @@ class Gathering:
         self.undecided: set[str] = set()
         self.open: _Batch | None = None
         self._batches = batches
+
+    def expect(self, name: str) -> None:
+        """See `Batches.expect`."""
+        self._batches.expect(name, self)
+
+    def settle(self, name: str) -> None:
+        """See `Batches.decided`."""
+        self._batches.decided(name)
+
+    def leave(self) -> None:
+        """The call that asked for this gathering has ended."""
+        self._batches.leave(self)
 
     def decided(self, name: str) -> None:
         self.undecided.discard(name)
@@ -232,19 +223,3 @@ class _Batch:
         else:
             result = await self._start(ids)
         return checked(result, ids, self._batches.title)
-
-
-def checked(result: Any, ids: list[Any], title: str) -> Mapping[Any, Any]:
-    """The result. Raises `Misuse` if it is not a dictionary of some of the ids; the text names types, never values."""
-    if not isinstance(result, Mapping):
-        raise Misuse(f"{title} must return a dict from id to value, and returned a {type(result).__name__}")
-    asked = set(ids)
-    others = [id for id in result if id not in asked]
-    if others:
-        kinds = ", ".join(sorted({type(id).__name__ for id in others}))
-        wanted = ", ".join(sorted({type(id).__name__ for id in ids}))
-        raise Misuse(
-            f"{title} returned {len(others)} ids that nobody asked for ({kinds}); it was given {len(ids)} ({wanted}). "
-            f"Use the given ids as keys of the result, and leave out those that do not exist"
-        )
-    return result

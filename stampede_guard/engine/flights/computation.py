@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stampede_guard.core import flight as core
-from stampede_guard.core.scripts import Granted
+from stampede_guard.core import events as on
+from stampede_guard.core.asks import Granted
+from stampede_guard.core.caller import seconds_to_wait
 from stampede_guard.engine.calls import ArgumentsChanged
 from stampede_guard.engine.previous import KNOWN, OF_MANY, Previous
 from stampede_guard.engine.tasks import Stopped, contained, error_of
 from stampede_guard.engine.threads.threads import look_again
-from stampede_guard.engine.verdict import judge
+from stampede_guard.engine.verdict import judge_or_serve
 from stampede_guard.errors import ComputeFailed, ComputeTimeout, Overloaded, StoreError
-from stampede_guard.events import Computed, LeaseLost, Started, TimedOut
+from stampede_guard.events import Computed, LeaseLapsed, Started, TimedOut
 from stampede_guard.values.personal import is_personal
 
 if TYPE_CHECKING:
@@ -53,17 +54,13 @@ class Result(NamedTuple):
 
 
 class Computation:
-    """`joined_before`: how many callers had joined when the user's function was called. `took_ms`: how long it ran."""
+    """`took_ms`: how long the user's function ran. `has_begun`: whether it has been called at least once."""
 
     def __init__(self, runtime: Runtime, flight: Flight, run: Run, variables: Variables) -> None:
-        self.joined_before = 0
+        self.has_begun = False
         self.took_ms = 0
         self.leader = 0
         """The number of the passenger whose call was computed last. 0 means none."""
-        self.refused = False
-        """Whether the last run refused a caller (401 or 403)."""
-        self.lapsed = False
-        self._slow_at = math.inf
         self._runtime = runtime
         self._flight = flight
         self._run = run
@@ -72,16 +69,6 @@ class Computation:
         self._passengers_changed: asyncio.Future[None] | None = None
         self._within_slot = False
         self._grant: Granted | None = None
-
-    @property
-    def is_slow(self) -> bool:
-        """Whether a fallback may have stored a value by now and ended the wait in other processes."""
-        return self._runtime.loop.time() > self._slow_at
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether the user's function has been called at least once."""
-        return self._slow_at < math.inf
 
     @property
     def is_alone(self) -> bool:
@@ -110,9 +97,8 @@ class Computation:
             for flight in self._flight.awaits:
                 flight.computation.awaited_by(self)
 
-    async def run(self, grant: Granted | None) -> Result | core.Abandoned | Literal["back"]:
-        """`back`: the store came back while this computation waited for its turn to run without the store."""
-        self.lapsed = self.refused = False
+    async def run(self, grant: Granted | None) -> Result | on.Abandoned | on.LookAgain:
+        """`LookAgain`: the store came back while this computation waited for its turn to run without the store."""
         self._grant = grant
         if grant is None:
             return await self._run_alone()
@@ -136,14 +122,14 @@ class Computation:
             if not renewal.cancelled():
                 renewal.result()
 
-    async def _run_alone(self) -> Result | core.Abandoned | Literal["back"]:
+    async def _run_alone(self) -> Result | on.Abandoned | on.LookAgain:
         if self._flight.bypassed or self._flight.plan.batched:
             return await self._run_bounded()
         was_away = self._runtime.away_for(self._flight.name, self._flight.tags)
         try:
             async with self.turn_without_store():
                 if was_away and not self._runtime.away_for(self._flight.name, self._flight.tags):
-                    return "back"
+                    return on.LookAgain(self._flight.passengers.aboard())
                 self.has_its_turn()
                 return await self._run_bounded()
         except Overloaded as error:
@@ -157,11 +143,12 @@ class Computation:
     async def turn_without_store(self) -> AsyncIterator[None]:
         """Take one of the process's few slots for computations while the store is away. Raises `Overloaded`."""
         policy, slots = self._flight.plan.policy, self._runtime.slots
+        most = self._runtime.limits.max_local_computations
         try:
-            async with asyncio.timeout(policy.wait_timeout):
-                has_slot = not self._within_slot and await slots.take(self, policy.max_local_computations)
+            async with asyncio.timeout(seconds_to_wait("turn", policy)):
+                has_slot = not self._within_slot and await slots.take(self, most)
         except TimeoutError:
-            text = f"{self._flight.plan.title}: the store is away and {policy.max_local_computations} computations run"
+            text = f"{self._flight.plan.title}: the store is away and {most} computations run"
             raise Overloaded(f"{text} in this process already (max_local_computations)") from None
         try:
             yield
@@ -169,10 +156,10 @@ class Computation:
             if has_slot:
                 slots.give_back()
 
-    async def _run_bounded(self) -> Result | core.Abandoned:
+    async def _run_bounded(self) -> Result | on.Abandoned:
         policy, passengers = self._flight.plan.policy, self._flight.passengers
         await self._wait_for_somebody_free()
-        deadline = self._runtime.loop.time() + policy.compute_timeout
+        deadline = self._runtime.loop.time() + seconds_to_wait("own_computation", policy)
         left = refused = 0
         while left <= policy.max_handovers:
             await self._wait_for_somebody_free()
@@ -186,9 +173,10 @@ class Computation:
             self._refuse(result.error)
             refused += 1
             # After some refusals other processes get a turn. Without a lease no other process waits for this one.
-            if not passengers.wanted or (self._grant is not None and refused > policy.max_handovers):
-                return core.Abandoned()
-            deadline = self._runtime.loop.time() + policy.compute_timeout
+            waits = passengers.aboard().waits
+            if not waits or (self._grant is not None and refused > policy.max_handovers):
+                return on.Abandoned(refused=True)
+            deadline = self._runtime.loop.time() + seconds_to_wait("own_computation", policy)
         title = self._flight.plan.title
         error = ComputeFailed(
             "Abandoned", f"{title}: {policy.max_handovers + 1} callers left, one after the other"
@@ -202,19 +190,18 @@ class Computation:
         return not isinstance(error, Exception) or (self._flight.plan.personal and is_personal(error))
 
     def _refuse(self, error: BaseException | None) -> None:
-        self.refused = True
         leader = self._flight.passengers.numbered(self.leader)
         if leader is not None and error is not None:
             self._flight.passengers.refuse(leader, error)
 
-    async def _run_once(self, deadline: float) -> Result | core.Abandoned | None:
+    async def _run_once(self, deadline: float) -> Result | on.Abandoned | None:
         """None if the request of this run has ended and another passenger may take over."""
         flight = self._flight
         leader = flight.passengers.next_idle()
         # Ask the passenger, not the plan: one flight may serve calls bound to their request and calls that are not.
         bound = leader.bound if leader is not None else flight.plan.request_bound
         if bound and leader is None:
-            return core.Abandoned()
+            return on.Abandoned()
         run, variables = (
             (leader.run, leader.variables) if leader is not None else (self._run, self._variables)
         )
@@ -222,10 +209,10 @@ class Computation:
         context.run(CURRENT.set, flight)
         old = self._old()
         context.run(KNOWN.set, OF_MANY if flight.plan.batched else old)
-        self.joined_before = flight.joined
-        policy = flight.plan.policy
-        self._slow_at = self._runtime.loop.time() + min(policy.lease_ttl, policy.wait_timeout)
+        flight.passengers.computation_begins()
+        self.has_begun = True
         hooks, began = self._runtime.hooks, self._runtime.loop.time()
+        flight.feed(on.ComputationBegan(began))
         if hooks:
             context.run(hooks.tell, Started(flight.plan.title, flight.name, flight.id))
         # A computation in the background has no caller to raise Ctrl-C in.
@@ -295,7 +282,9 @@ class Computation:
             # `ArgumentsChanged` concerns only this caller's arguments. The others ask again with their own.
             return Result(error=error, private=isinstance(error, ArgumentsChanged))
         try:
-            body, policy = judge(self._flight.plan, task.result(), old)
+            plan, name = self._flight.plan, self._flight.name
+            refused = partial(self._runtime.cannot_be_stored, plan, name)
+            body, policy = judge_or_serve(plan, task.result(), old, refused)
         except (
             BaseException
         ) as problem:  # SystemExit and Ctrl-C, too: they are for the caller and must not end this flight
@@ -318,9 +307,9 @@ class Computation:
             except StoreError:
                 continue
             if not held:
-                self.lapsed = True
+                flight.feed(on.RenewalRefused())
                 if self._runtime.hooks:
-                    self._runtime.hooks.tell(LeaseLost(flight.plan.title, flight.name))
+                    self._runtime.hooks.tell(LeaseLapsed(flight.plan.title, flight.name))
                 return
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
-from stampede_guard.core import flight as core
 from stampede_guard.core.entry import Reading
+from stampede_guard.core.events import Delivered
+from stampede_guard.core.outcome import Audience, FlightOutcome
 from stampede_guard.errors import ComputeFailed, Undecodable, WaitTimeout
-from stampede_guard.values.failures import decode_failure
+from stampede_guard.values.failures import decode_failure, encode_failure
+from stampede_guard.values.ownerrors import OWN_ERRORS
 
 if TYPE_CHECKING:
     from stampede_guard.engine.away.last_seen import Proof
@@ -22,49 +24,48 @@ log = logging.getLogger("stampede_guard")
 
 
 class Delivery:
-    """`covered`: how many callers had joined when the store was asked last. `has_delivered`: a caller was served.
+    """`error`: the original exception of this process's computation; its own passengers get it.
 
-    `alone`: the computation ran without the store. `outdated`: `invalidate()` was called here during the computation.
-    `error`: the original exception of this process's computation; its own passengers get it. `proof`: see `readonly`.
+    `proof`: see `readonly`.
     """
 
     def __init__(self, runtime: Runtime, flight: Flight) -> None:
-        self.covered = 0
-        self.has_delivered = False
-        self.alone = False
-        self.outdated = False
         self.error: BaseException | None = None
         self.proof: Proof | None = None
         self._runtime = runtime
         self._flight = flight
 
-    def deliver(self, outcome: core.Outcome, to: core.Audience) -> core.Event:
+    def deliver(self, outcome: FlightOutcome, to: Audience, *, keeps: bool = False) -> Delivered:
+        """`keeps`: this process may serve the value while the store is away."""
         passengers = self._flight.passengers
-        match to:
-            case "covered":
-                last = self.covered
-            case "before_compute":
-                last = self._flight.computation.joined_before
-            case "everyone" | "leader":
-                last = passengers.joined
-            case _:
-                assert_never(to)
+        last = passengers.up_to(to)
         if to == "leader":
             passengers.send_away(but=passengers.numbered(self._flight.computation.leader))
         if outcome.kind == "failure":
             passengers.fail(self._failure(outcome), last=last)
         else:
-            self._hand_out(outcome, to, last)
-        self.has_delivered = True
-        return core.Delivered(len(passengers))
+            self._hand_out(outcome, last, keeps=keeps)
+        return Delivered(passengers.aboard())
 
-    def _failure(self, outcome: core.Outcome) -> BaseException:
+    def _failure(self, outcome: FlightOutcome) -> BaseException:
         if outcome.own and self.error is not None:
             return self.error
-        return decode_failure(outcome.body)
+        return decode_failure(outcome.body, entry=self._flight.name)
 
-    def _hand_out(self, outcome: core.Outcome, to: core.Audience, last: int) -> None:
-        self._remember(outcome, to)
+    def recorded(self, error: BaseException) -> bytes | None:
+        """The record of an error for other processes, or None. Callers of this process find the error itself by it."""
+        flight, runtime, id = self._flight, self._runtime, OWN_ERRORS.new_id()
+        record = encode_failure(error, id=id)
+        if record is not None:
+            seconds = flight.plan.policy.error_ttl
+            OWN_ERRORS.keep(flight.name, id, error, seconds, clock=runtime.now, loop=runtime.loop)
+        return record
+
+    def _hand_out(self, outcome: FlightOutcome, last: int, *, keeps: bool) -> None:
+        if outcome.reading is not None:
+            self._runtime.learn(self._flight.name, outcome.reading)
+        elif keeps:
+            self._keep(outcome)
         problem = self._flight.passengers.hand_out(outcome.body, last=last)
         if problem is None:
             return
@@ -73,23 +74,16 @@ class Delivery:
         else:
             self.reject(outcome.reading, problem)
 
-    def _remember(self, outcome: core.Outcome, to: core.Audience) -> None:
-        flight = self._flight
-        if outcome.kind == "pass":
-            return
-        if outcome.reading is not None:
-            self._runtime.learn(flight.name, outcome.reading)
-        elif (self.alone and not self.outdated) or (to == "everyone" and not flight.bypassed):
-            # Computed without the store. Token 0 means that the value stays in this process and is never stored.
-            policy = flight.lifetimes or flight.plan.policy
-            reading = Reading(outcome.body, 0, policy.total_ms, policy.stale_ms, policy.total_ms)
-            self._runtime.remember(flight.name, reading, proof=self.proof)
+    def _keep(self, outcome: FlightOutcome) -> None:
+        """Computed without the store. Token 0 means that the value stays in this process and is never stored."""
+        policy = self._flight.lifetimes or self._flight.plan.policy
+        reading = Reading(outcome.body, 0, policy.total_ms, policy.stale_ms, policy.total_ms)
+        self._runtime.remember(self._flight.name, reading, proof=self.proof)
 
     def reject(self, reading: Reading, error: Undecodable) -> None:
         """The stored bytes are not a value of this type. From now on the flight accepts only a newer value."""
-        flight = self._flight
-        flight.newer_than = max(flight.newer_than, reading.token)
-        self._runtime.warn_undecodable(flight.plan, error)
+        self._flight.require_newer(reading.token)
+        self._runtime.warn_undecodable(self._flight.plan, error)
 
 
 def crash_of(flight: Flight, error: BaseException) -> BaseException:

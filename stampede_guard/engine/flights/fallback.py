@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from contextvars import Context
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from stampede_guard.core.scripts import Denied, Found, Granted
+from stampede_guard.core.asks import Denied, Found, Granted
+from stampede_guard.core.caller import seconds_to_wait
 from stampede_guard.core.tags import Versions, sealed
 from stampede_guard.engine.calls import ArgumentsChanged
 from stampede_guard.engine.flights.computation import CURRENT, THREAD_SECONDS
 from stampede_guard.engine.flights.once import Once
 from stampede_guard.engine.tags.versions import ensure, is_valid
 from stampede_guard.engine.tasks import contained, ended, error_of, retrieve
-from stampede_guard.engine.verdict import Verdict, judge
+from stampede_guard.engine.verdict import Verdict, judge_or_serve
 from stampede_guard.errors import StoreError, Undecodable, WaitTimeout
 from stampede_guard.events import Computed, Started, TimedOut
 from stampede_guard.values.errorcopies import copy_of
+from stampede_guard.values.unstorable import Unstorable
 
 if TYPE_CHECKING:
     from stampede_guard.engine.flights.flight import Flight
@@ -25,14 +28,18 @@ if TYPE_CHECKING:
     from stampede_guard.engine.loops.runtime import Runtime
     from stampede_guard.engine.plan import Plan
 
-__all__ = ["Fallback"]
+__all__ = ["Beside", "FallbackRun"]
+
+Beside = tuple["asyncio.Task[tuple[Any, bool]]", Once]
+"""Another caller's fallback for the same key in this process, and its end."""
 
 
-class Fallback:
+class FallbackRun:
     """At most one at a time per key and process, and at most `fallback_limit` per key in all processes together."""
 
     def __init__(self, runtime: Runtime, plan: Plan, flight: Flight, name: str, passenger: Passenger) -> None:
         self.denied = False
+        self.beside: Beside | None = None
         self._flight = flight
         self._runtime = runtime
         self._plan = plan
@@ -44,7 +51,11 @@ class Fallback:
 
         Raises `WaitTimeout`, with the cause, if the fallback's own computation failed or took too long.
         """
-        if self._name in self._runtime.fallbacks or self._runtime.away_for(self._name, self._flight.tags):
+        running = self._runtime.fallbacks.get(self._name)
+        if running is not None:
+            self.denied, self.beside = True, (running, self._runtime.fallback_ends[self._name])
+            return None, False
+        if self._runtime.away_for(self._name, self._flight.tags):
             self.denied = True
             return None, False
         task = self._runtime.loop.create_task(
@@ -83,7 +94,7 @@ class Fallback:
         flight_id = runtime.new_id()
         try:
             answer = await runtime.session.fallback(
-                self._name, flight=flight_id, policy=policy, newer_than=self._flight.newer_than
+                self._name, flight=flight_id, policy=policy, newer_than=self._flight.state.newer_than
             )
             if isinstance(answer, Found) and not await is_valid(runtime, self._flight.tags, answer.reading):
                 answer = Denied()
@@ -117,7 +128,7 @@ class Fallback:
             context.run(hooks.tell, Started(plan.title, self._name, flight_id, fallback=True))
         task = self._runtime.loop.create_task(contained(self._passenger.run), context=context)
         try:
-            await asyncio.wait({task}, timeout=policy.fallback_timeout)
+            await asyncio.wait({task}, timeout=seconds_to_wait("fallback", policy))
         finally:
             if hooks:
                 self._tell(task, self._runtime.loop.time() - began, flight_id)
@@ -137,15 +148,17 @@ class Fallback:
             cause = copy_of(error) or error
             raise WaitTimeout(f"{plan.title}: the holder is slow, and the fallback failed") from cause
         try:
-            verdict = judge(plan, task.result(), None)
+            refused = partial(self._runtime.cannot_be_stored, plan, self._name)
+            verdict = judge_or_serve(plan, task.result(), None, refused)
         except BaseException as problem:
             raise WaitTimeout(f"{plan.title}: the holder is slow, and the fallback failed") from problem
         self._runtime.warn_if_too_large(plan, verdict.body)
-        if tags:
+        unstorable = verdict.body if isinstance(verdict.body, Unstorable) else None
+        if tags and unstorable is None:
             verdict = verdict._replace(body=sealed(verdict.body, versions))
         took_ms = round(1000 * (self._runtime.loop.time() - began))
         await self._publish(grant, flight_id, verdict, took_ms)
-        return plan.codec.decode(verdict.body)
+        return plan.codec.decode(verdict.body) if unstorable is None else unstorable.value
 
     def _tell(self, task: asyncio.Task[Any], seconds: float, flight_id: str) -> None:
         hooks, title = self._runtime.hooks, self._plan.title

@@ -6,20 +6,25 @@ The flight's task belongs to the runtime, not to the request that began it. Its 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from contextvars import Context
 from typing import TYPE_CHECKING, assert_never
 
-from stampede_guard.core import flight as core
-from stampede_guard.core.commands import LATE_SECONDS
+from stampede_guard.core import commands as do
+from stampede_guard.core import events as on
+from stampede_guard.core.asks import Answer, FailedRecently, Found, Granted, Message
+from stampede_guard.core.caller import computes_for_one, may_join, store_deadline
 from stampede_guard.core.entry import Reading
-from stampede_guard.core.scripts import FailedRecently, Found, Granted, Held, Message, Uncacheable
+from stampede_guard.core.flight import begin, decide
+from stampede_guard.core.outcome import FlightOutcome
+from stampede_guard.core.states import FlightKind, Landed
 from stampede_guard.core.tags import sealed
 from stampede_guard.engine.flights.computation import LONG_ON_THE_WIRE, Computation, Result
 from stampede_guard.engine.flights.delivery import Delivery, crash_of
 from stampede_guard.engine.flights.mailbox import Mailbox
 from stampede_guard.engine.flights.once import Once
-from stampede_guard.engine.flights.passengers import Passengers, Wanted
+from stampede_guard.engine.flights.passengers import Passengers
 from stampede_guard.engine.flights.readonly import ask_without_writes
 from stampede_guard.engine.flights.reentry import Awaited
 from stampede_guard.engine.previous import Previous
@@ -28,7 +33,7 @@ from stampede_guard.engine.tags.versions import tags_of
 from stampede_guard.engine.tasks import ended
 from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
 from stampede_guard.events import TakenOver
-from stampede_guard.values.failures import encode_failure
+from stampede_guard.values.unstorable import Unstorable
 
 if TYPE_CHECKING:
     from stampede_guard.engine.flights.passenger import Passenger
@@ -38,18 +43,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Flight"]
 
-log = logging.getLogger("stampede_guard")
+steps = logging.getLogger("stampede_guard.flight")
 
 
-class Flight(Wanted):
-    """`bypassed`: the flight never asks the store. `away`: it does not ask it now. `refreshing`: callers get a stale
-    value. `early`: they get a fresh one, so only the lease decides whether this flight computes. `lingers`: the flight
-    goes on waiting after its last passenger gave up, so that later callers know how slow it is. `late`: its callers
-    have already waited a whole deadline for an answer of the store.
+class Flight:
+    """Only three attributes decide what it does: `state`, which `decide` alone changes, `plan` and `passengers`.
 
-    `stored`: False if the store did not keep the value that was computed last. None if the store refused it, because it
-    has a newer one or has lost the record. `lifetimes` are those of that value; None means that it may not be stored.
-    `old` is the value that led to this flight.
+    `lifetimes` are those of the value computed last; None means that it may not be stored. `old` is the value that led
+    to this flight.
     """
 
     def __init__(
@@ -60,9 +61,8 @@ class Flight(Wanted):
         run: Run,
         variables: Variables,
         *,
+        kind: FlightKind = "foreground",
         away: bool = False,
-        bypassed: bool = False,
-        refreshing: bool = False,
         newer_than: int = 0,
     ) -> None:
         self.name = name
@@ -71,14 +71,7 @@ class Flight(Wanted):
         """The key under which the runtime keeps this flight."""
         self.plan = plan
         self.id = runtime.new_id()
-        self.bypassed = bypassed
-        self.refreshing = refreshing
-        self.newer_than = newer_than
-        self.outdates_holder = False
-        self.early = self.late = False
-        self.lingers = False
         self.began = runtime.loop.time()
-        self.stored: bool | None = True
         self.lifetimes: Policy | None = None
         self.old: Previous | None = None
         self.awaits = Awaited()
@@ -88,11 +81,8 @@ class Flight(Wanted):
         self.passengers = Passengers(plan, runtime.loop)
         self._delivery = Delivery(runtime, self)
         self._hearing = Mailbox(runtime.loop)
-        self._trusted_until = 0.0
-        self._unanswered = False
-        self._failed = False
-        self._suspected = False
-        self._state, self._command = core.begin(away=away or bypassed)
+        self._logs_steps = steps.isEnabledFor(logging.DEBUG)
+        self.state, self._first = begin(kind, away=away, newer_than=newer_than)
         self.landed: asyncio.Future[None] = runtime.loop.create_future()
         self.landing = Once(runtime.loop)
         """The same event as `landed`, for any number of callers."""
@@ -102,34 +92,38 @@ class Flight(Wanted):
             self._fly(), loop=runtime.loop, name=f"stampede_guard flight {plan.title}", context=Context()
         )
 
+    def feed(self, event: on.Event) -> do.Command:
+        """What happens changes the state. A landed flight takes no notice."""
+        before = self.state
+        if isinstance(before.phase, Landed):
+            return do.Keep()
+        self.state, command = decide(before, event, self.plan.policy)
+        if self._logs_steps:
+            # Names of types only: keys, values and errors may be secret.
+            names = [type(part).__name__ for part in (before.phase, event, self.state.phase, command)]
+            with contextlib.suppress(Exception):  # from a filter of the application: the flight goes on
+                steps.debug("flight %s (%s): %s, %s -> %s, %s", self.id, before.kind, *names)
+        return command
+
     # --- the passengers' side ------------------------------------------------------------------
 
     @property
     def open_to_all(self) -> bool:
-        """Whether a caller may join without reading the store first.
-
-        Not while stale values are served. Not if the lease was lost or the computation is slow, because another process
-        may have published. And not if this flight has handed out a value already: a key with callers in every round
-        trip would never be read again.
-        """
-        return not (
-            self.refreshing
-            or self._delivery.has_delivered
-            or self.lets_nobody_wait
-            or self.computation.lapsed
-            or self.computation.is_slow
-        )
-
-    @property
-    def computing(self) -> bool:
-        return isinstance(self._state, core.Computing | core.Publishing)
+        """Whether a caller may join without reading the store first."""
+        return may_join(self.state, self._runtime.loop.time(), shares_uncached=self.plan.share_uncached)
 
     @property
     def lets_nobody_wait(self) -> bool:
         """Whether this flight computes for one caller only, because the value may be private to that caller."""
-        if self.plan.share_uncached or not isinstance(self._state, core.Computing | core.Publishing):
-            return False
-        return self._state.grant is not None and not self._state.grant.leased
+        return computes_for_one(self.state, shares_uncached=self.plan.share_uncached)
+
+    @property
+    def bypassed(self) -> bool:
+        return self.state.kind == "bypassed"
+
+    @property
+    def computing(self) -> bool:
+        return self.state.computes
 
     def know(self, old: Reading) -> None:
         """Note the value that callers get until there is a new one."""
@@ -144,16 +138,23 @@ class Flight(Wanted):
         stale: Reading | None = None,
         patient: bool = False,
         share: bool = False,
+        keep_refreshing: bool = False,
     ) -> Passenger:
-        """Add a caller. Raises `Overloaded` if `max_passengers` wait already."""
+        """Add a caller. Raises `Overloaded` if `max_passengers` wait already.
+
+        `keep_refreshing`: other callers get the old value meanwhile, although this one has none.
+        """
         if self._runtime.orders:
             self._runtime.obey()
         passenger = self.passengers.join(
             run, variables, bound=bound, stale=stale, patient=patient, share=share
         )
-        self.lingers = self.lingers or (patient and not bound)
-        if stale is None:
-            self.refreshing = False
+        has_old, patient = stale is not None or keep_refreshing, patient and not bound
+        late = self.name in self._runtime.flights.late
+        state = self.state
+        if late or (state.serves_old and not has_old) or (patient and not state.lingers):
+            self._runtime.flights.late.discard(self.name)
+            self.feed(on.Joined(has_old, patient, late))
         self.computation.passengers_changed()
         return passenger
 
@@ -183,56 +184,63 @@ class Flight(Wanted):
     def invalidated(self) -> None:
         """`invalidate()` was called in this process."""
         self.old = None
-        self._delivery.outdated = True
-        if not isinstance(self._state, core.Landed):
-            self._state, _ = core.decide(self._state, core.Invalidated(), self.plan.policy)
+        self.feed(on.InvalidatedHere())
+
+    def require_newer(self, token: int, *, refresh: bool = False) -> None:
+        """What has this token or a smaller one is no answer. With `refresh`, nor is what is computed now."""
+        if refresh or token > self.state.newer_than:
+            self.feed(on.OutdatedUpTo(token, refresh))
 
     # --- the flight ----------------------------------------------------------------------------
 
     async def _fly(self) -> None:
         crash: BaseException | None = None
+        command = self._first
         try:
-            while not isinstance(self._command, core.Land):
-                event = await self._carry_out(self._command)
-                self._state, self._command = core.decide(self._state, event, self.plan.policy)
+            while not isinstance(command, do.Land):
+                command = self.feed(await self._carry_out(command))
         except BaseException as error:
             # Also an error that would end the event loop: the flight has other callers than the one that raised it.
             # The lease may still be held. It is released below, so that no process waits for it.
-            crash, self._unanswered = crash_of(self, error), True
+            crash, command = crash_of(self, error), self.feed(on.Crashed())
         finally:
             # No await from the last decision to this line: else a caller could join a flight that has landed.
-            self._state = core.Landed()
+            assert isinstance(command, do.Land)
             self._runtime.landed(self)
-            if self._failed:
-                # Stale hits must not ask now, and the store may not know of the error (private, or it was away).
-                self._pause(self.plan.policy.error_ttl)
+            self._pause(command.pause)
             self.passengers.dismiss(crash)
-            if self._unanswered and not self._runtime.closing:
+            if command.releases and not self._runtime.closing:
                 self._runtime.session.forget(self.name, flight=self.id)
             self.landing.happen()
             if not self.landed.done():
                 self.landed.set_result(None)
 
-    async def _carry_out(self, command: core.Command) -> core.Event:
+    async def _carry_out(self, command: do.Command) -> on.Event:
         match command:
-            case core.Ask():
+            case do.AskStore(after):
+                if after:
+                    await asyncio.sleep(after)
                 return await self._ask()
-            case core.Wait(seconds):
+            case do.Wait(seconds):
                 self._hearing.look_after(seconds)
                 if self.plan.on_wait is not None:
                     self.plan.on_wait(self._runtime, self.name)
                 return await self._wait()
-            case core.Keep():
+            case do.Keep():
                 return await self._wait()
-            case core.Compute(grant):
+            case do.Compute(grant, taken_over):
+                if taken_over and self._runtime.hooks:
+                    self._runtime.hooks.tell(TakenOver(self.plan.title, self.name))
                 return await self._compute(grant)
-            case core.Publish(grant, outcome):
+            case do.Publish(grant, outcome):
                 return await self._publish(grant, outcome)
-            case core.Release(outcome):
+            case do.GiveBack(outcome, pause):
+                self._pause(pause)
                 return await self._release(outcome)
-            case core.Deliver(outcome, to):
-                return self._delivery.deliver(outcome, to)
-            case core.Land():
+            case do.Deliver(outcome, to, keeps, pause):
+                self._pause(pause)
+                return self._delivery.deliver(outcome, to, keeps=keeps)
+            case do.Land():
                 raise AssertionError("landing is not carried out")
             case _:
                 assert_never(command)
@@ -247,113 +255,90 @@ class Flight(Wanted):
         """Whether this process cannot learn of an invalidation made elsewhere."""
         return self._cut_off and (self.bypassed or not self._runtime.only_waits(self.name, self.tags))
 
-    async def _ask(self) -> core.Event:
-        while True:
-            event = await self._ask_once()
-            if not isinstance(event, core.StoreFailed) or self._runtime.loop.time() >= self._trusted_until:
-                return event
-            # Ask again: the holder was alive at the last answer, and a store that restarts is back in a moment.
-            # Otherwise every waiter in all processes would compute for itself.
-            await asyncio.sleep(self.plan.policy.poll_interval * (0.6 + 0.4 * self._runtime.draw()))
+    def _failed(self, *, away: bool, error: BaseException | None = None) -> on.StoreFailed:
+        runtime, late = self._runtime, getattr(error, "late", False)
+        return on.StoreFailed(
+            away, self.passengers.aboard(), runtime.loop.time(), runtime.draw(), error is not None, late
+        )
 
-    async def _ask_once(self) -> core.Event:
-        self._delivery.covered = self.passengers.joined
+    def _answered(self, answer: Answer) -> on.StoreAnswered:
+        runtime = self._runtime
+        return on.StoreAnswered(answer, self.passengers.aboard(), runtime.loop.time(), runtime.draw())
+
+    async def _ask(self) -> on.Event:
+        self.passengers.cover()
         self._delivery.proof = None
-        self._failed = False
         self._hearing.begin_to_ask()
         if not self.bypassed and self._runtime.only_waits(self.name, self.tags):
             return await self._without_writes()
         if self._cut_off:
-            return core.StoreFailed(away=True, wanted=self._needed)
+            return self._failed(away=True)
         try:
-            async with asyncio.timeout(LATE_SECONDS if self.late else None):
+            async with asyncio.timeout(store_deadline(late=self.state.late)):
                 answer = await acquire(self._runtime, self)
-            self.late = False
         except (StoreUnavailable, TimeoutError) as error:
-            self._unanswered = True
             away = isinstance(error, TimeoutError) or self._runtime.session.away_for(self.name)
-            self.late = self.late or getattr(error, "late", False)
-            return core.StoreFailed(away=away, wanted=self._needed)
+            return self._failed(away=away, error=error)
         except StoreRefused as error:
             self._runtime.note_refusal(error, "acquire")
             return await self._without_writes()
         if self._runtime.health.refusing and not isinstance(answer, Found | FailedRecently):
             # The store has written. An answer that was only read proves nothing: a store that is full still reads.
             self._runtime.health.admitted("acquire")
-        policy = self.plan.policy
-        trust = min(policy.lease_ttl, policy.wait_timeout / 2) if isinstance(answer, Held) else 0.0
-        self._trusted_until = self._runtime.loop.time() + trust
-        if isinstance(answer, Granted) and self._suspected and self._runtime.hooks:
-            self._runtime.hooks.tell(TakenOver(self.plan.title, self.name))
-        self._suspected = isinstance(answer, Held) and answer.suspect
-        if isinstance(answer, Held) and self.outdates_holder:
-            # The computation elsewhere began before this refresh was requested.
-            self.outdates_holder = False
-            self.newer_than = max(self.newer_than, answer.last)
-        if isinstance(answer, FailedRecently):
-            self._pause(answer.remaining_ms / 1000)
-        # An uncacheable value is computed only for a caller that waits. Stale hits must not ask for it each time.
-        alone = not self.passengers and isinstance(answer, Uncacheable)
-        if alone:
-            self._pause(policy.poll_interval)
-        return core.Answered(answer, self._runtime.draw(), self._wanted and not alone)
+        return self._answered(answer)
 
-    async def _without_writes(self) -> core.Event:
-        self._delivery.proof, event = await ask_without_writes(self._runtime, self, wanted=self._needed)
-        return event
+    async def _without_writes(self) -> on.Event:
+        self._delivery.proof, known = await ask_without_writes(self._runtime, self)
+        return self._failed(away=True) if known is None else self._answered(Found(known))
 
     def _pause(self, seconds: float) -> None:
         """For so many seconds, stale hits do not refresh the present value."""
-        self._runtime.failing.begin(self.name, seconds, token=self.old.token if self.old is not None else 0)
+        if seconds > 0:
+            token = self.old.token if self.old is not None else 0
+            self._runtime.failing.begin(self.name, seconds, token=token)
 
-    async def _wait(self) -> core.Event:
-        message = await self._hearing.listen(self._is_news)
+    async def _wait(self) -> on.Event:
+        message = await self._hearing.listen()
         if message is None:
-            return core.LookAgain(self._still_wanted)
-        self._failed = message.kind == "failure"
-        return core.Heard(await believed(self._runtime, self, message), self._still_wanted)
+            return on.LookAgain(self.passengers.aboard())
+        return on.Heard(await believed(self._runtime, self, message), self.passengers.aboard())
 
-    def _is_news(self, message: Message) -> bool:
-        """A late message about the value that a refresh replaces must not answer the refresh."""
-        return message.kind == "again" or message.token > self.newer_than
-
-    async def _compute(self, grant: Granted | None) -> core.Event:
+    async def _compute(self, grant: Granted | None) -> on.Event:
         self._hearing.forget()
-        self._delivery.alone = grant is None and not self.bypassed
-        self._delivery.outdated = False
         if self.lets_nobody_wait:
             self.passengers.send_away(but=self.passengers.next_idle())
         versions = await versions_before(self._runtime, self, grant)
         result = await self.computation.run(grant)
+        unstorable = (
+            result.body if isinstance(result, Result) and isinstance(result.body, Unstorable) else None
+        )
         if self.tags and isinstance(result, Result):
-            result = result._replace(body=sealed(result.body, versions))
-        if result == "back":
-            return core.LookAgain(self.passengers.wanted)
-        if isinstance(result, core.Abandoned):
-            self._failed = self.computation.refused
+            body = sealed(result.body, versions)
+            result = result._replace(
+                body=body if unstorable is None else Unstorable.of(unstorable.value, body)
+            )
+        if not isinstance(result, Result):
             return result
-        self._failed = result.error is not None
         if result.error is not None:
             self._delivery.error = result.error
-            return core.Failed(None if result.private else encode_failure(result.error))
+            return on.ComputationFailed(None if result.private else self._delivery.recorded(result.error))
         self.lifetimes = result.policy
-        self.stored = grant is not None and result.policy is not None
         self._runtime.warn_if_too_large(self.plan, result.body)
         if result.policy is None:
-            shared = self.plan.share_uncached
-            return core.Computed(result.body, storable=False, away=self._away, shared=shared)
-        return core.Computed(result.body, away=self._away)
+            # An object that a request's session made is of no use to another request.
+            for_one = unstorable is not None and (unstorable.is_for_one or self.plan.request_bound)
+            shared = self.plan.share_uncached and not for_one
+            return on.ComputationEnded(result.body, storable=False, away=self._away, shared=shared)
+        return on.ComputationEnded(result.body, away=self._away)
 
-    async def _publish(self, grant: Granted, outcome: core.Outcome) -> core.Event:
-        self._delivery.covered = self.passengers.joined
+    async def _publish(self, grant: Granted, outcome: FlightOutcome) -> on.Event:
+        self.passengers.cover()
         session = self._runtime.session
         policy = (self.lifetimes if outcome.kind == "value" else None) or self.plan.policy
-        self.stored = False
         try:
             tags = ask_again(self._runtime, self)
-            late = self.late and len(outcome.body) < LONG_ON_THE_WIRE
-            sending = self.computation.while_sending(grant, outcome.body)
-            async with asyncio.timeout(LATE_SECONDS if late else None), sending:
+            within = store_deadline(late=self.state.late and len(outcome.body) < LONG_ON_THE_WIRE)
+            async with asyncio.timeout(within), self.computation.while_sending(grant, outcome.body):
                 stored = await session.publish(
                     self.name,
                     flight=self.id,
@@ -366,27 +351,24 @@ class Flight(Wanted):
         except (StoreError, TimeoutError) as error:
             if isinstance(error, StoreRefused):
                 self._runtime.note_refusal(error, "publish")
-            self._unanswered = True
-            self.late = self.late or getattr(error, "late", False)
-            return core.StoreFailed(away=session.away_for(self.name))
+            return self._failed(away=session.away_for(self.name), error=error)
         self._runtime.published(self.name, value=stored and outcome.kind == "value")
-        self.stored = outcome.kind != "pass" and (stored or None)
         if tags is not None and outcome.kind != "failure" and not await tags.confirm(outcome.body):
             # A caller may have joined after an invalidation that raised no fence: see `core.tags`.
-            self.newer_than = max(self.newer_than, grant.token)
-            return core.PublishAnswered(False)
+            return on.PublishAnswered(stored, outdated=True)
         if stored and outcome.kind == "value":
             total_ms, took_ms = policy.total_ms, self.computation.took_ms
             reading = Reading(outcome.body, grant.token, total_ms, policy.stale_ms, total_ms, took_ms)
             self._runtime.learn(self.name, reading)
-        return core.PublishAnswered(stored)
+        return on.PublishAnswered(stored)
 
-    async def _release(self, outcome: core.Outcome | None) -> core.Event:
-        self._delivery.covered = self.passengers.joined
+    async def _release(self, outcome: FlightOutcome | None) -> on.Event:
+        self.passengers.cover()
+        answered = True
         try:
             await self._runtime.session.release(self.name, flight=self.id)
         except (StoreUnavailable, StoreRefused):
-            self._unanswered = True
-        if outcome is None:
-            return core.Delivered(self.passengers.wanting)
-        return self._delivery.deliver(outcome, "covered")
+            answered = False
+        if outcome is not None:
+            self._delivery.deliver(outcome, "covered")
+        return on.Delivered(self.passengers.aboard(), answered)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -47,13 +46,11 @@ class Mailbox:
     def look_after(self, seconds: float) -> None:
         self._look_at = self._loop.time() + seconds
 
-    async def listen(self, is_news: Callable[[Message], bool]) -> Message | None:
-        """The next message that is news. None if it is time to ask the store, or if a message may have been lost."""
+    async def listen(self) -> Message | None:
+        """The next message. None if it is time to ask the store, or if a message may have been lost."""
         while True:
-            while self._heard:
-                message = self._heard.popleft()
-                if is_news(message):
-                    return message
+            if self._heard:
+                return self._heard.popleft()
             remaining = self._look_at - self._loop.time()
             if self._gap or remaining <= 0:
                 self._gap = False

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
+from stampede_guard.core.aboard import Aboard
 from stampede_guard.core.entry import Reading
+from stampede_guard.core.outcome import Audience
 from stampede_guard.engine.flights.passenger import ON_ITS_OWN, Passenger
 from stampede_guard.errors import ComputeFailed, Overloaded, Undecodable
+from stampede_guard.values.codec.copies import Copies
 from stampede_guard.values.errorcopies import copy_of
-from stampede_guard.values.failures import message_of
+from stampede_guard.values.failures import stand_in
+from stampede_guard.values.unstorable import NoCopy, Unstorable
 
 if TYPE_CHECKING:
     from stampede_guard.engine.plan import Plan, Run, Variables
 
-__all__ = ["Passengers", "Wanted"]
+__all__ = ["Passengers"]
 
 
 class Passengers:
     """`joined` counts all that ever joined. It numbers the passengers. A flight serves them up to a number.
+
+    `_covered` have joined when the store was asked last, `_before_compute` when the user's function was called.
 
     `collapsed` counts those that were served by the computation of another call.
     """
@@ -26,6 +32,9 @@ class Passengers:
     def __init__(self, plan: Plan, loop: asyncio.AbstractEventLoop) -> None:
         self.joined = 0
         self.collapsed = 0
+        self._some_have_stale = False
+        self._covered = 0
+        self._before_compute = 0
         self._plan = plan
         self._loop = loop
         self._aboard: dict[int, Passenger] = {}
@@ -34,15 +43,33 @@ class Passengers:
     def __len__(self) -> int:
         return len(self._aboard)
 
-    @property
-    def wanted(self) -> bool:
-        """Whether a caller waits that has no stale value, or that is patient with its stale value."""
-        return any(passenger.stale is None or passenger.patient for passenger in self._aboard.values())
+    def aboard(self) -> Aboard:
+        """What the flight's decisions need to know of them."""
+        count = len(self._aboard)
+        if not self._some_have_stale:
+            return Aboard(count, count, count > 0)
+        wanting = sum(passenger.stale is None for passenger in self._aboard.values())
+        waits = wanting > 0 or any(passenger.patient for passenger in self._aboard.values())
+        return Aboard(count, wanting, waits)
 
-    @property
-    def wanting(self) -> int:
-        """How many have no stale value to continue with."""
-        return sum(passenger.stale is None for passenger in self._aboard.values())
+    def cover(self) -> None:
+        """The store is asked now: its answer covers these passengers."""
+        self._covered = self.joined
+
+    def computation_begins(self) -> None:
+        self._before_compute = self.joined
+
+    def up_to(self, to: Audience) -> int:
+        """The number of the last passenger that an outcome may serve."""
+        match to:
+            case "covered":
+                return self._covered
+            case "before_compute":
+                return self._before_compute
+            case "everyone" | "leader":
+                return self.joined
+            case _:
+                assert_never(to)
 
     @property
     def all_busy(self) -> bool:
@@ -67,6 +94,7 @@ class Passengers:
                 f"{self._plan.title}: {len(self._aboard)} callers already wait for one value (max_passengers)"
             )
         self.joined += 1
+        self._some_have_stale = self._some_have_stale or stale is not None
         future = self._loop.create_future()
         passenger = Passenger(
             self.joined, future, run, variables, bound=bound, stale=stale, patient=patient, share=share
@@ -79,7 +107,11 @@ class Passengers:
 
     def hand_out(self, body: bytes, *, last: int) -> Undecodable | None:
         """Give a value to all up to number `last`. For undecodable bytes, returns the error and gives nothing."""
-        copies, shared = self._plan.copies(body), self._plan.copies(body, shared=True)
+        copies: Copies | Unstorable = self._plan.copies(body)
+        shared = self._plan.copies(body, shared=True)
+        if isinstance(body, Unstorable):
+            # Callers that share get one object of their own: the others must not change it.
+            copies, shared = body, Copies(lambda _: body.another(), body, trees=False, shared=True)
         for_all: Any = None
         immutable: bool | None = None
         for passenger in self._up_to(last):
@@ -88,6 +120,9 @@ class Passengers:
                 value = for_all if immutable else (shared if passenger.share else copies).another()
             except Undecodable as error:
                 return error
+            except NoCopy:
+                passenger.future.set_result(ON_ITS_OWN)
+                continue
             if immutable is None:
                 # The bytes are the same for all, so immutability of the first value holds for each value.
                 immutable, for_all = self._plan.is_immutable(value), value
@@ -108,7 +143,7 @@ class Passengers:
                 # It cannot be copied. Only the caller whose call was computed gets the original.
                 copied, original = original, None
             if copied is None:
-                copied = ComputeFailed(type(error).__name__, message_of(error))
+                copied = stand_in(error)
             passenger.future.set_exception(copied)
         self._let_go()
 
@@ -157,25 +192,3 @@ class Passengers:
         self._aboard = {
             number: passenger for number, passenger in self._aboard.items() if not passenger.future.done()
         }
-
-
-class Wanted:
-    """Whether the outcome of a flight is needed: the part of the flight that asks its passengers."""
-
-    passengers: Passengers
-    early: bool
-    lingers: bool
-
-    @property
-    def _wanted(self) -> bool:
-        """A background refresh has no passengers. It waits too, so that stale hits send no commands in that time."""
-        return self.passengers.wanted or not (self.passengers or self.early)
-
-    @property
-    def _needed(self) -> bool:
-        """Only an early refresh without waiting callers is not needed. It gives up when it gets no lease."""
-        return self.passengers.wanted or not self.early
-
-    @property
-    def _still_wanted(self) -> bool:
-        return self.passengers.wanted or (self.lingers and not self.passengers)

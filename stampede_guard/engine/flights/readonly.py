@@ -20,9 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stampede_guard.core import flight as core
 from stampede_guard.core.entry import Reading
-from stampede_guard.core.scripts import Found
 from stampede_guard.engine.away.last_seen import Proof
 from stampede_guard.engine.tags.versions import VersionsAsked
 from stampede_guard.errors import StoreError
@@ -49,18 +47,13 @@ async def look_for_proof(runtime: Runtime, flight: Flight) -> Proof | None:
 
 def own_value(runtime: Runtime, flight: Flight, proof: Proof | None) -> Reading | None:
     """The fresh value that this process has computed itself, if it was not invalidated since."""
-    if proof is None or flight.newer_than or flight.outdates_holder:
+    if proof is None or not flight.state.takes_any:
         return None
     known = runtime.last.own(flight.name, proof, now=runtime.now())
     return known if known is not None and runtime.tags.allow(flight.tags, known.body) else None
 
 
-async def ask_without_writes(
-    runtime: Runtime, flight: Flight, *, wanted: bool
-) -> tuple[Proof | None, core.Event]:
-    """The answer for a flight that cannot get a lease, and the proof for the value that it computes itself."""
+async def ask_without_writes(runtime: Runtime, flight: Flight) -> tuple[Proof | None, Reading | None]:
+    """The proof for the value that a flight without a lease computes itself; or a value that it computed before."""
     proof = await look_for_proof(runtime, flight)
-    known = own_value(runtime, flight, proof)
-    if known is not None:
-        return proof, core.Answered(Found(known), runtime.draw(), flight.passengers.wanted)
-    return proof, core.StoreFailed(away=True, wanted=wanted)
+    return proof, own_value(runtime, flight, proof)

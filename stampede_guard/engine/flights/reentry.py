@@ -22,9 +22,9 @@ from stampede_guard.values.forks import renew_in_children
 
 if TYPE_CHECKING:
     from stampede_guard.engine.flights.flight import Flight
-    from stampede_guard.engine.plan import Plan
+    from stampede_guard.engine.plan import Plan, Run
 
-__all__ = ["Awaited", "behind", "waiting_for"]
+__all__ = ["Awaited", "behind", "is_beside", "waiting_for"]
 
 _lock = PassableLock()
 """Held from the search for a circle until the wait is recorded. Otherwise two event loops could close one together."""
@@ -112,3 +112,11 @@ def _leads_to(current: Flight, flight: Flight) -> bool:
             for runtime in other.runtime.unsettled.all():
                 ahead.extend(runtime.flights.of(other.name))
     return False
+
+
+def is_beside(run: Run) -> bool:
+    """Whether the current code computes beside its flight's own computation: as a fallback."""
+    flight = CURRENT.get()
+    if flight is None:
+        return False
+    return not flight.computing or (flight.leader is not None and flight.leader.run != run)

@@ -7,8 +7,8 @@ import contextlib
 from typing import TYPE_CHECKING, Any, assert_never
 
 from stampede_guard import events
-from stampede_guard.core.caller import last_resort
-from stampede_guard.engine.flights.fallback import Fallback
+from stampede_guard.core.caller import last_resort, seconds_to_wait
+from stampede_guard.engine.flights.fallback import Beside, FallbackRun
 from stampede_guard.engine.tags.versions import look
 from stampede_guard.errors import StoreError, Undecodable, WaitTimeout
 
@@ -27,6 +27,7 @@ async def wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passe
     future = passenger.future
     patience = 0.0
     tried: Any = "untried"
+    beside: Beside | None = None
     while True:
         await asyncio.wait({future}, timeout=patience)
         if future.done():
@@ -42,13 +43,13 @@ async def wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passe
         )
         match resort:
             case "keep_waiting":
-                patience = policy.compute_timeout
+                patience = seconds_to_wait("own_computation", policy)
             case "serve_stale":
                 assert passenger.stale is not None
                 passenger.instead = "stale"
                 return plan.codec.decode(passenger.stale.body)
             case "try_fallback":
-                fallback = Fallback(runtime, plan, flight, name, passenger)
+                fallback = FallbackRun(runtime, plan, flight, name, passenger)
                 served = False
                 try:
                     value, served = await fallback.attempt(future)
@@ -60,10 +61,10 @@ async def wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passe
                 if served:
                     passenger.instead = None if future.done() else "fallback"
                     return value
-                tried = "denied" if fallback.denied else "over"
+                tried, beside = "denied" if fallback.denied else "over", fallback.beside
                 patience = 0.0
             case "wait_for_fallback":
-                await _wait_for_fallback(runtime, name, future, policy.fallback_timeout)
+                await _wait_for_fallback(runtime, beside, future, seconds_to_wait("another_fallback", policy))
                 tried = "over"
                 patience = 0.0
             case "give_up":
@@ -75,13 +76,17 @@ async def wait_on(runtime: Runtime, plan: Plan, name: str, flight: Flight, passe
 
 
 async def _wait_for_fallback(
-    runtime: Runtime, name: str, future: asyncio.Future[Any], seconds: float
+    runtime: Runtime, beside: Beside | None, future: asyncio.Future[Any], seconds: float
 ) -> None:
-    """Wait for a value, or for the end of this process's own fallback: a flight that computes hears no messages."""
+    """Wait for a value, or for the end of this process's own fallback: a flight that computes hears no messages.
+
+    1. A passenger is denied, because another one's fallback runs. 2. That fallback ends with a value. 3. The passenger
+    begins to wait. If it looked only now which fallback runs, it would wait for the whole time. So it waits for the
+    fallback that denied it.
+    """
     until = runtime.loop.time() + seconds
-    task = runtime.fallbacks.get(name)
-    over = runtime.fallback_ends.get(name)
-    if task is not None and over is not None:
+    if beside is not None:
+        task, over = beside
         mine = over.join()
         try:
             await asyncio.wait({future, mine}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -97,7 +102,7 @@ async def _last_look(runtime: Runtime, plan: Plan, name: str, flight: Flight, pa
     if not runtime.away_for(name, flight.tags):
         with contextlib.suppress(StoreError, Undecodable):
             reading = await look(runtime, name, flight.tags)
-            if reading is not None and reading.stale_ms < reading.remaining_ms <= reading.total_ms:
+            if reading is not None and reading.is_fresh:
                 value = plan.codec.decode(reading.body)
                 passenger.instead = "collapsed"
                 return value

@@ -1,4 +1,4 @@
-"""A guard's runtimes, one per event loop, and how they end.
+"""The runtimes of a guard, one per event loop, and how they end.
 
 A program may make a guard before there is an event loop, and use it from several loops. The guard makes a `Runtime` per
 event loop, at the first call there. After a fork, the child makes its own and does not touch the parent's sockets.
@@ -7,82 +7,132 @@ event loop, at the first call there. After a fork, the child makes its own and d
 from __future__ import annotations
 
 import asyncio
-import os
+import contextlib
 import weakref
-from typing import TYPE_CHECKING, Self
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from stampede_guard.engine.away.health import Health
 from stampede_guard.engine.away.unsettled import Unsettled
 from stampede_guard.engine.flights.computation import CURRENT
 from stampede_guard.engine.loops.runtime import Runtime
 from stampede_guard.engine.loops.workers import warn_if_one_of_several
-from stampede_guard.engine.modes.resolver import ModeResolver
 from stampede_guard.engine.threads.locks import PassableLock
 from stampede_guard.engine.threads.portal import at_end, portal, portal_loop
+from stampede_guard.values.forks import in_children
 
 if TYPE_CHECKING:
     from stampede_guard.engine.hooks import Hooks
-    from stampede_guard.policy import Policy
+    from stampede_guard.engine.modes.resolver import ModeResolver
+    from stampede_guard.policy import Limits
     from stampede_guard.stores.protocol import Store
+    from stampede_guard.stores.switch import Switch
 
-__all__ = ["GUARDS", "PerEventLoop"]
+__all__ = ["RUNTIMES", "Runtimes"]
 
 MOST_ROUNDS = 8
 """Rounds of closing: how deep cached functions may call each other while the guard closes."""
-GUARDS: weakref.WeakSet[PerEventLoop] = weakref.WeakSet()
-"""All guards of this process. They are closed when it ends, and renewed after a fork."""
+RUNTIMES: weakref.WeakSet[Runtimes] = weakref.WeakSet()
+"""Those of all guards of this process. They are closed when it ends, and renewed after a fork."""
 
 
-class PerEventLoop(ModeResolver):
-    """The part of a guard that finds the runtime of the running event loop, and closes it."""
+class Runtimes:
+    """Finds the runtime of the running event loop, and closes it.
 
-    def __init__(self, store: Store, namespace: str, policy: Policy, hooks: Hooks) -> None:
-        super().__init__()
-        self._store = store
-        self.namespace = namespace
-        self.policy = policy
-        self.prefix = f"{namespace}:"
+    `current`: the runtime used last, for the shortest path. Ask it for its loop: with a second attribute, a thread
+    could read a mixed pair.
+    """
+
+    current: Runtime | None = None
+
+    def __init__(
+        self, store: Store, namespace: str, limits: Limits, hooks: Hooks, modes: ModeResolver
+    ) -> None:
+        self.store = store
+        self.health = Health(hooks, getattr(store, "place", ""))
+        self._namespace = namespace
+        self.limits = limits
         self._hooks = hooks
+        self._modes = modes
+        self._asks_store = False
+        """Whether a function of this guard has been in a mode that uses the store."""
         self._unsettled = Unsettled()
+        self._open: dict[asyncio.AbstractEventLoop, Runtime] = {}
         # By event loop: the runtimes that are closing.
         self._leaving: dict[asyncio.AbstractEventLoop, list[Runtime]] = {}
-        self._health = Health(hooks, getattr(store, "place", ""))
-        # The runtime used last. Ask it for its loop: with a second attribute, a thread could read a mixed pair.
-        self._current: Runtime | None = None
-        GUARDS.add(self)
+        self._lock = PassableLock()
+        RUNTIMES.add(self)
 
-    def runtime(self) -> Runtime:
-        """The runtime of the running event loop in this guard."""
+    def here(self) -> Runtime:
+        """The runtime of the running event loop."""
         loop = asyncio.get_running_loop()
-        current = self._current
+        current = self.current
         if current is not None and current.loop is loop:
             return current
         with self._lock:
-            runtime = self._runtimes.get(loop)
+            runtime = self._open.get(loop)
             if runtime is None:
                 self._forget_closed_loops()
-                if not self._store.shared:
-                    warn_if_one_of_several()
-                runtime = self._runtimes[loop] = Runtime(
-                    self._store,
-                    self.policy,
-                    self._hooks,
-                    health=self._health,
-                    namespace=self.namespace,
-                    on_switches=self._switched,
-                    known_switches=lambda: self._modes.fleet,
-                    unsettled=self._unsettled,
-                )
-                if self._asks_store:
-                    runtime.watch_switches()
-        self._current = runtime
+                runtime = self._open[loop] = self.another()
+        self.current = runtime
         return runtime
+
+    def another(self) -> Runtime:
+        """A new runtime for the running event loop, which the caller closes. A herd in a test has one per worker."""
+        if not self.store.shared:
+            warn_if_one_of_several()
+        runtime = Runtime(
+            self.store,
+            self.limits,
+            self._hooks,
+            health=self.health,
+            namespace=self._namespace,
+            on_switches=self._switched,
+            known_switches=lambda: self._modes.said.fleet,
+            unsettled=self._unsettled,
+        )
+        if self._asks_store:
+            runtime.watch_switches()
+        return runtime
+
+    def _switched(self, fleet: Mapping[str, Switch]) -> None:
+        self._modes.set_fleet(fleet)
+
+    def of(self, loop: asyncio.AbstractEventLoop | None) -> Runtime | None:
+        """The runtime of this event loop, if there is one. May be called from any thread."""
+        return None if loop is None else self._open.get(loop)
+
+    def all(self) -> list[Runtime]:
+        return list(self._open.values())
+
+    def ask_store(self) -> None:
+        """A function is in a mode that uses the store. From now on, the fleet's switches are read from it."""
+        if self._asks_store:
+            return
+        self._asks_store = True
+        for loop, runtime in list(self._open.items()):
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(runtime.watch_switches)
+
+    @contextlib.contextmanager
+    def on_store(self, store: Store) -> Iterator[None]:
+        """Within the block, new runtimes use another store. Open ones stay untouched, and are back afterwards."""
+        before = self.store, self._open, self.current
+        self.store, self._open, self.current = store, {}, None
+        try:
+            yield
+        finally:
+            opened = self._open
+            self.store, self._open, self.current = before
+            for runtime in opened.values():
+                # Not closed: the event loop may be another one now, or may have ended.
+                runtime.abandon()
 
     def _forget_closed_loops(self) -> None:
         """Close connections of loops that ended without `aclose()`: no other code would close them."""
         # Copy the keys: a signal handler may add or remove a loop between two steps of this.
-        for loop in [loop for loop in list(self._runtimes) if loop.is_closed()]:
-            runtime = self._runtimes.pop(loop, None)
+        for loop in [loop for loop in list(self._open) if loop.is_closed()]:
+            runtime = self._open.pop(loop, None)
             if runtime is not None:
                 runtime.abandon()
                 runtime.hand_over()
@@ -92,9 +142,9 @@ class PerEventLoop(ModeResolver):
 
         The guard can be used again afterwards. It then connects again.
         """
-        await self._close_here()
+        await self.close_here()
         if self._has_part(portal_loop()):
-            await portal().elsewhere(self._close_here)
+            await portal().elsewhere(self.close_here)
 
     def close(self) -> None:
         """Close the runtime of plain functions: drain flights for `drain_timeout` s, release leases, disconnect.
@@ -102,18 +152,18 @@ class PerEventLoop(ModeResolver):
         For a program without an event loop. It also runs when the process ends, and within `await aclose()`.
         """
         if self._has_part(portal_loop()):
-            portal().call(self._close_here)
+            portal().call(self.close_here)
 
     def _has_part(self, loop: asyncio.AbstractEventLoop | None) -> bool:
-        return loop in self._runtimes or loop in self._leaving
+        return loop in self._open or loop in self._leaving
 
-    async def _close_here(self) -> None:
+    async def close_here(self) -> None:
         """Return when all runtimes of this loop have ended, also those that another caller closes."""
         loop = asyncio.get_running_loop()
         # Repeat, because a computation that drains may call other cached functions, and these open a new runtime.
         for _ in range(MOST_ROUNDS):
             with self._lock:
-                runtime = self._runtimes.pop(loop, None)
+                runtime = self._open.pop(loop, None)
                 if runtime is not None:
                     self._leaving.setdefault(loop, []).append(runtime)
             if runtime is not None:
@@ -122,8 +172,8 @@ class PerEventLoop(ModeResolver):
                 return
 
     async def _close_part(self, loop: asyncio.AbstractEventLoop, runtime: Runtime) -> None:
-        if self._current is runtime:
-            self._current = None
+        if self.current is runtime:
+            self.current = None
         try:
             await runtime.aclose()
         finally:
@@ -143,19 +193,13 @@ class PerEventLoop(ModeResolver):
             await runtime.ended()
         return bool(leaving)
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-    def _leave_the_parents(self) -> None:
-        for runtime in list(self._runtimes.values()):
+    def leave_the_parents(self) -> None:
+        for runtime in list(self._open.values()):
             runtime.abandon()
-        self._health.leave_the_parents()
-        self._runtimes.clear()
+        self.health.leave_the_parents()
+        self._open.clear()
         self._leaving = {}
-        self._current = None
+        self.current = None
         # The parent applies its pending invalidations.
         self._unsettled = Unsettled()
         # Another thread of the parent may have held the old lock.
@@ -163,17 +207,14 @@ class PerEventLoop(ModeResolver):
 
 
 def _close_all() -> None:
-    for guard in list(GUARDS):
-        guard.close()
+    for runtimes in list(RUNTIMES):
+        runtimes.close()
 
 
 at_end(_close_all)
 
 
+@in_children
 def _after_fork() -> None:
-    for guard in list(GUARDS):
-        guard._leave_the_parents()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    for runtimes in list(RUNTIMES):
+        runtimes.leave_the_parents()

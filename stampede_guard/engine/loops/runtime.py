@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Message
+from stampede_guard.core.states import FlightKind
 from stampede_guard.engine.away.health import Health
 from stampede_guard.engine.away.last_seen import LastSeen
 from stampede_guard.engine.away.pending import PendingInvalidations
@@ -35,14 +36,21 @@ from stampede_guard.engine.modes.shadow import Shadow
 from stampede_guard.engine.modes.switches import Switches
 from stampede_guard.engine.tags.versions import LocalTags, tags_of
 from stampede_guard.engine.threads.threads import Threads
-from stampede_guard.errors import Overloaded, StoreError, StoreMisconfigured, StoreRefused, Undecodable
-from stampede_guard.events import Collapsed
+from stampede_guard.errors import (
+    Overloaded,
+    StoreError,
+    StoreMisconfigured,
+    StoreRefused,
+    Undecodable,
+    UnsupportedValue,
+)
+from stampede_guard.events import Collapsed, NotStored
 from stampede_guard.stores.switch import Switch
 
 if TYPE_CHECKING:
     from stampede_guard.engine.flights.batch import Batches
     from stampede_guard.engine.plan import Plan, Run, Variables
-    from stampede_guard.policy import Policy
+    from stampede_guard.policy import Limits
     from stampede_guard.stores.protocol import Store
 
 __all__ = ["Runtime"]
@@ -63,7 +71,7 @@ class Runtime(Remembering):
     def __init__(
         self,
         store: Store,
-        policy: Policy,
+        limits: Limits,
         hooks: Hooks | None = None,
         *,
         health: Health | None = None,
@@ -73,6 +81,7 @@ class Runtime(Remembering):
         unsettled: Unsettled | None = None,
     ) -> None:
         self.loop = asyncio.get_running_loop()
+        self.limits = limits
         self.unsettled = unsettled if unsettled is not None else Unsettled()
         self.orders: collections.deque[Callable[[Remembering], None]] = collections.deque()
         """Requests of other threads to forget something here. Obeyed before any value is served: see `obey`."""
@@ -89,10 +98,10 @@ class Runtime(Remembering):
         """By decorated function, as long as that exists. One that is made per request is not kept."""
         self.remembered: Reading | None = None
         """The reading remembered last. One reading serves all callers of its tick, and is remembered only once."""
-        self.last = LastSeen(policy.last_value_bytes)
+        self.last = LastSeen(limits.last_value_bytes)
         self.now: Callable[[], float] = getattr(store, "clock", self.loop.time)
         """The clock for the age of last values and pauses: the store's own clock if the store is in this process."""
-        self.threads = Threads(policy.max_threads)
+        self.threads = Threads(limits.max_threads)
         """Threads for plain functions. The first one starts when the first plain function computes."""
         self.slots = Slots()
         self.herds = HerdLog(self.loop)
@@ -101,7 +110,6 @@ class Runtime(Remembering):
         self.failing = Backoff(self.loop, self.now)
         """Entries whose computation failed a moment ago, or whose refresh would be useless because nothing may be
         stored. Their stale hits send no command to the store."""
-        self._policy = policy
         self._id = uuid.uuid4().hex
         self._numbers = itertools.count(1)
         self._abandoned: set[asyncio.Task[Any]] = set()
@@ -115,7 +123,7 @@ class Runtime(Remembering):
         self._namespace = namespace
         self._modes_name = f"{namespace}:modes"
         self._switches = Switches(self._read_switches, on_switches, known_switches)
-        self.l1 = L1(self._hears, max_bytes=policy.l1_bytes, max_entries=policy.l1_entries)
+        self.l1 = L1(self._hears, max_bytes=limits.l1_bytes, max_entries=limits.l1_entries)
         # A store with its own clock is in this process: a test that moves this clock moves all lifetimes.
         self.l1.clock = getattr(store, "clock", self.l1.clock)
         self.unsettled.enter(self)
@@ -162,8 +170,7 @@ class Runtime(Remembering):
         run: Run,
         variables: Variables,
         *,
-        bypassed: bool = False,
-        refreshing: bool = False,
+        kind: FlightKind = "foreground",
         newer_than: int = 0,
         alone: bool = False,
         apart: str = "",
@@ -179,7 +186,7 @@ class Runtime(Remembering):
         place = name + apart if flight is None and not alone else f"{name}\0{next(self._numbers)}"
         if self.closing:
             raise Overloaded(f"{plan.title}: this guard is closing")
-        if len(self.flights) >= plan.policy.max_flights:
+        if len(self.flights) >= self.limits.max_flights:
             raise Overloaded(f"{plan.title}: {len(self.flights)} flights are under way already (max_flights)")
         flight = Flight(
             self,
@@ -187,9 +194,8 @@ class Runtime(Remembering):
             plan,
             run,
             variables,
+            kind=kind,
             away=self.away_for(name, tags_of(run)) and not self.only_waits(name, tags_of(run)),
-            bypassed=bypassed,
-            refreshing=refreshing,
             newer_than=newer_than,
         )
         flight.place = place
@@ -200,11 +206,6 @@ class Runtime(Remembering):
         """A caller has waited for the store for the whole deadline without success, and will join a flight now."""
         if error.late and len(self.flights.late) < MOST_LATE:
             self.flights.late.add(name)
-
-    def tell_late(self, flight: Flight) -> None:
-        if flight.name in self.flights.late:
-            self.flights.late.discard(flight.name)
-            flight.late = True
 
     def landed(self, flight: Flight) -> None:
         """Forget a flight when it lands, so that memory does not grow with the number of keys."""
@@ -278,6 +279,14 @@ class Runtime(Remembering):
             text = f"a value of {len(body)} bytes is served but not stored; max_value_bytes is {most}"
             self.warn_once(plan, "too large", f"{plan.title}: {text}")
 
+    def cannot_be_stored(self, plan: Plan, name: str, error: UnsupportedValue) -> None:
+        """A result goes to the callers of its flight only. One line per function says what to write."""
+        if "unsupported" not in plan.warned:
+            plan.warned.add("unsupported")
+            log.error("%s: its results are served, but not cached: %s", plan.title, error)
+        if self.hooks:
+            self.hooks.tell(NotStored(plan.title, name, "unsupported"))
+
     def warn_undecodable(self, plan: Plan, error: Undecodable) -> None:
         self.warn_once(
             plan,
@@ -320,7 +329,7 @@ class Runtime(Remembering):
         """
         self.closing = self._pending.closing = True
         self.health.forget(self)
-        drain_timeout = self._policy.drain_timeout
+        drain_timeout = self.limits.drain_timeout
         closing = Closing(self, self._pending, self._switches, drain_timeout=drain_timeout)
         self._end = closing.task
         try:

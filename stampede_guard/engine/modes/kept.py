@@ -8,7 +8,7 @@ from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Granted
 from stampede_guard.values.keys.explained import KEPT_FOR_COMPARISON
 
-__all__ = ["Compared", "closed", "kept_name", "opened"]
+__all__ = ["KeptForComparison", "closed", "kept_name", "opened"]
 
 
 def kept_name(name: str) -> str:
@@ -16,7 +16,7 @@ def kept_name(name: str) -> str:
     return name + KEPT_FOR_COMPARISON
 
 
-class Compared(NamedTuple):
+class KeptForComparison(NamedTuple):
     """A value kept for comparison, and the grant of the entry under which it was computed."""
 
     reading: Reading
@@ -27,13 +27,15 @@ def closed(body: bytes, grant: Granted) -> bytes:
     return b"%d %s\n%s" % (grant.token, grant.epoch.encode(), body)
 
 
-def opened(reading: Reading) -> Compared | None:
+def opened(reading: Reading) -> KeptForComparison | None:
     """The kept value. None for bytes that `closed` did not write."""
     head, line_end, body = reading.body.partition(b"\n")
     token, _, epoch = head.partition(b" ")
     try:
         return (
-            Compared(reading._replace(body=body), Granted(int(token), epoch.decode())) if line_end else None
+            KeptForComparison(reading._replace(body=body), Granted(int(token), epoch.decode()))
+            if line_end
+            else None
         )
     except ValueError:
         return None

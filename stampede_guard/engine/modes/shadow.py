@@ -23,11 +23,12 @@ from contextvars import Context
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stampede_guard.core.entry import Reading, freshness
-from stampede_guard.core.scripts import Granted, Uncacheable
+from stampede_guard.core.entry import Reading
+from stampede_guard.core.scripts import Granted
 from stampede_guard.core.tags import Versions, is_current, sealed
 from stampede_guard.engine.calls import unchanged
 from stampede_guard.engine.modes.kept import closed, kept_name, opened
+from stampede_guard.engine.putting import admits, granted_ahead, publish, stored
 from stampede_guard.engine.tags.versions import VersionsAsked, ensure, tags_of
 from stampede_guard.engine.verdict import Verdict, judge
 from stampede_guard.errors import StampedeError, StoreError, Undecodable
@@ -209,7 +210,7 @@ class Shadow:
         except StoreError:
             seen = False
         reading = found.reading
-        fresh = reading is not None and _state(reading) == "fresh"
+        fresh = reading is not None and reading.is_fresh
         if seen and not fresh and look.token is None:
             await self._get_token(look, found)
         with contextlib.suppress(asyncio.CancelledError):
@@ -226,12 +227,12 @@ class Shadow:
 
     async def _find(self, look: Look) -> _Found:
         """The value that mode `on` would have found, or a kept one; and the tokens of outdated values."""
-        session = self._runtime.session
-        versions = VersionsAsked(self._runtime, look.tags) if look.tags else None
-        served, kept = await asyncio.gather(session.read(look.name), session.read(look.kept))
+        runtime = self._runtime
+        versions = VersionsAsked(runtime, look.tags) if look.tags else None
+        served, kept = await stored(runtime, look.name, look.kept)
         outdated = kept_outdated = 0
         compared = opened(kept) if kept is not None else None
-        if kept is not None and (compared is None or not await session.admits(look.name, compared.grant)):
+        if kept is not None and (compared is None or not await admits(runtime, look.name, compared.grant)):
             kept_outdated, compared = kept.token, None
         reading = compared.reading if compared is not None else None
         if versions is not None:
@@ -242,7 +243,7 @@ class Shadow:
                 kept_outdated, reading = kept.token, None
         found = [one for one in (reading, served) if one is not None]
         # A value that mode `on` has stored, in this process or another, is the one that it would serve.
-        found.sort(key=lambda one: (_state(one) == "fresh", one is served))
+        found.sort(key=lambda one: (one.is_fresh, one is served))
         return _Found(found[-1] if found else None, outdated, kept_outdated)
 
     def take_token(self, name: str) -> _Token | None:
@@ -258,10 +259,10 @@ class Shadow:
         runtime, flight, policy = self._runtime, self._runtime.new_id(), _lasting(look.plan.policy)
         self._asking.add(name)
         try:
-            grant = await self._granted(name, flight, policy, newer_than=found.outdated)
+            grant = await granted_ahead(runtime, name, flight, policy, newer_than=found.outdated)
             if grant is None:
                 return
-            place = await self._granted(look.kept, flight, policy, newer_than=found.kept_outdated)
+            place = await granted_ahead(runtime, look.kept, flight, policy, newer_than=found.kept_outdated)
             if place is None:
                 return
             versions = await ensure(runtime, look.tags, policy) if look.tags else ()
@@ -275,38 +276,14 @@ class Shadow:
         finally:
             self._asking.discard(name)
 
-    async def _granted(self, name: str, flight: str, policy: Policy, *, newer_than: int) -> Granted | None:
-        session = self._runtime.session
-        try:
-            answer = await session.acquire(name, flight=flight, policy=policy, newer_than=newer_than)
-            if isinstance(answer, Granted | Uncacheable):
-                # Release a slot, too. It would be taken for the record's lifetime, and the fleet has only a few.
-                await session.release(name, flight=flight)
-            return answer if isinstance(answer, Granted) else None
-        except StoreError:
-            session.forget(name, flight=flight)
-            raise
-        except asyncio.CancelledError:
-            # The guard is closing. A task that begins now would not end.
-            with contextlib.suppress(StoreError, TimeoutError):
-                async with asyncio.timeout(CLOSE_SECONDS / 2):
-                    await session.release(name, flight=flight)
-            raise
-
     async def _store(self, look: Look, token: _Token, body: bytes, policy: Policy) -> None:
         if look.tags:
             body = sealed(body, token.versions)
-        session = self._runtime.session
+        runtime, body = self._runtime, closed(body, token.grant)
         with contextlib.suppress(StoreError):
-            stored = await session.admits(look.name, token.grant) and await session.publish(
-                look.kept,
-                flight=token.flight,
-                grant=token.place,
-                outcome="value",
-                body=closed(body, token.grant),
-                policy=policy,
-            )
-            if stored:
+            if await admits(runtime, look.name, token.grant) and await publish(
+                runtime, look.kept, token.flight, token.place, body, policy
+            ):
                 title = self._title(look.plan)
                 self.counts[title] = self.counts.get(title, ShadowCounts()) + ShadowCounts(stored=1)
 
@@ -331,7 +308,7 @@ class Shadow:
             "%s: mode shadow would have served a %s value, stored %.1f s ago, that differs from the computed one "
             "(so far %d of %d found values differ)",
             plan.title,
-            _state(reading),
+            "fresh" if reading.is_fresh else "stale",
             max(0, reading.total_ms - reading.remaining_ms) / 1000,
             counts.different + counts.stale_different,
             counts.different + counts.stale_different + counts.same + counts.stale_same,
@@ -364,10 +341,6 @@ def on_its_loop(runtime: Runtime, look: Look, compute: Callable[[], Any]) -> Any
     return value
 
 
-def _state(reading: Reading) -> str:
-    return freshness(reading.remaining_ms, reading.total_ms, reading.stale_ms)
-
-
 def _compared(plan: Plan, reading: Reading | None, body: bytes) -> Comparison:
     if reading is None:
         return "missing"
@@ -377,7 +350,7 @@ def _compared(plan: Plan, reading: Reading | None, body: bytes) -> Comparison:
         return "missing"
     except BaseException:  # from a property of a user's class; it must end neither the look nor the loop
         equal = False
-    if _state(reading) == "fresh":
+    if reading.is_fresh:
         return "same" if equal else "different"
     return "stale_same" if equal else "stale_different"
 

@@ -55,12 +55,17 @@ class Switches:
 
     def look(self) -> None:
         """Read as soon as possible: the switches have changed, or a message may have been lost."""
+        if self._task is not None and self._task.done():
+            # Something cancelled all tasks of the event loop.
+            self._task = None
+            self.start()
         self._told.set()
 
     async def aclose(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
 
     async def _watch(self) -> None:
         while True:

@@ -21,21 +21,21 @@ async def acquire(runtime: Runtime, flight: Flight) -> Answer:
     """The store's answer. A value whose tags have changed does not count. Raises `StoreError`."""
     while True:
         answer = await runtime.session.acquire(
-            flight.name, flight=flight.id, policy=flight.plan.policy, newer_than=flight.newer_than
+            flight.name, flight=flight.id, policy=flight.plan.policy, newer_than=flight.state.newer_than
         )
         if not isinstance(answer, Found) or await is_valid(runtime, flight.tags, answer.reading):
             return answer
-        flight.newer_than = max(flight.newer_than, answer.reading.token)
+        flight.require_newer(answer.reading.token)
 
 
 async def believed(runtime: Runtime, flight: Flight, message: Message) -> Message:
     """The message. If its value's tags have changed or cannot be read, only the message to ask again."""
-    if not flight.tags or message.reading is None:
+    if not flight.tags or message.reading is None or message.token <= flight.state.newer_than:
         return message
     with contextlib.suppress(StoreError):
         if await is_valid(runtime, flight.tags, message.reading):
             return message
-        flight.newer_than = max(flight.newer_than, message.token)
+        flight.require_newer(message.token)
     return Message("again", message.token)
 
 

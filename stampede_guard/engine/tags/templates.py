@@ -6,7 +6,6 @@ import datetime
 import decimal
 import enum
 import inspect
-import string
 import unicodedata
 import uuid
 from collections.abc import Callable, Collection, Iterable
@@ -14,16 +13,16 @@ from typing import Any
 
 from stampede_guard.errors import KeyPartError, Misuse
 from stampede_guard.values.arguments.binding import arguments_of
+from stampede_guard.values.arguments.templates import LONGEST, check_names, names_in, parsed
 from stampede_guard.values.parts.parts import digest, escape
 
 __all__ = ["MOST_TAGS", "TagTemplates", "checked_tags", "tag_key", "tag_names"]
 
 MOST_TAGS = 16
-LONGEST_TAG = 512
+LONGEST_TAG = LONGEST
 _LONGEST_READABLE = 120
 _TEXTUAL = (str, int, bool, uuid.UUID, decimal.Decimal, datetime.date, type(None))
 _ALLOWED = "a str, an int, a bool, a UUID, a Decimal, a date, None, or an Enum of str or int"
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def tag_key(tag: object) -> str:
@@ -81,27 +80,10 @@ class TagTemplates:
         self.templates = checked_tags(templates)
         self._title = f"{function.__qualname__}()"
         parameters = inspect.signature(function).parameters
-        self._parsed = [_parsed(template, self._title) for template in self.templates]
-        names = list(dict.fromkeys(name for parts in self._parsed for _, name in parts if name))
-        for name in names:
-            self._check(name, parameters, unkeyed, resources)
-        self._names = names
-        self._arguments = arguments_of(function, names, frozenset(resources))
-
-    def _check(
-        self, name: str, parameters: Any, unkeyed: Collection[str], resources: Collection[str]
-    ) -> None:
-        parameter = parameters.get(name)
-        if parameter is None or name in resources:
-            known = ", ".join(known for known in parameters if known not in resources) or "none"
-            problem = f"no such parameter (it has: {known})"
-        elif parameter.kind in _VARIADIC:
-            problem = "many arguments under that name; name one parameter"
-        elif name in unkeyed:
-            problem = "it as unkeyed: calls with the same key would have different tags"
-        else:
-            return
-        raise KeyPartError(f"the tags name {{{name}}}, but {self._title} has {problem}", parameter=name)
+        self._parsed = [parsed(template, self._title, what="tag") for template in self.templates]
+        self._names = names_in(part for parts in self._parsed for part in parts)
+        check_names(self._names, self._title, parameters, option="tags", unkeyed=unkeyed, resources=resources)
+        self._arguments = arguments_of(function, self._names, frozenset(resources))
 
     def texts(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, ...]:
         """The tags of a call. Raises `KeyPartError` for an argument that cannot be part of a tag."""
@@ -122,27 +104,6 @@ class TagTemplates:
                 parameter=name,
             )
         return str(plain)
-
-
-def _parsed(template: str, title: str) -> list[tuple[str, str]]:
-    """The literal texts. Each is paired with the parameter that follows it, or with an empty name."""
-    try:
-        parts = list(string.Formatter().parse(template))
-    except ValueError as error:
-        raise Misuse(
-            f"the tag {template!r} of {title} is not a template: {error}. A brace is written {{{{"
-        ) from None
-    parsed = []
-    for literal, name, form, conversion in parts:
-        if name is not None and (form or conversion or not name.isidentifier()):
-            wrong = name + (f"!{conversion}" if conversion else "") + (f":{form}" if form else "")
-            raise Misuse(
-                f"the tag {template!r} of {title} has {{{wrong}}} in it: write the name of a parameter in the braces "
-                f"and nothing else, as in 'project:{{project}}'"
-            )
-        # Python normalises the names of parameters in the same way.
-        parsed.append((literal, unicodedata.normalize("NFKC", name or "")))
-    return parsed
 
 
 def _shown(value: object) -> str:

@@ -11,8 +11,9 @@ dictionary, but not two that must agree.
 
 from __future__ import annotations
 
-import os
 import threading
+
+from stampede_guard.values.forks import in_children
 
 __all__ = ["WAITING", "PassableLock"]
 
@@ -52,9 +53,6 @@ class PassableLock:
             del self._inside[me]
 
 
+@in_children
 def _after_fork() -> None:
     WAITING.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -18,7 +18,6 @@ import atexit
 import contextlib
 import contextvars
 import logging
-import os
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, ParamSpec, TypeVar
@@ -26,6 +25,7 @@ from typing import Any, ParamSpec, TypeVar
 from stampede_guard.engine.threads.locks import WAITING
 from stampede_guard.engine.threads.threads import waiting
 from stampede_guard.errors import Misuse, WaitTimeout
+from stampede_guard.values.forks import in_children
 
 __all__ = ["Portal", "at_end", "portal", "portal_loop"]
 
@@ -250,6 +250,7 @@ def portal_loop() -> asyncio.AbstractEventLoop | None:
     return found.loop if found is not None else None
 
 
+@in_children
 def _after_fork() -> None:
     found = _made.pop("portal", None)
     if found is not None:
@@ -263,9 +264,6 @@ def _at_exit() -> None:
 
 
 atexit.register(_at_exit)
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _set(future: asyncio.Future[None]) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import os
 import queue
 import threading
 import time
@@ -20,8 +19,9 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any, Protocol
 
 from stampede_guard.errors import ComputeFailed
+from stampede_guard.values.forks import in_children
 
-__all__ = ["Threads", "Waiting", "look_again", "waiting"]
+__all__ = ["Threads", "AwaitingFlight", "look_again", "waiting"]
 
 IDLE_SECONDS = 10.0
 """How long an idle thread is kept."""
@@ -34,7 +34,7 @@ _CROWDED: set[Threads] = set()
 """Pools with jobs that have no place."""
 
 
-class Waiting(Protocol):
+class AwaitingFlight(Protocol):
     """The part of a flight that threads use: the flights that it waits for. Each of them has this type, too."""
 
     @property
@@ -48,7 +48,7 @@ class _Job:
     job whose place it uses.
     """
 
-    def __init__(self, function: Callable[[], Any], flight: Waiting | None) -> None:
+    def __init__(self, function: Callable[[], Any], flight: AwaitingFlight | None) -> None:
         self.flight = flight
         self.placed = False
         self.parked = False
@@ -110,7 +110,7 @@ class Threads:
         """Jobs that work now, including abandoned ones."""
         return self._busy
 
-    async def run(self, function: Callable[[], Any], flight: Waiting | None = None) -> Any:
+    async def run(self, function: Callable[[], Any], flight: AwaitingFlight | None = None) -> Any:
         """The result of `function()`, called in a thread with a copy of this context. `flight`: the flight it serves.
 
         If this is cancelled while the job waits for a thread, the job is dropped. If it is cancelled later, it ends
@@ -293,7 +293,7 @@ def waiting() -> Iterator[None]:
         pool._go_on(job)
 
 
-def reached(flight: Waiting) -> set[Any]:
+def reached(flight: AwaitingFlight) -> set[Any]:
     """The flights that this one waits for, directly or through others."""
     seen: set[Any] = set()
     # A copy made in one step, because another event loop may add to it now.
@@ -339,11 +339,8 @@ def _bearable(error: BaseException) -> Exception:
     return failed
 
 
+@in_children
 def _after_fork() -> None:
     # A child that a computation has forked has one of our threads and no pool.
     _HERE.pool = _HERE.job = None
     _CROWDED.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
