@@ -1,1 +1,41 @@
-"""The stores that keep entries. `protocol` is the port. Every store passes the contract suite in `tests/stores/`."""
+"""The stores that keep entries. `protocol` is the port. Every store passes the contract suite in `tests/stores/`.
+
+The names here are loaded on first use, so a guard with a memory store does not import Redis.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stampede_guard.stores.addresses import cluster_from_url, sentinel_from_url
+    from stampede_guard.stores.cluster import ClusterStore
+    from stampede_guard.stores.redis import RedisStore
+    from stampede_guard.stores.sentinel import SentinelStore
+    from stampede_guard.stores.urloptions import deadline_from
+
+_HOMES = {
+    "ClusterStore": "cluster",
+    "RedisStore": "redis",
+    "SentinelStore": "sentinel",
+    "cluster_from_url": "addresses",
+    "deadline_from": "urloptions",
+    "sentinel_from_url": "addresses",
+}
+
+__all__ = [
+    "ClusterStore",
+    "RedisStore",
+    "SentinelStore",
+    "cluster_from_url",
+    "deadline_from",
+    "sentinel_from_url",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{home}"), name)

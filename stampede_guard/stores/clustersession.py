@@ -29,7 +29,7 @@ from stampede_guard.core.scripts import Message
 from stampede_guard.errors import StoreError, StoreMisconfigured, StoreRefused, StoreUnavailable
 from stampede_guard.stores.connections.calls import CommandCall, ReadCall, Script, ScriptCall
 from stampede_guard.stores.connections.inboxname import inbox_name
-from stampede_guard.stores.connections.lane import Call, stop
+from stampede_guard.stores.connections.lane import LaneCall, stop
 from stampede_guard.stores.connections.node import Node
 from stampede_guard.stores.connections.replies import is_not_serving
 from stampede_guard.stores.connections.route import Route
@@ -59,7 +59,7 @@ class ClusterSession(ScriptedSession):
         self._doubted: set[Address] = set()
         self._lost: StoreError | None = None
         self._outdated = False
-        self._waiting: list[tuple[Route, Call]] = []
+        self._waiting: list[tuple[Route, LaneCall]] = []
         self._settled = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
         self._leaving: dict[Address, asyncio.Task[None]] = {}
@@ -180,7 +180,7 @@ class ClusterSession(ScriptedSession):
             )
         return node
 
-    def dispatch(self, route: Route, call: Call) -> None:
+    def dispatch(self, route: Route, call: LaneCall) -> None:
         """See `stores.connections.route.Network`, also for the three methods below."""
         if self._closing:
             call.fail(StoreUnavailable("the store's session is closed"))
@@ -192,7 +192,7 @@ class ClusterSession(ScriptedSession):
         else:
             self._send(route, call)
 
-    def _send(self, route: Route, call: Call) -> None:
+    def _send(self, route: Route, call: LaneCall) -> None:
         node = self._holder(route.slot)
         if node is None:
             self._look()
@@ -210,7 +210,7 @@ class ClusterSession(ScriptedSession):
         self._outdated = True
         self._look()
 
-    def ask(self, route: Route, address: Address, call: Call) -> None:
+    def ask(self, route: Route, address: Address, call: LaneCall) -> None:
         node = self._node(self._told(route.slot, address))
         lane = node.renewals if route.renewal else node.lane
         permission: asyncio.Future[Any] = self._loop.create_future()
@@ -257,6 +257,10 @@ class ClusterSession(ScriptedSession):
                 await asyncio.sleep(PROBE_SECONDS)
                 if self._is_settled():
                     return
+        except asyncio.CancelledError:
+            # Of all tasks of the event loop, or of this one by `aclose`. Callers may go on and need the map.
+            self._loop.call_later(PROBE_SECONDS, self._look)
+            raise
         finally:
             self._looking = None
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import os
 import threading
 import time
 import uuid
@@ -41,6 +40,7 @@ from stampede_guard.stores.connections.wire import modes_name
 from stampede_guard.stores.entries import Entries
 from stampede_guard.stores.protocol import Listener
 from stampede_guard.stores.switch import MOST_SWITCHES, Switch
+from stampede_guard.values.forks import in_children
 from stampede_guard.values.s3fifo import Bounded, Item
 
 __all__ = ["MemorySession", "MemoryStore"]
@@ -368,10 +368,7 @@ def _ms(seconds: float) -> int:
     return round(seconds * 1000)
 
 
+@in_children
 def _after_fork() -> None:
     for store in list(_STORES):
         store.leave_the_parents()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -20,7 +20,7 @@ from stampede_guard.errors import StoreError, WrongTopology
 from stampede_guard.stores.connections.calls import READS_PER_CALL as _MOST_READS
 from stampede_guard.stores.connections.calls import ReadCall, Script, ScriptCall
 from stampede_guard.stores.connections.inboxname import inbox_name
-from stampede_guard.stores.connections.lane import Call, stop
+from stampede_guard.stores.connections.lane import LaneCall, stop
 from stampede_guard.stores.connections.node import Node
 from stampede_guard.stores.connections.tls import sharing
 from stampede_guard.stores.connections.wire import changes_channel
@@ -150,16 +150,25 @@ class RedisSession(ScriptedSession):
         if self._closing:
             return
         self._listener.breaker_changed(away=away, why=self._node.why)
-        if away and self._probe is None:
+        self._start_probe()
+
+    def _start_probe(self) -> None:
+        if self._node.away and self._probe is None and not self._closing:
             self._probe = self._loop.create_task(
                 self._look_for_store(), name="stampede_guard probe", context=Context()
             )
+            self._probe.add_done_callback(self._probe_ended)
+
+    def _probe_ended(self, probe: asyncio.Task[None]) -> None:
+        self._probe = None
+        if probe.cancelled() and not self._closing:
+            # Something cancelled all tasks of the event loop. Callers that go on would never learn that it is back.
+            self._loop.call_later(PROBE_SECONDS, self._start_probe)
 
     async def _look_for_store(self) -> None:
         while self._node.away:
             await asyncio.sleep(PROBE_SECONDS)
             await self._node.probe()
-        self._probe = None
 
     # --- the end ----------------------------------------------------------------------------------
 
@@ -173,7 +182,7 @@ class RedisSession(ScriptedSession):
         self._node.abandon()
 
 
-def _is_elsewhere(call: Call, error: ResponseError) -> bool:
+def _is_elsewhere(call: LaneCall, error: ResponseError) -> bool:
     """For answers that only a cluster gives. The few entries on this node would work, and no others."""
     if not isinstance(error, AskError | ClusterCrossSlotError):
         return False

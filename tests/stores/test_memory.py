@@ -165,7 +165,7 @@ async def test_a_fork_while_another_thread_changes_an_entry_leaves_the_child_a_u
         return entry, None, ()
 
     async with StampedeGuard(store) as guard:
-        guard.runtime()
+        guard.engine.runtime()
         thread = threading.Thread(target=store.change, args=("k", step))
         thread.start()
         changing.wait(PATIENCE)

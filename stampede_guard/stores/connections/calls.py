@@ -18,13 +18,13 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from stampede_guard.core.entry import Reading
 from stampede_guard.errors import StoreError
-from stampede_guard.stores.connections.lane import Call
+from stampede_guard.stores.connections.lane import LaneCall
 from stampede_guard.stores.connections.replies import may_be_elsewhere, store_error
 from stampede_guard.stores.connections.wire import entry_keys, malformed, parse_value, value_key
 
 __all__ = ["CommandCall", "ReadCall", "Redirect", "Script", "ScriptCall", "probe_call"]
 
-Redirect = Callable[[Call, ResponseError], bool]
+Redirect = Callable[[LaneCall, ResponseError], bool]
 KeysOf = Callable[[str], tuple[bytes, ...]]
 
 READS_PER_CALL = 512
@@ -66,7 +66,7 @@ def pack_command(parts: list[bytes]) -> bytes:
     return b"".join(packed)
 
 
-def _nowhere(call: Call, error: ResponseError) -> bool:
+def _nowhere(call: LaneCall, error: ResponseError) -> bool:
     return False
 
 
@@ -81,7 +81,7 @@ class ScriptCall:
         keys: tuple[bytes, ...],
         args: list[bytes],
         future: asyncio.Future[Any],
-        resend: Callable[[Call], None],
+        resend: Callable[[LaneCall], None],
         redirect: Redirect = _nowhere,
     ) -> None:
         self._script = script
@@ -167,7 +167,7 @@ class ReadCall:
     def __init__(
         self,
         on_closed: Callable[[ReadCall], None],
-        resend: Callable[[Call], None],
+        resend: Callable[[LaneCall], None],
         redirect: Redirect = _nowhere,
     ) -> None:
         self.waiting: dict[str, list[asyncio.Future[Reading | None]]] = {}

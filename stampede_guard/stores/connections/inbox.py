@@ -76,8 +76,8 @@ class Inbox:
         return self._name if self._confirmed else ""
 
     def start(self) -> None:
-        """Start the subscription, unless it has been started."""
-        if self._task is None and not self._closed:
+        """Start the subscription, unless it runs. Something may have cancelled all tasks of the event loop."""
+        if (self._task is None or self._task.done()) and not self._closed:
             # An empty context, without variables of the first request: this task serves all requests.
             self._task = self._loop.create_task(self._run(), name="stampede_guard inbox", context=Context())
 
@@ -104,6 +104,8 @@ class Inbox:
                 self._asking = self._loop.create_task(
                     self._ask_for_changes(self._connection), name="stampede_guard inbox", context=Context()
                 )
+        elif not self._watching:
+            self.start()
         return self._watching and channel == self._changes
 
     async def _ask_for_changes(self, connection: AbstractConnection) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterable
+
+from stampede_guard.values.forks import in_children
 
 __all__ = ["INBOXES", "inbox_name", "processes_by_namespace"]
 
@@ -31,10 +32,7 @@ def processes_by_namespace(inboxes: Iterable[str]) -> dict[str, int]:
     return {namespace: len(processes) for namespace, processes in found.items()}
 
 
+@in_children
 def _after_fork() -> None:
     global _process
     _process = uuid.uuid4().hex
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

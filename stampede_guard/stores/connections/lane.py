@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 import functools
 import math
-import os
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
@@ -28,14 +27,15 @@ from stampede_guard.stores.connections.progress import LARGE, LONGEST
 from stampede_guard.stores.connections.replies import is_not_serving, may_be_elsewhere, store_error
 from stampede_guard.stores.connections.wire import malformed
 from stampede_guard.stores.introducing import connect_as
+from stampede_guard.values.forks import let_go
 
-__all__ = ["Call", "Lane", "abort_of", "disconnect", "let_go_after_fork", "stop"]
+__all__ = ["LaneCall", "Lane", "abort_of", "disconnect", "let_go_after_fork", "stop"]
 
 LEAVE_SECONDS = 0.25
 """Minimum time between two occasions on which a connection is left because it leads to a replica."""
 
 
-class Call(Protocol):
+class LaneCall(Protocol):
     """One command on its way. `sent_at` is set by the lane (the loop's clock, seconds)."""
 
     sent_at: float
@@ -78,8 +78,8 @@ class Lane:
         self._on_change = on_change
         self._not_serving = not_serving or is_not_serving
         self._loop = asyncio.get_running_loop()
-        self._outgoing: list[Call] = []
-        self._pending: deque[Call] = deque()
+        self._outgoing: list[LaneCall] = []
+        self._pending: deque[LaneCall] = deque()
         self._connection: AbstractConnection | None = None
         self._pipe: Pipe | None = None
         self._abort: Callable[[], None] = lambda: None
@@ -92,7 +92,7 @@ class Lane:
         self._watch: asyncio.TimerHandle | None = None
         self._closed = False
 
-    def send(self, call: Call) -> None:
+    def send(self, call: LaneCall) -> None:
         """Queue a command. All commands of one tick are sent together."""
         if self._closed:
             call.fail(StoreUnavailable("the store's session is closed"))
@@ -112,6 +112,16 @@ class Lane:
             self._writer = self._loop.create_task(
                 self._write(), name="stampede_guard lane writer", context=Context()
             )
+            self._writer.add_done_callback(self._writer_ended)
+
+    def _writer_ended(self, writer: asyncio.Task[None]) -> None:
+        """Something cancelled all tasks of the event loop, and its callers may go on: none may wait for this task."""
+        if self._closed or not writer.cancelled():
+            return
+        self._writer = self._wake = None
+        calls, self._outgoing = self._outgoing, []
+        for call in calls:
+            call.fail(StoreUnavailable("the task that sends commands was cancelled"))
 
     def _flush(self) -> None:
         pipe = self._pipe
@@ -269,7 +279,7 @@ class Lane:
             # After a failover the name leads to another server, but this connection stays with the old one.
             self.leave()
 
-    def _check(self, due: float, spared: Call | None = None) -> None:
+    def _check(self, due: float, spared: LaneCall | None = None) -> None:
         """Check the deadline of the oldest unanswered command."""
         self._watch = None
         if not self._pending:
@@ -329,7 +339,7 @@ class Lane:
         task.add_done_callback(self._leaving.discard)
 
 
-def _packed_one_by_one(calls: list[Call]) -> tuple[list[Call], bytes]:
+def _packed_one_by_one(calls: list[LaneCall]) -> tuple[list[LaneCall], bytes]:
     """Pack each command alone, so that one that cannot be sent does not fail the others of its tick."""
     good, packed = [], []
     for call in calls:
@@ -343,21 +353,10 @@ def _packed_one_by_one(calls: list[Call]) -> tuple[list[Call], bytes]:
 
 
 def let_go_after_fork(connection: AbstractConnection | None) -> None:
-    """Close the copied socket in the child, without sending anything to the server.
-
-    The descriptor's number stays taken: it now points to the null device. The copied objects close the number once more
-    when they are collected. A free number could belong to another file by then.
-    """
+    """Let go of the copied socket of a connection of redis-py."""
     writer = getattr(connection, "_writer", None)
     find = getattr(writer, "get_extra_info", None)
-    raw = find("socket") if find is not None else None
-    if raw is None or raw.fileno() < 0:
-        return
-    nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        os.dup2(nowhere, raw.fileno(), inheritable=False)
-    finally:
-        os.close(nowhere)
+    let_go(find("socket") if find is not None else None)
 
 
 async def stop(task: asyncio.Task[Any] | None) -> None:

@@ -17,7 +17,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from stampede_guard.stores.connections.lane import Call
+from stampede_guard.stores.connections.lane import LaneCall
 from stampede_guard.stores.connections.slots import Address, slot_of
 
 __all__ = ["Network", "Route"]
@@ -31,13 +31,13 @@ PAUSE = 0.05
 class Network(Protocol):
     """The calls of the session that a route uses."""
 
-    def dispatch(self, route: Route, call: Call) -> None:
+    def dispatch(self, route: Route, call: LaneCall) -> None:
         """Send a call to the master of its slot, as soon as that master is known."""
 
     def moved(self, slot: int, address: Address) -> None:
         """A node reported the current holder of the slot."""
 
-    def ask(self, route: Route, address: Address, call: Call) -> None:
+    def ask(self, route: Route, address: Address, call: LaneCall) -> None:
         """Send the call there this one time: the slot is being moved."""
 
     def unsettled(self) -> None:
@@ -56,10 +56,10 @@ class Route:
         self.renewal = renewal
         self.slot = slot_of(name)
 
-    def send(self, call: Call) -> None:
+    def send(self, call: LaneCall) -> None:
         self._session.dispatch(self, call)
 
-    def again(self, call: Call, error: ResponseError) -> bool:
+    def again(self, call: LaneCall, error: ResponseError) -> bool:
         """Whether the call is sent again for this answer."""
         if self._left == 0:
             return False

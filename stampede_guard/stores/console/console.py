@@ -78,7 +78,7 @@ class Machine:
             try:
                 answers.append(await self._connection.read_response(disable_decoding=True))
             except NoScriptError as error:
-                answers.append(_Unknown(str(error)))
+                answers.append(_NoSuchScript(str(error)))
             except ResponseError as error:
                 answers.append(_answer(error))
         return answers
@@ -88,7 +88,7 @@ class Machine:
         args = (HEAD + body_bytes, FAILURE_BYTES)
         keys = [entry_keys(name) for name in names]
         answers = await self.ask_all([("EVALSHA", _LOOK.digest, 6, *each, *args) for each in keys])
-        if any(isinstance(answer, _Unknown) for answer in answers):
+        if any(isinstance(answer, _NoSuchScript) for answer in answers):
             answers = [await self.ask("EVAL", _LOOK.text, 6, *keys[0], *args)]
             answers += await self.ask_all([("EVALSHA", _LOOK.digest, 6, *each, *args) for each in keys[1:]])
         for answer in answers:
@@ -106,7 +106,7 @@ def _answer(error: ResponseError) -> StoreError:
     return StoreRefused(str(told)) if code_of(error) in ("MOVED", "ASK") else told
 
 
-class _Unknown(StoreRefused):
+class _NoSuchScript(StoreRefused):
     """The server does not know the script."""
 
 

@@ -7,9 +7,9 @@ from typing import Any
 from stampede_guard.core.entry import freshness
 from stampede_guard.stores.connections.wire import malformed, parse_value
 from stampede_guard.stores.console.view import (
+    EntryLease,
     EntryView,
     FailureView,
-    LeaseView,
     RecordView,
     SlotView,
     ValueView,
@@ -77,14 +77,14 @@ def _record(found: list[bytes | None], left_ms: int) -> RecordView | None:
     )
 
 
-def _lease(now_us: int, found: list[bytes | None], left_ms: int, listening: int) -> LeaseView | None:
+def _lease(now_us: int, found: list[bytes | None], left_ms: int, listening: int) -> EntryLease | None:
     owner, token, *_ = found or (None, None)
     if owner is None:
         return None
     # A token is the server's time of the grant, or a little more.
     since = max(0.0, (now_us - int(token or 0)) / 1e6)
     alive = None if listening < 0 else bool(listening)
-    return LeaseView(_text(owner), int(token or 0), since, max(0, left_ms) / 1000, alive)
+    return EntryLease(_text(owner), int(token or 0), since, max(0, left_ms) / 1000, alive)
 
 
 def _text(stored: bytes) -> str:

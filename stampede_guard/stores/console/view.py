@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["EntryView", "FailureView", "LeaseView", "RecordView", "SlotView", "State", "ValueView"]
+__all__ = ["EntryView", "FailureView", "EntryLease", "RecordView", "SlotView", "State", "ValueView"]
 
 State = Literal["fresh", "stale", "failed", "uncacheable", "computing", "empty", "unknown"]
 
@@ -46,7 +46,7 @@ class RecordView:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseView:
+class EntryLease:
     """`since`: seconds that it has been held, from the token. `alive`: whether its owner listens, None = unknown."""
 
     owner: str
@@ -70,7 +70,7 @@ class EntryView:
     value: ValueView | None = None
     failure: FailureView | None = None
     record: RecordView | None = None
-    lease: LeaseView | None = None
+    lease: EntryLease | None = None
     waiters: int = 0
     slots: tuple[SlotView, ...] = ()
     seen: bool = True
