@@ -9,8 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stampede_guard.api.decorators.decorator import locked_cache
     from stampede_guard.api.decorators.many import cached_many
+    from stampede_guard.api.decorators.one import locked_cache
     from stampede_guard.api.defaults import configure
     from stampede_guard.api.guard import StampedeGuard
     from stampede_guard.engine.previous import UNCHANGED, Previous, previous
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from stampede_guard.http.headers import cache_control
     from stampede_guard.http.middleware import StampedeMiddleware
     from stampede_guard.http.requests.routes import CacheRoute
-    from stampede_guard.policy import Policy
+    from stampede_guard.policy import Limits, Policy
     from stampede_guard.values.encryption import Encryption
     from stampede_guard.values.failures import register_failure
 
@@ -43,6 +43,7 @@ _HOMES = {
     "ComputeTimeout": "errors",
     "Encryption": "values.encryption",
     "KeyPartError": "errors",
+    "Limits": "policy",
     "Misuse": "errors",
     "Overloaded": "errors",
     "Policy": "policy",
@@ -58,9 +59,9 @@ _HOMES = {
     "Previous": "engine.previous",
     "UNCHANGED": "engine.previous",
     "WaitTimeout": "errors",
-    "cached_many": "api.decorators.many",
+    "cached_many": "api.bare",
     "configure": "api.defaults",
-    "locked_cache": "api.decorators.decorator",
+    "locked_cache": "api.bare",
     "previous": "engine.previous",
     "register_failure": "values.failures",
 }
@@ -72,6 +73,7 @@ __all__ = [
     "ComputeTimeout",
     "Encryption",
     "KeyPartError",
+    "Limits",
     "Misuse",
     "Overloaded",
     "Policy",

@@ -5,18 +5,24 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
-from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.api.identity.definition import Definition
 from stampede_guard.api.identity.registry import Registry
 from stampede_guard.engine.threads.locks import PassableLock
+from stampede_guard.errors import Misuse
 from stampede_guard.values.forks import renew_in_children
 
-__all__ = ["configure", "default_guard", "register_bare"]
+if TYPE_CHECKING:
+    from stampede_guard.api.guard import StampedeGuard
+
+__all__ = ["configure", "default_guard", "make_with", "register_bare"]
 
 log = logging.getLogger("stampede_guard")
 
 _default: StampedeGuard | None = None
+_from_url: Callable[[str], StampedeGuard] | None = None
 _lock = PassableLock()
 """Several threads may call plain functions for the first time. They must make only one default guard."""
 renew_in_children(sys.modules[__name__], "_lock", PassableLock)
@@ -24,6 +30,12 @@ renew_in_children(sys.modules[__name__], "_lock", PassableLock)
 
 _waiting = Registry()
 """Functions under a bare decorator, from the last `configure` call until there is a default guard."""
+
+
+def make_with(from_url: Callable[[str], StampedeGuard]) -> None:
+    """Set how the default guard is made. The module of the guard itself calls this."""
+    global _from_url
+    _from_url = from_url
 
 
 def configure(guard: StampedeGuard | None) -> None:
@@ -64,7 +76,11 @@ def _make_default() -> None:
                 "@locked_cache has no store: neither configure(guard) nor $STAMPEDE_GUARD_URL nor $REDIS_URL is set. "
                 "Values are kept in this process; other workers are not covered"
             )
-        guard = StampedeGuard.from_url(url)
+        if _from_url is None:
+            raise Misuse(
+                "there is no default guard yet: import locked_cache and cached_many from stampede_guard"
+            )
+        guard = _from_url(url)
         # If the store is not shared, a function without a lasting name can be called too: see `Registry.add`.
         guard.register_all(_waiting)
         _default = guard

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import Any, Final
 
-__all__ = ["NAMESPACE_VARIABLE", "NOT_GIVEN", "given_namespace"]
+__all__ = ["NAMESPACE", "NAMESPACE_VARIABLE", "NOT_GIVEN", "given_namespace"]
 
 NAMESPACE_VARIABLE = "STAMPEDE_GUARD_NAMESPACE"
 DEFAULT_NAMESPACE = "default"
+NAMESPACE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
+"""The namespaces that are allowed."""
 NOT_GIVEN: Final[Any] = object()
 """Stands for an option that was not given. None is a mistake: it usually comes from a missing environment variable."""
 

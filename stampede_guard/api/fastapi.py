@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import logging
 import math
-from collections.abc import AsyncIterator
+import sys
+import weakref
+from collections.abc import AsyncIterator, Iterable
+from http.client import responses
 from typing import TYPE_CHECKING, Any
 
-from stampede_guard.errors import Misuse, StoreError, WaitTimeout
+from stampede_guard.errors import (
+    ComputeFailed,
+    ComputeTimeout,
+    Misuse,
+    StampedeError,
+    StoreError,
+    WaitTimeout,
+)
+from stampede_guard.values.errorclasses import look_among
 
 if TYPE_CHECKING:
     from stampede_guard.api.guard import StampedeGuard
@@ -24,8 +36,12 @@ STORE_RETRY = 5.0
 def install(guard: StampedeGuard, app: Any) -> None:
     """Close the guard with the app's lifespan. Answer 503 with Retry-After to `WaitTimeout` and to store errors.
 
-    The same holds when the store refuses an `invalidate()`: the request is not at fault. Nothing was invalidated, and
-    the client may try again. Raises `Misuse` if `app` is not an application.
+    `ComputeTimeout` becomes 504. An error of another process is also rebuilt if its class, or a base class, has a
+    handler of this app, wherever it was defined. If an error cannot be rebuilt, the answer has its status, as the app
+    answers that status. An app's own handlers for `ComputeFailed` and `ComputeTimeout` stay.
+
+    The 503 for store errors also means a refused `invalidate()`: the request is not at fault. Nothing was invalidated,
+    and the client may try again. Raises `Misuse` if `app` is not an application.
     """
     router: Any = getattr(app, "router", None)
     if not hasattr(app, "add_exception_handler") or not hasattr(router, "lifespan_context"):
@@ -39,6 +55,9 @@ def install(guard: StampedeGuard, app: Any) -> None:
     async def too_long(_: Any, error: Exception) -> JSONResponse:
         retry_after = error.retry_after if isinstance(error, WaitTimeout) else 1.0
         return unavailable("The value is being computed. Try again.", retry_after)
+
+    async def too_slow(_: Any, error: Exception) -> JSONResponse:
+        return JSONResponse({"detail": "The value was not computed in time."}, status_code=504)
 
     async def store_failed(_: Any, error: Exception) -> JSONResponse:
         # The store's text may name entries and users. So neither the client nor the log gets it.
@@ -59,3 +78,43 @@ def install(guard: StampedeGuard, app: Any) -> None:
     router.lifespan_context = lifespan
     app.add_exception_handler(WaitTimeout, too_long)
     app.add_exception_handler(StoreError, store_failed)
+    own = app.exception_handlers
+    if ComputeTimeout not in own:
+        app.add_exception_handler(ComputeTimeout, too_slow)
+    if ComputeFailed not in own:
+        app.add_exception_handler(ComputeFailed, failed_elsewhere)
+    look_among(_Handled(app))
+
+
+class _Handled:
+    """The classes for which an application has handlers now. It does not keep the application alive."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = weakref.ref(app)
+
+    def __call__(self) -> Iterable[object] | None:
+        app = self._app()
+        return None if app is None else list(app.exception_handlers)
+
+
+async def failed_elsewhere(request: Any, error: Exception) -> Any:
+    """Answer with the status of the original, as the app answers an `HTTPException` with it. Without one: 500."""
+    import starlette.exceptions
+    from starlette.concurrency import run_in_threadpool
+    from starlette.responses import JSONResponse
+
+    http: Any = sys.modules.get("fastapi.exceptions", starlette.exceptions)
+    handlers = request.app.exception_handlers
+    status = error.status_code if isinstance(error, ComputeFailed) else None
+    answered: Any = error if status is None else http.HTTPException(status, responses.get(status, ""))
+    # Starlette itself calls a handler for `Exception`, when this function raises.
+    kinds = [status, *type(answered).__mro__[:-3]] if status is not None else [StampedeError]
+    handler = next((handlers[kind] for kind in kinds if kind in handlers), None)
+    if handler is None:
+        if status is None:
+            raise error
+        return JSONResponse({"detail": answered.detail}, status_code=status)
+    if inspect.iscoroutinefunction(handler):
+        return await handler(request, answered)
+    answer = await run_in_threadpool(handler, request, answered)
+    return await answer if inspect.isawaitable(answer) else answer

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from stampede_guard.api.keytypes import KeyTypes
-from stampede_guard.engine.early import refuse_where_it_cannot_be
-from stampede_guard.engine.plan import Plan, Run
-from stampede_guard.engine.tags.versions import TaggedCodec
+from stampede_guard.api.keywords import ValueOptions
+from stampede_guard.engine.engine import TaggedCodec
+from stampede_guard.engine.plan import Plan, Run, refuse_early
 from stampede_guard.engine.threads.locks import PassableLock
 from stampede_guard.engine.verdict import NO_CHOICE, split
 from stampede_guard.errors import Misuse
-from stampede_guard.policy import Policy
+from stampede_guard.policy import Policy, check_fields
 from stampede_guard.stores.switch import LONGEST_TITLE
 from stampede_guard.values.codec import Codec, codec_for
+from stampede_guard.values.forks import renew_in_children
 from stampede_guard.values.keys.kinds import UNNAMED, kind_of
 from stampede_guard.values.keys.naming import DOCTOR
 from stampede_guard.values.parts.parts import escape
@@ -39,6 +41,7 @@ class _Shared:
         self.common: dict[tuple[Any, ...], tuple[Codec, Policy]] = {}
         self.types = KeyTypes()
         self.lock = PassableLock()
+        renew_in_children(self, "lock", PassableLock)
 
 
 class Plans:
@@ -59,25 +62,24 @@ class Plans:
         key: str,
         type: Any,
         request_bound: bool,
-        fields: dict[str, Any],
+        options: Mapping[str, Any],
         *,
         tagged: bool = False,
-        name: str | None = None,
     ) -> Plan:
-        """The plan of a key. Events, logs and metrics show its `name`, or `get_or_compute` without one.
+        """The plan of a key. Events, logs and metrics show the option `name`, or `get_or_compute` without one.
 
         Raises `Misuse` or `PolicyError`.
         """
         escape_key(key)
-        given: object = name
-        if name is not None and (not isinstance(given, str) or not 0 < len(name) <= LONGEST_TITLE):
+        fields, choice = split(options)
+        name = fields.pop("name", None)
+        if name is not None and (not isinstance(name, str) or not 0 < len(name) <= LONGEST_TITLE):
             raise Misuse(
                 f"name= is a text of 1 to {LONGEST_TITLE} characters, the same for all calls of one kind"
             )
         kind = kind_of(key)
         if kind == DOCTOR:
             raise Misuse(f"`stampede-guard doctor` uses keys that begin with {DOCTOR!r}: choose another key")
-        fields, choice = split(fields)
         if choice is not NO_CHOICE:
             # A lambda in a call is a new object each time, so its plan is not remembered.
             plan = replace(self._known(name, type, request_bound, fields, tagged), choice=choice)
@@ -115,6 +117,7 @@ class Plans:
         return f"{self._namespace}:{UNNAMED if name is None else name}"
 
     def _made(self, type: Any, fields: dict[str, Any]) -> tuple[Codec, Policy]:
+        check_fields(fields, others=ValueOptions.__annotations__)
         return codec_for(type), self._policy.replace(**fields)
 
     def _new(
@@ -127,7 +130,7 @@ class Plans:
         common: tuple[Codec, Policy],
     ) -> Plan:
         codec, policy = common
-        refuse_where_it_cannot_be(fields, request_bound=request_bound)
+        refuse_early(fields, request_bound=request_bound)
         if tagged:
             codec = TaggedCodec(codec)
         return Plan(title=title, policy=policy, codec=codec, request_bound=request_bound, direct=not tagged)
@@ -143,10 +146,6 @@ class Plans:
             seen = self._types.of(kind_of(key))
             entries |= dict.fromkeys(f"{escape_key(key)}#{shape}" for shape in seen)
         return list(entries)
-
-    def leave_the_parents(self) -> None:
-        """After a fork, in the child: another thread of the parent may have held the lock."""
-        self._shared.lock = PassableLock()
 
 
 def _keep(kept: dict[K, V], key: K, value: V) -> None:

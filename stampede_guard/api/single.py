@@ -6,46 +6,46 @@ import asyncio
 import contextlib
 from contextvars import Token
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
-from stampede_guard.engine.flights.computation import CURRENT
+from stampede_guard.engine.engine import CURRENT, tagged
 from stampede_guard.engine.previous import Previous, previous
-from stampede_guard.engine.tags.versions import tagged
 from stampede_guard.engine.tasks import contained, ended, outcome_of, retrieve
 from stampede_guard.errors import Misuse
 from stampede_guard.values.errorcopies import copy_of
 
 if TYPE_CHECKING:
-    from stampede_guard.api.guard import StampedeGuard
-    from stampede_guard.engine.flights.flight import Flight
+    from stampede_guard.engine.engine import Engine
     from stampede_guard.engine.plan import Plan
 
 __all__ = ["Single"]
 
+T = TypeVar("T")
 
-class Single:
+
+class Single(Generic[T]):
     """One caller finds that `missing` is True: it computes, and calls `set` once. All others find `value`.
 
     The new value replaces `previous`, which may be None. To keep that value, call `set(UNCHANGED)`.
     """
 
-    def __init__(self, guard: StampedeGuard, plan: Plan, key: str, tags: tuple[str, ...] = ()) -> None:
+    def __init__(self, engine: Engine, plan: Plan, name: str, tags: tuple[str, ...] = ()) -> None:
         self.missing = False
         self.previous: Previous | None = None
-        self._guard = guard
+        self._engine = engine
         self._plan = plan
-        self._key = key
+        self._name = name
         self._tags = tags
         self._given: asyncio.Future[Any] | None = None
         self._call: asyncio.Task[Any] | None = None
-        self._flight: Flight | None = None
-        self._outside: Token[Flight | None] | None = None
+        self._flight: Any = None
+        self._outside: Token[Any] | None = None
         self._value: Any = None
         self._has_value = False
         self._over = False
 
     @property
-    def value(self) -> Any:
+    def value(self) -> T:
         """The value of the entry. Raises `Misuse` while it is missing."""
         if not self._has_value and self._over:
             raise Misuse("there is no entry.value: the block ended without `await entry.set(...)`")
@@ -53,13 +53,13 @@ class Single:
             raise Misuse(
                 "entry.value is not there yet: entry.missing is True, so compute and `await entry.set(...)`"
             )
-        return self._value
+        return cast("T", self._value)
 
-    async def set(self, value: Any) -> Any:
+    async def set(self, value: T) -> T:
         """Store the value and serve it to all waiting callers. Returns it as they get it.
 
-        Raises `UnsupportedValue`. Raises `ComputeTimeout` if the block took longer than `compute_timeout`. Raises
-        `Misuse` if it is not this caller's turn, or if the block has ended.
+        Raises `UnsupportedValue` if the policy is strict, and `ComputeTimeout` if the block took longer than
+        `compute_timeout`. Raises `Misuse` if it is not this caller's turn, or if the block has ended.
         """
         if self._over and not self._has_value:
             raise Misuse("entry.set() works only inside its `async with` block, which has ended")
@@ -71,7 +71,7 @@ class Single:
         await asyncio.shield(self._call)
         self._value = outcome_of(self._call)
         self._has_value = True
-        return self._value
+        return cast("T", self._value)
 
     async def __aenter__(self) -> Self:
         if self._call is not None:
@@ -90,7 +90,7 @@ class Single:
             return await asyncio.shield(self._given)
 
         async def call() -> Any:
-            return await self._guard.call(self._plan, self._key, tagged(compute, self._tags))
+            return await self._engine.serve(self._plan, self._name, tagged(compute, self._tags))
 
         self._call = loop.create_task(contained(call), name="stampede_guard single")
         # `set` raises the task's error. No code does after the block overran its time, or its caller was cancelled.

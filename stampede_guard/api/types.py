@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, Self, TypeVar, overload
 
-from stampede_guard.engine.invalidating import Invalidation
+from stampede_guard.api.keywords import Resources
+from stampede_guard.engine.engine import Invalidation
 from stampede_guard.policy import Mode
 
 __all__ = [
@@ -13,8 +14,10 @@ __all__ = [
     "CachedFunction",
     "CachedPlainFunction",
     "CachedMany",
+    "Opened",
     "Invalidation",
     "ManyDecorator",
+    "NO_RESOURCES",
 ]
 
 P = ParamSpec("P")
@@ -22,8 +25,27 @@ Q = ParamSpec("Q")
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
 K = TypeVar("K")
 V = TypeVar("V")
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    Opened = TypeVarWithDefault("Opened", bound=Resources | None, default=None)
+    Opened_co = TypeVarWithDefault("Opened_co", bound=Resources | None, default=None, covariant=True)
+else:  # Python 3.13 is the first with defaults; type checkers know them for all versions
+    Opened = TypeVar("Opened")
+    Opened_co = TypeVar("Opened_co", covariant=True)
+
+NO_RESOURCES: Final[Any] = None
+"""The default of `resources=`. Its type fits every `Opened`."""
+
+
+class _Method(Protocol[T_contra, Q, R_co]):
+    """A function whose first parameter is `self`."""
+
+    def __call__(self, instance: T_contra, /, *args: Q.args, **kwargs: Q.kwargs) -> R_co: ...
 
 
 class CachedFunction(Protocol[P, R_co]):
@@ -38,7 +60,7 @@ class CachedFunction(Protocol[P, R_co]):
 
     @overload
     def __get__(
-        self: CachedFunction[Concatenate[T, Q], R], instance: T, owner: type | None = None
+        self: _Method[T, Q, Coroutine[Any, Any, R]], instance: T, owner: type | None = None
     ) -> CachedFunction[Q, R]: ...
 
     async def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> Invalidation:
@@ -77,7 +99,7 @@ class CachedPlainFunction(Protocol[P, R_co]):
 
     @overload
     def __get__(
-        self: CachedPlainFunction[Concatenate[T, Q], R], instance: T, owner: type | None = None
+        self: _Method[T, Q, R], instance: T, owner: type | None = None
     ) -> CachedPlainFunction[Q, R]: ...
 
     def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> Invalidation: ...
@@ -91,16 +113,31 @@ class CachedPlainFunction(Protocol[P, R_co]):
     def set_mode(self, mode: Mode | None) -> None: ...
 
 
-class CacheDecorator(Protocol):
-    """`async def` stays `async def`, `def` stays `def`."""
+class CacheDecorator(Protocol[Opened_co]):
+    """`async def` stays `async def`, `def` stays `def`.
 
+    With `resources=`, callers do not pass all parameters. A type cannot remove parameters by name, so type checkers
+    then check only results, and no arguments.
+    """
+
+    # A coroutine is a result, too: the first match counts.
     @overload
-    def __call__(  # type: ignore[overload-overlap]  # a coroutine is a result, too: the first match counts
-        self, function: Callable[P, Coroutine[Any, Any, R]]
+    def __call__(  # type: ignore[overload-overlap]
+        self: CacheDecorator[None], function: Callable[P, Coroutine[Any, Any, R]]
     ) -> CachedFunction[P, R]: ...
 
     @overload
-    def __call__(self, function: Callable[P, R]) -> CachedPlainFunction[P, R]: ...
+    def __call__(  # type: ignore[overload-overlap]
+        self: CacheDecorator[None], function: Callable[P, R]
+    ) -> CachedPlainFunction[P, R]: ...
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self, function: Callable[..., Coroutine[Any, Any, R]]
+    ) -> CachedFunction[..., R]: ...
+
+    @overload
+    def __call__(self, function: Callable[..., R]) -> CachedPlainFunction[..., R]: ...
 
 
 class CachedMany(Protocol[P, K, V]):
@@ -115,7 +152,7 @@ class CachedMany(Protocol[P, K, V]):
 
     @overload
     def __get__(
-        self: CachedMany[Concatenate[T, Q], K, V], instance: T, owner: type | None = None
+        self: _Method[T, Q, Coroutine[Any, Any, dict[K, V]]], instance: T, owner: type | None = None
     ) -> CachedMany[Q, K, V]: ...
 
     async def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> Invalidation:
@@ -131,5 +168,13 @@ class CachedMany(Protocol[P, K, V]):
         """Set the mode of this function; None means the guard's."""
 
 
-class ManyDecorator(Protocol):
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, dict[K, V]]]) -> CachedMany[P, K, V]: ...
+class ManyDecorator(Protocol[Opened_co]):
+    """The same for functions of many ids."""
+
+    @overload
+    def __call__(  # type: ignore[overload-overlap]
+        self: ManyDecorator[None], function: Callable[P, Coroutine[Any, Any, dict[K, V]]]
+    ) -> CachedMany[P, K, V]: ...
+
+    @overload
+    def __call__(self, function: Callable[..., Coroutine[Any, Any, dict[K, V]]]) -> CachedMany[..., K, V]: ...

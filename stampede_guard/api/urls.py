@@ -6,7 +6,9 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
+from stampede_guard import stores
 from stampede_guard.errors import Misuse, UrlError
+from stampede_guard.stores.encrypted import EncryptedStore
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.stores.protocol import Store
 from stampede_guard.values.encryption import Encryption, checked_encryption
@@ -50,20 +52,14 @@ def store_from_url(url: str) -> Store:
     url = f"{scheme}://{rest}"
     if scheme == "memory":
         return MemoryStore()
-    from stampede_guard.stores.urloptions import deadline_from
-
-    deadline = deadline_from(url)
+    deadline = stores.deadline_from(url)
     if "+" in scheme:
-        from stampede_guard.stores.addresses import cluster_from_url, sentinel_from_url
-
-        make = cluster_from_url if scheme.endswith("+cluster") else sentinel_from_url
+        make = stores.cluster_from_url if scheme.endswith("+cluster") else stores.sentinel_from_url
         return make(url, deadline=deadline)
     if scheme != "unix":
         _check_host_and_database(url)
-    from stampede_guard.stores.redis import RedisStore
-
     try:
-        store = RedisStore.from_url(url, deadline=deadline)
+        store = stores.RedisStore.from_url(url, deadline=deadline)
     except (ValueError, TypeError) as error:
         raise UrlError(f"the store URL cannot be read: {error}") from None
     try:
@@ -115,8 +111,6 @@ def store_for(client: Any, encryption: Encryption | None = None, *, who: str = "
     store = _plain_store_for(client, who)
     if encryption is None:
         return store
-    from stampede_guard.stores.encrypted import EncryptedStore
-
     return EncryptedStore(store, checked_encryption(encryption))
 
 
@@ -128,17 +122,11 @@ def _plain_store_for(client: Any, who: str) -> Store:
     from redis.asyncio.sentinel import SentinelConnectionPool
 
     if isinstance(client, Redis) and isinstance(client.connection_pool, SentinelConnectionPool):
-        from stampede_guard.stores.sentinel import SentinelStore
-
-        return SentinelStore.from_client(client)
+        return stores.SentinelStore.from_client(client)
     if isinstance(client, RedisCluster):
-        from stampede_guard.stores.cluster import ClusterStore
-
-        return ClusterStore.from_client(client)
+        return stores.ClusterStore.from_client(client)
     if isinstance(client, Redis):
-        from stampede_guard.stores.redis import RedisStore
-
-        return RedisStore(client)
+        return stores.RedisStore(client)
     kind = f"{type(client).__module__}.{type(client).__qualname__}"
     hint = " (a synchronous client blocks the event loop)" if kind.startswith("redis.") else ""
     raise Misuse(

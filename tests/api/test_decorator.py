@@ -20,12 +20,7 @@ from stampede_guard.errors import KeyPartError, Misuse, UnsupportedValue
 from stampede_guard.stores.memory import MemoryStore
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, joined
-
-
-@pytest.fixture(params=["memory", "valkey"])
-async def guards(request: pytest.FixtureRequest, valkey_url: str, namespace: str) -> AsyncIterator[Guards]:
-    async with Guards("memory" if request.param == "memory" else valkey_url, namespace) as made:
-        yield made
+from tests.support.inside import runtimes_of, store_of
 
 
 @pytest.fixture
@@ -124,7 +119,7 @@ def test_a_ttl_that_cannot_be_is_refused_at_decoration(ttl: Any) -> None:
 
 def test_an_option_that_does_not_exist_is_refused_and_the_fields_that_do_are_listed() -> None:
     with pytest.raises(
-        PolicyError, match="there is no such field; the fields are compute_timeout, drain_timeout"
+        PolicyError, match="there is no such field; the fields are compute_timeout, early_beta"
     ):
 
         @locked_cache(time_to_live=300)
@@ -194,8 +189,8 @@ async def test_a_refresh_is_not_content_with_what_another_process_began_to_compu
     await gate.arrival()
     source = "new"
     refreshing = asyncio.create_task(there.refresh(7))
-    flights = second.runtime().flights
-    await until(lambda: any(isinstance(flight._state, Waiting) for flight in flights.values()))
+    flights = second.engine.runtime().flights
+    await until(lambda: any(isinstance(flight.state.phase, Waiting) for flight in flights.values()))
     gate.open()
     assert await soon(refreshing) == "new"
     assert await under_way == "old"
@@ -398,7 +393,7 @@ async def test_pickle_is_used_only_when_asked_for_by_name(guard: StampedeGuard) 
         return Exception("a thing without a declared form")
 
     with pytest.raises(UnsupportedValue, match="pickle=True"):
-        await guard.locked_cache(ttl=300)(odd)()
+        await guard.locked_cache(ttl=300, strict=True)(odd)()
     picky = guard.locked_cache(ttl=300, pickle=True, name="picky")(odd)
     assert str(await picky()) == str(await picky()) == "a thing without a declared form"
 
@@ -643,7 +638,7 @@ async def test_with_resources_a_stale_value_is_refreshed_after_its_caller_has_go
     await guards.age(counted.key(7), 61)  # type: ignore[call-arg]
     assert await counted(7) == 1, "stale, at once"  # type: ignore[call-arg]
     await gate.arrival()
-    flight = guard.runtime().flights[counted.key(7)]  # type: ignore[call-arg]
+    flight = guard.engine.runtime().flights[counted.key(7)]  # type: ignore[call-arg]
     gate.open()
     await soon(flight.landed)
     assert await counted(7) == 2  # type: ignore[call-arg]
@@ -681,10 +676,10 @@ async def test_the_environment_names_the_default_store_and_our_variable_comes_fi
 ) -> None:
     monkeypatch.setenv("REDIS_URL", valkey_url)
     assert default_guard() is default_guard()
-    assert not default_guard()._store.__class__.__name__.startswith("Memory")
+    assert not store_of(default_guard()).__class__.__name__.startswith("Memory")
     configure(None)
     monkeypatch.setenv("STAMPEDE_GUARD_URL", "memory://")
-    assert default_guard()._store.__class__ is MemoryStore
+    assert store_of(default_guard()).__class__ is MemoryStore
     assert caplog.records == [], "asked for by name, so there is nothing to warn of"
 
 
@@ -696,7 +691,7 @@ async def test_configure_is_for_functions_decorated_before_it_and_can_be_changed
     configure(second)
     assert doubled.key(1).startswith("second:")
     assert await doubled(1) == 2
-    assert len(second._runtimes) == 0, "off, as the second guard's policy says"
+    assert len(runtimes_of(second)) == 0, "off, as the second guard's policy says"
 
 
 async def test_a_mode_may_be_set_before_there_is_a_guard(

@@ -5,23 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from stampede_guard import Policy, StampedeGuard
+from stampede_guard import StampedeGuard
 from stampede_guard.engine.threads.portal import portal, portal_loop
 from stampede_guard.errors import StoreUnavailable, WaitTimeout
+from stampede_guard.policy import Limits
 from stampede_guard.stores.memory import MemoryStore
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, ours
-
-
-@pytest.fixture(params=["memory", "valkey"])
-async def guards(request: pytest.FixtureRequest, valkey_url: str, namespace: str) -> AsyncIterator[Guards]:
-    async with Guards("memory" if request.param == "memory" else valkey_url, namespace) as made:
-        yield made
+from tests.support.inside import runtimes_of
 
 
 @pytest.mark.parametrize("times", [1, 2])
@@ -37,7 +32,7 @@ async def test_closing_that_is_cancelled_does_not_wait_for_computations_but_leav
     guard = guards.guard(drain_timeout=3600)
     caller = asyncio.create_task(guard.get_or_compute("k", compute))
     await gate.arrival()
-    runtime = guard.runtime()
+    runtime = guard.engine.runtime()
     closing = asyncio.create_task(guard.aclose())
     await until(lambda: runtime.closing)
     # As a cancelled scope does, which cancels again whoever waits again.
@@ -61,11 +56,11 @@ async def test_closing_gives_all_leases_back_at_once() -> None:
         await gate.hold()
         return "value"
 
-    guard = StampedeGuard(MemoryStore(), policy=Policy(drain_timeout=0))
+    guard = StampedeGuard(MemoryStore(), limits=Limits(drain_timeout=0))
     callers = [asyncio.create_task(guard.get_or_compute(f"k:{i}", compute)) for i in range(3)]
     for _ in callers:
         await gate.arrival()
-    session: Any = guard.runtime().session
+    session: Any = guard.engine.runtime().session
     given_back = []
 
     async def release(name: str, *, flight: str) -> bool:
@@ -84,7 +79,7 @@ async def test_closing_gives_all_leases_back_at_once() -> None:
 async def test_closing_that_is_cancelled_leaves_the_part_of_plain_functions_to_close_by_itself(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    guard = StampedeGuard(MemoryStore(), policy=Policy(drain_timeout=3600))
+    guard = StampedeGuard(MemoryStore(), limits=Limits(drain_timeout=3600))
     begun, go_on = threading.Event(), threading.Event()
 
     @guard.locked_cache(ttl=60)
@@ -95,7 +90,7 @@ async def test_closing_that_is_cancelled_leaves_the_part_of_plain_functions_to_c
 
     call = asyncio.create_task(asyncio.to_thread(number))
     await soon(asyncio.to_thread(begun.wait))
-    part = guard.part_of(portal_loop())
+    part = runtimes_of(guard).get(portal_loop())
     assert part is not None
     closing = asyncio.create_task(guard.aclose())
     await until(lambda: part.closing)
@@ -116,7 +111,7 @@ async def test_an_invalidation_that_failed_a_moment_ago_is_applied_before_the_en
 
     guard, other = guards.guard(), guards.guard()
     await guard.get_or_compute("k", compute)
-    session, failures = guard.runtime().session, 3
+    session, failures = guard.engine.runtime().session, 3
     invalidate = session.invalidate
 
     async def shaky(*args: Any, **kwargs: Any) -> int:
@@ -129,7 +124,7 @@ async def test_an_invalidation_that_failed_a_moment_ago_is_applied_before_the_en
     session.invalidate = shaky  # type: ignore[method-assign]
     assert await guard.invalidate("k") == "pending"
     await soon(guard.aclose())
-    assert await other.runtime().session.read(guards.name("k")) is None
+    assert await other.engine.runtime().session.read(guards.name("k")) is None
 
 
 async def test_an_invalidation_that_the_end_overtakes_is_no_secret(
@@ -141,7 +136,7 @@ async def test_an_invalidation_that_the_end_overtakes_is_no_secret(
         await gate.hold()
         raise StoreUnavailable("the session was closed")
 
-    guard.runtime().session.invalidate = cut_off  # type: ignore[method-assign]
+    guard.engine.runtime().session.invalidate = cut_off  # type: ignore[method-assign]
     invalidation = asyncio.create_task(guard.invalidate("k"))
     await gate.arrival()
     await soon(guard.aclose())

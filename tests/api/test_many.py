@@ -25,18 +25,14 @@ from stampede_guard.errors import (
     ReentrantCall,
     UnsupportedValue,
 )
+from stampede_guard.policy import Limits
 from stampede_guard.stores.memory import MemoryStore
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, ours
+from tests.support.inside import limit
 from tests.support.listener import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(params=["memory", "valkey"])
-async def guards(request: pytest.FixtureRequest, valkey_url: str, namespace: str) -> AsyncIterator[Guards]:
-    async with Guards("memory" if request.param == "memory" else valkey_url, namespace) as made:
-        yield made
 
 
 @pytest.fixture
@@ -107,7 +103,7 @@ async def test_the_ids_of_one_call_travel_together(valkey_url: str, namespace: s
         products = source.cached(guard)
         everything = list(range(50))
         await products(everything)
-        session: Any = guard.runtime().session
+        session: Any = guard.engine.runtime().session
         sent: list[Any] = []
         send = session._lane.send
         session._lane.send = lambda call: (sent.append(call), send(call))[1]
@@ -162,7 +158,7 @@ def patience_in_gathering(monkeypatch: pytest.MonkeyPatch) -> None:
 def hold_back(guard: StampedeGuard, names: set[str]) -> Gate:
     """The answers to these acquire the lease later than all others."""
     gate = Gate()
-    session: Any = guard.runtime().session
+    session: Any = guard.engine.runtime().session
     acquire = session.acquire
 
     async def late(name: str, **options: Any) -> Any:
@@ -183,7 +179,7 @@ async def test_ids_whose_leases_come_at_different_times_are_computed_in_one_call
     late = hold_back(guard, {keys[2]})
     caller = asyncio.create_task(products([1, 2, 3]))
     await late.arrival()
-    await until(lambda: all(guard.runtime().flights[keys[id]].computing for id in (1, 3)))
+    await until(lambda: all(guard.engine.runtime().flights[keys[id]].computing for id in (1, 3)))
     late.open()
     assert list(await soon(caller)) == [1, 2, 3]
     assert [sorted(call) for call in source.calls] == [[1, 2, 3]]
@@ -382,7 +378,7 @@ async def test_a_failing_batch_fails_its_ids_only(guards: Guards) -> None:
 
 
 async def test_a_value_that_cannot_be_stored_fails_its_id_only(guards: Guards) -> None:
-    @guards.guard().cached_many(ttl=300)
+    @guards.guard(strict=True).cached_many(ttl=300)
     async def products(ids: list[int]) -> dict[int, int]:
         return {id: object() if id == 2 else id for id in ids}  # type: ignore[misc]
 
@@ -516,7 +512,7 @@ async def test_an_overdue_batch_is_cancelled_and_its_ids_are_free(guards: Guards
     with pytest.raises(ComputeTimeout):
         await products([1, 2])
     assert source.gate.cancelled == 1
-    assert guard.runtime().abandoned == 0
+    assert guard.engine.runtime().abandoned == 0
     source.gate.open()
     assert list(await products([1, 2])) == [1, 2]
 
@@ -537,9 +533,9 @@ async def test_an_overdue_batch_that_does_not_end_counts_once(
 
     with pytest.raises(ComputeTimeout):
         await products([1, 2, 3])
-    assert guard.runtime().abandoned == 1
+    assert guard.engine.runtime().abandoned == 1
     released.set()
-    await until(lambda: guard.runtime().abandoned == 0)
+    await until(lambda: guard.engine.runtime().abandoned == 0)
     await until(lambda: not any("batch" in name for name in ours()))
 
 
@@ -548,7 +544,7 @@ async def test_nothing_of_a_call_is_left_when_it_is_over(guards: Guards) -> None
     products = source.cached(guard)
     await products(list(range(20)))
     await soon(asyncio.gather(*(products([id, 100 + id]) for id in range(30))))
-    (batches,) = guard.runtime().batches.values()
+    (batches,) = guard.engine.runtime().batches.values()
     assert (batches._expected, batches._gatherings) == ({}, {})
 
 
@@ -561,14 +557,14 @@ async def test_a_function_that_is_gone_leaves_nothing_behind(guards: Guards) -> 
             return {id: 2 * id for id in ids}
 
         assert await doubles([1, 2]) == {1: 2, 2: 4}
-        assert len(guard.runtime().batches) == 1
+        assert len(guard.engine.runtime().batches) == 1
 
     for _ in range(3):
         await of_one_request()
-        await until(lambda: not guard.runtime().flights)
+        await until(lambda: not guard.engine.runtime().flights)
         gc.collect()
-        assert len(guard.runtime().batches) == 0
-    await until(lambda: not guard.runtime().flights)
+        assert len(guard.engine.runtime().batches) == 0
+    await until(lambda: not guard.engine.runtime().flights)
 
 
 # --- invalidation, refresh, modes -------------------------------------------------------------------------
@@ -623,8 +619,9 @@ async def test_off_is_a_plain_call_and_bypass_is_one_flight_per_id(guard: Stampe
 
 async def test_while_the_store_is_away_a_batch_is_one_computation(guard: StampedeGuard) -> None:
     source = Catalogue()
-    products = source.cached(guard, max_local_computations=1)
-    guard.runtime().away = True
+    limit(guard, Limits(max_local_computations=1))
+    products = source.cached(guard)
+    guard.engine.runtime().away = True
     found = await soon(asyncio.gather(products(list(range(30))), products(list(range(20, 50)))))
     assert [list(one) for one in found] == [list(range(30)), list(range(20, 50))]
     assert source.computed == list(range(50))

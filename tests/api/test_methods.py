@@ -14,6 +14,7 @@ from fastapi import FastAPI
 from stampede_guard import StampedeGuard
 from stampede_guard.errors import KeyPartError, Misuse
 from stampede_guard.stores.memory import MemoryStore
+from tests.support.inside import store_of
 
 guard = StampedeGuard(MemoryStore(), namespace="methods")
 computed: list[Any] = []
@@ -22,7 +23,7 @@ computed: list[Any] = []
 @pytest.fixture(autouse=True)
 async def nothing_is_stored() -> Any:
     computed.clear()
-    guard._store._entries.clear()  # type: ignore[attr-defined]
+    store_of(guard)._entries.clear()  # type: ignore[attr-defined]
     yield
     await guard.aclose()
 

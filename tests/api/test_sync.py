@@ -28,8 +28,10 @@ from stampede_guard.engine.loops.runtime import Runtime
 from stampede_guard.engine.threads.portal import portal
 from stampede_guard.engine.threads.threads import Threads
 from stampede_guard.errors import ComputeFailed, ComputeTimeout, Misuse, ReentrantCall
+from stampede_guard.policy import Limits
 from stampede_guard.stores.memory import MemoryStore
 from tests.support.gate import soon, until
+from tests.support.inside import runtimes_of
 from tests.support.listener import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,7 +74,7 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 
 def runtime(guard: StampedeGuard) -> Runtime:
-    found: Runtime = on_portal(guard.runtime)
+    found: Runtime = on_portal(guard.engine.runtime)
     return found
 
 
@@ -144,7 +146,7 @@ def test_a_plain_function_and_a_coroutine_function_of_two_event_loops_share_one_
             first = asyncio.create_task(asyncio.to_thread(plain))
             await asyncio.to_thread(door.arrival)
             second = asyncio.create_task(coroutine())
-            await until(lambda: any(flight.joined for flight in other.runtime().flights.values()))
+            await until(lambda: any(flight.joined for flight in other.engine.runtime().flights.values()))
             door.open()
             return await soon(asyncio.gather(first, second))
 
@@ -219,7 +221,18 @@ def test_off_is_a_plain_call_in_the_callers_own_thread() -> None:
         return threading.current_thread().name
 
     assert [where(), where.refresh()] == [threading.current_thread().name] * 2
-    assert not guard._runtimes
+    assert not runtimes_of(guard)
+
+
+def test_off_needs_no_key_also_with_l1() -> None:
+    guard = StampedeGuard(MemoryStore(), policy=Policy(mode="off", l1_ttl=5))
+
+    @guard.locked_cache(ttl=300)
+    def given(session: object) -> object:
+        return session
+
+    no_part_of_a_key = object()
+    assert given(no_part_of_a_key) is no_part_of_a_key
 
 
 def test_bypassed_holds_for_plain_functions_called_in_its_block(guard: StampedeGuard) -> None:
@@ -305,7 +318,7 @@ def test_a_plain_function_that_returns_a_coroutine_is_told_to_be_async(guard: St
 
 
 def test_no_more_than_max_threads_compute_at_once(pool: ThreadPoolExecutor) -> None:
-    guard = StampedeGuard(MemoryStore(), policy=Policy(max_threads=2))
+    guard = StampedeGuard(MemoryStore(), limits=Limits(max_threads=2))
     door = Door()
 
     @guard.locked_cache(ttl=300)
@@ -314,7 +327,7 @@ def test_no_more_than_max_threads_compute_at_once(pool: ThreadPoolExecutor) -> N
         return project
 
     callers = [pool.submit(quality, project) for project in range(6)]
-    wait_until(lambda: len(guard.runtime().flights) == 6)
+    wait_until(lambda: len(guard.engine.runtime().flights) == 6)
     door.arrival(), door.arrival()
     assert door.entered == runtime(guard).threads.busy == 2
     door.open()
@@ -328,7 +341,7 @@ def test_max_threads_is_for_the_whole_guard_and_refused_elsewhere() -> None:
 
 
 def test_functions_that_call_each_other_do_not_wait_for_each_others_threads(pool: ThreadPoolExecutor) -> None:
-    guard = StampedeGuard(MemoryStore(), policy=Policy(max_threads=1))
+    guard = StampedeGuard(MemoryStore(), limits=Limits(max_threads=1))
 
     @guard.locked_cache(ttl=300)
     def fibonacci(number: int) -> int:
@@ -336,7 +349,7 @@ def test_functions_that_call_each_other_do_not_wait_for_each_others_threads(pool
 
     callers = [pool.submit(fibonacci, number) for number in (12, 12, 11)]
     assert results(callers) == [144, 144, 89]
-    wait_until(lambda: guard.runtime().threads.busy == 0)
+    wait_until(lambda: guard.engine.runtime().threads.busy == 0)
     guard.close()
 
 
@@ -375,7 +388,7 @@ def test_an_overdue_thread_is_abandoned_counted_and_its_key_is_free(
 
 
 def test_a_job_whose_time_is_over_before_it_got_a_thread_is_never_begun(pool: ThreadPoolExecutor) -> None:
-    guard = StampedeGuard(MemoryStore(), policy=Policy(max_threads=1))
+    guard = StampedeGuard(MemoryStore(), limits=Limits(max_threads=1))
     door, begun = Door(), []
 
     @guard.locked_cache(ttl=300)
@@ -395,7 +408,7 @@ def test_a_job_whose_time_is_over_before_it_got_a_thread_is_never_begun(pool: Th
     assert runtime(guard).abandoned == 0
     door.open()
     assert first.result(PATIENCE) == 1
-    wait_until(lambda: guard.runtime().threads.busy == 0)
+    wait_until(lambda: guard.engine.runtime().threads.busy == 0)
     assert begun == []
     guard.close()
 
@@ -494,7 +507,7 @@ async def test_a_plain_function_may_be_called_by_a_coroutine_whose_loop_it_block
     assert [quality(7), quality(7), quality.refresh(7)] == [7] * 3
     assert quality.invalidate(7) == "done"
     await guard.aclose()
-    assert not guard._runtimes, "closed with the part of the portal"
+    assert not runtimes_of(guard), "closed with the part of the portal"
 
 
 def test_on_the_portals_own_thread_a_call_is_an_error_and_not_a_deadlock(guard: StampedeGuard) -> None:

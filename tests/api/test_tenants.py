@@ -6,7 +6,6 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -19,12 +18,7 @@ from stampede_guard.api.tenants import MOST_TENANTS
 from stampede_guard.stores.memory import MemoryStore
 from tests.support.gate import Gate, soon
 from tests.support.guards import Guards
-
-
-@pytest.fixture(params=["memory", "valkey"])
-async def guards(request: pytest.FixtureRequest, valkey_url: str, namespace: str) -> AsyncIterator[Guards]:
-    async with Guards("memory" if request.param == "memory" else valkey_url, namespace) as made:
-        yield made
+from tests.support.inside import plans_lock_of, tenants_of
 
 
 def value(of: Any) -> Any:
@@ -100,7 +94,7 @@ async def test_closing_a_tenant_closes_nothing(guards: Guards) -> None:
     guard = guards.guard()
     async with guard.within("acme") as acme:
         await acme.get_or_compute("k", value(1))
-    assert not guard.runtime().closing
+    assert not guard.engine.runtime().closing
     await guard.aclose()
     assert await acme.get_or_compute("k", value(2)) == 1, "it connects anew, as the guard does"
 
@@ -110,7 +104,7 @@ def test_tenants_are_remembered_and_bounded() -> None:
     assert guard.within("acme") is guard.within("acme")
     for number in range(MOST_TENANTS + 5):
         guard.within(f"t{number}")
-    assert len(guard._tenants) == MOST_TENANTS
+    assert len(tenants_of(guard)) == MOST_TENANTS
 
 
 @pytest.mark.parametrize("tenant", ["", "a:b", "a b", "{a}", "*", "x" * 41, None, 7])
@@ -129,10 +123,10 @@ tenant: ContextVar[str] = ContextVar("tenant")
 
 def test_a_child_process_does_not_wait_for_a_tenants_lock_that_the_parent_held() -> None:
     tenant = StampedeGuard(MemoryStore(), namespace="shop").within("acme")
-    with tenant._plans._shared.lock:
+    with plans_lock_of(tenant):
         child = os.fork()
         if child == 0:
-            os._exit(0 if tenant._plans._shared.lock._lock.acquire(timeout=5) else 1)
+            os._exit(0 if plans_lock_of(tenant)._lock.acquire(timeout=5) else 1)
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
 

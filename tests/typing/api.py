@@ -1,4 +1,6 @@
-"""What a user's editor says about the public names. Read by pyright, never run."""
+"""What a user's editor says about the public names. Read by pyright and mypy, never run."""
+
+# mypy: disable-error-code="empty-body"
 
 from __future__ import annotations
 
@@ -6,6 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Literal, assert_type
 
 import redis.asyncio
@@ -13,10 +16,13 @@ from fastapi import FastAPI
 
 from stampede_guard import (
     UNCHANGED,
+    CacheRoute,
     Encryption,
+    Limits,
     Policy,
     Previous,
     StampedeGuard,
+    StampedeMiddleware,
     WaitTimeout,
     cached_many,
     configure,
@@ -24,6 +30,7 @@ from stampede_guard import (
     previous,
 )
 from stampede_guard.errors import Overloaded, PolicyError, StampedeError
+from stampede_guard.leases import Jobs, MemoryLeases
 from stampede_guard.testing import FakeClock, FaultyStore, Herd, assert_single_flight, herd, on_store
 
 
@@ -106,9 +113,9 @@ async def calls_keep_their_types() -> None:
     assert_type(await opened(7), list[str])
     assert_type(await through_the_guard("x"), bytes)
 
-    await quality("7")  # pyright: ignore[reportArgumentType]
-    await quality(7, True)  # pyright: ignore[reportCallIssue]
-    await through_the_guard(7)  # pyright: ignore[reportArgumentType]
+    await quality("7")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await quality(7, True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await through_the_guard(7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 async def the_other_methods_take_the_arguments_of_the_call() -> None:
@@ -117,9 +124,9 @@ async def the_other_methods_take_the_arguments_of_the_call() -> None:
     assert_type(quality.key(7), str)
     quality.set_mode("bypass")
 
-    await quality.invalidate("7")  # pyright: ignore[reportArgumentType]
-    quality.key()  # pyright: ignore[reportCallIssue]
-    quality.set_mode("sometimes")  # pyright: ignore[reportArgumentType]
+    await quality.invalidate("7")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    quality.key()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    quality.set_mode("sometimes")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 def plain_functions_stay_plain() -> None:
@@ -128,8 +135,8 @@ def plain_functions_stay_plain() -> None:
     assert_type(plain.invalidate(7), Literal["done", "pending"])
     assert_type(plain_through_the_guard("x"), bytes)
 
-    plain("7")  # pyright: ignore[reportArgumentType]
-    plain.invalidate()  # pyright: ignore[reportCallIssue]
+    plain("7")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    plain.invalidate()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
 async def methods_are_bound() -> None:
@@ -142,8 +149,8 @@ async def methods_are_bound() -> None:
     assert_type(shop.plain_sales.invalidate("mo"), Literal["done", "pending"])
     assert_type(Shop.rate("eur"), float)
 
-    await shop.sales(7)  # pyright: ignore[reportArgumentType]
-    shop.plain_sales.invalidate()  # pyright: ignore[reportCallIssue]
+    await shop.sales(7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    shop.plain_sales.invalidate()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
 @cached_many(ttl=300)
@@ -168,8 +175,8 @@ async def functions_of_many_ids() -> None:
     assert_type(await Catalogue().products([1]), dict[int, str])
     assert_type(await Catalogue().products.invalidate([1]), Literal["done", "pending"])
 
-    await products(["1"])  # pyright: ignore[reportArgumentType]
-    await products.invalidate()  # pyright: ignore[reportCallIssue]
+    await products(["1"])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
+    await products.invalidate()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
 def lifetime(quality: Quality) -> float | None:
@@ -196,6 +203,30 @@ async def functions_of_the_value_leave_the_types_alone() -> None:
     async with guard.single("report:8", ttl=lambda value: 60.0) as entry:
         if entry.missing:
             await entry.set(UNCHANGED if entry.previous else {"rows": 3})
+
+
+async def durations_and_keys_are_written_as_texts(leases: MemoryLeases, jobs: Jobs) -> None:
+    async def compute() -> float:
+        return 1.5
+
+    assert_type(Policy(ttl="10m", stale_ttl=timedelta(hours=1), wait_timeout=5).ttl, float)
+    assert_type(Policy().replace(ttl="10m", l1_ttl=timedelta(seconds=5)), Policy)
+    assert_type(Limits(drain_timeout="30s").drain_timeout, float)
+    guard.locked_cache(ttl="10m", stale_ttl=timedelta(hours=1))
+    guard.locked_cache(ttl=lambda value: "10m" if value else None)
+    guard.cached_many(ttl=timedelta(minutes=10), absent_ttl="5s")
+    locked_cache(ttl="10m", key="user:{user_id}")
+    guard.cached_many(key="product:{ids}")
+    assert_type(await guard.get_or_compute("report:7", compute, ttl="10m"), float)
+    guard.single("report:7", ttl=timedelta(minutes=10))
+    assert_type(CacheRoute("/reports/*", ttl="10m", stale_ttl=timedelta(hours=1)).ttl, float)
+    FastAPI().add_middleware(StampedeMiddleware, guard=guard, keep="1d", stream_timeout=timedelta(seconds=2))
+    leases.hold("import", "1m", wait=timedelta(seconds=5), grace="5s")
+    leases.election("leader", lease_ttl="15s")
+    leases.run_exclusive("import", at_least_for="1h")
+    leases.warmer(guard, every="1s", ahead=timedelta(seconds=30), lease_ttl="15s")
+    jobs.every("5m", time_limit="1h", jitter=timedelta(seconds=5))
+    jobs.cron("0 3 * * *", misfire_grace="10m")
 
 
 async def the_guard_itself() -> None:
@@ -226,7 +257,7 @@ class Sealing:
 
 sealing: Encryption = Sealing()
 sealed = StampedeGuard.from_url("memory://", encryption=Sealing())
-StampedeGuard.from_url("memory://", encryption="secret")  # pyright: ignore[reportArgumentType]
+StampedeGuard.from_url("memory://", encryption="secret")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
 async def tested() -> None:
@@ -254,5 +285,5 @@ def errors() -> None:
 
 
 def positional_fields_are_refused() -> None:
-    Policy(300)  # pyright: ignore[reportCallIssue]
-    locked_cache(300)  # pyright: ignore[reportArgumentType]
+    Policy(300)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    locked_cache(300)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -1,4 +1,4 @@
-"""`@locked_cache(ttl=300)`, the decorator that most users need."""
+"""One decorated function: its key, its plan, and its calls. Plain functions differ as `plain` says."""
 
 from __future__ import annotations
 
@@ -6,103 +6,34 @@ import asyncio
 import contextlib
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextvars import ContextVar
-from typing import Any, Generic, Never, ParamSpec, TypeVar, cast
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
-from stampede_guard.api.decorators.callables import bound_objects, bound_values, is_coroutine_function
-from stampede_guard.api.decorators.methods import in_its_place, taken_from
-from stampede_guard.api.decorators.options import Options, refuse_positions
+from stampede_guard.api.decorators.callables import bound_objects, bound_values
+from stampede_guard.api.decorators.options import Options, refuse_one_callers_answer
 from stampede_guard.api.defaults import default_guard, register_bare
-from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.api.identity.definition import Definition
 from stampede_guard.api.identity.sameness import Given, mark_cached
-from stampede_guard.api.types import CacheDecorator, CachedFunction, CachedPlainFunction, Invalidation
+from stampede_guard.api.types import Invalidation
 from stampede_guard.engine.calls import ArgumentsChanged, Call, served_again
-from stampede_guard.engine.early import refuse_where_it_cannot_be
+from stampede_guard.engine.engine import NOTHING, Engine, TaggedCodec, tagged
 from stampede_guard.engine.modes.modes import checked_mode
-from stampede_guard.engine.plan import UNSETTLED, Plan, Run
-from stampede_guard.engine.serving import after_failed_read, after_read
+from stampede_guard.engine.plan import UNSETTLED, Plan, Run, refuse_early
 from stampede_guard.engine.tags.templates import TagTemplates, tag_names
-from stampede_guard.engine.tags.versions import TaggedCodec, tagged
-from stampede_guard.engine.verdict import AS_THE_POLICY_SAYS, Ttl, split
-from stampede_guard.engine.verdict import given as given_choice
-from stampede_guard.errors import Misuse, PolicyError, StoreError, Undecodable
+from stampede_guard.engine.verdict import split
+from stampede_guard.errors import StoreError
 from stampede_guard.policy import Mode, Policy
-from stampede_guard.values.annotations import alternatives, live_kind, resolve, root_package
+from stampede_guard.values.annotations import alternatives, live_kind, resolve
 from stampede_guard.values.codec import Codec, function_codec, return_annotation
 from stampede_guard.values.keys import KeyBuilder
 
-__all__ = [
-    "CachedFunction",
-    "CachedPlainFunction",
-    "Face",
-    "locked_cache",
-]
+if TYPE_CHECKING:
+    from stampede_guard.api.guard import StampedeGuard
+
+__all__ = ["Face"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_OF_THE_GUARD = frozenset({"max_threads", "l1_bytes", "l1_entries"})
-_ONE_CALLERS = frozenset({"Response", "BackgroundTasks", "BackgroundTask"})
-
-
-def locked_cache(
-    *misplaced: Never,
-    guard: StampedeGuard | None = None,
-    ttl: Ttl = AS_THE_POLICY_SAYS,
-    should_cache: Callable[[Any], object] | None = None,
-    unkeyed: Iterable[str] = (),
-    resources: Mapping[str, Callable[[], Any]] | None = None,
-    context: Sequence[ContextVar[Any]] = (),
-    version: str | int = "",
-    key: Callable[..., Any] | None = None,
-    name: str | None = None,
-    pickle: bool = False,
-    tags: Iterable[str] = (),
-    secret: Iterable[str] = (),
-    **fields: Any,
-) -> CacheDecorator:
-    """Cache a function or method, so that one expired entry costs one computation, fleet-wide.
-
-    An `async def` function stays one. A plain `def` function stays plain: it computes in one of at most `max_threads`
-    threads of the guard, and its caller's thread waits. It needs no event loop. Keys include `self` and `cls`.
-
-    All Policy fields are keywords (`ttl=300, stale_ttl=3600`), in seconds. The `ttl` may be a function of the value. It
-    returns the seconds, or 0 or None if the value must not be stored. A function `should_cache` of the value may return
-    False. Callers then get the value, but it is not stored. Waiters elsewhere compute beside each other (at most
-    `uncacheable_limit`), not one after another. A computation may return `UNCHANGED` to keep the value of `previous()`.
-    If one of these functions raises or returns a wrong value, the computation fails. See docs/values.md.
-
-    Parameters in `unkeyed` are not in the key. They may belong to the caller's request (a session), so the computation
-    stays within that request. Factories in `resources` open parameters for the computation: each returns a context
-    manager, an awaitable, or an object. These parameters leave the signature. The computation sees the ContextVars in
-    `context`, and the key includes them. Change `version` when the meaning of the result changes; `"auto"` follows the
-    function's code. A `key` function takes the same arguments and returns the parts of the key. A `name` replaces the
-    module and qualified name. With `pickle`, values that nothing else can encode are pickled. Anyone who can write to
-    the store can then run code here. For `tags` such as `"project:{project}"`, see docs/tags.md. Keys hash the
-    parameters in `secret`, as they always hash those called `token` or `email`: see docs/keys.md.
-
-    Raises `PolicyError`, `KeyPartError`, `UnsupportedValue` or `Misuse` at decoration.
-    """
-    refuse_positions("locked_cache", misplaced)
-    options = Options.of(
-        unkeyed=unkeyed, resources=resources, context=context, version=version, key=key, name=name, pickle=pickle,
-        tags=tags, secret=secret,
-    )  # fmt: skip
-    fields |= given_choice(ttl, should_cache)
-
-    def decorate(given: Any) -> Any:
-        function = taken_from(given)
-        if is_coroutine_function(function):
-            face: Face[Any, Any] = Face(function, guard, options, fields)
-        else:
-            from stampede_guard.api.decorators.plain import PlainFace
-
-            face = PlainFace(function, guard, options, fields)
-        return in_its_place(given, face.made())
-
-    return cast("CacheDecorator", decorate)
 
 
 class Face(Generic[P, R]):
@@ -119,10 +50,7 @@ class Face(Generic[P, R]):
         self._guard = guard
         self._options = options
         self._fields, self._choice = split(fields)
-        _refuse_one_callers_answer(function, options)
-        for field in _OF_THE_GUARD & fields.keys():
-            rule = f"it belongs to the guard: StampedeGuard(..., policy=Policy({field}=...))"
-            raise PolicyError(field, fields[field], rule)
+        refuse_one_callers_answer(function, options)
         self._templates = TagTemplates(
             options.tags, function, unkeyed=options.unkeyed, resources=options.resources
         )
@@ -135,7 +63,7 @@ class Face(Generic[P, R]):
             resources=options.resources,
             version=options.version,
             fingerprint=self._codec.fingerprint + bound_values(function),
-            context=(*options.context, *(() if options.key is not None else bound_objects(function))),
+            context=(*options.context, *(() if callable(options.key) else bound_objects(function))),
             name=options.name,
             key=options.key,
             secret=options.secret,
@@ -143,7 +71,7 @@ class Face(Generic[P, R]):
         # Check now, against the defaults: a mistake is then an error at import, not at the first call.
         base = guard.policy if guard is not None else Policy()
         self._plan = self._make_plan(base)
-        refuse_where_it_cannot_be(fields, request_bound=self._plan.request_bound)
+        refuse_early(fields, request_bound=self._plan.request_bound)
         self._planned_for = guard
         self._definition = Definition.of(function, self._told(), named=options.name is not None)
         if guard is not None:
@@ -242,35 +170,31 @@ class Face(Generic[P, R]):
                 keys[self._keys.build(*other)] = None
         return list(keys)
 
-    def _tags(self, guard: StampedeGuard, args: Any, kwargs: Any) -> tuple[str, ...]:
+    def _tags(self, engine: Engine, args: Any, kwargs: Any) -> tuple[str, ...]:
         """The tags of one call, by their complete names."""
-        return tag_names(guard.prefix, self._templates.texts(args, kwargs)) if self._options.tags else ()
+        return tag_names(engine.prefix, self._templates.texts(args, kwargs)) if self._options.tags else ()
 
-    def _with_tags(self, run: Run, guard: StampedeGuard, args: Any, kwargs: Any) -> Run:
-        return tagged(run, self._tags(guard, args, kwargs))
-
-    def _tagged_run(self, guard: StampedeGuard, args: Any, kwargs: Any, key: str) -> Run:
-        return self._with_tags(self._run(args, kwargs, key), guard, args, kwargs)
-
-    async def _or_again(self, served: Awaitable[Any], run: Run, args: Any, kwargs: Any) -> Any:
-        """Await `served`. If the arguments of the call have changed since, make the call again."""
-        with contextlib.suppress(ArgumentsChanged):
-            return await served
-        return await self._again(run, args, kwargs)
+    def _tagged_run(self, engine: Engine, args: Any, kwargs: Any, key: str) -> Run:
+        return tagged(self._run(args, kwargs, key), self._tags(engine, args, kwargs))
 
     async def _again(self, run: Run, args: Any, kwargs: Any) -> Any:
+        """Make the call again, because its arguments have changed."""
+
         def ask() -> tuple[Run, Awaitable[Any]]:
-            guard = self._guarded()
-            run = self._tagged_run(guard, args, kwargs, key := self._keys.build(args, kwargs))
-            return run, guard.call(self._plan, key, run)
+            engine = self._guarded().engine
+            run = self._tagged_run(engine, args, kwargs, key := self._keys.build(args, kwargs))
+            return run, engine.serve(self._plan, engine.prefix + key, run)
 
         return await served_again(self._plan, run, ask, self._start(args, kwargs))
 
     async def _refresh(self, args: Any, kwargs: Any) -> Any:
         key, *others = self._entries(args, kwargs)
         args, kwargs = self._keys.fitted.declared(args, kwargs)
-        run = self._tagged_run(guard := self._guarded(), args, kwargs, key)
-        result = await self._or_again(guard.refresh_entry(self._plan, key, run), run, args, kwargs)
+        run = self._tagged_run(engine := self._guarded().engine, args, kwargs, key)
+        try:
+            result = await engine.refresh(self._plan, engine.prefix + key, run)
+        except ArgumentsChanged:
+            result = await self._again(run, args, kwargs)
         await self._invalidate(others)
         return result
 
@@ -286,45 +210,32 @@ class Face(Generic[P, R]):
 
         @functools.wraps(self._function)
         async def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            # The hit path of serving.serve, written out. With 64 callers of one key, a second coroutine and an unused
-            # closure would add a tenth to the cost of each hit.
-            guard, plan = self._guarded(), self._plan
-            name = guard.prefix + (key := key_of(*args, **kwargs))
-            runtime = guard.on(plan)
+            engine, plan = self._guarded().engine, self._plan
+            name = engine.prefix + (key := key_of(*args, **kwargs))
             result: R
-            if plan.l1 and runtime is not None:
-                kept = runtime.l1.get(name)
-                if kept is not None and runtime.l1.clock() < kept.until:
-                    result = kept.given(plan.share)
+            if plan.l1:
+                result = engine.near(plan, name)
+                if result is not NOTHING:
                     return result
-            if runtime is None or plan.l1 or runtime.away or runtime.refused or name in runtime.flights:
-                run = self._tagged_run(guard, args, kwargs, key)
+            asked = engine.ask(plan, name)
+            if asked is None:
+                run = self._tagged_run(engine, args, kwargs, key)
+                served = engine.serve(plan, name, run)
+            else:
+                runtime, near, read = asked
                 try:
-                    result = await guard.call(plan, key, run)
-                except ArgumentsChanged:
-                    result = await self._again(run, args, kwargs)
-                return result
-            try:
-                reading = await runtime.read(name)
-            except StoreError as error:
-                run = self._run(args, kwargs, key)
-                served = after_failed_read(runtime, plan, name, run, error)
-                return cast("R", await self._or_again(served, run, args, kwargs))
-            if reading is not None:
-                body, _, total_ms, stale_ms, remaining_ms, _ = reading
-                if stale_ms < remaining_ms <= total_ms:
-                    try:
-                        if reading is runtime.remembered:
-                            result = plan.another(body)
-                        else:
-                            runtime.remember(name, reading)
-                            result = plan.decode(body)
+                    reading = await read
+                except StoreError as error:
+                    run = self._run(args, kwargs, key)
+                    served = engine.unread(runtime, plan, name, run, error)
+                else:
+                    result = engine.hit(runtime, plan, name, reading, near)
+                    if result is not NOTHING:
                         return result
-                    except Undecodable:
-                        pass
-            run = self._run(args, kwargs, key)
+                    run = self._run(args, kwargs, key)
+                    served = engine.found(runtime, plan, name, run, reading)
             try:
-                result = await after_read(runtime, plan, name, run, reading)
+                result = await served
             except ArgumentsChanged:
                 result = await self._again(run, args, kwargs)
             return result
@@ -353,10 +264,10 @@ class Face(Generic[P, R]):
             face.__signature__ = self._visible_signature()
 
     async def _invalidate(self, keys: list[str]) -> Invalidation:
-        guard, policy = self._guarded(), self._plan.policy
+        engine, policy = self._guarded().engine, self._plan.policy
         if len(keys) == 1:
-            return await guard.invalidate_entry(keys[0], policy)
-        told = await asyncio.gather(*(guard.invalidate_entry(key, policy) for key in keys))
+            return await engine.invalidate(engine.prefix + keys[0], policy)
+        told = await asyncio.gather(*(engine.invalidate(engine.prefix + key, policy) for key in keys))
         return "pending" if "pending" in told else "done"
 
     def _set_mode(self, mode: Mode | None) -> None:
@@ -372,21 +283,6 @@ class Face(Generic[P, R]):
         return signature.replace(
             parameters=[p for p in signature.parameters.values() if p.name not in hidden]
         )
-
-
-def _refuse_one_callers_answer(function: Callable[..., Any], options: Options) -> None:
-    """Refuse FastAPI's Response and BackgroundTasks: what the computation sets on them reaches only one caller."""
-    for name, hint in resolve(function).items():
-        if name == "return" or name in options.resources:
-            continue
-        for kind in alternatives(hint):
-            bases = kind.__mro__ if isinstance(kind, type) else ()
-            if any(root_package(base) == "starlette" and base.__name__ in _ONE_CALLERS for base in bases):
-                raise Misuse(
-                    f"parameter {name!r} of {function.__qualname__}() is a {kind.__name__}: it belongs to the "
-                    f"response of one caller. Callers served from the cache would not get what is set on it. Use it in "
-                    f"the endpoint, and cache a function that the endpoint calls."
-                )
 
 
 async def _open(stack: contextlib.AsyncExitStack, factory: Callable[[], Any]) -> Any:

@@ -6,34 +6,37 @@ import asyncio
 import collections.abc
 import contextlib
 import functools
-import itertools
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from contextvars import ContextVar
-from typing import Any, Never, cast
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any, Never, Unpack, cast
 
 from stampede_guard.api.decorators.callables import is_coroutine_function
 from stampede_guard.api.decorators.decorator import Face
 from stampede_guard.api.decorators.manyids import distinct, id_of, ids_of, like, value_of
 from stampede_guard.api.decorators.methods import in_its_place, taken_from
 from stampede_guard.api.decorators.options import Options, refuse_positions
-from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.api.identity.sameness import Given
-from stampede_guard.api.types import Invalidation, ManyDecorator
+from stampede_guard.api.keywords import ManyOptions
+from stampede_guard.api.types import NO_RESOURCES, Invalidation, ManyDecorator, Opened
+from stampede_guard.durations import Duration
 from stampede_guard.engine.calls import MOST_ATTEMPTS, ArgumentsChanged
-from stampede_guard.engine.flights.batch import ABSENT, Batches, Gathering, ManyCodec, checked
-from stampede_guard.engine.flights.registry import bypassed_name
-from stampede_guard.engine.l1 import NOTHING, Asked
-from stampede_guard.engine.loops.runtime import Runtime
+from stampede_guard.engine.engine import (
+    NOTHING,
+    Gathering,
+    Question,
+    bypassed_name,
+    tagged,
+    told_when_held,
+)
 from stampede_guard.engine.plan import Plan, Run
-from stampede_guard.engine.refreshing import refresh
-from stampede_guard.engine.serving import after_failed_read, after_read, hit, keep_near
 from stampede_guard.engine.tasks import contained, outcome_of
-from stampede_guard.engine.verdict import AS_THE_POLICY_SAYS, Ttl
-from stampede_guard.engine.verdict import given as given_choice
 from stampede_guard.errors import Misuse, PolicyError, StoreError
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.values.arguments.captured import IMMUTABLE, Copying
 from stampede_guard.values.codec import Codec
+from stampede_guard.values.codec.batched import ABSENT, ManyCodec, checked
+
+if TYPE_CHECKING:
+    from stampede_guard.api.guard import StampedeGuard
 
 __all__ = ["cached_many"]
 
@@ -44,22 +47,9 @@ ABSENT_TTL = 10.0
 def cached_many(
     *misplaced: Never,
     guard: StampedeGuard | None = None,
-    ttl: Ttl = AS_THE_POLICY_SAYS,
-    should_cache: Callable[[Any], object] | None = None,
-    ids: str | None = None,
-    absent_ttl: float | None = None,
-    max_ids: int = MAX_IDS,
-    unkeyed: Iterable[str] = (),
-    resources: Mapping[str, Callable[[], Any]] | None = None,
-    context: Sequence[ContextVar[Any]] = (),
-    version: str | int = "",
-    key: Callable[..., Any] | None = None,
-    name: str | None = None,
-    pickle: bool = False,
-    tags: Iterable[str] = (),
-    secret: Iterable[str] = (),
-    **fields: Any,
-) -> ManyDecorator:
+    resources: Opened = NO_RESOURCES,
+    **options: Unpack[ManyOptions],
+) -> ManyDecorator[Opened]:
     """Cache `async def f(ids: list[int]) -> dict[int, T]` id by id. One call computes all missing ids.
 
     One read fetches all stored values. If another call or process already computes an id, this call waits for it. The
@@ -74,23 +64,20 @@ def cached_many(
     for `locked_cache`.
     """
     refuse_positions("cached_many", misplaced)
-    options = Options.of(
-        unkeyed=unkeyed, resources=resources, context=context, version=version, key=key, name=name, pickle=pickle,
-        tags=tags, secret=secret,
-    )  # fmt: skip
+    ids, absent_ttl = options.pop("ids", None), options.pop("absent_ttl", None)
+    max_ids = options.pop("max_ids", MAX_IDS)
     if type(max_ids) is not int or max_ids < 1:
         raise PolicyError("max_ids", max_ids, "it must be a whole number of at least 1")
-
-    fields |= given_choice(ttl, should_cache)
+    own, fields = Options.of(options, resources=resources)
 
     def decorate(given: Any) -> Any:
         function = taken_from(given)
         if not is_coroutine_function(function):
             raise Misuse(f"@cached_many takes an async def function; {function.__qualname__!r} is not one")
-        face = ManyFace(function, guard, options, fields, ids=ids, absent_ttl=absent_ttl, max_ids=max_ids)
+        face = ManyFace(function, guard, own, fields, ids=ids, absent_ttl=absent_ttl, max_ids=max_ids)
         return in_its_place(given, face.made())
 
-    return cast("ManyDecorator", decorate)
+    return cast("ManyDecorator[Opened]", decorate)
 
 
 class ManyFace(Face[..., Any]):
@@ -102,7 +89,7 @@ class ManyFace(Face[..., Any]):
         fields: dict[str, Any],
         *,
         ids: str | None,
-        absent_ttl: float | None,
+        absent_ttl: Duration | None,
         max_ids: int,
     ) -> None:
         self._ids, self._position = ids_of(function, ids, options)
@@ -127,13 +114,8 @@ class ManyFace(Face[..., Any]):
         plan.batched = True
         chosen = plan.policy_for
         plan.policy_for = lambda value: absent if value is ABSENT else chosen(value)
-        plan.on_wait = self._held
+        plan.on_wait = told_when_held(self)
         return plan
-
-    def _held(self, runtime: Runtime, name: str) -> None:
-        batches = runtime.batches.get(self)
-        if batches is not None:
-            batches.decided(name)
 
     # --- ids and their keys --------------------------------------------------------------------
 
@@ -167,9 +149,7 @@ class ManyFace(Face[..., Any]):
         if self._plan.request_bound or self._options.key is not None:
             return object()
         guard, key = call.guard, self._key(call.args, call.kwargs, ())
-        return guard.prefix, call.mode, guard.bypassed_guards(), type(call.given), key
-
-    # --- calls -----------------------------------------------------------------------------------
+        return guard.prefix, call.mode, guard.engine.bypassed_engines(), type(call.given), key
 
     def wrapper(self) -> Any:
         """The wrapper that replaces the function, with its other methods."""
@@ -210,7 +190,7 @@ class ManyFace(Face[..., Any]):
     async def _in_chunks(self, args: Any, kwargs: Any, serve: Callable[..., Any]) -> dict[Any, Any]:
         guard = self._guarded()
         ids = self._unique(given := self._given(args, kwargs))
-        mode = guard.mode_of_caller(self._plan)
+        mode = guard.engine.mode_of_caller(self._plan)
         if mode in ("off", "shadow"):
             run = self._start(*self._placed(args, kwargs, like(given, ids)))
             result: dict[Any, Any] = await (
@@ -221,7 +201,10 @@ class ManyFace(Face[..., Any]):
         args, kwargs = self._keys.copied(copying, *self._placed(args, kwargs, ()))
         found: dict[Any, Any] = {}
         # Look up the mode of each id's key only once: an operator may switch it at any time.
-        modes = {id: guard.mode_of_caller(self._plan, self._key(args, kwargs, id)) for id in ids}
+        modes = {
+            id: guard.engine.mode_of_caller(self._plan, guard.prefix + self._key(args, kwargs, id))
+            for id in ids
+        }
         for mode in dict.fromkeys(modes.values()):
             call = _ManyCall(self, guard, mode, given, args, kwargs)
             those = [id for id in ids if modes[id] == mode]
@@ -232,14 +215,14 @@ class ManyFace(Face[..., Any]):
 
     def _shadow(
         self, guard: StampedeGuard, args: Any, kwargs: Any, ids: list[Any], run: Run
-    ) -> Coroutine[Any, Any, Any]:
+    ) -> collections.abc.Awaitable[Any]:
         keys = {id: self._key(args, kwargs, id) for id in ids}
         entries = {
-            id: (guard.prefix + key, self._tags(guard, *self._placed(args, kwargs, id)))
+            id: (guard.prefix + key, self._tags(guard.engine, *self._placed(args, kwargs, id)))
             for id, key in keys.items()
-            if guard.mode_of(self._plan, key) == "shadow"
+            if guard.engine.mode_of(self._plan, guard.prefix + key) == "shadow"
         }
-        return guard.runtime().shadow.call_many(self._plan, entries, run, ABSENT)
+        return guard.engine.compare_many(self._plan, entries, run)
 
     async def _serve(self, call: _ManyCall, ids: list[Any]) -> dict[Any, Any]:
         return await call.serve({id: self._key(call.args, call.kwargs, id) for id in ids})
@@ -261,16 +244,9 @@ class _ManyCall:
         self.given = given
         self._face = face
         self._plan = face._plan
-        if mode not in ("on", "bypass"):
-            return
-        runtime = guard.runtime()
-        batches = runtime.batches.get(face)
-        if batches is None:
-            batches = runtime.batches[face] = Batches(runtime, self._plan.title, face._max_ids)
-        self._batches: Batches = batches
+        self._engine = guard.engine
         self._tasks: dict[Any, asyncio.Task[Any]] = {}
-        self._looks: dict[Any, asyncio.Future[Any]] = {}
-        self._asked: dict[Any, Asked | None] = {}
+        self._asked: dict[Any, Question] = {}
         self._keys: dict[Any, str] = {}
 
     async def plain(self, ids: list[Any]) -> dict[Any, Any]:
@@ -279,84 +255,61 @@ class _ManyCall:
         return {id: result.get(id, ABSENT) for id in ids}
 
     async def serve(self, keys: dict[Any, str]) -> dict[Any, Any]:
-        self._keys |= keys
-        group = self._batches.gathering(self._face._group(self))
-        found: dict[Any, Any] = {}
-        try:
-            on = self.guard.on(self._plan) if self.mode == "on" else None
+        engine, plan, found = self._engine, self._plan, dict[Any, Any]()
+        async with self._gathering(keys) as group:
             for id, key in keys.items():
-                name = self._name(key)
-                if on is not None and self._plan.l1:
-                    value = on.l1.find(name, share=self._plan.share)
+                name = engine.prefix + key
+                if plan.l1 and self.mode == "on":
+                    value = engine.near(plan, name)
                     if value is not NOTHING:
                         found[id] = value
                         continue
-                    self._asked[id] = on.l1.ask(name)
-                self._batches.expect(name, group)
-                if on is not None and not (on.away or on.refused or name in on.flights):
-                    self._looks[id] = on.read(name)
+                group.expect(self._place(key))
+                asked = engine.ask(plan, name) if self.mode == "on" else None
+                if asked is not None:
+                    self._asked[id] = asked
                 else:
-                    self._begin(id, name, self._called(key, self._run(group, name, id)))
-            if on is not None:
-                await self._read(on, keys, group, found)
-            await self._all_begun()
-            return found | {id: outcome_of(task) for id, task in self._tasks.items()}
-        finally:
-            await self._end(keys, group)
+                    run = self._run(group, key, id)
+                    self._begin(id, group, key, engine.serve(plan, name, run, mode=self.mode))
+            await self._read(keys, group, found)
+            return found | await self._computed()
 
     async def refresh(self, keys: dict[Any, str]) -> dict[Any, Any]:
-        self._keys |= keys
-        group = self._batches.gathering(self._face._group(self))
-        try:
+        async with self._gathering(keys) as group:
             for id, key in keys.items():
-                name = self._name(key)
-                self._batches.expect(name, group)
-                run = self._run(group, name, id)
-                if self.mode == "on":
-                    self._begin(id, name, refresh(self.guard.runtime(), self._plan, name, run))
-                else:
-                    self._begin(id, name, self._called(key, run))
-            await self._all_begun()
-            return {id: outcome_of(task) for id, task in self._tasks.items()}
-        finally:
-            await self._end(keys, group)
+                group.expect(self._place(key))
+                run, name = self._run(group, key, id), self._engine.prefix + key
+                self._begin(id, group, key, self._engine.refresh(self._plan, name, run, mode=self.mode))
+            return await self._computed()
 
-    def _name(self, key: str) -> str:
+    def _place(self, key: str) -> str:
         """The name of the flight that may compute this key."""
-        name = self.guard.prefix + key
+        name = self._engine.prefix + key
         return bypassed_name(name) if self.mode == "bypass" else name
 
-    def _called(self, key: str, run: Run) -> collections.abc.Awaitable[Any]:
-        self.guard.tell_watcher(self._plan, key, run)
-        return self.guard.call_in(self.mode, self._plan, key, run)
-
-    async def _read(
-        self, runtime: Runtime, keys: dict[Any, str], group: Gathering, found: dict[Any, Any]
-    ) -> None:
+    async def _read(self, keys: dict[Any, str], group: Gathering, found: dict[Any, Any]) -> None:
         """Put fresh values into `found`. Serve all other ids like calls whose read is done."""
-        for id, look in self._looks.items():
-            name = self._name(keys[id])
+        engine, plan = self._engine, self._plan
+        for id, (runtime, near, read) in self._asked.items():
+            name = engine.prefix + keys[id]
             try:
-                reading = await look
+                reading = await read
             except StoreError as error:
-                run = self._run(group, name, id)
-                self._begin(id, name, after_failed_read(runtime, self._plan, name, run, error))
+                run = self._run(group, keys[id], id)
+                self._begin(id, group, keys[id], engine.unread(runtime, plan, name, run, error))
                 continue
-            value, fresh = hit(runtime, self._plan, name, reading)
-            if fresh:
+            value = engine.hit(runtime, plan, name, reading, near)
+            if value is not NOTHING:
                 found[id] = value
-                self._batches.decided(name)
-                if id in self._asked:
-                    keep_near(runtime, self._plan, name, reading, self._asked[id])
+                group.settle(name)
             else:
-                run = self._run(group, name, id)
-                self._begin(id, name, after_read(runtime, self._plan, name, run, reading))
+                run = self._run(group, keys[id], id)
+                self._begin(id, group, keys[id], engine.found(runtime, plan, name, run, reading))
 
-    def _run(self, group: Gathering, name: str, id: Any) -> Run:
-        def compute() -> collections.abc.Awaitable[Any]:
-            return group.compute(name, id, self._start)
-
-        return self._face._with_tags(compute, self.guard, *self._face._placed(self.args, self.kwargs, id))
+    def _run(self, group: Gathering, key: str, id: Any) -> Run:
+        compute = functools.partial(group.compute, self._place(key), id, self._start)
+        placed = self._face._placed(self.args, self.kwargs, id)
+        return tagged(compute, self._face._tags(self._engine, *placed))
 
     async def _start(self, ids: list[Any]) -> Any:
         args, kwargs = self._face._placed(self.args, self.kwargs, like(self.given, ids))
@@ -373,27 +326,39 @@ class _ManyCall:
         looked_at = [id for index, id in enumerate(own) if index == 0 or type(id) not in IMMUTABLE]
         return all(self._face._key(self.args, self.kwargs, id) == self._keys[id] for id in looked_at)
 
-    def _begin(self, id: Any, name: str, served: collections.abc.Awaitable[Any]) -> None:
+    def _begin(self, id: Any, group: Gathering, key: str, served: collections.abc.Awaitable[Any]) -> None:
         task = asyncio.create_task(contained(lambda: served), name="stampede_guard id")
-        task.add_done_callback(lambda _: self._batches.decided(name))
+        task.add_done_callback(lambda _: group.settle(self._place(key)))
         self._tasks[id] = task
 
-    async def _all_begun(self) -> None:
+    async def _computed(self) -> dict[Any, Any]:
         if self._tasks:
             await asyncio.wait(self._tasks.values())
+        return {id: outcome_of(task) for id, task in self._tasks.items()}
 
-    async def _end(self, keys: dict[Any, str], group: Gathering) -> None:
-        """The caller leaves, perhaps early: cancel its reads and tasks, and free the places of its ids."""
-        for future in itertools.chain(self._looks.values(), self._tasks.values()):
-            future.cancel()
-        self._batches.leave(group)
+    @contextlib.asynccontextmanager
+    async def _gathering(self, keys: dict[Any, str]) -> AsyncIterator[Gathering]:
+        """The calls that this one may be computed with.
+
+        The caller leaves, perhaps early: cancel its reads and tasks, and free the places of its ids.
+        """
+        self._keys |= keys
+        face = self._face
+        group = self._engine.batch(face, self._plan, face._group(self), most=face._max_ids)
         try:
-            if any(not task.done() for task in self._tasks.values()):
-                await asyncio.wait(self._tasks.values())
+            yield group
         finally:
-            for key in keys.values():
-                self._batches.decided(self._name(key))
-            for future in itertools.chain(self._looks.values(), self._tasks.values()):
-                if future.done() and not future.cancelled():
-                    future.exception()
-            self._looks, self._tasks, self._asked = {}, {}, {}
+            begun = [*(read for _, _, read in self._asked.values()), *self._tasks.values()]
+            for future in begun:
+                future.cancel()
+            group.leave()
+            try:
+                if any(not task.done() for task in self._tasks.values()):
+                    await asyncio.wait(self._tasks.values())
+            finally:
+                for key in keys.values():
+                    group.settle(self._place(key))
+                for future in begun:
+                    if future.done() and not future.cancelled():
+                        future.exception()
+                self._asked, self._tasks = {}, {}

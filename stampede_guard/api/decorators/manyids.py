@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from stampede_guard.api.decorators.options import Options
-from stampede_guard.errors import Misuse, UnsupportedValue
+from stampede_guard.errors import KeyPartError, Misuse, UnsupportedValue
 from stampede_guard.values.annotations import resolve, unwrap
+from stampede_guard.values.arguments.templates import names_in, parsed
 from stampede_guard.values.parts.parts import Unkeyable, text_of
 
 __all__ = ["distinct", "id_of", "ids_of", "like", "value_of"]
@@ -63,6 +64,12 @@ def ids_of(function: Callable[..., Any], ids: str | None, options: Options) -> t
             f"@cached_many needs a parameter with a list of ids, for example `ids: list[int]`; "
             f"{function.__qualname__}() has: {known}"
             + (f"; ids={ids!r} is not such a one" if ids is not None else "")
+        )
+    title = f"{function.__qualname__}()"
+    if isinstance(options.key, str) and named not in names_in(parsed(options.key, title, what="key")):
+        raise KeyPartError(
+            f"the key of {title} must name {{{named}}}, which means one id there: else all ids would share one entry",
+            parameter=named,
         )
     if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
         return named, None

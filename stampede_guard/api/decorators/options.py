@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from stampede_guard.api.guard import StampedeGuard
+from stampede_guard.api.keywords import ManyOptions, Resources
 from stampede_guard.engine.tags.templates import checked_tags
 from stampede_guard.errors import Misuse
+from stampede_guard.policy import check_fields
 from stampede_guard.stores.switch import LONGEST_TITLE
+from stampede_guard.values.annotations import alternatives, resolve, root_package
 from stampede_guard.values.keys.naming import checked_name
 
-__all__ = ["Options", "refuse_positions"]
+__all__ = ["Options", "refuse_one_callers_answer", "refuse_positions"]
+
+_ONE_CALLERS = frozenset({"Response", "BackgroundTasks", "BackgroundTask"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,42 +26,48 @@ class Options:
     resources: Mapping[str, Callable[[], Any]]
     context: tuple[ContextVar[Any], ...]
     version: str
-    key: Callable[..., Any] | None
+    key: Callable[..., Any] | str | None
     name: str | None
     pickle: bool = False
     tags: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
 
     @classmethod
-    def of(
-        cls,
-        *,
-        unkeyed: Iterable[str],
-        resources: Mapping[str, Callable[[], Any]] | None,
-        context: Sequence[ContextVar[Any]],
-        version: str | int,
-        tags: Iterable[str] = (),
-        secret: Iterable[str] = (),
-        **rest: Any,
-    ) -> Options:
-        for option, text in (("name", rest.get("name")), ("version", str(version))):
+    def of(cls, given: Mapping[str, Any], *, resources: Resources | None) -> tuple[Options, dict[str, Any]]:
+        """The options that a user gave, and the rest of them: fields of the policy. Raises `Misuse`."""
+        fields = dict(given)
+        name, version = fields.pop("name", None), fields.pop("version", "")
+        for option, text in (("name", name), ("version", str(version))):
             if text is not None and (not isinstance(text, str) or len(text) > LONGEST_TITLE):
                 raise Misuse(
                     f"{option}= must be a text of at most {LONGEST_TITLE} characters; it is part of every key"
                 )
-        if rest.get("name") is not None:
-            rest["name"] = checked_name(rest["name"])
+        context = fields.pop("context", ())
         _check_context(context)
-        if rest.get("key") is not None and not callable(rest["key"]):
+        key = fields.pop("key", None)
+        if key is not None and not callable(key) and not isinstance(key, str):
             raise Misuse(
-                "key= is a function of the same parameters that returns the parts of the key, not a text"
+                f"key= is a template such as 'user:{{user_id}}', or a function of the same parameters that returns the "
+                f"parts of the key, not a {type(key).__name__}"
             )
-        unkeyed = (unkeyed,) if isinstance(unkeyed, str) else tuple(unkeyed)
-        secret = (secret,) if isinstance(secret, str) else tuple(secret)
-        tags = checked_tags(tags)
-        return cls(
-            unkeyed, dict(resources or {}), tuple(context), str(version), tags=tags, secret=secret, **rest
+        options = cls(
+            _names(fields.pop("unkeyed", ())),
+            dict(resources or {}),
+            tuple(context),
+            str(version),
+            key,
+            None if name is None else checked_name(name),
+            pickle=fields.pop("pickle", False),
+            tags=checked_tags(fields.pop("tags", ())),
+            secret=_names(fields.pop("secret", ())),
         )
+        of_policy = {field: value for field, value in fields.items() if field != "should_cache"}
+        check_fields(of_policy, others=(*ManyOptions.__annotations__, "resources"))
+        return options, fields
+
+
+def _names(given: Iterable[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def _check_context(context: object) -> None:
@@ -74,7 +84,7 @@ def refuse_positions(decorator: str, given: tuple[Any, ...]) -> None:
     if not given:
         return
     first = given[0]
-    if isinstance(first, StampedeGuard):
+    if hasattr(type(first), "locked_cache"):
         write = f"@guard.{decorator}(ttl=300), or {decorator}(guard=guard, ttl=300)"
     elif isinstance(first, int | float):
         write = f"{decorator}(ttl={first})"
@@ -84,3 +94,18 @@ def refuse_positions(decorator: str, given: tuple[Any, ...]) -> None:
     else:
         write = f"{decorator}(ttl=300, name=..., version=...)"
     raise Misuse(f"{decorator} takes its options by name: write {write}")
+
+
+def refuse_one_callers_answer(function: Callable[..., Any], options: Options) -> None:
+    """Refuse FastAPI's Response and BackgroundTasks: what the computation sets on them reaches only one caller."""
+    for name, hint in resolve(function).items():
+        if name == "return" or name in options.resources:
+            continue
+        for kind in alternatives(hint):
+            bases = kind.__mro__ if isinstance(kind, type) else ()
+            if any(root_package(base) == "starlette" and base.__name__ in _ONE_CALLERS for base in bases):
+                raise Misuse(
+                    f"parameter {name!r} of {function.__qualname__}() is a {kind.__name__}: it belongs to the "
+                    f"response of one caller. Callers served from the cache would not get what is set on it. Use it in "
+                    f"the endpoint, and cache a function that the endpoint calls."
+                )

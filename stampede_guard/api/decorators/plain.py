@@ -14,12 +14,9 @@ from typing import Any, ParamSpec, TypeVar
 
 from stampede_guard.api.decorators.decorator import Face
 from stampede_guard.api.types import Invalidation
-from stampede_guard.engine.flights.computation import CURRENT
-from stampede_guard.engine.l1 import NOTHING
-from stampede_guard.engine.loops.runtime import Runtime
-from stampede_guard.engine.modes.shadow import Look, on_its_loop
+from stampede_guard.engine.engine import NOTHING
 from stampede_guard.engine.plan import Plan, Run
-from stampede_guard.engine.threads.portal import portal, portal_loop
+from stampede_guard.engine.threads.portal import portal
 from stampede_guard.errors import Misuse
 from stampede_guard.policy import Mode, Policy
 
@@ -37,8 +34,7 @@ class PlainFace(Face[P, R]):
 
     def _start(self, args: Any, kwargs: Any) -> Run:
         """The computation, made on the portal's loop with the guard's runtime there."""
-        threads = self._guarded().runtime().threads
-        return lambda: threads.run(functools.partial(self._compute, args, kwargs), CURRENT.get())
+        return self._guarded().engine.in_thread(functools.partial(self._compute, args, kwargs))
 
     def _compute(self, args: Any, kwargs: Any) -> Any:
         with contextlib.ExitStack() as stack:
@@ -51,21 +47,15 @@ class PlainFace(Face[P, R]):
         return result
 
     def _mode_of_call(self, args: Any, kwargs: Any) -> Mode:
-        guard = self._guarded()
-        key = self._keys.build(args, kwargs) if guard.samples(self._plan) else None
-        return guard.mode_of(self._plan, key)
+        engine = self._guarded().engine
+        samples = engine.samples(self._plan)
+        return engine.mode_of(self._plan, engine.prefix + self._keys.build(args, kwargs) if samples else None)
 
     def _in_shadow(self, args: Any, kwargs: Any) -> Any:
         """Compute in the caller's thread, and compare on the portal's loop."""
-        guard = self._guarded()
-
-        async def its_part() -> Runtime:
-            return guard.runtime()
-
-        runtime = guard.part_of(portal_loop()) or portal().call(its_part)
-        name, tags = guard.prefix + self._keys.build(args, kwargs), self._tags(guard, args, kwargs)
-        look = Look(runtime.shadow, self._plan, name, tags)
-        return on_its_loop(runtime, look, functools.partial(self._compute, args, kwargs))
+        engine = self._guarded().engine
+        name, tags = engine.prefix + self._keys.build(args, kwargs), self._tags(engine, args, kwargs)
+        return engine.compare_plain(self._plan, name, tags, functools.partial(self._compute, args, kwargs))
 
     def wrapper(self) -> Any:
         through: Any = super().wrapper()
@@ -75,11 +65,9 @@ class PlainFace(Face[P, R]):
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             result: R
             guard = self._guarded()
-            if self._plan.l1 and (l1 := guard.l1_of_plain_functions(self._plan)) is not None:
-                # This runs in the caller's own thread: the lookup takes no lock, and changes only a counter.
-                found = l1.find(guard.prefix + key_of(*args, **kwargs), share=self._plan.share)
-                if found is not NOTHING:
-                    result = found
+            if self._plan.l1 and (find := guard.engine.near_finder(self._plan)) is not None:
+                result = find(guard.prefix + key_of(*args, **kwargs), share=self._plan.share)
+                if result is not NOTHING:
                     return result
             mode = self._mode_of_call(args, kwargs)
             if mode == "off":

@@ -44,7 +44,7 @@ def home_of(names: dict[str, Any]) -> weakref.ref[types.ModuleType] | None:
 def _home_part(names: dict[str, Any]) -> Any:
     """Equal for a module and for the same module imported again from the same file."""
     if home_of(names) is None:
-        return _Kept(names)
+        return _SameHeld(names)
     return ("module", names["__name__"], names.get("__file__"))
 
 
@@ -69,7 +69,7 @@ class _Same:
         return thing is not None and isinstance(other, _Same) and thing is other._at()
 
 
-class _Kept:
+class _SameHeld:
     """An object, compared by identity. Only for a few lasting objects that allow no weak references."""
 
     __slots__ = ("_thing",)
@@ -80,7 +80,7 @@ class _Kept:
     __hash__ = None  # type: ignore[assignment]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Kept) and self._thing is other._thing
+        return isinstance(other, _SameHeld) and self._thing is other._thing
 
 
 class _Cached:
@@ -161,7 +161,7 @@ class Parts:
         if isinstance(value, types.ModuleType):
             return ("module", value.__name__)
         if isinstance(value, ContextVar):
-            return _Kept(value)
+            return _SameHeld(value)
         if is_marker(value):
             dependency = getattr(value, "dependency", None)
             return (

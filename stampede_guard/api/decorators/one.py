@@ -1,0 +1,62 @@
+"""`@locked_cache(ttl=300)`, the decorator that most users need."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Never, Unpack, cast
+
+from stampede_guard.api.decorators.callables import is_coroutine_function
+from stampede_guard.api.decorators.decorator import Face
+from stampede_guard.api.decorators.methods import in_its_place, taken_from
+from stampede_guard.api.decorators.options import Options, refuse_positions
+from stampede_guard.api.decorators.plain import PlainFace
+from stampede_guard.api.keywords import CacheOptions
+from stampede_guard.api.types import NO_RESOURCES, CacheDecorator, Opened
+
+if TYPE_CHECKING:
+    from stampede_guard.api.guard import StampedeGuard
+
+__all__ = ["locked_cache"]
+
+
+def locked_cache(
+    *misplaced: Never,
+    guard: StampedeGuard | None = None,
+    resources: Opened = NO_RESOURCES,
+    **options: Unpack[CacheOptions],
+) -> CacheDecorator[Opened]:
+    """Cache a function or method, so that one expired entry costs one computation, fleet-wide.
+
+    An `async def` function stays one. A plain `def` function stays plain: it computes in one of at most `max_threads`
+    threads of the guard, and its caller's thread waits. It needs no event loop. Keys include `self` and `cls`.
+
+    All Policy fields are keywords (`ttl="5m", stale_ttl=3600`): seconds, texts or timedeltas. The `ttl` may be
+    a function of the value. It returns a time, or 0 or None if the value must not be stored. A function `should_cache`
+    of the value may return False. Callers then get the value, but it is not stored. Waiters elsewhere compute beside
+    each other (at most `uncacheable_limit`), not one after another. A computation may return `UNCHANGED` to keep the
+    value of `previous()`. If one of these functions raises or returns a wrong value, the computation fails. See
+    docs/values.md.
+
+    Parameters in `unkeyed` are not in the key. They may belong to the caller's request (a session), so the computation
+    stays within that request. Factories in `resources` open parameters for the computation: each returns a context
+    manager, an awaitable, or an object. These parameters leave the signature. The computation sees the ContextVars in
+    `context`, and the key includes them. Change `version` when the meaning of the result changes; `"auto"` follows the
+    function's code. A `key` is a template of the parameters that count, `"user:{user_id}"`, or a function of the same
+    arguments that returns the parts of the key. A `name` replaces the module and qualified name. With `pickle`, values
+    that nothing else can encode are pickled. Anyone who can write to the store can then run code here. For `tags` such
+    as `"project:{project}"`, see docs/tags.md. Keys hash the parameters in `secret`, as they always hash those called
+    `token` or `email`: see docs/keys.md.
+
+    Raises `PolicyError`, `KeyPartError`, `UnsupportedValue` or `Misuse` at decoration.
+    """
+    refuse_positions("locked_cache", misplaced)
+    own, fields = Options.of(options, resources=resources)
+
+    def decorate(given: Any) -> Any:
+        function = taken_from(given)
+        if is_coroutine_function(function):
+            face: Face[Any, Any] = Face(function, guard, own, fields)
+        else:
+            face = PlainFace(function, guard, own, fields)
+        return in_its_place(given, face.made())
+
+    return cast("CacheDecorator[Opened]", decorate)

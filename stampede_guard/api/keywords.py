@@ -1,0 +1,87 @@
+"""The options of every face, each written once: type checkers and editors read these classes.
+
+A face takes them as `**options: Unpack[...]`. Its docstring has their meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from stampede_guard.durations import Duration
+from stampede_guard.engine.verdict import Ttl
+from stampede_guard.errors import Misuse
+from stampede_guard.policy import Limits, Policy, PolicyFields
+
+if TYPE_CHECKING:
+    from stampede_guard.events import Hook
+    from stampede_guard.values.encryption import Encryption
+
+__all__ = [
+    "CacheOptions",
+    "GuardOptions",
+    "ManyOptions",
+    "Resources",
+    "ValueOptions",
+    "check_options",
+    "refuse_others",
+]
+
+Resources = Mapping[str, Callable[[], Any]]
+
+
+class GuardOptions(TypedDict, total=False):
+    """Options of `StampedeGuard(...)` and `StampedeGuard.from_url(...)`."""
+
+    namespace: str
+    policy: Policy | None
+    limits: Limits | None
+    hooks: Iterable[Hook]
+    encryption: Encryption | None
+
+
+class ValueOptions(PolicyFields, total=False):
+    """Options of `guard.get_or_compute` and `guard.single`."""
+
+    ttl: Ttl
+    should_cache: Callable[[Any], object] | None
+    tags: Iterable[str]
+    name: str | None
+
+
+class CacheOptions(ValueOptions, total=False):
+    """Options of `locked_cache`. It takes `resources` as well, which change the type of the result."""
+
+    key: Callable[..., Any] | str | None
+    unkeyed: Iterable[str]
+    context: Sequence[ContextVar[Any]]
+    version: str | int
+    pickle: bool
+    secret: Iterable[str]
+
+
+class ManyOptions(CacheOptions, total=False):
+    """Options of `cached_many`."""
+
+    ids: str | None
+    absent_ttl: Duration | None
+    max_ids: int
+
+
+def refuse_others(what: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Raise `Misuse` for names in `given` that are not in `known`. The error names the nearest option."""
+    for name in sorted(set(given) - set(known)):
+        import difflib
+
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+        hint = f" (do you mean {near[0]}?)" if near else ""
+        raise Misuse(f"{what} has no {name}{hint}; it has {', '.join(known)}")
+
+
+def check_options(options: GuardOptions) -> None:
+    """Raise `Misuse` for a name that a guard does not have. The error names the place for it."""
+    for keyword, kind in (("policy", Policy), ("limits", Limits)):
+        for name in options.keys() & kind.__dataclass_fields__.keys():
+            raise Misuse(f"StampedeGuard has no {name}: write {keyword}={kind.__name__}({name}=...)")
+    refuse_others("StampedeGuard", options, GuardOptions.__annotations__)
