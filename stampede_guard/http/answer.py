@@ -17,8 +17,7 @@ __all__ = ["answer", "covers", "marked", "reply", "send_response"]
 
 def covers(stored: StoredResponse, request: CacheRequest) -> bool:
     """Whether a stored part contains the requested range (RFC 9111, 3.3). A whole response always does."""
-    held = stored.held
-    if held is None:
+    if not stored.part or (held := stored.held) is None:
         return True
     wanted = request.wanted
     if wanted is None or not if_range_holds(request.fields, stored.fields, now=0.0):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from stampede_guard.engine.flights.computation import CURRENT
+from stampede_guard.engine.engine import CURRENT
 from stampede_guard.engine.previous import previous
 from stampede_guard.http.answer import covers
 from stampede_guard.http.requests.exchange import Exchange, Message

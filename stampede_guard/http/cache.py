@@ -11,28 +11,26 @@ from typing import Any, NamedTuple
 
 from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.core.entry import Reading
-from stampede_guard.core.scripts import Granted, Uncacheable
-from stampede_guard.engine.loops.runtime import Runtime
+from stampede_guard.engine.engine import NOTHING
 from stampede_guard.engine.plan import Plan
-from stampede_guard.engine.serving import fly, serve_bypassed
 from stampede_guard.errors import StoreError, StoreRefused, Undecodable
 from stampede_guard.events import Hit, Stale
 from stampede_guard.http.fetch import Fetch
 from stampede_guard.http.judging import is_anybodys, lifetimes
 from stampede_guard.http.marks import ENOUGH, Marks
-from stampede_guard.http.requests.choosing import Choice, Routing
+from stampede_guard.http.requests.choosing import RouteChoice, Routing
 from stampede_guard.http.requests.entries import Target, base_name, target_of_url, variant_name
 from stampede_guard.http.requests.exchange import App, Exchange, Receive
 from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.requester import Requester
 from stampede_guard.http.requests.routes import Scope
 from stampede_guard.http.requests.settings import Settings
-from stampede_guard.http.requests.stored import TWICE, HttpCodec, Refused, StoredResponse, is_once
+from stampede_guard.http.requests.stored import TWICE, HttpCodec, Refusal, StoredResponse, is_once
 from stampede_guard.http.requests.usage import Usage, wins
 from stampede_guard.http.spec.reuse import verdict
 from stampede_guard.http.spec.vary import nominated
 
-__all__ = ["Cache", "Found"]
+__all__ = ["Cache", "Lookup"]
 
 log = logging.getLogger("stampede_guard")
 
@@ -44,7 +42,7 @@ _SHORTEST = 0.001
 _Place = tuple[asyncio.AbstractEventLoop, str]
 
 
-class Found(NamedTuple):
+class Lookup(NamedTuple):
     """What was read for a request. `key` is the entry's name without the guard's prefix. `stored` is None if the store
     has no response for this request. Then `reading` may be of another value there. `varies`: the store has a response
     for other requests. `crowded`: a response that is used more has its place. `replaces`: nothing was read, because a
@@ -65,6 +63,7 @@ class Cache:
     def __init__(self, app: App, guard: StampedeGuard, settings: Settings) -> None:
         self.settings = settings
         self.guard = guard
+        self.engine = guard.engine
         self.routing = Routing(settings)
         self.now: Callable[[], float] = settings.clock
         own = "" if settings.name == "stampede_guard" else f"@{settings.name}:"
@@ -81,11 +80,11 @@ class Cache:
         )
         self.plan = Plan(title="http", policy=policy, codec=HttpCodec(), share_uncached=False)
         self.plan.policy_for = self._policy_for
-        self.marks = Marks(policy.uncacheable_ttl, lambda: guard.runtime().now())
+        self.marks = Marks(policy.uncacheable_ttl, guard.engine.now)
         # Background refreshes whose response was for one client only.
-        self.in_vain = Marks(policy.uncacheable_ttl, lambda: guard.runtime().now())
+        self.in_vain = Marks(policy.uncacheable_ttl, guard.engine.now)
         # Entries that could be stored again. The store still has the note that requesters like these need not wait.
-        self.lifted = Marks(policy.uncacheable_ttl, lambda: guard.runtime().now())
+        self.lifted = Marks(policy.uncacheable_ttl, guard.engine.now)
         self.usage = Usage()
         self._app = app
         # Exchanges, and tasks that continue after their request has ended.
@@ -93,7 +92,7 @@ class Cache:
         self._waiting: defaultdict[_Place, set[Fetch]] = defaultdict(set)
 
     def _policy_for(self, value: Any) -> Any:
-        if isinstance(value, Refused):
+        if isinstance(value, Refusal):
             # AGAIN is for the present waiters only, not for later requests.
             if not value.is_for_another_to_ask:
                 return None
@@ -103,46 +102,44 @@ class Cache:
 
     def is_away(self, key: str) -> bool:
         """Whether nothing is stored under this key at the moment."""
-        return self.guard.runtime().away_for(self.guard.prefix + key)
+        return self.engine.is_away(self.engine.prefix + key)
 
     # --- reading -------------------------------------------------------------------------------
 
-    def joined(self, request: CacheRequest) -> Found | None:
+    def joined(self, request: CacheRequest) -> Lookup | None:
         """For a request that joins the flight running here without a read of the store. None: it must read.
 
         The response that the flight replaces only shows that this request could not use it either. It is not
         served: 1. The flight gets it. 2. Another process invalidates it. 3. A request comes.
         """
-        flights = self.guard.runtime().flights
-        if not flights or not request.plain or request.asked is not None:
+        if not self.engine.is_computing or not request.plain or request.asked is not None:
             return None
         key = self.key_of(request)
-        flight = flights.get(self.guard.prefix + key)
-        if flight is None or not flight.open_to_all:
+        old = self.engine.replaced(self.engine.prefix + key)
+        if old is NOTHING:
             return None
-        if flight.old is None:
-            return Found(key)
+        if old is None:
+            return Lookup(key)
         try:
-            stored = flight.old.value
+            stored = old.value
         except Undecodable:
             return None
         if not isinstance(stored, StoredResponse) or not stored.is_for(request.fields):
             return None
-        situation = stored.situation(stored.age + flight.old.age)
-        return Found(key, replaces=True) if verdict(situation, request.asking) == "validate" else None
+        situation = stored.situation(stored.age + old.age)
+        return Lookup(key, replaces=True) if verdict(situation, request.asking) == "validate" else None
 
-    async def look_up(self, request: CacheRequest) -> Found:
+    async def look_up(self, request: CacheRequest) -> Lookup:
         """One round trip; two for a variant that is not the one in the base entry."""
-        runtime = self.guard.runtime()
         key = self.key_of(request)
-        found = await self._read(runtime, key)
+        found = await self._read(key)
         base = found.stored
         if base is None or base.is_for(request.fields):
             return found
         wanted = nominated(request.fields, base.vary)
         place = variant_name(key, base.nonce, wanted, variants=self.settings.variants)
         asked = self.usage.add((place, wanted))
-        other = await self._read(runtime, place)
+        other = await self._read(place)
         if other.stored is not None and not other.stored.is_for(request.fields):
             used = self.usage.count((place, other.stored.nominated))
             # If there is only one place, variants take turns.
@@ -159,41 +156,15 @@ class Cache:
             forwarded=request.forwarded_for,
         )
 
-    async def _read(self, runtime: Runtime, key: str) -> Found:
-        name = self.guard.prefix + key
-        reading = await self._reading(runtime, name)
-        if reading is None:
-            return Found(key)
-        try:
-            stored = self.plan.decode(reading.body)
-        except Undecodable as error:
-            runtime.warn_undecodable(self.plan, error)
-            return Found(key, reading=reading)
-        if isinstance(stored, Refused):
+    async def _read(self, key: str) -> Lookup:
+        reading, stored = await self.engine.read(self.plan, self.engine.prefix + key)
+        if reading is None or stored is NOTHING:
+            return Lookup(key, reading=reading)
+        if isinstance(stored, Refusal):
             remembered = stored.mark == TWICE.mark and not self.lifted.passes(key)
             refused = stored.identities if remembered else frozenset()
-            return Found(key, reading=reading, refused=refused)
-        return Found(key, stored, reading, stored.age + _resident(reading, stored), at=runtime.now())
-
-    async def _reading(self, runtime: Runtime, name: str) -> Reading | None:
-        if not runtime.away_for(name):
-            try:
-                reading = await runtime.session.read(name)
-            except StoreRefused as error:
-                runtime.note_refusal(error)
-            except StoreError as error:
-                runtime.note_late(name, error)
-                # The breaker may have opened just now. Otherwise the flight asks once more.
-                if not runtime.away_for(name):
-                    return None
-            else:
-                runtime.read_answered()
-                if reading is None:
-                    runtime.missing(name)
-                elif reading is not runtime.remembered:
-                    runtime.remember(name, reading)
-                return reading
-        return None if runtime.only_waits(name) else runtime.last.aged(name, now=runtime.now())
+            return Lookup(key, reading=reading, refused=refused)
+        return Lookup(key, stored, reading, stored.age + _resident(reading, stored), at=self.engine.now())
 
     def resident(self, key: str, stored: StoredResponse) -> float:
         """Seconds for which a flight's response has been in the store. It is long if the flight found the response
@@ -201,8 +172,7 @@ class Cache:
 
         1. A read fails. 2. The flight asks once more, and finds a response that was stored half an hour ago.
         """
-        runtime = self.guard.runtime()
-        reading = runtime.last.aged(self.guard.prefix + key, now=runtime.now())
+        reading = self.engine.last_seen(self.engine.prefix + key)
         if reading is None or reading.total_ms - reading.remaining_ms < 1000:
             # The usual case. Ages are whole seconds, so a large response need not be examined.
             return 0.0
@@ -221,44 +191,33 @@ class Cache:
         self.marks.note(key, maker, count=ENOUGH)
         return maker.identity == request.requester.identity
 
-    def aged(self, found: Found) -> Found:
+    def aged(self, found: Lookup) -> Lookup:
         """The same after a wait."""
         if found.stored is None:
             return found
-        now = self.guard.runtime().now()
+        now = self.engine.now()
         return found._replace(age=found.age + max(0.0, now - found.at), at=now)
 
-    def tell(self, found: Found, *, fresh: bool) -> None:
-        hooks = self.guard.runtime().hooks
-        if hooks:
-            hooks.tell((Hit if fresh else Stale)(self.plan.title, self.guard.prefix + found.key, "store"))
+    def tell(self, found: Lookup, *, fresh: bool) -> None:
+        hooks = self.engine.hooks
+        if hooks.any:
+            hooks.tell((Hit if fresh else Stale)(self.plan.title, self.engine.prefix + found.key, "store"))
 
     # --- flights -------------------------------------------------------------------------------
 
-    def fly(self, found: Found, run: Callable[[], Awaitable[Any]], *, bypassed: bool) -> Awaitable[Any]:
-        name = self.guard.prefix + found.key
-        if bypassed:
-            return serve_bypassed(self.guard.runtime(), self.plan, name, run)
-        return fly(self.guard.runtime(), self.plan, name, run, found.reading)
+    def fly(self, found: Lookup, run: Callable[[], Awaitable[Any]], *, bypassed: bool) -> Awaitable[Any]:
+        name = self.engine.prefix + found.key
+        return self.engine.compute(self.plan, name, run, found.reading, bypassed=bypassed)
 
-    def refresh(self, found: Found, request: CacheRequest) -> None:
+    def refresh(self, found: Lookup, request: CacheRequest) -> None:
         """In the background, once fleet-wide. It has its own request, because the current one will have ended."""
-        runtime = self.guard.runtime()
-        name = self.guard.prefix + found.key
-        if name in runtime.flights or runtime.closing or found.reading is None:
-            return
-        if runtime.failing.hold(name, found.reading.token):
+        name, old = self.engine.prefix + found.key, found.reading
+        if old is None or not self.engine.may_refresh(name, old):
             return
         if self.in_vain.passes(found.key) and not is_anybodys(request, self.settings):
             return
-        if self.marks.passes(found.key, lambda: request.requester):
-            return
-        if len(runtime.flights) < self.plan.policy.max_flights:
-            fetch = Fetch(self, request, found.key)
-            flight = runtime.take_off(
-                name, self.plan, fetch.run, (), refreshing=True, newer_than=found.reading.token
-            )
-            flight.know(found.reading)
+        if not self.marks.passes(found.key, lambda: request.requester):
+            self.engine.refresh_behind(self.plan, name, Fetch(self, request, found.key).run, old)
 
     def begin(self, scope: Scope, context: contextvars.Context, receive: Receive, **options: Any) -> Exchange:
         most = self.settings.max_body_bytes
@@ -295,7 +254,7 @@ class Cache:
             for route in self.settings.routes:
                 if route.methods == ("POST",) or not route.matches(target.path.encode("latin-1")):
                     continue
-                choice = Choice(route)
+                choice = RouteChoice(route)
                 if scope is not None and number == 0:
                     choice = self.routing.by_key(route, scope)
                 for part in parts if choice.route is not None else ():
@@ -314,44 +273,26 @@ class Cache:
     async def invalidate_key(self, key: str) -> None:
         """If the store refuses this client, the log reports it. The request's own change is done."""
         try:
-            await self.guard.invalidate_entry(key, self.plan.policy)
+            await self.engine.invalidate(self.engine.prefix + key, self.plan.policy)
         except StoreError as error:
             if isinstance(error, StoreRefused):
-                self.guard.runtime().note_refusal(error, "invalidate")
+                self.engine.note_refusal(error, "invalidate")
             log.warning("what a request has changed could not be invalidated: %s", error)
 
     async def put(self, key: str, stored: StoredResponse) -> None:
         """Store a response that arrived without a request for it, after the invalidation that it caused. A running
         computation is newer.
         """
-        runtime, name = self.guard.runtime(), self.guard.prefix + key
         policy = lifetimes(stored, self.plan.policy)
-        if policy is None or runtime.away_for(name) or self.guard.mode_of(self.plan) != "on":
-            return
-        flight, held = runtime.new_id(), True
-        try:
-            grant = await runtime.session.acquire(name, flight=flight, policy=policy)
-            held = isinstance(grant, Granted | Uncacheable)
-            if isinstance(grant, Granted):
-                body = self.plan.codec.encode(stored)
-                await runtime.session.publish(
-                    name, flight=flight, grant=grant, outcome="value", body=body, policy=policy
-                )
-                runtime.published(name, value=True)
-                held = False
-        except StoreError as error:
-            log.debug("what a POST has answered is not stored: %s", error)
-        finally:
-            if held:
-                # Otherwise the next caller would wait for a lease without a computation.
-                runtime.session.forget(name, flight=flight)
+        if policy is not None and self.engine.mode_of(self.plan) == "on":
+            await self.engine.put(self.plan, self.engine.prefix + key, stored, policy)
 
     async def aclose(self) -> None:
         """The guard first: running calls must end while the application still has its database."""
         await self.guard.aclose()
         loop = asyncio.get_running_loop()
         if tasks := [task for task in list(self._tasks) if task.get_loop() is loop]:
-            _, left = await asyncio.wait(tasks, timeout=self.plan.policy.drain_timeout)
+            _, left = await asyncio.wait(tasks, timeout=self.guard.limits.drain_timeout)
             for task in left:
                 task.cancel()
 

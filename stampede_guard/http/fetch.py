@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from stampede_guard.engine.flights.computation import CURRENT
+from stampede_guard.engine.engine import is_beside
 from stampede_guard.engine.previous import previous
 from stampede_guard.errors import StampedeError
 from stampede_guard.http.asking import Try, begin, nonce_of, stored_before, tries
@@ -19,7 +19,7 @@ from stampede_guard.http.requests.exchange import Exchange, Send
 from stampede_guard.http.requests.incoming import Incoming
 from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.requester import Requester
-from stampede_guard.http.requests.stored import AGAIN, ONCE, REFUSED, TWICE, Refused, StoredResponse, is_once
+from stampede_guard.http.requests.stored import AGAIN, ONCE, REFUSED, TWICE, Refusal, StoredResponse, is_once
 from stampede_guard.http.spec.fields import first, without, without_hops
 from stampede_guard.http.spec.message import Fields, Response
 from stampede_guard.http.spec.ranges import content_range
@@ -113,7 +113,7 @@ class Fetch:
 
     # --- the computation of a flight -----------------------------------------------------------
 
-    async def run(self) -> StoredResponse | Refused:
+    async def run(self) -> StoredResponse | Refusal:
         """Called by the engine, which publishes the result. A fallback that helps no other request returns nothing:
         its publication, with a token above the slow holder's, would keep the holder's value out of the store.
         """
@@ -125,12 +125,9 @@ class Fetch:
 
     @property
     def _is_fallback(self) -> bool:
-        flight = CURRENT.get()
-        if flight is None:
-            return False
-        return not flight.computing or (flight.leader is not None and flight.leader.run != self.run)
+        return is_beside(self.run)
 
-    async def _for_all(self, refusals: Refusals) -> StoredResponse | Refused:
+    async def _for_all(self, refusals: Refusals) -> StoredResponse | Refusal:
         """See `refusals`. The same holds for a HEAD, for a condition or range that only its own client can use, and
         for a request whose client left.
         """
@@ -153,11 +150,11 @@ class Fetch:
         other._stands_in = self.handed_over = True
         outdated, self.outdated = self.outdated, False
         brought = await other._for_all(refusals)
-        if outdated and isinstance(brought, Refused):
+        if outdated and isinstance(brought, Refusal):
             await self._cache.invalidate_key(self._name)
         return brought
 
-    async def _again(self, refusals: Refusals) -> StoredResponse | Refused:
+    async def _again(self, refusals: Refusals) -> StoredResponse | Refusal:
         """For waiters in other processes: one of them asks next. The stored response stays.
 
         1. A stale response is served to a request with a cookie, and refreshed with that request. 2. The answer
@@ -173,12 +170,12 @@ class Fetch:
         if old is None or known is None:
             once = refusals.ordinary and not is_about_one_request(self.status)
             mark = (TWICE if refusals.are_sure else ONCE) if once else AGAIN
-            return Refused(mark.mark, frozenset(refusals.identities))
+            return Refusal(mark.mark, frozenset(refusals.identities))
         if self._in_background and not (self.is_evidence and self.requester.ordinary):
             self._cache.in_vain.note_all(self._name)
         return msgspec.structs.replace(old, age=old.age + known.age, again=True)
 
-    async def _asked(self) -> StoredResponse | Refused:
+    async def _asked(self) -> StoredResponse | Refusal:
         old = stored_before()
         if old is not None and not old.is_for(self.request.fields):
             old = None
@@ -209,7 +206,7 @@ class Fetch:
 
     async def _brought(
         self, exchange: Exchange, old: StoredResponse | None, requested_at: float, readers: list[Fetch]
-    ) -> StoredResponse | Refused | None:
+    ) -> StoredResponse | Refusal | None:
         """None = the answer was useless: ask for the whole response."""
         head = await exchange.head()
         self.status = 0 if head is None else head.status
@@ -268,7 +265,8 @@ class Fetch:
         exchange.keep()
         if not self.live.done():
             self.live.set_result(exchange)
-        if exchange.length is None or not draft.may_be_shared(draft.age):
+        if exchange.length is None or draft.part or not draft.may_be_shared(draft.age):
+            # A part would be wrong for readers: these want the whole.
             return
         names = {b"age", *(name for name, _ in draft.fields)}
         fields = tuple(pair for pair in without_hops(exchange.fields) if pair[0] in names)
@@ -286,7 +284,7 @@ class Fetch:
 
     def _refuse(
         self, exchange: Exchange, why: str, *, personal: bool = False, of_all: bool = False
-    ) -> Refused:
+    ) -> Refusal:
         """`personal`: it says nothing about responses to others. `of_all`: one such response holds for all."""
         self.refusal = why
         self._personal = True
@@ -310,7 +308,7 @@ class Fetch:
         """Whether the application ended because its client did."""
         return exchange.error is not None and self.gone
 
-    def _failure(self, exchange: Exchange, old: StoredResponse | None, why: str) -> Refused:
+    def _failure(self, exchange: Exchange, old: StoredResponse | None, why: str) -> Refusal:
         if old is None or not self._may_be_stale(old):
             return self._refuse(exchange, why)
         self.failed = exchange
@@ -330,7 +328,7 @@ class Fetch:
 
     def _unchanged(
         self, exchange: Exchange, head: Response, old: StoredResponse | None, requested_at: float
-    ) -> StoredResponse | Refused | None:
+    ) -> StoredResponse | Refusal | None:
         if not exchange.ours:
             # The client's own condition was true: it is answered as without a cache.
             return self._refuse(exchange, "status", personal=True)
@@ -355,7 +353,7 @@ class Fetch:
 
     async def _completed(
         self, exchange: Exchange, head: Response, old: StoredResponse | None, requested_at: float
-    ) -> StoredResponse | Refused | None:
+    ) -> StoredResponse | Refusal | None:
         """RFC 9111, 3.4: a stored start and the rest, if a strong validator shows that both are parts of one body."""
         exchange.keep()
         held, tag = content_range(head), first(head.fields, b"etag")
@@ -377,7 +375,7 @@ class Fetch:
 
     def _learned(
         self, exchange: Exchange, head: Response, old: StoredResponse | None, requested_at: float
-    ) -> StoredResponse | Refused:
+    ) -> StoredResponse | Refusal:
         """RFC 9111, 4.3.5."""
         if old is not None and not old.part:
             verdict = head_verdict(old.response, head)

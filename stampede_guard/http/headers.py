@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from stampede_guard.durations import advice, seconds
 from stampede_guard.errors import Misuse
 from stampede_guard.http.requests.settings import field_names
 
@@ -48,9 +49,12 @@ def _header(directives: dict[str, Any]) -> str:
     for name, value in directives.items():
         word = name.replace("_", "-")
         if name in _SECONDS:
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LONGEST:
-                raise Misuse(f"cache_control({name}={value!r}): it must be a number of seconds")
-            parts.append(f"{word}={int(value)}")
+            time = seconds(value)
+            if isinstance(time, bool) or not isinstance(time, int | float) or not 0 <= time <= _LONGEST:
+                raise Misuse(
+                    f"cache_control({name}={value!r}): it must be a number of seconds{advice(value)}"
+                )
+            parts.append(f"{word}={int(time)}")
         elif name in _FLAGS:
             if not isinstance(value, bool):
                 raise Misuse(f"cache_control({name}={value!r}): it must be True or left out")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from dataclasses import replace
 
-import msgspec
+from msgspec.structs import replace
 
 from stampede_guard.http.requests.request import CacheRequest
 from stampede_guard.http.requests.requester import is_safe_listed
@@ -236,7 +235,7 @@ def with_body(draft: StoredResponse, body: bytes, *, add_etag: bool) -> StoredRe
     if add_etag and draft.status == 200 and not has(fields, b"etag"):
         tag = hashlib.blake2b(body, digest_size=12).hexdigest().encode()
         fields = (*fields, (b"etag", b'"' + tag + b'"'))
-    return msgspec.structs.replace(draft, body=body, fields=fields)
+    return replace(draft, body=body, fields=fields)
 
 
 def lifetimes(stored: StoredResponse, policy: Policy) -> Policy | None:

@@ -20,7 +20,7 @@ ENOUGH = 2
 """Refused requesters. One refusal may concern that requester only."""
 
 
-class _Mark(NamedTuple):
+class _RefusalMark(NamedTuple):
     """`refused` counts responses to ordinary visitors, and `ordinary` has those that were refused. `identities` are
     those of the others."""
 
@@ -39,7 +39,7 @@ class Marks:
     def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
         self._seconds = seconds
         self._clock = clock
-        self._marks: OrderedDict[str, _Mark] = OrderedDict()
+        self._marks: OrderedDict[str, _RefusalMark] = OrderedDict()
 
     def note(self, name: str, requester: Requester, *, count: int = 1) -> None:
         """A response to this requester was refused, or another could not use it. `count`: for how many it counts."""
@@ -71,11 +71,11 @@ class Marks:
     def drop(self, name: str) -> None:
         self._marks.pop(name, None)
 
-    def _known(self, name: str) -> _Mark:
+    def _known(self, name: str) -> _RefusalMark:
         known = self._marks.get(name)
-        return known if known is not None and known.until > self._clock() else _Mark()
+        return known if known is not None and known.until > self._clock() else _RefusalMark()
 
-    def _keep(self, name: str, mark: _Mark) -> None:
+    def _keep(self, name: str, mark: _RefusalMark) -> None:
         self._marks.pop(name, None)
         self._marks[name] = mark._replace(until=self._clock() + self._seconds)
         if len(self._marks) > MOST:

@@ -9,9 +9,7 @@ the same leases, wake-ups and fences. RFC 9111 decides what may be stored and se
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from stampede_guard.api.defaults import default_guard
 from stampede_guard.api.guard import StampedeGuard
@@ -19,17 +17,19 @@ from stampede_guard.errors import Misuse
 from stampede_guard.http.cache import Cache
 from stampede_guard.http.direct import direct, unsafe
 from stampede_guard.http.posted import posted
-from stampede_guard.http.requests.choosing import Choice
+from stampede_guard.http.requests.choosing import RouteChoice
 from stampede_guard.http.requests.exchange import Message, Receive, Send
 from stampede_guard.http.requests.incoming import Incoming
-from stampede_guard.http.requests.request import CacheRequest, has_two_lengths, parsed
-from stampede_guard.http.requests.routes import CacheRoute, ClientDirectives, Scope
-from stampede_guard.http.requests.settings import SetCookie, Settings, field_names
+from stampede_guard.http.requests.request import CacheRequest, parsed
+from stampede_guard.http.requests.routes import Scope
+from stampede_guard.http.requests.settings import MiddlewareOptions, Settings
 from stampede_guard.http.spec.invalidation import is_safe
 from stampede_guard.http.spec.status import CacheStatus
 from stampede_guard.http.visit import Visit
 
 __all__ = ["StampedeMiddleware"]
+
+_NO_ROUTE = RouteChoice()
 
 
 class StampedeMiddleware:
@@ -53,62 +53,18 @@ class StampedeMiddleware:
     Requests for the same thing are collapsed. A request that wants an answer of the origin (`no-cache`) joins
     others that want the same. A flight runs with a copy of the context of its request.
 
-    Raises `Misuse` at creation for invalid arguments.
+    `stampede_guard.http.requests.settings` has the defaults. Raises `Misuse` at creation for invalid arguments.
     """
 
     def __init__(
-        self,
-        app: Any,
-        *,
-        guard: StampedeGuard | None = None,
-        routes: Iterable[CacheRoute] = (),
-        name: str = "stampede_guard",
-        targets: Sequence[str | bytes] = ("cdn-cache-control",),
-        max_body_bytes: int = 4 * 1024 * 1024,
-        max_request_bytes: int = 64 * 1024,
-        variants: int = 1024,
-        keep: float = 86_400.0,
-        stale_if_error: float = 0.0,
-        credential_headers: Sequence[str | bytes] | None = None,
-        heuristics: bool = False,
-        set_cookie: SetCookie = "refuse",
-        client_directives: ClientDirectives = "obey",
-        stream_timeout: float = 2.0,
-        x_cache: bool = False,
-        expose_key: bool = False,
-        add_etag: bool = False,
-        clock: Callable[[], float] = time.time,
+        self, app: Any, *, guard: StampedeGuard | None = None, **options: Unpack[MiddlewareOptions]
     ) -> None:
         if guard is not None and not isinstance(guard, StampedeGuard):
             raise Misuse(f"guard= takes a StampedeGuard, not a {type(guard).__name__}")
-        if isinstance(routes, CacheRoute):
-            raise Misuse("routes= takes a list: write routes=[CacheRoute(...)]")
         self._app = app
         self._guard = guard
         self._cache: Cache | None = None
-        self.settings = Settings(
-            routes=tuple(routes),
-            name=name,
-            targets=field_names(targets, what="targets"),
-            max_body_bytes=max_body_bytes,
-            max_request_bytes=max_request_bytes,
-            variants=variants,
-            keep=keep,
-            stale_if_error=stale_if_error,
-            credential_headers=(
-                None
-                if credential_headers is None
-                else field_names(credential_headers, what="credential_headers")
-            ),
-            heuristics=heuristics,
-            set_cookie=set_cookie,
-            client_directives=client_directives,
-            stream_timeout=stream_timeout,
-            x_cache=x_cache,
-            expose_key=expose_key,
-            add_etag=add_etag,
-            clock=clock,
-        )
+        self.settings = Settings.of(options)
 
     @property
     def cache(self) -> Cache:
@@ -127,16 +83,16 @@ class StampedeMiddleware:
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         cache = self.cache
-        mode = cache.guard.mode_of(cache.plan)
-        fields, target = parsed(scope)
+        mode = cache.engine.mode_of(cache.plan)
+        fields, names, target = parsed(scope)
         method = scope["method"]
         served = mode in ("on", "bypass")
-        if target is None or has_two_lengths(fields) or (not served and is_safe(method)):
+        if target is None or (not served and is_safe(method)):
             await self._app(scope, receive, send)
             return
-        choice = cache.routing.choose(scope, fields, target) if self.settings.routes else Choice()
+        choice = cache.routing.choose(scope, names, target) if self.settings.routes else _NO_ROUTE
         obey = self.settings.client_directives == "obey"
-        route, request = choice.route, CacheRequest.of(scope, choice, fields, target, obey=obey)
+        route, request = choice.route, CacheRequest.of(scope, choice, fields, names, target, obey=obey)
         if not served:
             # Stored responses are served again when the mode is `on` again.
             await (

@@ -15,13 +15,13 @@ from typing import Any
 
 from stampede_guard.errors import ComputeFailed, ComputeTimeout, WaitTimeout
 from stampede_guard.http.answer import answer, covers, marked, reply, send_response
-from stampede_guard.http.cache import Cache, Found
+from stampede_guard.http.cache import Cache, Lookup
 from stampede_guard.http.direct import direct
 from stampede_guard.http.fetch import SERVER_ERRORS, Fetch, OriginFailed
 from stampede_guard.http.requests.exchange import BrokenOff, Exchange, Message, Send
 from stampede_guard.http.requests.incoming import Incoming
 from stampede_guard.http.requests.request import CacheRequest
-from stampede_guard.http.requests.stored import Refused, StoredResponse
+from stampede_guard.http.requests.stored import Refusal, StoredResponse
 from stampede_guard.http.spec.fields import without_hops
 from stampede_guard.http.spec.reuse import Verdict, may_serve_on_error, request_directives, verdict
 from stampede_guard.http.spec.status import CacheStatus, Forwarded
@@ -55,7 +55,7 @@ class Visit:
         detail: str | None = None
         for number in range(ROUNDS):
             if bypassed:
-                found = Found(cache.key_of(request))
+                found = Lookup(cache.key_of(request))
             else:
                 found = (cache.joined(request) if not number else None) or await cache.look_up(request)
             if found.stored is not None and not request.may_have(found.stored):
@@ -82,7 +82,7 @@ class Visit:
         status = CacheStatus(forwarded=why, detail=detail)
         await direct(self._app, request, self._incoming.begin(), self._send, status, cache)
 
-    def _why(self, found: Found) -> Forwarded:
+    def _why(self, found: Lookup) -> Forwarded:
         if self._bypassed:
             return "bypass"
         if found.replaces:
@@ -104,7 +104,7 @@ class Visit:
 
     # --- the stored response -------------------------------------------------------------------
 
-    async def _from_store(self, found: Found) -> bool:
+    async def _from_store(self, found: Lookup) -> bool:
         stored = found.stored
         if stored is not None and self._request.asked is None and stored.serves_all(found.age):
             # The usual verdict, without a check of everything else.
@@ -134,16 +134,16 @@ class Visit:
         await reply(self._send, 504, "Nothing is stored for this request.", status, self._cache.settings)
 
     def _hit(
-        self, found: Found, stored: StoredResponse, age: float, detail: str | None = None
+        self, found: Lookup, stored: StoredResponse, age: float, detail: str | None = None
     ) -> CacheStatus:
         left = math.floor(stored.lifetime - age)
         return CacheStatus(hit=True, ttl=left, key=self._exposed(found), detail=detail)
 
-    def _stores(self, found: Found) -> bool:
+    def _stores(self, found: Lookup) -> bool:
         """Whether its flight's response reaches the store."""
         return not self._bypassed and not self._cache.is_away(found.key)
 
-    def _exposed(self, found: Found) -> str | None:
+    def _exposed(self, found: Lookup) -> str | None:
         return found.key if self._cache.settings.expose_key else None
 
     async def _serve(self, stored: StoredResponse, age: float, status: CacheStatus) -> None:
@@ -153,7 +153,7 @@ class Visit:
 
     # --- a flight ------------------------------------------------------------------------------
 
-    async def _from_flight(self, found: Found, why: Forwarded, *, bypassed: bool) -> bool:
+    async def _from_flight(self, found: Lookup, why: Forwarded, *, bypassed: bool) -> bool:
         """Whether the request was answered."""
         cache = self._cache
         fetch = Fetch(cache, self._request, found.key, incoming=self._incoming, send=self._send)
@@ -179,7 +179,7 @@ class Visit:
                 flight.cancel()
 
     async def _waits_for_the_whole(
-        self, exchange: Exchange, found: Found, flight: asyncio.Future[Any]
+        self, exchange: Exchange, found: Lookup, flight: asyncio.Future[Any]
     ) -> bool:
         """A condition or a range is answered from the stored response. A response that is not stored goes to its
         client. A stale one may replace an error.
@@ -196,7 +196,7 @@ class Visit:
             decided.cancel()
         return not exchange.live
 
-    async def _landed(self, found: Found, fetch: Fetch, flight: asyncio.Future[Any], why: Forwarded) -> bool:
+    async def _landed(self, found: Lookup, fetch: Fetch, flight: asyncio.Future[Any], why: Forwarded) -> bool:
         own = fetch.value
         if own is not None and own.unstorable:
             return await self._served_own(found, fetch, own, why)
@@ -211,13 +211,13 @@ class Visit:
             return await self._overdue(503, "The answer is being made. Try again.", found, why, retry)
         if own is not None and own == value:
             return await self._served_own(found, fetch, own, why)
-        if isinstance(value, Refused):
+        if isinstance(value, Refusal):
             self._let_through = self._request.requester.identity in value.identities
         if not isinstance(value, StoredResponse) or value.again:
             return await self._instead_of_error(found, fetch, flight, why, None)
         return await self._collapsed(found, value, why)
 
-    async def _served_own(self, found: Found, fetch: Fetch, own: StoredResponse, why: Forwarded) -> bool:
+    async def _served_own(self, found: Lookup, fetch: Fetch, own: StoredResponse, why: Forwarded) -> bool:
         status = CacheStatus(
             forwarded=why,
             forwarded_status=fetch.status,
@@ -227,7 +227,7 @@ class Visit:
         await self._serve(own, own.age, status)
         return True
 
-    async def _collapsed(self, found: Found, value: StoredResponse, why: Forwarded) -> bool:
+    async def _collapsed(self, found: Lookup, value: StoredResponse, why: Forwarded) -> bool:
         """Serves the response of another request's call."""
         cache, request = self._cache, self._request
         if not (value.is_for(request.fields) and covers(value, request) and request.may_have(value)):
@@ -246,7 +246,7 @@ class Visit:
 
     async def _instead_of_error(
         self,
-        found: Found,
+        found: Lookup,
         fetch: Fetch,
         flight: asyncio.Future[Any],
         why: Forwarded,
@@ -268,7 +268,7 @@ class Visit:
         await self._stream(found, fetch, own, flight, why)
         return True
 
-    def _serves_stale(self, found: Found, stored: StoredResponse) -> bool:
+    def _serves_stale(self, found: Lookup, stored: StoredResponse) -> bool:
         default = self._cache.settings.stale_if_error
         situation = stored.situation(found.age)
         return (
@@ -278,7 +278,7 @@ class Visit:
         )
 
     async def _overdue(
-        self, code: int, text: str, found: Found, why: Forwarded, *extra: tuple[bytes, bytes]
+        self, code: int, text: str, found: Lookup, why: Forwarded, *extra: tuple[bytes, bytes]
     ) -> bool:
         if found.replaces:
             # It joined the flight without a read of the store.
@@ -294,7 +294,7 @@ class Visit:
     # --- as it comes ---------------------------------------------------------------------------
 
     async def _stream(
-        self, found: Found, fetch: Fetch, exchange: Exchange, flight: asyncio.Future[Any], why: Forwarded
+        self, found: Lookup, fetch: Fetch, exchange: Exchange, flight: asyncio.Future[Any], why: Forwarded
     ) -> None:
         """The end of a stored response is sent only after it is stored: so the next request finds it."""
         if not exchange.status:

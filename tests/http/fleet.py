@@ -107,5 +107,5 @@ class Fleet:
 
     async def settled(self) -> None:
         for guard in self.guards:
-            while flights := list(guard.runtime().flights.values()):
+            while flights := list(guard.engine.runtime().flights.values()):
                 await asyncio.wait([flight.landed for flight in flights])

@@ -16,7 +16,7 @@ from tests.support.gate import until
 async def joined(fleet: Fleet, count: int) -> None:
     await until(
         lambda: (
-            sum(flight.joined for guard in fleet.guards for flight in guard.runtime().flights.values())
+            sum(flight.joined for guard in fleet.guards for flight in guard.engine.runtime().flights.values())
             >= count
         )
     )

@@ -18,7 +18,7 @@ class Reads:
 
     def __init__(self, fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        session = fleet.guards[0].runtime().session
+        session = fleet.guards[0].engine.runtime().session
         read = session.read
 
         def counted(name: str) -> Any:
@@ -38,7 +38,9 @@ async def at_it(fleet: Fleet, app: App) -> Any:
 
 
 async def joined(fleet: Fleet, count: int) -> None:
-    await until(lambda: sum(flight.joined for flight in fleet.guards[0].runtime().flights.values()) >= count)
+    await until(
+        lambda: sum(flight.joined for flight in fleet.guards[0].engine.runtime().flights.values()) >= count
+    )
 
 
 async def test_they_join_its_flight_without_a_read(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +129,7 @@ async def test_the_age_of_what_is_found_after_a_read_that_failed_counts_from_whe
     async with Fleet(app, processes=2) as fleet:
         await fleet.get()
         fleet.clock.advance(30)
-        session = fleet.guards[1].runtime().session
+        session = fleet.guards[1].engine.runtime().session
 
         async def failing(name: str) -> Any:
             raise StoreUnavailable("no answer")

@@ -15,6 +15,7 @@ from starlette.responses import JSONResponse
 
 from stampede_guard import CacheRoute, StampedeGuard, StampedeMiddleware, cache_control
 from tests.http.fleet import App, Fleet, status_of
+from tests.support.inside import runtimes_of
 
 
 async def test_it_closes_the_guard_before_the_application_ends() -> None:
@@ -28,7 +29,7 @@ async def test_it_closes_the_guard_before_the_application_ends() -> None:
         await receive()
         await send({"type": "lifespan.startup.complete"})
         await receive()
-        order.append("still open" if guard._runtimes else "closed")
+        order.append("still open" if runtimes_of(guard) else "closed")
         await send({"type": "lifespan.shutdown.complete"})
 
     middleware = StampedeMiddleware(app, guard=guard)
@@ -37,7 +38,7 @@ async def test_it_closes_the_guard_before_the_application_ends() -> None:
     messages.put_nowait({"type": "lifespan.startup"})
     async with httpx.AsyncClient(transport=httpx.ASGITransport(middleware), base_url="http://a") as client:
         await client.get("/")
-    assert guard._runtimes
+    assert runtimes_of(guard)
     messages.put_nowait({"type": "lifespan.shutdown"})
     await lifespan
     assert order == ["closed"]

@@ -34,7 +34,7 @@ async def test_in_bypass_nothing_is_said_to_be_stored() -> None:
         first = asyncio.create_task(fleet.get())
         await app.called.wait()
         second = asyncio.create_task(fleet.get())
-        await until(lambda: len(fleet.guards[0].runtime().flights) == 1)
+        await until(lambda: len(fleet.guards[0].engine.runtime().flights) == 1)
         app.go.set()
         told = sorted(status_of(answer) for answer in await asyncio.gather(first, second))
         assert all("fwd=bypass" in said and "stored" not in said for said in told), told
@@ -47,7 +47,7 @@ async def test_while_the_store_is_away_nothing_is_said_to_be_stored() -> None:
     async with Fleet(App(), on=store) as fleet:
         assert "; stored" in status_of(await fleet.get("/a"))
         store.fail()
-        runtime = fleet.guards[0].runtime()
+        runtime = fleet.guards[0].engine.runtime()
         number = 0
         while not runtime.away:
             await fleet.get(f"/{number}")

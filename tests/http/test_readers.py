@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from stampede_guard.http.requests.exchange import BrokenOff
 from tests.http.asgi import scope_of
 from tests.http.fleet import App, Fleet, cached, start
@@ -128,3 +130,30 @@ async def test_more_than_was_announced_reaches_none_of_several_readers() -> None
         assert {client.body for client in clients} == {b"a"}
         assert {type(error) for error in broken} == {RuntimeError}
         assert app.calls == 1
+
+
+@pytest.mark.parametrize("asked", [True, False], ids=["asked for", "not asked for"])
+async def test_a_part_is_read_along_by_no_client_that_wants_the_whole(asked: bool) -> None:
+    app = App()
+
+    async def handler(scope: Any, receive: Any, send: Any, number: int) -> None:
+        await app.go.wait()
+        if number == 1:
+            await start(send, cached(content_range="bytes 0-3/8", content_length="4"), 206)
+            await send({"type": "http.response.body", "body": b"half"})
+        else:
+            await start(send, cached(content_length="8"))
+            await send({"type": "http.response.body", "body": b"halfhalf"})
+
+    app.handler = handler
+    app.go.clear()
+    async with Fleet(app) as fleet:
+        part = asyncio.ensure_future(fleet.get(**({"range": "bytes=0-3"} if asked else {})))
+        wholes = fleet.herd(3)
+        await joined(fleet, 4)
+        app.go.set()
+        async with asyncio.timeout(20):
+            assert (await part).status == 206
+            assert {(whole.status, whole.body) for whole in await asyncio.gather(*wholes)} == {
+                (200, b"halfhalf")
+            }

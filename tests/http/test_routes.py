@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from stampede_guard import CacheRoute, Misuse, StampedeMiddleware, cache_control
+from stampede_guard.http.requests.settings import MiddlewareOptions, Settings
 from tests.http.fleet import App, Fleet, status_of
 
 
@@ -100,6 +101,17 @@ def test_a_route_that_cannot_work_is_refused_at_once_and_named(wrong: dict[str, 
 def test_a_middleware_that_cannot_work_is_refused_when_it_is_made(wrong: dict[str, Any]) -> None:
     with pytest.raises(Misuse):
         StampedeMiddleware(App(), **wrong)
+
+
+def test_a_wrong_name_is_refused_with_the_nearest_option() -> None:
+    with pytest.raises(
+        Misuse, match=r"StampedeMiddleware has no rotes \(do you mean routes\?\); it has guard, routes"
+    ):
+        StampedeMiddleware(App(), rotes=[])  # type: ignore[call-arg]
+
+
+def test_type_checkers_know_every_setting() -> None:
+    assert MiddlewareOptions.__annotations__.keys() == Settings.__dataclass_fields__.keys()
 
 
 @pytest.mark.parametrize(

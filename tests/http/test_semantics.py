@@ -8,6 +8,7 @@ import pytest
 
 from stampede_guard import Policy
 from tests.http.fleet import App, Fleet, cached, start, status_of
+from tests.support.inside import store_of
 
 
 async def test_variants_are_apart_and_go_all_at_once() -> None:
@@ -30,7 +31,7 @@ async def test_variants_of_one_url_are_bounded() -> None:
     async with Fleet(app, variants=4) as fleet:
         for number in range(50):
             await fleet.get(x_random=str(number))
-        store: Any = fleet.guards[0]._store
+        store: Any = store_of(fleet.guards[0])
         assert len(store) <= 5
 
 

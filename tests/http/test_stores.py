@@ -42,7 +42,7 @@ async def test_while_the_store_is_away_it_is_one_call_in_each_process_and_what_w
         await fleet.get("/seen")
         store.fail()
         for process in (0, 1):
-            while not fleet.guards[process].runtime().away:
+            while not fleet.guards[process].engine.runtime().away:
                 await fleet.get("/something", process=process)
         assert (await fleet.get("/seen")).body == b"answer 1"
         before = app.calls

@@ -249,7 +249,7 @@ async def test_what_a_change_invalidates_is_invalidated_though_its_client_leaves
     app = App()
     async with Fleet(app) as fleet:
         await fleet.get()
-        session = fleet.guards[0].runtime().session
+        session = fleet.guards[0].engine.runtime().session
         invalidate, sending, answered = session.invalidate, asyncio.Event(), asyncio.Event()
 
         async def slow(name: str, **options: Any) -> int:

@@ -145,7 +145,7 @@ async def test_an_answer_to_a_post_that_could_not_be_stored_makes_nobody_wait(
     app = App(cached(content_location="/"))
     forgotten: list[Any] = []
     async with Fleet(app) as fleet:
-        session = fleet.guards[0].runtime().session
+        session = fleet.guards[0].engine.runtime().session
         with monkeypatch.context() as away:
 
             async def failing(name: str, **options: Any) -> bool:

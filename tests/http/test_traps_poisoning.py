@@ -10,6 +10,7 @@ from stampede_guard import CacheRoute
 from stampede_guard.http.requests.entries import base_name, target_of
 from tests.http.asgi import scope_of
 from tests.http.fleet import App, Fleet, cached, start, status_of
+from tests.support.inside import store_of
 
 PATH_TRICKS = [
     "/account/x.css",
@@ -257,7 +258,7 @@ async def test_thousands_of_queries_leave_nothing_behind_in_the_process() -> Non
         assert len(cache.marks._marks) <= 4096
         assert not cache._waiting
         assert not cache._tasks
-        assert not fleet.guards[0].runtime().flights
+        assert not fleet.guards[0].engine.runtime().flights
 
 
 async def test_thousands_of_queries_are_one_entry_where_the_route_knows_which_count() -> None:
@@ -276,7 +277,7 @@ async def test_a_vary_on_a_random_field_fills_no_more_than_the_places_of_its_url
         for number in range(200):
             answer = await fleet.get(x_random=f"{number}" * 4000)
             assert answer.body == b"answer %d" % (number + 1)
-        store: Any = fleet.guards[0]._store
+        store: Any = store_of(fleet.guards[0])
         assert len(store) <= 9
         values = [entry.value for entry in store._entries.values() if entry.value is not None]
         assert sum(len(value.body) for value in values) < 9 * 1000
@@ -287,7 +288,7 @@ async def test_two_middlewares_share_nothing_whatever_they_are_called() -> None:
     async with Fleet(app, routes=[CacheRoute("/*", ttl=60)]) as fleet:
         own = fleet.middlewares[0].cache
         for name in ("r", "http", "r:", "http://example.test"):
-            async with Fleet(app, on=fleet.guards[0]._store, name=name) as other:
+            async with Fleet(app, on=store_of(fleet.guards[0]), name=name) as other:
                 keys = {
                     base_name(middleware.cache.prefix, target, route=route)
                     for middleware in (*fleet.middlewares, *other.middlewares)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from stampede_guard.http.requests.entries import Target
 from stampede_guard.http.requests.routes import CacheRoute, Scope
 from stampede_guard.http.requests.settings import Settings
-from stampede_guard.http.spec.message import Fields
 
-__all__ = ["Choice", "Routing"]
+__all__ = ["RouteChoice", "Routing"]
 
 log = logging.getLogger("stampede_guard")
 
 
-class Choice(NamedTuple):
+class RouteChoice(NamedTuple):
     """`part` is the text that the route's key function adds to the key. `passed`: why the matching route does not
     apply to this request; None if no route matched or it applies.
     """
@@ -33,25 +33,24 @@ class Routing:
         self._settings = settings
         self._told: set[tuple[int, type]] = set()
 
-    def choose(self, scope: Scope, fields: Fields, target: Target) -> Choice:
-        """The first route that matches, unless it does not apply to such a request. A POST is checked when its body
-        is known.
+    def choose(self, scope: Scope, names: AbstractSet[bytes], target: Target) -> RouteChoice:
+        """The first route that matches, unless it does not apply to a request with fields of these names. A POST is
+        checked when its body is known.
         """
         path = target.path.encode("latin-1")
         for route in self._settings.routes:
             if scope["method"] in route.methods and route.matches(path):
-                names = {name for name, _ in fields}
                 if self._settings.credentials(names, route):
-                    return Choice(passed="credentials")
-                return Choice(route) if scope["method"] == "POST" else self.by_key(route, scope)
-        return Choice()
+                    return RouteChoice(passed="credentials")
+                return RouteChoice(route) if scope["method"] == "POST" else self.by_key(route, scope)
+        return RouteChoice()
 
-    def by_key(self, route: CacheRoute, scope: Scope) -> Choice:
+    def by_key(self, route: CacheRoute, scope: Scope) -> RouteChoice:
         """Decided by the route's key function. If it fails, only caching is lost for this request: it goes to the
         application, and shares no entry with requests that have a key.
         """
         if route.key is None:
-            return Choice(route)
+            return RouteChoice(route)
         try:
             part: object = route.key(scope)
             # The text of another object may contain its address, and the next user's object may have the same
@@ -62,8 +61,8 @@ class Routing:
                 raise TypeError(f"it returned a {type(part).__name__}, and not a text or None")
         except Exception as error:
             self._tell(route, error)
-            return Choice(passed="key failed")
-        return Choice(passed="key") if part is None else Choice(route, str(part))
+            return RouteChoice(passed="key failed")
+        return RouteChoice(passed="key") if part is None else RouteChoice(route, str(part))
 
     def _tell(self, route: CacheRoute, error: Exception) -> None:
         first = (id(route), type(error)) not in self._told

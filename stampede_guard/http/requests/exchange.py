@@ -33,7 +33,7 @@ class BrokenOff(RuntimeError):
     """The application ended before its response did."""
 
 
-class Part(NamedTuple):
+class BodyPart(NamedTuple):
     """A message of a body, and its bytes. The message differs if it names a file (`pathsend`)."""
 
     message: Message
@@ -78,7 +78,7 @@ class Exchange:
         self.size = 0
         self.length: int | None = None
         self._max_body_bytes = max_body_bytes
-        self._parts: list[Part] = []
+        self._parts: list[BodyPart] = []
         self._dropped = 0
         self._sent = 0
         self._gone = asyncio.Event()
@@ -176,7 +176,7 @@ class Exchange:
         if self.shared and self.length is not None and self.size + len(chunk) > self.length:
             raise RuntimeError("more was sent than Content-Length says")
         self.size += len(chunk)
-        self._parts.append(Part(message, chunk))
+        self._parts.append(BodyPart(message, chunk))
         if not self.live and self.size > self._max_body_bytes:
             self.too_large = True
         self.complete = not more
@@ -224,7 +224,7 @@ class Exchange:
     def _over(self) -> bool:
         return self.error is not None or self.task.done()
 
-    async def parts(self) -> AsyncIterator[tuple[Part, int]]:
+    async def parts(self) -> AsyncIterator[tuple[BodyPart, int]]:
         """Messages as they come, with the bytes so far. Raises the application's error."""
         number, sent = 0, 0
         while True:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextvars
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import msgspec
 
-from stampede_guard.http.requests.choosing import Choice
+from stampede_guard.http.requests.choosing import RouteChoice
 from stampede_guard.http.requests.entries import Target, target_of
 from stampede_guard.http.requests.exchange import as_fields
 from stampede_guard.http.requests.requester import (
@@ -23,7 +24,7 @@ from stampede_guard.http.requests.stored import StoredResponse
 from stampede_guard.http.spec.directives import Directives
 from stampede_guard.http.spec.fields import lines, without
 from stampede_guard.http.spec.message import Fields, Request
-from stampede_guard.http.spec.ranges import Wanted, requested_range
+from stampede_guard.http.spec.ranges import ByteRange, requested_range
 from stampede_guard.http.spec.reuse import request_directives
 from stampede_guard.http.spec.validation import CONDITIONS
 
@@ -60,7 +61,7 @@ class CacheRequest(msgspec.Struct, frozen=True):
     part: str
     passed: str | None
     plain: bool
-    wanted: Wanted | None
+    wanted: ByteRange | None
     asked: Directives | None
     has_body: bool
     forwarded_for: str = ""
@@ -70,11 +71,18 @@ class CacheRequest(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(
-        cls, scope: Scope, choice: Choice, fields: Fields, target: Target, *, obey: bool = True
+        cls,
+        scope: Scope,
+        choice: RouteChoice,
+        fields: Fields,
+        names: AbstractSet[bytes],
+        target: Target,
+        *,
+        obey: bool = True,
     ) -> CacheRequest:
+        """`names`: those of the fields."""
         # A copy: the leader's own context, as without a cache. The stored response depends on the leader's request
         # anyway.
-        names = {name for name, _ in fields}
         plain = scope["method"] in ("GET", "POST") and not names & _NOT_PLAIN
         wanted = requested_range(fields) if b"range" in names else None
         asked, asking = None, fields
@@ -150,11 +158,12 @@ _OF_CACHING = frozenset({b"cache-control", b"pragma"})
 _OF_BODIES = frozenset({b"transfer-encoding", b"content-length"})
 
 
-def parsed(scope: Scope) -> tuple[Fields, Target | None]:
+def parsed(scope: Scope) -> tuple[Fields, AbstractSet[bytes], Target | None]:
+    """The fields, their names, and the target. No target: the request is not for a cache. That is also so with two
+    lengths, because two servers may read two different requests in it.
+    """
     fields = as_fields(scope["headers"])
-    return fields, target_of(scope, fields)
-
-
-def has_two_lengths(fields: Fields) -> bool:
-    """Two servers may read two different requests in it."""
-    return len(lines(fields, b"content-length")) > 1
+    names = {name for name, _ in fields}
+    if b"content-length" in names and len(lines(fields, b"content-length")) > 1:
+        return fields, names, None
+    return fields, names, target_of(scope, fields)

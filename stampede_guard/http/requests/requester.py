@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from stampede_guard.http.requests.routes import Scope
@@ -262,7 +263,7 @@ def overrides_method(names: Iterable[bytes]) -> bool:
     return not _OVERRIDES.isdisjoint(names)
 
 
-def forwarded_part(names: frozenset[bytes] | set[bytes], fields: Fields, *, scheme: str, host: str) -> str:
+def forwarded_part(names: AbstractSet[bytes], fields: Fields, *, scheme: str, host: str) -> str:
     """The part of the key for the URL that a proxy was asked for; empty if that is the request's own URL.
 
     A client that invents these fields gets its own entries, and cannot poison other clients' entries.

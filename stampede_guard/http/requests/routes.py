@@ -6,8 +6,9 @@ import inspect
 import re
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from stampede_guard.durations import Duration, advice, seconds
 from stampede_guard.errors import Misuse
 from stampede_guard.http.spec.directives import Directives
 from stampede_guard.http.spec.fields import token
@@ -57,6 +58,23 @@ class CacheRoute:
     names: tuple[bytes, ...] = field(init=False, repr=False, compare=False)
     """`vary`, as bytes in lower case."""
 
+    if TYPE_CHECKING:
+        # More types may be given than are read.
+        def __init__(
+            self,
+            pattern: str,
+            *,
+            ttl: Duration,
+            stale_ttl: Duration = 0.0,
+            vary: tuple[str, ...] = (),
+            key: Callable[[Scope], str | None] | None = None,
+            methods: tuple[str, ...] = ("GET", "HEAD"),
+            cookies: Literal["ignore", "bypass"] = "bypass",
+            query: Literal["sorted", "verbatim", "ignore"] | tuple[str, ...] = "sorted",
+            statuses: tuple[int, ...] = (),
+            client_directives: ClientDirectives | None = None,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         # Unchecked: a caller without a type checker may have passed anything.
         given: dict[str, Any] = {
@@ -71,13 +89,16 @@ class CacheRoute:
             starred = re.sub(r"\{[^{}]*\}", "*", pattern)
             raise self._wrong("pattern", f"`*` stands for a segment, not a name in braces: write {starred!r}")
         for name, least in (("ttl", 0.001), ("stale_ttl", 0.0)):
-            value = getattr(self, name)
+            given = getattr(self, name)
+            value = seconds(given)
             if (
                 isinstance(value, bool)
                 or not isinstance(value, int | float)
                 or not least <= value <= _LONGEST
             ):
-                raise self._wrong(name, f"it must be a number of seconds between {least:g} and a year")
+                rule = f"it must be a number of seconds between {least:g} and a year"
+                raise self._wrong(name, rule + advice(given))
+            object.__setattr__(self, name, value)
         if isinstance(vary, str) or not all(
             isinstance(name, str) and name != "*" and token(name.encode("ascii", "replace")) for name in vary
         ):

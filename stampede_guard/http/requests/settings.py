@@ -4,20 +4,44 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypedDict
 
+from stampede_guard.api.keywords import refuse_others
+from stampede_guard.durations import Duration, advice, seconds
 from stampede_guard.errors import Misuse
 from stampede_guard.http.requests.requester import ALWAYS, SAFE, is_credential, names_a_user
 from stampede_guard.http.requests.routes import CacheRoute, ClientDirectives
 from stampede_guard.http.spec.fields import token
 
-__all__ = ["Settings"]
+__all__ = ["MiddlewareOptions", "Settings"]
 
 SetCookie = Literal["refuse", "strip", "store"]
 _NAME = re.compile(r"[A-Za-z*][!#$%&'*+\-.^_`|~0-9A-Za-z:/]{0,63}")
+
+
+class MiddlewareOptions(TypedDict, total=False):
+    """Options of `StampedeMiddleware`, as a user gives them."""
+
+    routes: Iterable[CacheRoute]
+    name: str
+    targets: Sequence[str | bytes]
+    max_body_bytes: int
+    max_request_bytes: int
+    variants: int
+    keep: Duration
+    x_cache: bool
+    expose_key: bool
+    add_etag: bool
+    credential_headers: Sequence[str | bytes] | None
+    stale_if_error: Duration
+    heuristics: bool
+    set_cookie: SetCookie
+    client_directives: ClientDirectives
+    stream_timeout: Duration
+    clock: Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +65,21 @@ class Settings:
     client_directives: ClientDirectives = "obey"
     stream_timeout: float = 2.0
     clock: Callable[[], float] = time.time
+
+    @classmethod
+    def of(cls, given: MiddlewareOptions) -> Settings:
+        """The settings of a middleware with these options. Raises `Misuse`."""
+        refuse_others("StampedeMiddleware", given, ("guard", *MiddlewareOptions.__annotations__))
+        options: dict[str, Any] = dict(given)
+        if isinstance(options.get("routes"), CacheRoute):
+            raise Misuse("routes= takes a list: write routes=[CacheRoute(...)]")
+        options["routes"] = tuple(options.get("routes", ()))
+        if "targets" in options:
+            options["targets"] = field_names(options["targets"], what="targets")
+        names = options.get("credential_headers")
+        if names is not None:
+            options["credential_headers"] = field_names(names, what="credential_headers")
+        return cls(**options)
 
     def __post_init__(self) -> None:
         for route in self.routes:
@@ -73,13 +112,16 @@ class Settings:
         if self.client_directives not in ("obey", "ignore"):
             raise Misuse(f'client_directives={self.client_directives!r}: write "obey" or "ignore"')
         for field in ("keep", "stale_if_error", "stream_timeout"):
-            value = getattr(self, field)
+            given = getattr(self, field)
+            value = seconds(given)
             if (
                 isinstance(value, bool)
                 or not isinstance(value, int | float)
                 or not 0 <= value <= 366 * 86_400
             ):
-                raise Misuse(f"{field}={value!r}: it must be a number of seconds between 0 and a year")
+                rule = "it must be a number of seconds between 0 and a year"
+                raise Misuse(f"{field}={given!r}: {rule}{advice(given)}")
+            object.__setattr__(self, field, value)
 
     def credentials(self, names: Set[bytes], route: CacheRoute | None = None) -> Set[bytes]:
         """The names of fields that identify the requester, without those that its route distinguishes itself."""

@@ -24,7 +24,7 @@ __all__ = [
     "REFUSED",
     "TWICE",
     "HttpCodec",
-    "Refused",
+    "Refusal",
     "StoredResponse",
     "is_note",
     "is_once",
@@ -81,7 +81,12 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     def serves_all(self, age: float) -> bool:
         """Fresh for every request without caching directives: a fast form of the verdict for a hit."""
-        return age < self.lifetime and not any(name == b"no-cache" for name, _ in self.directives)
+        if age >= self.lifetime:
+            return False
+        for name, _ in self.directives:  # noqa: SIM110 - a generator would cost more than the search
+            if name == b"no-cache":
+                return False
+        return True
 
     def is_for(self, request_fields: Fields) -> bool:
         """RFC 9111, 4.1."""
@@ -95,7 +100,7 @@ class StoredResponse(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return situation.is_fresh and not situation.always_validated and not self.unstorable
 
 
-class Refused:
+class Refusal:
     """The result of a flight whose response may not be stored. Each requester asks the application.
 
     `identities` are the refused requesters. A requester with one of them has waited in vain, and asks by itself.
@@ -114,17 +119,17 @@ class Refused:
         return self.mark != b""
 
     def __repr__(self) -> str:
-        return f"Refused({self.mark!r})"
+        return f"Refusal({self.mark!r})"
 
 
-REFUSED = Refused(b"")
-AGAIN = Refused(b"A1")
-ONCE = Refused(b"O1")
-TWICE = Refused(b"O2")
+REFUSED = Refusal(b"")
+AGAIN = Refusal(b"A1")
+ONCE = Refusal(b"O1")
+TWICE = Refusal(b"O2")
 
 
-def is_once(value: object) -> TypeGuard[Refused]:
-    return isinstance(value, Refused) and value.mark in (ONCE.mark, TWICE.mark)
+def is_once(value: object) -> TypeGuard[Refusal]:
+    return isinstance(value, Refusal) and value.mark in (ONCE.mark, TWICE.mark)
 
 
 def is_note(begin: bytes, size: int) -> bool:
@@ -143,18 +148,18 @@ class HttpCodec:
     shareable: bool | None = True
 
     def encode(self, value: Any) -> bytes:
-        if isinstance(value, Refused):
+        if isinstance(value, Refusal):
             return value.mark + b"".join(sorted(value.identities))
         return _MAGIC + _encode(value)
 
-    def decode(self, data: bytes) -> StoredResponse | Refused:
+    def decode(self, data: bytes) -> StoredResponse | Refusal:
         if not data:
             return REFUSED
         if data[:2] in (AGAIN.mark, ONCE.mark, TWICE.mark):
             told = bytes(data[2:])
             places = range(0, len(told), IDENTITY_BYTES)
             identities = frozenset(told[place : place + IDENTITY_BYTES] for place in places)
-            return Refused(bytes(data[:2]), identities)
+            return Refusal(bytes(data[:2]), identities)
         if data[:2] != _MAGIC:
             raise Undecodable("not a stored response of this version")
         try:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 __all__ = ["Fields", "Request", "Response"]
 
 Fields = tuple[tuple[bytes, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """`target` is scheme, authority, path and query, as far as they name the resource."""
 
     method: str
@@ -18,8 +17,7 @@ class Request:
     fields: Fields = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(msgspec.Struct, frozen=True):
     status: int
     fields: Fields = ()
     body: bytes = b""

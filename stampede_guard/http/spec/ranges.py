@@ -26,7 +26,7 @@ class ContentRange(NamedTuple):
     length: int | None
 
 
-class Wanted(NamedTuple):
+class ByteRange(NamedTuple):
     """One byte range: from `first` to `last` (None = to the end), or the last `suffix` bytes."""
 
     first: int | None
@@ -34,7 +34,7 @@ class Wanted(NamedTuple):
     suffix: int | None = None
 
 
-def requested_range(fields: Fields) -> Wanted | None:
+def requested_range(fields: Fields) -> ByteRange | None:
     """The one range of a request. None without one, for several, or for a malformed one: a server may then ignore
     it and send the whole (RFC 9110, 14.2).
     """
@@ -45,9 +45,9 @@ def requested_range(fields: Fields) -> Wanted | None:
     if match is None:
         return None
     if match["suffix"] is not None:
-        return Wanted(None, None, int(match["suffix"]))
+        return ByteRange(None, None, int(match["suffix"]))
     first_byte, last = int(match["first"]), int(match["last"]) if match["last"] else None
-    return None if last is not None and last < first_byte else Wanted(first_byte, last)
+    return None if last is not None and last < first_byte else ByteRange(first_byte, last)
 
 
 def content_range(response: Response) -> ContentRange | None:
@@ -63,7 +63,7 @@ def content_range(response: Response) -> ContentRange | None:
     return ContentRange(start, end, length)
 
 
-def bounds(wanted: Wanted, length: int) -> tuple[int, int] | None:
+def bounds(wanted: ByteRange, length: int) -> tuple[int, int] | None:
     """First and last byte of a complete body of `length`; None if there are no such bytes."""
     if wanted.suffix is not None:
         return (max(0, length - wanted.suffix), length - 1) if wanted.suffix and length else None
@@ -73,7 +73,7 @@ def bounds(wanted: Wanted, length: int) -> tuple[int, int] | None:
     return start, length - 1 if wanted.last is None else min(wanted.last, length - 1)
 
 
-def partial(stored: Response, held: ContentRange | None, wanted: Wanted) -> Response | None:
+def partial(stored: Response, held: ContentRange | None, wanted: ByteRange) -> Response | None:
     """The 206 that answers a range from a stored 200, or from a stored 206 whose bytes `held` include it; else
     None.
 

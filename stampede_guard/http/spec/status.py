@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import Literal
 
@@ -50,7 +51,9 @@ class CacheStatus(msgspec.Struct, frozen=True, kw_only=True):
         return "; ".join(parts).encode("ascii")
 
 
+@functools.lru_cache(maxsize=64)
 def _bare(text: str) -> str:
+    """Names of caches and this cache's own words: a hit has the same as the last one."""
     return text if _TOKEN.fullmatch(text) else _quoted(text)
 
 

@@ -110,7 +110,8 @@ def has_validator(fields: Fields) -> bool:
 
 def stored_fields(response: Response, directives: Directives) -> Fields:
     """RFC 9111, 3.1: without fields for one connection, and without the fields that `no-cache` and `private` list
-    (5.2.2.4 and 5.2.2.7: a listed field is for the first requester only, or must be validated before use).
+    (5.2.2.4 and 5.2.2.7: a listed field is for the first requester only, or must be validated before use). Also
+    without `Trailer`: it announces fields after the body, and a stored response has none.
     """
     listed = directives.names(b"no-cache") | directives.names(b"private")
-    return without(without_hops(response.fields), listed)
+    return without(without_hops(response.fields), listed | {b"trailer"})

@@ -44,5 +44,5 @@ async def _play(case: Case, cases: dict[str, Case], options: dict[str, Any]) -> 
 
 async def settled(guard: StampedeGuard) -> None:
     """Until no flight is under way."""
-    while flights := list(guard.runtime().flights.values()):
+    while flights := list(guard.engine.runtime().flights.values()):
         await asyncio.wait([flight.landed for flight in flights])
