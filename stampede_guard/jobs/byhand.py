@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from stampede_guard.errors import StoreUnavailable
-from stampede_guard.jobs.backends.backend import RunBackend
+from stampede_guard.jobs.backends.protocol import RunBackend
 from stampede_guard.jobs.execution import Execution
 from stampede_guard.jobs.job import Job
 from stampede_guard.jobs.keeping import OPERATOR_TIMEOUT

@@ -10,7 +10,7 @@ from typing import Any
 
 from stampede_guard.errors import LeaseLost, LeaseTaken, StoreError, StoreRefused
 from stampede_guard.jobs import reporting
-from stampede_guard.jobs.backends.backend import RunBackend
+from stampede_guard.jobs.backends.protocol import RunBackend
 from stampede_guard.jobs.job import Job
 from stampede_guard.jobs.messages import Claimed, Ending, Outcome
 from stampede_guard.jobs.run import Run

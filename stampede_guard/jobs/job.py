@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
+from stampede_guard.api.keywords import refuse_others
+from stampede_guard.durations import Duration
 from stampede_guard.errors import Misuse, PolicyError
 from stampede_guard.jobs.messages import Registration
 from stampede_guard.jobs.run import Run
@@ -24,6 +26,23 @@ _ATTEMPTS = 3
 _DEADMAN_SAMPLE_FROM = (
     1_767_225_600_000  # 2026-01-01, fixed: the rhythm must not depend on the day of a deployment
 )
+
+
+class SlotOptions(TypedDict, total=False):
+    """The terms of jobs of APScheduler: see `Terms`."""
+
+    overlap: JobOverlap
+    misfire_grace: Duration
+    jitter: Duration
+    time_limit: Duration | None
+    lease_ttl: Duration
+
+
+class TermOptions(SlotOptions, total=False):
+    """The terms of a job: see `Terms`."""
+
+    coalesce: bool
+    retry_abandoned: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,22 +68,29 @@ class Terms:
     retry_abandoned: bool = False
     lease_ttl: float = JOB_TTL
 
+    if TYPE_CHECKING:
+        # More types may be given than are read.
+        def __init__(self, **terms: Unpack[TermOptions]) -> None: ...
+
     def __post_init__(self) -> None:
         if self.overlap not in OVERLAPS:
             raise PolicyError("overlap", self.overlap, f"write one of {', '.join(OVERLAPS)}")
-        checks.seconds("misfire_grace", self.misfire_grace, least=1.0)
+        self._put("misfire_grace", checks.seconds("misfire_grace", self.misfire_grace, least=1.0))
         checks.flag("coalesce", self.coalesce)
-        checks.seconds("jitter", self.jitter)
+        self._put("jitter", checks.seconds("jitter", self.jitter))
         if self.time_limit is not None:
-            checks.seconds("time_limit", self.time_limit, least=0.001)
+            self._put("time_limit", checks.seconds("time_limit", self.time_limit, least=0.001))
         checks.flag("retry_abandoned", self.retry_abandoned)
-        job_timing(self.lease_ttl)
+        self._put("lease_ttl", job_timing(self.lease_ttl).lease_ttl)
         if self.jitter > self.misfire_grace:
             raise PolicyError(
                 "jitter",
                 self.jitter,
                 f"at most misfire_grace={self.misfire_grace:g}; with more, slots would be missed",
             )
+
+    def _put(self, field: str, seconds: float) -> None:
+        object.__setattr__(self, field, seconds)
 
     @property
     def timing(self) -> Timing:
@@ -116,7 +142,7 @@ class Job:
 
 def terms_of(given: Mapping[str, Any], *, also: tuple[str, ...] = ("name",)) -> Terms:
     """Raises `Misuse` for an unknown name, and whatever `Terms` raises. `also`: other names that may be given."""
-    checks.no_other("a job", given, (*Terms.__dataclass_fields__, *also))
+    refuse_others("a job", given, (*Terms.__dataclass_fields__, *also))
     return Terms(**given)
 
 

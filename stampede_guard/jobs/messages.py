@@ -20,13 +20,13 @@ __all__ = [
     "Claimed",
     "Early",
     "Ending",
+    "JobPoll",
     "JobView",
-    "Look",
     "Outcome",
     "Outdated",
     "Registration",
     "RunView",
-    "Seen",
+    "PollAnswer",
     "Taken",
 ]
 
@@ -75,7 +75,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class JobPoll:
     """A worker's regular request about one of its jobs. `attempts`: as in `Claim`; 1 = nothing is retried."""
 
     registration: Registration
@@ -181,8 +181,8 @@ class JobView:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """The answer to a `Look`. `view`: the job, None = it is not known. `vanished`: runs that this look marked.
+class PollAnswer:
+    """The answer to a `JobPoll`. `view`: the job, None = it is not known. `vanished`: runs that this look marked.
 
     `again`: abandoned runs that may be retried, the oldest slots first.
     """

@@ -7,17 +7,18 @@ import contextlib
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, Unpack
 from zoneinfo import ZoneInfo
 
+from stampede_guard.durations import Duration
 from stampede_guard.errors import Misuse, StoreError
-from stampede_guard.jobs.backends.backend import RunBackend
+from stampede_guard.jobs.backends.protocol import RunBackend
 from stampede_guard.jobs.byhand import begun_by_hand
 from stampede_guard.jobs.execution import Execution
 from stampede_guard.jobs.following.follower import Follower
 from stampede_guard.jobs.following.looks import Looks
 from stampede_guard.jobs.history.records import JobRecords
-from stampede_guard.jobs.job import Job, check_fit, function_of, name_of, terms_of
+from stampede_guard.jobs.job import Job, TermOptions, check_fit, function_of, name_of, terms_of
 from stampede_guard.jobs.keeping import FIRST_PRUNE, KEEP, KEEP_FOR, OPERATOR_TIMEOUT, PRUNE_EVERY
 from stampede_guard.jobs.messages import Ending
 from stampede_guard.jobs.reporting import log
@@ -52,13 +53,12 @@ class Jobs(JobRecords):
         *,
         runs: Callable[[], RunBackend] | None = None,
         version: int = 0,
-        drain_timeout: float = 30.0,
+        drain_timeout: Duration = 30.0,
     ) -> None:
         super().__init__(leases, runs)
         checks.whole("version", version, least=0)
-        checks.seconds("drain_timeout", drain_timeout)
         self.version = version
-        self._drain_timeout = drain_timeout
+        self._drain_timeout = checks.seconds("drain_timeout", drain_timeout)
         self._jobs: dict[str, Job] = {}
         self._followers: dict[str, tuple[Follower, asyncio.Task[None]]] = {}
         self._tables: list[ScheduleTable] = []
@@ -80,7 +80,7 @@ class Jobs(JobRecords):
         tz: str | ZoneInfo = "UTC",
         name: str | None = None,
         dialect: Dialect = "debian",
-        **terms: Any,
+        **terms: Unpack[TermOptions],
     ) -> Callable[[F], F]:
         """`@jobs.cron("0 3 * * *", tz="Europe/Berlin")`. `terms`: see `stampede_guard.jobs.job.Terms`.
 
@@ -91,7 +91,12 @@ class Jobs(JobRecords):
         return self._decorator(cron_of(expression, tz=tz, dialect=dialect), name, terms)
 
     def every(
-        self, seconds: float, *, anchor: datetime | None = None, name: str | None = None, **terms: Any
+        self,
+        seconds: Duration,
+        *,
+        anchor: datetime | None = None,
+        name: str | None = None,
+        **terms: Unpack[TermOptions],
     ) -> Callable[[F], F]:
         """`@jobs.every(300)`: counted from midnight in UTC, or from `anchor`. Write one if `seconds` divide no day."""
         return self._decorator(Every.of(seconds, anchor=anchor), name, terms)
@@ -103,7 +108,7 @@ class Jobs(JobRecords):
         *,
         name: str | None = None,
         arguments: Mapping[str, Any] | None = None,
-        **terms: Any,
+        **terms: Unpack[TermOptions],
     ) -> Job:
         """Add a job without a decorator. If the job is already followed, the new schedule replaces the old one now."""
         called = name_of(function, name)
@@ -137,8 +142,8 @@ class Jobs(JobRecords):
         connect: Callable[[], Any] | None = None,
         rows: Rows | None = None,
         table: str = "job_schedules",
-        poll_every: float = 10.0,
-        **terms: Any,
+        poll_every: Duration = 10.0,
+        **terms: Unpack[TermOptions],
     ) -> ScheduleTable:
         """Schedules from a PostgreSQL table, or from any `rows`: see `stampede_guard.jobs.table`."""
         if (connect is None) == (rows is None):
@@ -200,7 +205,7 @@ class Jobs(JobRecords):
         for table in self._tables:
             self._follow_table(table)
 
-    async def stop(self, *, drain_timeout: float | None = None) -> None:
+    async def stop(self, *, drain_timeout: Duration | None = None) -> None:
         """Stop claiming slots, and wait `drain_timeout` seconds for runs. Then cancel them: they are `abandoned`.
 
         So it takes at most `drain_timeout`, 15 s, and the time-outs of pending requests. That holds whatever the runs
@@ -213,8 +218,9 @@ class Jobs(JobRecords):
             here = self._runs.get(asyncio.get_running_loop())
             if self._keeping is None and not self._running and not self._pressed and here is None:
                 return
-            patience = self._drain_timeout if drain_timeout is None else drain_timeout
-            checks.seconds("drain_timeout", patience)
+            patience = checks.seconds(
+                "drain_timeout", self._drain_timeout if drain_timeout is None else drain_timeout
+            )
             self._stopping = asyncio.get_running_loop().create_task(
                 self._stopped(self._followed_no_more(), patience), name="stampede_guard jobs stop"
             )
@@ -294,7 +300,7 @@ class Jobs(JobRecords):
 
     # --- inside
 
-    def _decorator(self, schedule: Schedule, name: str | None, terms: dict[str, Any]) -> Callable[[F], F]:
+    def _decorator(self, schedule: Schedule, name: str | None, terms: Mapping[str, Any]) -> Callable[[F], F]:
         checked = terms_of(terms)
 
         def decorate(function: F) -> F:

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
+from stampede_guard.durations import Duration
 from stampede_guard.errors import Misuse, StoreError
 from stampede_guard.jobs.job import Job, Terms, function_of, terms_of
 from stampede_guard.jobs.reporting import log
@@ -122,7 +123,7 @@ class ScheduleTable:
         functions: Mapping[str, Callable[..., Any]],
         rows: Rows,
         *,
-        poll_every: float,
+        poll_every: Duration,
         terms: Mapping[str, Any],
     ) -> None:
         if not functions or not isinstance(functions, Mapping):
@@ -132,11 +133,10 @@ class ScheduleTable:
                 raise Misuse(f"a row cannot name the job {name!r}: use a string, as in {{'sync': sync}}")
         if not all(callable(getattr(rows, method, None)) for method in ("active", "ran")):
             raise Misuse(f"rows={rows!r}: write an object with active() and ran(), or connect=pool.acquire")
-        checks.seconds("poll_every", poll_every, above=True)
         self._jobs = jobs
         self._functions = {name: function_of(function, name) for name, function in functions.items()}
         self._rows = rows
-        self._poll_every = poll_every
+        self._poll_every = checks.seconds("poll_every", poll_every, above=True)
         self._terms = dict(terms)
         terms_of(self._terms, also=())
         self._followed: dict[str, Row] = {}

@@ -6,20 +6,24 @@ import inspect
 import math
 from typing import Any
 
-from stampede_guard.errors import Misuse, PolicyError
+from stampede_guard import durations
+from stampede_guard.durations import Duration
+from stampede_guard.errors import PolicyError
 
-__all__ = ["count", "flag", "gives_values", "no_other", "seconds", "takes_one", "text", "whole"]
+__all__ = ["count", "flag", "gives_values", "seconds", "takes_one", "text", "whole"]
 
 
 def seconds(
-    field: str, value: object, *, least: float = 0.0, above: bool = False, endless: bool = False
-) -> None:
-    """A number of seconds, at least `least`. `above`: it must be greater. `endless`: `math.inf` is allowed."""
+    field: str, given: Duration, *, least: float = 0.0, above: bool = False, endless: bool = False
+) -> float:
+    """The given time in seconds, at least `least`. `above`: it must be greater. `endless`: `math.inf` is allowed."""
     rule = f"write a number of seconds, {f'more than {least:g}' if above else f'{least:g} or more'}"
+    value = durations.seconds(given)
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        raise PolicyError(field, value, rule)
+        raise PolicyError(field, given, rule + durations.advice(given))
     if value < least or (above and value == least) or (math.isinf(value) and not endless):
-        raise PolicyError(field, value, rule)
+        raise PolicyError(field, given, rule)
+    return value
 
 
 def text(value: object) -> str:
@@ -68,10 +72,3 @@ def gives_values(function: Any) -> bool:
         inspect.isgeneratorfunction(found) or inspect.isasyncgenfunction(found)
         for found in (function, getattr(type(function), "__call__", None))  # noqa: B004
     )
-
-
-def no_other(what: str, given: Any, known: Any) -> None:
-    """Raises `Misuse` for names in `given` that are not in `known`."""
-    unknown = sorted(set(given) - set(known))
-    if unknown:
-        raise Misuse(f"{what} has no {', '.join(unknown)}; it has {', '.join(known)}")

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import re
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterable
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 from stampede_guard.api.environment import NOT_GIVEN, given_namespace
+from stampede_guard.api.keywords import refuse_others
+from stampede_guard.durations import Duration
 from stampede_guard.engine.hooks import Hooks
 from stampede_guard.engine.threads.portal import at_end, portal, portal_loop
 from stampede_guard.errors import Misuse, PolicyError
 from stampede_guard.events import Hook
 from stampede_guard.leases import checks
-from stampede_guard.leases.backend import Backend
-from stampede_guard.leases.core.timing import JOB_TTL, LEADER_TTL, job_timing, leader_timing
+from stampede_guard.leases.core.timing import JOB_TTL, LEADER_TTL, TimingOptions, job_timing, leader_timing
 from stampede_guard.leases.election import Election, OnLeader
 from stampede_guard.leases.exclusive import Overlap, RunExclusive
 from stampede_guard.leases.hold import Hold
@@ -30,9 +30,14 @@ from stampede_guard.leases.keeping.loop_state import LoopState
 from stampede_guard.leases.keeping.world import SystemWorld, World, generation
 from stampede_guard.leases.messages import Audit, Forced, LeaseView, NotForced, Owner, Withheld
 from stampede_guard.leases.owner import this_process
-from stampede_guard.leases.warmer import Warmer
+from stampede_guard.leases.protocol import Backend
+from stampede_guard.leases.warmer import Warmer, WarmerOptions
+from stampede_guard.values.forks import in_children
 
-__all__ = ["DEFAULT_WAIT", "Leases"]
+if TYPE_CHECKING:
+    from stampede_guard.api.guard import StampedeGuard
+
+__all__ = ["DEFAULT_WAIT", "Leases", "LeasesOptions"]
 
 # Colons are not allowed: otherwise "shop" with "eu:import" would be the same as "shop:eu" with "import".
 NAMESPACE = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -40,6 +45,16 @@ LONGEST_NAME = 200
 DEFAULT_WAIT = 30.0
 OPERATOR_TIMEOUT = 5.0
 _HOUSES: weakref.WeakSet[Leases] = weakref.WeakSet()
+
+
+class LeasesOptions(TypedDict, total=False):
+    """Options of `MemoryLeases(...)`, and of `from_url` and the like of other back ends."""
+
+    namespace: str
+    label: str
+    hooks: Iterable[Hook]
+    world: Callable[[], World]
+    owner: Owner | None
 
 
 class Leases:
@@ -54,14 +69,11 @@ class Leases:
     def __init__(
         self,
         open_backend: Callable[[], Backend],
-        *,
-        namespace: str = NOT_GIVEN,
-        label: str = "",
-        hooks: Iterable[Hook] = (),
-        world: Callable[[], World] = SystemWorld,
-        owner: Owner | None = None,
+        **options: Unpack[LeasesOptions],
     ) -> None:
-        namespace, given_as = given_namespace(namespace)
+        refuse_others("Leases", options, LeasesOptions.__annotations__)
+        namespace, given_as = given_namespace(options.get("namespace", NOT_GIVEN))
+        label, hooks = options.get("label", ""), options.get("hooks", ())
         if not NAMESPACE.fullmatch(checks.text(namespace)):
             raise Misuse(f"{given_as} is not allowed: write 1 to 64 letters, digits, dots, - or _")
         if not isinstance(label, str):
@@ -72,8 +84,8 @@ class Leases:
         self.prefix = f"{namespace}:"
         self.label = label
         self._open_backend = open_backend
-        self._world = world
-        self._owner = owner
+        self._world = options.get("world", SystemWorld)
+        self._owner = options.get("owner")
         self._hooks = Hooks(hooks)
         self._lock = threading.Lock()
         self._parts: dict[asyncio.AbstractEventLoop, LoopState] = {}
@@ -86,14 +98,11 @@ class Leases:
     def hold(
         self,
         name: str,
-        lease_ttl: float = JOB_TTL,
+        lease_ttl: Duration = JOB_TTL,
         *,
-        wait: float = DEFAULT_WAIT,
-        grace: float | None = None,
-        at_least_for: float = 0.0,
-        renew_every: float | None = None,
-        request_timeout: float | None = None,
-        poll_every: float | None = None,
+        wait: Duration = DEFAULT_WAIT,
+        at_least_for: Duration = 0.0,
+        **timing: Unpack[TimingOptions],
     ) -> Hold:
         """`async with leases.hold("import") as lease:`; in code without an event loop, `with`.
 
@@ -103,16 +112,11 @@ class Leases:
         grant. Raises `LeaseTaken` when the wait is over. Raises `StoreError` when the back end is away: the body does
         not run. Raises `PolicyError` for durations that contradict each other.
         """
-        timing = job_timing(
-            lease_ttl,
-            grace=grace,
-            renew_every=renew_every,
-            request_timeout=request_timeout,
-            poll_every=poll_every,
-        )
-        checks.seconds("wait", wait, endless=True)
-        checks.seconds("at_least_for", at_least_for)
-        return Hold(self, self.full(name), timing, wait=wait, at_least_for=at_least_for)
+        _refuse_others("hold", timing, "lease_ttl", "wait", "at_least_for")
+        durations = job_timing(lease_ttl, **timing)
+        longest = checks.seconds("wait", wait, endless=True)
+        held = checks.seconds("at_least_for", at_least_for)
+        return Hold(self, self.full(name), durations, wait=longest, at_least_for=held)
 
     def election(
         self,
@@ -120,11 +124,8 @@ class Leases:
         *,
         on_elected: OnLeader | None = None,
         on_lost: OnLeader | None = None,
-        lease_ttl: float = LEADER_TTL,
-        grace: float | None = None,
-        renew_every: float | None = None,
-        request_timeout: float | None = None,
-        poll_every: float | None = None,
+        lease_ttl: Duration = LEADER_TTL,
+        **timing: Unpack[TimingOptions],
     ) -> Election:
         """One of the candidates for `name` leads: see `stampede_guard.leases.election`. This call does not start it.
 
@@ -132,17 +133,12 @@ class Leases:
         resigns. `on_lost(lease)` is called after it. Both may be coroutine functions. Raises `PolicyError` for
         durations that contradict each other.
         """
-        timing = leader_timing(
-            lease_ttl,
-            grace=grace,
-            renew_every=renew_every,
-            request_timeout=request_timeout,
-            poll_every=poll_every,
-        )
+        _refuse_others("election", timing, "on_elected", "on_lost", "lease_ttl")
+        durations = leader_timing(lease_ttl, **timing)
         for field, function in (("on_elected", on_elected), ("on_lost", on_lost)):
             if function is not None:
                 checks.takes_one(field, function, "the lease")
-        made = Election(self, self.full(name), timing, on_elected=on_elected, on_lost=on_lost)
+        made = Election(self, self.full(name), durations, on_elected=on_elected, on_lost=on_lost)
         self._elections.append(made)
         return made
 
@@ -151,29 +147,21 @@ class Leases:
         name: str,
         *,
         overlap: Overlap = "skip",
-        at_least_for: float = 0.0,
-        wait: float = float("inf"),
-        lease_ttl: float = JOB_TTL,
-        grace: float | None = None,
-        renew_every: float | None = None,
-        request_timeout: float | None = None,
-        poll_every: float | None = None,
+        at_least_for: Duration = 0.0,
+        wait: Duration = float("inf"),
+        lease_ttl: Duration = JOB_TTL,
+        **timing: Unpack[TimingOptions],
     ) -> RunExclusive:
         """A decorator: at most one call runs at a time, in all processes. See `stampede_guard.leases.exclusive`."""
-        timing = job_timing(
-            lease_ttl,
-            grace=grace,
-            renew_every=renew_every,
-            request_timeout=request_timeout,
-            poll_every=poll_every,
-        )
-        checks.seconds("wait", wait, endless=True)
-        checks.seconds("at_least_for", at_least_for)
+        _refuse_others("run_exclusive", timing, "overlap", "at_least_for", "wait", "lease_ttl")
+        durations = job_timing(lease_ttl, **timing)
+        longest = checks.seconds("wait", wait, endless=True)
+        held = checks.seconds("at_least_for", at_least_for)
         return RunExclusive(
-            self, self.full(name), timing, overlap=overlap, at_least_for=at_least_for, wait=wait
+            self, self.full(name), durations, overlap=overlap, at_least_for=held, wait=longest
         )
 
-    def warmer(self, guard: Any, name: str = "warmer", **options: Any) -> Warmer:
+    def warmer(self, guard: StampedeGuard, name: str = "warmer", **options: Unpack[WarmerOptions]) -> Warmer:
         """The elected worker refreshes hot keys before they expire. See `stampede_guard.leases.warmer`."""
         return Warmer(self, guard, name, **options)
 
@@ -354,6 +342,10 @@ class Leases:
             del self._parts[loop]
 
 
+def _refuse_others(feature: str, timing: TimingOptions, *own: str) -> None:
+    refuse_others(f"leases.{feature}", timing, (*own, *TimingOptions.__annotations__))
+
+
 def _can_be_a_name(name: object) -> bool:
     return isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and name.isprintable()
 
@@ -366,10 +358,7 @@ def _close_all() -> None:
 at_end(_close_all)
 
 
+@in_children
 def _after_fork() -> None:
     for client in list(_HOUSES):
         client.leave_the_parents()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

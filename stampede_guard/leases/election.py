@@ -15,7 +15,9 @@ import inspect
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Self
 
+from stampede_guard.durations import Duration
 from stampede_guard.errors import LeaseTaken, Misuse, StoreError
+from stampede_guard.leases import checks
 from stampede_guard.leases.core.timing import Timing
 from stampede_guard.leases.hold import given_back
 from stampede_guard.leases.keeping import reporting
@@ -23,7 +25,7 @@ from stampede_guard.leases.keeping.acquire import Acquisition
 from stampede_guard.leases.keeping.keeper import Keeper
 from stampede_guard.leases.keeping.loop_state import LoopState, log
 from stampede_guard.leases.lease import Lease
-from stampede_guard.leases.messages import Held
+from stampede_guard.leases.messages import LeaseHeld
 from stampede_guard.leases.owner import called
 
 if TYPE_CHECKING:
@@ -96,7 +98,7 @@ class Election:
         leader = ""
         if keeper is not None and keeper.settled:
             leader = called(keeper.owner)
-        elif attempt is not None and isinstance(attempt.answer, Held):
+        elif attempt is not None and isinstance(attempt.answer, LeaseHeld):
             leader = called(attempt.answer.owner)
         return {
             "name": self.name,
@@ -107,16 +109,17 @@ class Election:
             "leader": leader,
         }
 
-    async def wait_elected(self, timeout: float | None = None) -> Lease:
+    async def wait_elected(self, timeout: Duration | None = None) -> Lease:
         """The lease, once elected. Raises `TimeoutError` after `timeout` seconds; `Misuse` if it is not a candidate."""
         if self._task is None or self._part is None:
             raise Misuse(f"the election {self.name!r} was not started: call election.start() first")
-        deadline = FOR_EVER if timeout is None else self._part.world.now() + timeout
+        longest = FOR_EVER if timeout is None else checks.seconds("timeout", timeout, endless=True)
+        deadline = self._part.world.now() + longest
         while (lease := self.lease) is None:
             if self._stopping:
                 raise Misuse(f"the election {self.name!r} was stopped: this process will not be elected")
             if self._part.world.now() >= deadline:
-                raise TimeoutError(f"not elected leader of {self.name!r} within {timeout:g} s")
+                raise TimeoutError(f"not elected leader of {self.name!r} within {longest:g} s")
             await self._news(deadline)
         return lease
 

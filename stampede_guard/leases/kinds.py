@@ -6,16 +6,62 @@ import importlib
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Self
+from typing import Any, Literal, Self, Unpack
 from urllib.parse import urlsplit
 
 from stampede_guard.api.environment import NOT_GIVEN, given_namespace
+from stampede_guard.api.keywords import refuse_others
+from stampede_guard.durations import Duration
 from stampede_guard.errors import Misuse, PolicyError, UrlError
 from stampede_guard.leases import checks, postgres, redis
-from stampede_guard.leases.client import Leases
-from stampede_guard.leases.memory import MemoryBackend, Rows
+from stampede_guard.leases.client import Leases, LeasesOptions
+from stampede_guard.leases.memory import LeaseRows, MemoryBackend
 
 __all__ = ["MemoryLeases", "PostgresLeases", "RedisLeases"]
+
+
+class RedisOptions(LeasesOptions, total=False):
+    """Options of `RedisLeases.from_url` and `RedisLeases.from_client`: see `RedisBackend`."""
+
+    eviction: Literal["refuse", "warn"]
+    restart: Literal["withhold", "trust"]
+    longest_lease: Duration
+
+
+class PostgresOptions(LeasesOptions, total=False):
+    """Options of `PostgresLeases.from_connect`: see `PostgresBackend`."""
+
+    schema: str
+    connections: int
+    listen: bool | Callable[[], Awaitable[Any]]
+
+
+class PostgresUrlOptions(LeasesOptions, total=False):
+    """Options of `PostgresLeases.from_url`: its own, and those of `asyncpg.connect`."""
+
+    schema: str
+    connections: int
+    listen: bool | str
+    host: str | list[str]
+    port: int | list[int]
+    user: str
+    password: Any
+    passfile: Any
+    service: str
+    servicefile: Any
+    database: str
+    timeout: float
+    max_cached_statement_lifetime: int
+    max_cacheable_statement_size: int
+    command_timeout: float
+    ssl: Any
+    direct_tls: bool
+    connection_class: Any
+    record_class: Any
+    server_settings: dict[str, str]
+    target_session_attrs: Any
+    krbsrvname: str
+    gsslib: str
 
 
 class MemoryLeases(Leases):
@@ -25,14 +71,18 @@ class MemoryLeases(Leases):
     """
 
     def __init__(
-        self, *, rows: Rows | None = None, clock: Callable[[], float] = time.time, **options: Any
+        self,
+        *,
+        rows: LeaseRows | None = None,
+        clock: Callable[[], float] = time.time,
+        **options: Unpack[LeasesOptions],
     ) -> None:
-        checks.no_other("MemoryLeases", options, ("rows", "clock", *_OURS))
-        if rows is not None and not isinstance(rows, Rows):
+        refuse_others("MemoryLeases", options, ("rows", "clock", *LeasesOptions.__annotations__))
+        if rows is not None and not isinstance(rows, LeaseRows):
             raise Misuse(f"rows={rows!r}: write the `rows` of another MemoryLeases, or omit rows=")
         if not callable(clock):
             raise Misuse(f"clock={clock!r}: write a function that returns seconds since 1970")
-        self.rows = Rows(clock) if rows is None else rows
+        self.rows = LeaseRows(clock) if rows is None else rows
         super().__init__(lambda: MemoryBackend(self.rows), **options)
 
 
@@ -45,7 +95,7 @@ class _Elsewhere(Leases):
 
     @classmethod
     def _made(cls, way: str, given: Any, options: dict[str, Any]) -> Self:
-        ours = {name: options.pop(name) for name in _OURS if name in options}
+        ours = {name: options.pop(name) for name in LeasesOptions.__annotations__ if name in options}
         if cls._keys_by_namespace:
             options["namespace"] = given_namespace(ours.get("namespace", NOT_GIVEN))[0]
         backend = cls._backend()
@@ -63,7 +113,7 @@ class PostgresLeases(_Elsewhere):
         return postgres.PostgresBackend
 
     @classmethod
-    def from_url(cls, url: str, **options: Any) -> Self:
+    def from_url(cls, url: str, **options: Unpack[PostgresUrlOptions]) -> Self:
         """`postgresql://user:password@host/database`. Options: those of `Leases`, and of `PostgresBackend.from_url`.
 
         Raises `UrlError` for another kind of URL. Raises `Misuse` for an unknown option, or if asyncpg is missing.
@@ -79,14 +129,17 @@ class PostgresLeases(_Elsewhere):
         # `statement_cache_size` is not an option: behind a pooler, a prepared statement may meet another connection.
         drivers = inspect.signature(driver.connect).parameters.keys() - {"dsn", "statement_cache_size"}
         others = options.keys() - drivers
-        checks.no_other("PostgresLeases (beside what asyncpg.connect takes)", others, (*_OURS, *_POSTGRES))
-        if not isinstance(options.get("listen", True), bool) and "://" not in checks.text(options["listen"]):
-            raise PolicyError("listen", options["listen"], "write True, False, or a URL past the pooler")
+        refuse_others(
+            "PostgresLeases (beside what asyncpg.connect takes)", others, PostgresOptions.__annotations__
+        )
+        listen: object = options.get("listen", True)
+        if not isinstance(listen, bool) and "://" not in checks.text(listen):
+            raise PolicyError("listen", listen, "write True, False, or a URL past the pooler")
         checks.whole("connections", options.get("connections", 4), least=1)
-        return cls._made("from_url", url, options)
+        return cls._made("from_url", url, dict(options))
 
     @classmethod
-    def from_connect(cls, connect: Callable[[], Awaitable[Any]], **options: Any) -> Self:
+    def from_connect(cls, connect: Callable[[], Awaitable[Any]], **options: Unpack[PostgresOptions]) -> Self:
         """`await connect()` makes a new asyncpg connection for each call, in the event loop that calls it.
 
         Use it for rotating passwords, cloud tokens and connectors. It runs as part of a request, so it must finish
@@ -94,9 +147,9 @@ class PostgresLeases(_Elsewhere):
         of a pool are refused. Options: those of `Leases`, and of `PostgresBackend.from_connect`. Raises `Misuse`.
         """
         _asyncpg()
-        checks.no_other("PostgresLeases.from_connect", options, (*_OURS, *_POSTGRES))
+        refuse_others("PostgresLeases.from_connect", options, PostgresOptions.__annotations__)
         checks.whole("connections", options.get("connections", 4), least=1)
-        return cls._made("from_connect", connect, options)
+        return cls._made("from_connect", connect, dict(options))
 
     async def create_schema(self) -> None:
         """Create the missing tables. You may also run the SQL file of the package instead."""
@@ -114,7 +167,7 @@ class RedisLeases(_Elsewhere):
         return redis.RedisBackend
 
     @classmethod
-    def from_url(cls, url: str, **options: Any) -> Self:
+    def from_url(cls, url: str, **options: Unpack[RedisOptions]) -> Self:
         """`redis://host:6379/0` and `rediss://`. Options: those of `Leases`, and of `RedisBackend.from_url`.
 
         Raises `UrlError` for another kind of URL, and `Misuse` for an unknown option.
@@ -126,7 +179,7 @@ class RedisLeases(_Elsewhere):
         return cls._checked("from_url", url, options)
 
     @classmethod
-    def from_client(cls, client: Any, **options: Any) -> Self:
+    def from_client(cls, client: Any, **options: Unpack[RedisOptions]) -> Self:
         """Your own `redis.asyncio` `Redis`, `RedisCluster` or `Sentinel(...).master_for(...)`.
 
         Only its settings are used, never its connections; you close it. Options: those of `Leases`, and of
@@ -135,10 +188,12 @@ class RedisLeases(_Elsewhere):
         return cls._checked("from_client", client, options)
 
     @classmethod
-    def _checked(cls, way: str, given: Any, options: dict[str, Any]) -> Self:
-        checks.no_other("RedisLeases", options, (*_OURS, "eviction", "restart", "longest_lease"))
-        checks.seconds("longest_lease", options.get("longest_lease", 0.0))
-        return cls._made(way, given, options)
+    def _checked(cls, way: str, given: Any, options: RedisOptions) -> Self:
+        refuse_others("RedisLeases", options, RedisOptions.__annotations__)
+        made: dict[str, Any] = dict(options)
+        if "longest_lease" in options:
+            made["longest_lease"] = checks.seconds("longest_lease", options["longest_lease"])
+        return cls._made(way, given, made)
 
 
 def _asyncpg() -> Any:
@@ -149,10 +204,6 @@ def _asyncpg() -> Any:
             "leases in PostgreSQL need one more package: pip install 'stampede_guard[postgres]' (in a clone "
             "'.[postgres]')"
         ) from None
-
-
-_OURS = ("namespace", "label", "hooks", "world", "owner")
-_POSTGRES = ("schema", "connections", "listen")
 
 
 def _check_port(url: object) -> None:

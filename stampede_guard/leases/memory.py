@@ -11,18 +11,27 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from stampede_guard.leases.core import grants
-from stampede_guard.leases.core.grants import EMPTY, Row
+from stampede_guard.leases.core.grants import EMPTY, LeaseRow
 from stampede_guard.leases.core.queue import newly_called
-from stampede_guard.leases.messages import Answer, Ask, Audit, Forced, LeaseView, NotForced, Refused, Renewed
+from stampede_guard.leases.messages import (
+    Answer,
+    Audit,
+    Forced,
+    LeaseRefused,
+    LeaseRequest,
+    LeaseView,
+    NotForced,
+    Renewed,
+)
 from stampede_guard.values.forks import renew_in_children
 
-__all__ = ["MemoryBackend", "Rows"]
+__all__ = ["LeaseRows", "MemoryBackend"]
 
 MOST_AUDITS = 1_000
 ROWS_BEFORE_PRUNING = 1_024
 
 
-class Rows:
+class LeaseRows:
     """The rows that several `MemoryBackend`s share, one per owner or event loop. `clock` returns seconds since 1970.
 
     A step runs within `step(name)`, under a lock: plain code and coroutines of a process run in different threads.
@@ -35,23 +44,23 @@ class Rows:
         self.waiting: list[_Listener] = []
         self.beside: dict[type[Any], Any] = {}
         """What others keep for as long as the rows: the runs of jobs."""
-        self._rows: dict[str, Row] = {}
+        self._rows: dict[str, LeaseRow] = {}
         self._forgotten = 0
         self._prune_at = ROWS_BEFORE_PRUNING
         self._lock = threading.Lock()
         renew_in_children(self, "_lock")
 
     @contextlib.contextmanager
-    def step(self, name: str) -> Iterator[tuple[Row, float]]:
+    def step(self, name: str) -> Iterator[tuple[LeaseRow, float]]:
         """The row and the time, while no other step runs."""
         with self._lock:
             yield self.row(name), self.clock()
 
-    def row(self, name: str) -> Row:
+    def row(self, name: str) -> LeaseRow:
         # A forgotten name continues with larger tokens than every forgotten name had.
-        return self._rows.get(name) or (Row(last=self._forgotten) if self._forgotten else EMPTY)
+        return self._rows.get(name) or (LeaseRow(last=self._forgotten) if self._forgotten else EMPTY)
 
-    def put(self, name: str, row: Row) -> None:
+    def put(self, name: str, row: LeaseRow) -> None:
         if name not in self._rows and len(self._rows) >= self._prune_at:
             self._prune()
         self._rows[name] = row
@@ -63,7 +72,7 @@ class Rows:
         for listener in tuple(self.freed):
             listener.tell(name)
 
-    def tell_called(self, before: Row, after: Row) -> None:
+    def tell_called(self, before: LeaseRow, after: LeaseRow) -> None:
         """Notify the waiters that this step has called."""
         for ahead, holder in enumerate(newly_called(before.queue, after.queue)):
             for listener in tuple(self.waiting):
@@ -100,12 +109,12 @@ class MemoryBackend:
 
     hears = True
 
-    def __init__(self, rows: Rows | None = None) -> None:
-        self.rows = Rows() if rows is None else rows
+    def __init__(self, rows: LeaseRows | None = None) -> None:
+        self.rows = LeaseRows() if rows is None else rows
         self._listeners: list[_Listener] = []
         self._waiting: list[_Listener] = []
 
-    async def acquire(self, ask: Ask, *, timeout: float) -> Answer:
+    async def acquire(self, ask: LeaseRequest, *, timeout: float) -> Answer:
         with self.rows.step(ask.name) as (before, now):
             row, answer = grants.ask(before, ask, now)
             self.rows.put(ask.name, row)
@@ -114,7 +123,7 @@ class MemoryBackend:
 
     async def renew(
         self, name: str, *, holder: str, token: int, lease_ttl: float, timeout: float
-    ) -> Renewed | Refused:
+    ) -> Renewed | LeaseRefused:
         with self.rows.step(name) as (row, now):
             row, answer = grants.renew(row, holder=holder, token=token, lease_ttl=lease_ttl, now=now)
             self.rows.put(name, row)

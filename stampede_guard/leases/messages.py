@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 __all__ = [
-    "Ask",
     "Audit",
     "Forced",
-    "Granted",
-    "Held",
+    "LeaseGranted",
+    "LeaseHeld",
+    "LeaseRefused",
+    "LeaseRequest",
     "LeaseView",
     "NotForced",
     "Owner",
-    "Refused",
     "Renewed",
     "Withheld",
 ]
@@ -37,7 +37,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
+class LeaseRequest:
     """One acquirer asks for one lease. The same `holder` may ask again: it is the same request.
 
     `holder`: a UUID of this acquisition; it identifies the holder. `lease_ttl`: seconds. `place`: the acquirer keeps
@@ -56,14 +56,14 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Granted:
+class LeaseGranted:
     """The acquirer has the lease for at least `lease_ttl` seconds, from a moment after it sent the request."""
 
     token: int
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class LeaseHeld:
     """Another holder has the lease, or an earlier waiter gets it next.
 
     `remaining`: seconds until it ends, unless its holder renews. `ahead`: waiters before the acquirer; -1 = it has no
@@ -85,7 +85,7 @@ class Withheld:
     remaining: float
 
 
-Answer = Granted | Held | Withheld
+Answer = LeaseGranted | LeaseHeld | Withheld
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Renewed:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class LeaseRefused:
     """This holder no longer has the lease, and cannot get it again under this token. Nothing was changed."""
 
     why: Literal["gone", "taken"] = "gone"

@@ -7,6 +7,7 @@ import socket
 import uuid
 
 from stampede_guard.leases.messages import Owner
+from stampede_guard.values.forks import in_children
 
 __all__ = ["called", "this_process"]
 
@@ -30,10 +31,7 @@ def called(owner: Owner) -> str:
     return f"{owner.label} ({name})" if owner.label else name
 
 
+@in_children
 def _after_fork() -> None:
     global _process
     _process = ""
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -19,22 +19,28 @@ import contextlib
 import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, Unpack
 
+from stampede_guard.api.keywords import refuse_others
+from stampede_guard.durations import Duration
 from stampede_guard.errors import Misuse, StampedeError
 from stampede_guard.events import Computed, Event
 from stampede_guard.leases import checks
-from stampede_guard.leases.election import Election
+from stampede_guard.leases.core.timing import TimingOptions
+from stampede_guard.leases.election import Election, OnLeader
 from stampede_guard.leases.keeping.loop_state import log
 from stampede_guard.leases.lease import Lease
 from stampede_guard.values.forks import renew_in_children
 
 if TYPE_CHECKING:
     from stampede_guard.api.guard import StampedeGuard
+    from stampede_guard.api.types import CachedFunction
     from stampede_guard.engine.plan import Plan, Run
     from stampede_guard.leases.client import Leases
 
-__all__ = ["Warmer"]
+__all__ = ["Warmer", "WarmerOptions"]
+
+P = ParamSpec("P")
 
 CANDIDATES = 8
 """How many keys are counted, as a multiple of `most`."""
@@ -42,10 +48,25 @@ HALVED_EVERY = 10.0
 """Seconds until a call counts half as much. So yesterday's hot keys are replaced."""
 SCANNED = 10
 """After this many calls of uncounted keys, as a multiple of the counted keys, all counts are halved."""
-_OWN = ("most", "at_once", "every", "ahead", "least")
-_ELECTION = ("on_lost", "lease_ttl", "grace", "renew_every", "request_timeout", "poll_every")
 AHEAD = 0.1
 """The default of `ahead`, as a part of the key's `ttl`."""
+
+
+class ElectionOptions(TimingOptions, total=False):
+    """Options of the warmer's election."""
+
+    on_lost: OnLeader | None
+    lease_ttl: Duration
+
+
+class WarmerOptions(ElectionOptions, total=False):
+    """Options of `leases.warmer(guard)`: see `Warmer`."""
+
+    most: int
+    at_once: int
+    every: Duration
+    ahead: Duration | None
+    least: float
 
 
 @dataclass(slots=True, eq=False)
@@ -75,23 +96,22 @@ class Warmer:
         *,
         most: int = 100,
         at_once: int = 4,
-        every: float = 1.0,
-        ahead: float | None = None,
+        every: Duration = 1.0,
+        ahead: Duration | None = None,
         least: float = 2.0,
-        **election: Any,
+        **election: Unpack[ElectionOptions],
     ) -> None:
         checks.whole("most", most, least=1)
         checks.whole("at_once", at_once, least=1)
-        checks.seconds("every", every, above=True)
-        if ahead is not None:
-            checks.seconds("ahead", ahead)
+        self._every = checks.seconds("every", every, above=True)
+        self._ahead = None if ahead is None else checks.seconds("ahead", ahead)
         checks.count("least", least)
-        checks.no_other("a warmer", election, (*_OWN, *_ELECTION))
-        if not hasattr(guard, "refresh_entry"):
+        refuse_others("a warmer", election, WarmerOptions.__annotations__)
+        if not hasattr(guard, "engine"):
             raise Misuse(f"leases.warmer(guard) warms a StampedeGuard, not a {type(guard).__name__}")
         self.guard = guard
         self.election: Election = client.election(name, on_elected=self._warm, **election)
-        self._most, self._at_once, self._every, self._ahead, self._least = most, at_once, every, ahead, least
+        self._most, self._at_once, self._least = most, at_once, least
         self._lock = threading.Lock()
         renew_in_children(self, "_lock")
         self._keys: dict[str, _Key] = {}
@@ -99,10 +119,10 @@ class Warmer:
         self._failed: set[str] = set()
         self._turned_away = 0
         self._turns = asyncio.Semaphore(at_once)
-        guard.watch(self._called)
+        guard.engine.watch(self._called)
         guard.add_hook(self._heard)
 
-    def keep(self, function: Any, *args: Any, **kwargs: Any) -> None:
+    def keep(self, function: CachedFunction[P, Any], *args: P.args, **kwargs: P.kwargs) -> None:
         """Keep this call of a cached function warm, even if it is rarely called. May be called at any time.
 
         Raises `Misuse` for a function that this guard does not cache.
@@ -207,7 +227,7 @@ class Warmer:
         key.look_at = now + self._every
 
         async def refresh() -> Any:
-            return await self.guard.refresh_entry(key.plan, key.key, key.run)
+            return await self.guard.engine.refresh(key.plan, key.name, key.run)
 
         async with self._turns:
             await self._guarded(key.name, refresh)
@@ -218,13 +238,10 @@ class Warmer:
     async def _fresh_for(self, key: _Key) -> float:
         """Seconds for which the stored value stays fresh; 0 if there is no value."""
         try:
-            reading = await self.guard.runtime().session.read(key.name)
+            return await self.guard.engine.fresh_for(key.name)
         except StampedeError:
             # The store is away: do not refresh.
             return float("inf")
-        if reading is None:
-            return 0.0
-        return max(0.0, (reading.remaining_ms - reading.stale_ms) / 1_000)
 
     async def _guarded(self, name: str, call: Callable[[], Any]) -> None:
         function = name.removeprefix(self.guard.prefix).partition(":")[0]
@@ -241,14 +258,14 @@ class Warmer:
 
     async def __aenter__(self) -> Self:
         # The warmer may have been stopped before, perhaps in another event loop.
-        self.guard.watch(self._called)
+        self.guard.engine.watch(self._called)
         self._turns = asyncio.Semaphore(self._at_once)
         self.election.start()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.election.stop()
-        self.guard.watch(None)
+        self.guard.engine.watch(None)
 
     @contextlib.asynccontextmanager
     async def lifespan(self, _app: Any = None) -> AsyncIterator[None]:

@@ -16,7 +16,7 @@ from stampede_guard.jobs import Jobs
 from stampede_guard.jobs.apscheduler.apscheduler4 import once_per_slot
 from stampede_guard.jobs.messages import RunView
 from stampede_guard.leases import Leases, MemoryLeases
-from stampede_guard.leases.memory import Rows
+from stampede_guard.leases.memory import LeaseRows
 from tests.support.gate import until
 
 __all__ = ["Pod", "in_memory", "next_second", "standing"]
@@ -27,7 +27,7 @@ def next_second() -> datetime:
     return datetime.fromtimestamp(int(datetime.now(UTC).timestamp()) + 1, UTC)
 
 
-def in_memory(rows: Rows) -> Callable[[], Leases]:
+def in_memory(rows: LeaseRows) -> Callable[[], Leases]:
     return lambda: MemoryLeases(rows=rows, namespace="shop")
 
 

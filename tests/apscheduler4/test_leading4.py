@@ -19,14 +19,14 @@ from stampede_guard.errors import Misuse
 from stampede_guard.jobs.apscheduler.leading import leading
 from stampede_guard.leases import MemoryLeases
 from stampede_guard.leases.election import Election
-from stampede_guard.leases.memory import Rows
+from stampede_guard.leases.memory import LeaseRows
 from tests.support.gate import Gate, until
 
 PATIENCE = 60
 
 
 class Pod:
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: LeaseRows) -> None:
         self.house = MemoryLeases(rows=rows, namespace="shop")
         self.scheduler = AsyncScheduler()
 
@@ -54,7 +54,7 @@ class Pod:
 @asynccontextmanager
 async def two_pods() -> AsyncIterator[tuple[Pod, Pod]]:
     """No fixture: a scheduler of APScheduler 4 must be left by the task that entered it."""
-    rows = Rows()
+    rows = LeaseRows()
     async with Pod(rows) as first, Pod(rows) as second:
         yield first, second
 

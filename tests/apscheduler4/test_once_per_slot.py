@@ -28,7 +28,7 @@ from stampede_guard.leases import (
     RedisLeases,
     current_run,
 )
-from stampede_guard.leases.memory import Rows
+from stampede_guard.leases.memory import LeaseRows
 from tests.apscheduler4.pods import Pod, in_memory, next_second, standing
 from tests.support.gate import Gate, until
 
@@ -40,7 +40,7 @@ A_DAY = timedelta(days=1)
 async def leases(request: pytest.FixtureRequest, namespace: str) -> AsyncIterator[Callable[[], Leases]]:
     """What opens the leases of another worker."""
     if request.param == "memory":
-        yield in_memory(Rows())
+        yield in_memory(LeaseRows())
     elif request.param == "valkey":
         url = request.getfixturevalue("valkey_url")
         yield lambda: RedisLeases.from_url(url, namespace=namespace, restart="trust")
@@ -91,7 +91,7 @@ async def test_four_schedulers_run_each_tick_once(leases: Callable[[], Leases]) 
 
 async def test_intervals_that_began_in_each_worker_at_another_time_run_once_in_each() -> None:
     ticks, now = Ticks(), datetime.now(UTC)
-    async with standing(in_memory(Rows()), 4) as pods:
+    async with standing(in_memory(LeaseRows()), 4) as pods:
         for number, pod in enumerate(pods):
             begun = now + timedelta(seconds=0.23 * number)
             await pod.schedule(ticks.tick, IntervalTrigger(seconds=1, start_time=begun))
@@ -103,7 +103,7 @@ async def test_intervals_that_began_in_each_worker_at_another_time_run_once_in_e
 
 async def test_a_cron_expression_has_whole_seconds_whenever_its_trigger_was_made() -> None:
     ticks = Ticks()
-    async with standing(in_memory(Rows()), 4) as pods:
+    async with standing(in_memory(LeaseRows()), 4) as pods:
         for pod in pods:
             await pod.schedule(ticks.tick, CronTrigger(second="*", timezone="UTC"))
             await pod.begin()
@@ -116,7 +116,7 @@ async def test_a_cron_expression_has_whole_seconds_whenever_its_trigger_was_made
 
 async def test_jitter_is_no_part_of_the_slot() -> None:
     ticks = Ticks()
-    async with standing(in_memory(Rows()), 4) as pods:
+    async with standing(in_memory(LeaseRows()), 4) as pods:
         for pod in pods:
             await pod.schedule(ticks.tick, CronTrigger(second="*/2", timezone="UTC"), max_jitter=1.9)
             await pod.begin()
@@ -129,7 +129,7 @@ async def test_jitter_is_no_part_of_the_slot() -> None:
 async def test_workers_that_are_late_find_the_slot_taken() -> None:
     """A run of some milliseconds has long ended when the others come: a lock would let them in."""
     ticks, start = Ticks(), datetime.now(UTC) - timedelta(seconds=1)
-    async with standing(in_memory(Rows()), 4) as pods:
+    async with standing(in_memory(LeaseRows()), 4) as pods:
         for pod in pods:
             await pod.schedule(ticks.tick, IntervalTrigger(days=1, start_time=start))
             await pod.begin()
@@ -140,7 +140,7 @@ async def test_workers_that_are_late_find_the_slot_taken() -> None:
 
 async def test_a_firing_that_is_late_runs_unless_a_misfire_grace_was_given() -> None:
     ticks, yesterday = Ticks(), datetime.now(UTC) - A_DAY
-    async with standing(in_memory(Rows())) as (pod,):
+    async with standing(in_memory(LeaseRows())) as (pod,):
         await pod.schedule(ticks.tick, DateTrigger(yesterday), "whenever")
         await pod.schedule(ticks.tick, DateTrigger(yesterday), "ours", slot={"misfire_grace": 3_600})
         await pod.schedule(ticks.tick, DateTrigger(yesterday), "theirs", misfire_grace_time=3_600)
@@ -158,7 +158,7 @@ async def test_a_firing_that_is_late_runs_unless_a_misfire_grace_was_given() -> 
 
 async def test_what_passed_while_nobody_was_there_is_coalesced_by_apscheduler() -> None:
     ticks, start = Ticks(), datetime.now(UTC) - timedelta(hours=5, minutes=1)
-    async with standing(in_memory(Rows()), 2) as pods:
+    async with standing(in_memory(LeaseRows()), 2) as pods:
         for pod in pods:
             await pod.schedule(ticks.tick, IntervalTrigger(hours=1, start_time=start))
             await pod.begin()
@@ -183,7 +183,7 @@ async def test_a_function_of_any_kind_runs_and_says_what_it_returned(kind: str) 
         "plain": plain,
         "returns what can be awaited": lambda: coroutine(),
     }
-    async with standing(in_memory(Rows())) as (pod,):
+    async with standing(in_memory(LeaseRows())) as (pod,):
         await pod.schedule(functions[kind], DateTrigger(datetime.now(UTC)), job_result_expiration_time=60)
         await pod.begin()
         await until(lambda: pod.released)
@@ -201,7 +201,7 @@ async def test_arguments_and_the_run_of_another_worker_are_what_they_are() -> No
         return "mine"
 
     when = datetime.now(UTC)
-    async with standing(in_memory(Rows()), 2) as pods:
+    async with standing(in_memory(LeaseRows()), 2) as pods:
         for pod in pods:
             await pod.schedule(
                 job, DateTrigger(when), args=[1], kwargs={"b": 2}, job_result_expiration_time=60
@@ -227,7 +227,7 @@ async def test_a_function_finds_its_run(plain: bool) -> None:
         look()
 
     when = datetime(2026, 6, 1, tzinfo=UTC)
-    async with standing(in_memory(Rows())) as (pod,):
+    async with standing(in_memory(LeaseRows())) as (pod,):
         await pod.schedule(look if plain else coroutine, DateTrigger(when))
         await pod.begin()
         await until(lambda: pod.released)
@@ -239,7 +239,7 @@ async def test_what_a_run_raises_is_raised_and_its_slot_has_failed() -> None:
         raise PermissionError("401")
 
     when = datetime.now(UTC)
-    async with standing(in_memory(Rows()), 2) as pods:
+    async with standing(in_memory(LeaseRows()), 2) as pods:
         for pod in pods:
             await pod.schedule(fails, DateTrigger(when))
             await pod.begin()
@@ -251,7 +251,7 @@ async def test_what_a_run_raises_is_raised_and_its_slot_has_failed() -> None:
 
 
 async def test_a_time_limit_ends_a_run() -> None:
-    async with standing(in_memory(Rows())) as (pod,):
+    async with standing(in_memory(LeaseRows())) as (pod,):
         await pod.schedule(Gate().hold, DateTrigger(datetime.now(UTC)), slot={"time_limit": 0.05})
         await pod.begin()
         await until(lambda: pod.released)
@@ -262,7 +262,7 @@ async def test_a_time_limit_ends_a_run() -> None:
 
 async def test_a_run_that_goes_on_elsewhere_makes_the_next_slot_skip() -> None:
     gate, start = Gate(), next_second()
-    async with standing(in_memory(Rows()), 2) as pods:
+    async with standing(in_memory(LeaseRows()), 2) as pods:
         for pod in pods:
             await pod.schedule(gate.hold, IntervalTrigger(seconds=1, start_time=start))
             await pod.begin()
@@ -304,7 +304,7 @@ async def test_a_scheduler_that_stops_abandons_what_it_runs_and_waits_for_a_coro
                 await asyncio.sleep(0.01)
             cleaned.append(1)
 
-    rows = Rows()
+    rows = LeaseRows()
     async with standing(in_memory(rows)) as (pod,):
         await pod.schedule(job, DateTrigger(datetime.now(UTC)))
         await pod.begin()
@@ -326,7 +326,7 @@ async def test_a_scheduler_that_stops_keeps_others_out_until_its_thread_has_ende
         ended.set()
 
     when = datetime.now(UTC)
-    rows = Rows()
+    rows = LeaseRows()
     async with standing(in_memory(rows), 2) as (first, second):
         await first.schedule(job, DateTrigger(when))
         await first.begin()
@@ -348,7 +348,7 @@ async def test_a_schedule_that_is_removed_while_it_is_due_runs_once_or_not_at_al
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     gate, when = Gate(), datetime.now(UTC)
-    async with standing(in_memory(Rows())) as (pod,):
+    async with standing(in_memory(LeaseRows())) as (pod,):
         await pod.schedule(gate.hold, IntervalTrigger(seconds=1, start_time=when))
         task = await pod.scheduler.data_store.get_task("task of tick")
         await pod.scheduler.add_schedule(task.id, DateTrigger(when), id="other")
@@ -365,7 +365,7 @@ async def test_a_schedule_that_is_removed_while_it_is_due_runs_once_or_not_at_al
 
 
 async def test_a_schedule_that_is_added_at_run_time_is_known_with_its_rhythm() -> None:
-    async with standing(in_memory(Rows())) as (pod,):
+    async with standing(in_memory(LeaseRows())) as (pod,):
         await pod.begin()
         now = datetime.now(UTC)
         await pod.schedule(print, IntervalTrigger(hours=1, start_time=now), "hourly")
@@ -378,7 +378,7 @@ async def test_a_schedule_that_is_added_at_run_time_is_known_with_its_rhythm() -
 
 
 async def error_of(trigger: Any, **terms: Any) -> str:
-    async with standing(in_memory(Rows())) as (pod,):
+    async with standing(in_memory(LeaseRows())) as (pod,):
         await pod.schedule(print, trigger, **terms)
         await pod.begin()
         await until(lambda: pod.released)
@@ -402,7 +402,7 @@ async def test_an_interval_within_a_combination_is_an_error() -> None:
 
 
 async def test_an_id_that_a_job_of_our_own_has_is_an_error() -> None:
-    async with standing(in_memory(Rows())) as (pod,):
+    async with standing(in_memory(LeaseRows())) as (pod,):
 
         @pod.jobs.every(300)
         async def tick() -> None: ...
@@ -430,7 +430,7 @@ async def test_it_cannot_be_called_by_hand_nor_be_a_job_without_a_schedule() -> 
     once = once_per_slot(Jobs(MemoryLeases(namespace="shop")))(print)
     with pytest.raises(Misuse, match="add_schedule"):
         await once()
-    async with standing(in_memory(Rows())) as (pod,):
+    async with standing(in_memory(LeaseRows())) as (pod,):
         await pod.scheduler.configure_task("tick", func=once)
         await pod.scheduler.add_job("tick")
         await pod.begin()

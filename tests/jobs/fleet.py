@@ -14,7 +14,7 @@ from stampede_guard.jobs.messages import RunView
 from stampede_guard.jobs.run import Run
 from stampede_guard.jobs.scheduler import Jobs
 from stampede_guard.leases.kinds import MemoryLeases
-from stampede_guard.leases.memory import Rows
+from stampede_guard.leases.memory import LeaseRows
 from stampede_guard.leases.messages import Owner
 from tests.leases.simulation.loop import VirtualLoop
 
@@ -82,7 +82,7 @@ class Fleet:
     """(worker, slot in ms) of every call of a job's function."""
 
     def __post_init__(self) -> None:
-        self.rows = Rows(clock=self.time)
+        self.rows = LeaseRows(clock=self.time)
         self.begun = self.loop.time()
         self.step = 0.0
         """What the back end's clock was set by."""

@@ -17,7 +17,7 @@ from stampede_guard.jobs import Jobs
 from stampede_guard.jobs.apscheduler.apscheduler3 import SlotExecutor
 from stampede_guard.jobs.apscheduler.apscheduler4 import once_per_slot
 from stampede_guard.leases import MemoryLeases
-from stampede_guard.leases.memory import Rows
+from stampede_guard.leases.memory import LeaseRows
 
 PATIENCE = 30
 
@@ -34,7 +34,7 @@ class Firings:
             self.enough.set()
 
 
-def a_worker(rows: Rows, **terms: Any) -> tuple[AsyncIOScheduler, Jobs]:
+def a_worker(rows: LeaseRows, **terms: Any) -> tuple[AsyncIOScheduler, Jobs]:
     jobs = Jobs(MemoryLeases(rows=rows, namespace="shop"))
     return AsyncIOScheduler(executors={"default": SlotExecutor(jobs, **terms)}, timezone=UTC), jobs
 
@@ -45,7 +45,7 @@ async def drained(scheduler: AsyncIOScheduler) -> None:
 
 
 async def test_four_workers_run_each_tick_once() -> None:
-    rows, firings, told = Rows(), Firings(), Counter[int]()
+    rows, firings, told = LeaseRows(), Firings(), Counter[int]()
     firings.wanted = 3
     workers = [a_worker(rows) for _ in range(4)]
 
@@ -75,7 +75,7 @@ async def test_four_workers_run_each_tick_once() -> None:
 
 
 async def test_intervals_that_began_at_different_times_run_once_per_interval() -> None:
-    rows, firings = Rows(), Firings()
+    rows, firings = LeaseRows(), Firings()
     workers = [a_worker(rows) for _ in range(3)]
     now = datetime.now(UTC)
     hour = now.replace(minute=0, second=0, microsecond=0)
@@ -109,7 +109,7 @@ async def test_intervals_that_began_at_different_times_run_once_per_interval() -
 
 
 async def test_errors_and_results_are_told_to_listeners_as_before() -> None:
-    scheduler, jobs = a_worker(Rows())
+    scheduler, jobs = a_worker(LeaseRows())
     events: dict[str, Any] = {}
     both = asyncio.Event()
 
@@ -135,7 +135,7 @@ async def test_errors_and_results_are_told_to_listeners_as_before() -> None:
 
 
 async def test_a_firing_later_than_the_jobs_own_misfire_grace_is_missed_and_none_means_never() -> None:
-    scheduler, jobs = a_worker(Rows())
+    scheduler, jobs = a_worker(LeaseRows())
     events: dict[str, int] = {}
     both = asyncio.Event()
 
@@ -161,7 +161,7 @@ async def test_a_firing_later_than_the_jobs_own_misfire_grace_is_missed_and_none
 async def test_a_job_without_an_id_is_an_error_that_says_what_to_write(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    scheduler, _ = a_worker(Rows())
+    scheduler, _ = a_worker(LeaseRows())
     scheduler.add_job(print, "date", name="report")
     scheduler.start()
     executor = scheduler._executors["default"]

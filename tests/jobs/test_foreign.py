@@ -9,7 +9,7 @@ import pytest
 
 from stampede_guard.errors import StoreUnavailable
 from stampede_guard.jobs.apscheduler import external
-from stampede_guard.jobs.apscheduler.external import ForeignSlots, Kept
+from stampede_guard.jobs.apscheduler.external import ExternalSchedule, ForeignSlots
 from stampede_guard.jobs.backends.memory import runs_beside
 from stampede_guard.jobs.job import Terms
 from stampede_guard.jobs.messages import Claim, Taken
@@ -17,7 +17,7 @@ from stampede_guard.jobs.run import Run
 from stampede_guard.leases.messages import Owner
 from tests.jobs.fleet import EPOCH, Fleet, virtually
 
-SCHEDULE = Kept("every 10 s", 10)
+SCHEDULE = ExternalSchedule("every 10 s", 10)
 
 
 async def nothing(_: Run) -> None:
@@ -92,7 +92,7 @@ def test_in_the_middle_of_a_deploy_one_schedule_counts_and_not_each_in_turn(
 ) -> None:
     async def scenario(fleet: Fleet) -> None:
         old, new = (ForeignSlots(fleet.worker().jobs) for _ in range(2))
-        later = Kept("every 10 s, 5 s later", 10)
+        later = ExternalSchedule("every 10 s, 5 s later", 10)
         await fleet.until(11)
         await old.run("tick", SCHEDULE, slot_at(10), nothing, Terms())
         for begin in range(20, 100, 10):
@@ -113,7 +113,7 @@ def test_a_schedule_counts_again_when_nobody_follows_the_later_one(caplog: pytes
         await fleet.until(11)
         await old.run("tick", SCHEDULE, slot_at(10), nothing, Terms(misfire_grace=5))
         await fleet.until(16)
-        await new.run("tick", Kept("every 20 s", 20), slot_at(15), nothing, Terms())
+        await new.run("tick", ExternalSchedule("every 20 s", 20), slot_at(15), nothing, Terms())
         for begin in range(20, 120, 10):
             await fleet.until(begin + 1)
             await old.run("tick", SCHEDULE, slot_at(begin), nothing, Terms(misfire_grace=5))
@@ -130,7 +130,7 @@ def test_a_later_schedule_without_a_rhythm_keeps_nobody_out_for_ever() -> None:
         old, new = (ForeignSlots(fleet.worker().jobs) for _ in range(2))
         await fleet.until(11)
         await old.run("tick", SCHEDULE, slot_at(10), nothing, Terms())
-        await new.run("tick", Kept("at high tide"), slot_at(11), nothing, Terms())
+        await new.run("tick", ExternalSchedule("at high tide"), slot_at(11), nothing, Terms())
         await fleet.until(31)
         for begin in (20, 30):
             await old.run("tick", SCHEDULE, slot_at(begin), nothing, Terms())

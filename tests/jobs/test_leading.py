@@ -21,7 +21,7 @@ from stampede_guard.jobs.apscheduler import leading as module
 from stampede_guard.jobs.apscheduler.apscheduler3 import SlotExecutor
 from stampede_guard.jobs.apscheduler.leading import leading
 from stampede_guard.leases import MemoryLeases
-from stampede_guard.leases.memory import Rows
+from stampede_guard.leases.memory import LeaseRows
 from tests.support.gate import until
 
 PATIENCE = 30
@@ -58,7 +58,7 @@ class FileStore(BaseJobStore):  # type: ignore[misc]
 
 
 class Pod:
-    def __init__(self, rows: Rows, scheduler: Any) -> None:
+    def __init__(self, rows: LeaseRows, scheduler: Any) -> None:
         self.client = MemoryLeases(rows=rows, namespace="shop")
         self.scheduler = scheduler
         self.election = self.client.election("scheduler", on_elected=leading(scheduler))
@@ -73,7 +73,7 @@ class Pod:
 @pytest.fixture
 async def pods() -> AsyncIterator[list[Pod]]:
     """Two, with a scheduler each that was started and is paused."""
-    rows = Rows()
+    rows = LeaseRows()
     made = [Pod(rows, AsyncIOScheduler(timezone=UTC)) for _ in "ab"]
     for pod in made:
         pod.scheduler.start(paused=True)
@@ -214,7 +214,7 @@ async def nobody_leads_before(
     ended: threading.Event,
 ) -> None:
     """The first leads until `begun`, and is stopped; the second leads after what `go_on` sets free has `ended`."""
-    rows = Rows()
+    rows = LeaseRows()
     first, second = (Pod(rows, BackgroundScheduler(timezone=UTC)) for _ in "ab")
     for pod in (first, second):
         pod.scheduler.start(paused=True)
@@ -271,7 +271,7 @@ async def test_a_leader_who_leads_again_runs_what_was_cancelled_before_it_began(
         ran.set()
 
     executor = SlotExecutor(Jobs(MemoryLeases(namespace="shop")))
-    pod = Pod(Rows(), AsyncIOScheduler(executors={"default": executor}, timezone=UTC))
+    pod = Pod(LeaseRows(), AsyncIOScheduler(executors={"default": executor}, timezone=UTC))
     pod.scheduler.start(paused=True)
     pod.scheduler.add_job(job, "interval", seconds=1, id="tick")
     executor.submit_job(pod.scheduler.get_job("tick"), [datetime.now(UTC)])
@@ -299,7 +299,7 @@ async def test_a_scheduler_that_was_shut_down_first_is_no_failure(
 async def test_a_scheduler_that_was_not_started_is_an_error_that_says_what_to_write(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    pod = Pod(Rows(), AsyncIOScheduler(timezone=UTC))
+    pod = Pod(LeaseRows(), AsyncIOScheduler(timezone=UTC))
     pod.election.start()
     async with asyncio.timeout(PATIENCE):
         await until(lambda: "start(paused=True)" in caplog.text)
@@ -309,7 +309,7 @@ async def test_a_scheduler_that_was_not_started_is_an_error_that_says_what_to_wr
 async def test_a_scheduler_that_ran_before_it_was_elected_is_told_of(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    pod = Pod(Rows(), AsyncIOScheduler(timezone=UTC))
+    pod = Pod(LeaseRows(), AsyncIOScheduler(timezone=UTC))
     pod.scheduler.start()
     pod.election.start()
     async with asyncio.timeout(PATIENCE):

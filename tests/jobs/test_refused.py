@@ -8,12 +8,14 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
+from stampede_guard.durations import Duration
 from stampede_guard.errors import Misuse, PolicyError
 from stampede_guard.jobs import Jobs, Run
+from stampede_guard.jobs.job import TermOptions, Terms
 from stampede_guard.jobs.schedules.schedule import Cron, Every
 from stampede_guard.leases import MemoryLeases
 from tests.jobs.test_table import Edited
@@ -115,7 +117,8 @@ def test_jobs_that_cannot_work_are_refused(given: dict[str, Any], told: str) -> 
         ("jitter", 61, "at most misfire_grace=60"),
         ("time_limit", 0, "0.001 or more"),
         ("time_limit", NAN, "a number of seconds"),
-        ("time_limit", timedelta(minutes=1), "a number of seconds"),
+        ("time_limit", timedelta(0), "0.001 or more"),
+        ("time_limit", "1 minute", "numbers with the units"),
         ("retry_abandoned", 1, "write True or False"),
         ("lease_ttl", NAN, "a number of seconds"),
         ("lease_ttl", -60, "greater than 0"),
@@ -144,17 +147,26 @@ def test_what_is_just_within_its_bounds_is_taken(jobs: Jobs) -> None:
         jobs.add(nothing, Every.of(1), jitter=5.001, misfire_grace=5)
 
 
+def test_type_checkers_know_every_term_of_a_job_with_its_type() -> None:
+    read = get_type_hints(Terms)
+    times = dict.fromkeys(("misfire_grace", "jitter", "lease_ttl"), Duration)
+    assert get_type_hints(TermOptions) == read | times | {"time_limit": Duration | None}
+
+
 def test_a_term_that_there_is_not_is_refused_with_those_that_there_are(jobs: Jobs) -> None:
-    with pytest.raises(Misuse, match=r"a job has no time_limt; it has overlap, .*, lease_ttl, name$"):
+    with pytest.raises(
+        Misuse,
+        match=r"has no time_limt \(do you mean time_limit\?\); it has overlap, .*, name$",
+    ):
         jobs.every(300, time_limt=3)
-    with pytest.raises(Misuse, match=r"a job has no name; it has overlap, .*, lease_ttl$"):
+    with pytest.raises(Misuse, match=r"a job has no name.*; it has overlap, .*, lease_ttl$"):
         jobs.table({"sync": nothing}, rows=Edited(), name="x")
 
 
 @pytest.mark.parametrize(
     ("seconds", "anchor", "field"),
     [
-        (timedelta(minutes=5), None, "every"),
+        (timedelta(milliseconds=500), None, "every"),
         ("300", None, "every"),
         (nothing, None, "every"),
         (-5, None, "every"),

@@ -23,7 +23,7 @@ from stampede_guard.jobs import Jobs, current_run
 from stampede_guard.jobs.apscheduler.apscheduler3 import SlotExecutor
 from stampede_guard.jobs.messages import RunView
 from stampede_guard.leases import SKIPPED, MemoryLeases
-from stampede_guard.leases.memory import Rows
+from stampede_guard.leases.memory import LeaseRows
 from tests.support.gate import Gate, until
 
 PATIENCE = 30
@@ -31,8 +31,8 @@ TOLD = EVENT_JOB_EXECUTED | EVENT_JOB_ERROR | EVENT_JOB_MISSED | EVENT_JOB_MAX_I
 
 
 class Worker:
-    def __init__(self, rows: Rows | None = None, stores: int = 1, **terms: Any) -> None:
-        self.jobs = Jobs(MemoryLeases(rows=rows or Rows(), namespace="shop"))
+    def __init__(self, rows: LeaseRows | None = None, stores: int = 1, **terms: Any) -> None:
+        self.jobs = Jobs(MemoryLeases(rows=rows or LeaseRows(), namespace="shop"))
         self.executor = SlotExecutor(self.jobs, **terms)
         names = ["default", "other"][:stores]
         self.scheduler = AsyncIOScheduler(
@@ -72,7 +72,7 @@ class Worker:
 
 
 async def test_firings_with_jitter_run_once_per_tick() -> None:
-    rows, ran = Rows(), Counter[str]()
+    rows, ran = LeaseRows(), Counter[str]()
     workers = [Worker(rows) for _ in range(4)]
     enough = asyncio.Event()
 
@@ -212,7 +212,7 @@ async def test_a_plain_function_finds_its_run_and_sees_that_it_is_to_stop() -> N
 
 
 async def test_closing_the_leases_first_waits_for_what_is_run() -> None:
-    gate, rows = Gate(), Rows()
+    gate, rows = Gate(), LeaseRows()
     worker = Worker(rows).start()
     worker.job(gate.hold)
     await gate.arrival()
@@ -228,7 +228,7 @@ async def test_closing_the_leases_first_waits_for_what_is_run() -> None:
 
 
 async def test_a_stop_of_the_worker_that_has_no_patience_abandons_what_is_run() -> None:
-    gate, rows = Gate(), Rows()
+    gate, rows = Gate(), LeaseRows()
     worker = Worker(rows).start()
     worker.job(gate.hold)
     await gate.arrival()

@@ -10,7 +10,7 @@ import pytest
 
 from stampede_guard.errors import Misuse, StoreUnavailable
 from stampede_guard.jobs import Jobs
-from stampede_guard.jobs.apscheduler.external import ForeignSlots, Kept
+from stampede_guard.jobs.apscheduler.external import ExternalSchedule, ForeignSlots
 from stampede_guard.jobs.backends.memory import runs_beside
 from stampede_guard.jobs.job import Terms
 from stampede_guard.jobs.run import Run
@@ -473,7 +473,7 @@ def test_who_cancels_a_run_while_its_outcome_is_written_down_gets_it_cancelled_a
         async def body(run: Run) -> None: ...
 
         slot = round(fleet.time() * 1000)
-        another = ForeignSlots(worker.jobs).run("tick", Kept("mine"), slot, body, Terms())
+        another = ForeignSlots(worker.jobs).run("tick", ExternalSchedule("mine"), slot, body, Terms())
         await cancelled_after(another, 1)
         assert await fleet.outcomes() == {0: "completed"}
 
@@ -507,7 +507,7 @@ def test_leases_that_are_closed_beside_a_run_of_another_scheduler_do_not_wait_fo
 
         slot = round(fleet.time() * 1000)
         another = asyncio.create_task(
-            ForeignSlots(worker.jobs).run("tick", Kept("mine"), slot, body, Terms())
+            ForeignSlots(worker.jobs).run("tick", ExternalSchedule("mine"), slot, body, Terms())
         )
         await asyncio.sleep(1)
         before = fleet.loop.time()

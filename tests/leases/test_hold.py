@@ -12,7 +12,7 @@ import pytest
 
 from stampede_guard import events
 from stampede_guard.errors import LeaseLost, LeaseTaken, Misuse, PolicyError, StoreRefused, StoreUnavailable
-from stampede_guard.leases.memory import MemoryBackend, Rows
+from stampede_guard.leases.memory import LeaseRows, MemoryBackend
 from stampede_guard.leases.messages import Forced, NotForced
 from tests.leases.virtual import Fleet, virtually
 
@@ -20,7 +20,7 @@ from tests.leases.virtual import Fleet, virtually
 class Faulty(MemoryBackend):
     """Away while `away`; `lost_answers` of questions that were carried out."""
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: LeaseRows) -> None:
         super().__init__(rows)
         self.away = False
         self.lost_answers = 0
@@ -184,9 +184,9 @@ def test_a_body_that_kept_the_loop_from_everything_is_told_that_it_was_not_prote
 
 
 def question(name: str) -> Any:
-    from stampede_guard.leases.messages import Ask, Owner
+    from stampede_guard.leases.messages import LeaseRequest, Owner
 
-    return Ask(name=f"t:{name}", holder="h", owner=Owner(process="o", label="other"), lease_ttl=60)
+    return LeaseRequest(name=f"t:{name}", holder="h", owner=Owner(process="o", label="other"), lease_ttl=60)
 
 
 def test_its_own_error_is_the_bodys_and_so_is_a_cancellation_from_elsewhere() -> None:

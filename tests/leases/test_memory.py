@@ -7,21 +7,21 @@ import sys
 import threading
 
 from stampede_guard.leases import MemoryLeases
-from stampede_guard.leases.memory import ROWS_BEFORE_PRUNING, MemoryBackend, Rows
-from stampede_guard.leases.messages import Ask, Granted, Owner
+from stampede_guard.leases.memory import ROWS_BEFORE_PRUNING, LeaseRows, MemoryBackend
+from stampede_guard.leases.messages import LeaseGranted, LeaseRequest, Owner
 from stampede_guard.testing.clock import FakeClock
 
 ME = Owner(process="me")
 
 
 async def token_of(backend: MemoryBackend, name: str, holder: str) -> int:
-    answer = await backend.acquire(Ask(name=name, holder=holder, owner=ME, lease_ttl=10), timeout=1)
-    assert isinstance(answer, Granted)
+    answer = await backend.acquire(LeaseRequest(name=name, holder=holder, owner=ME, lease_ttl=10), timeout=1)
+    assert isinstance(answer, LeaseGranted)
     return answer.token
 
 
 async def test_back_ends_over_the_same_rows_see_each_other_and_wake_each_other() -> None:
-    rows = Rows(FakeClock())
+    rows = LeaseRows(FakeClock())
     one, other = MemoryBackend(rows), MemoryBackend(rows)
     freed: list[str] = []
     other.on_freed(freed.append)
@@ -37,7 +37,7 @@ async def test_back_ends_over_the_same_rows_see_each_other_and_wake_each_other()
 
 async def test_names_that_are_over_are_forgotten_but_not_how_far_their_tokens_were() -> None:
     clock = FakeClock(0.0)
-    backend = MemoryBackend(Rows(clock))
+    backend = MemoryBackend(LeaseRows(clock))
     tokens = []
     for number in range(3 * ROWS_BEFORE_PRUNING):
         tokens.append(await token_of(backend, "often", str(number)))
@@ -49,7 +49,7 @@ async def test_names_that_are_over_are_forgotten_but_not_how_far_their_tokens_we
 
 
 async def test_operators_deeds_are_kept_and_shown_newest_first() -> None:
-    backend = MemoryBackend(Rows(FakeClock()))
+    backend = MemoryBackend(LeaseRows(FakeClock()))
     for name in ("a:1", "b:1", "a:2"):
         await backend.force(name, token=await token_of(backend, name, "h"), by="eve", now=True, timeout=1)
     assert [audit.name for audit in await backend.audits("a:", limit=9, timeout=1)] == ["a:2", "a:1"]
@@ -90,7 +90,7 @@ async def test_plain_code_and_coroutines_of_one_process_never_hold_at_once() -> 
 
 
 async def test_a_coroutine_that_waits_is_woken_by_plain_code_in_its_own_loop() -> None:
-    rows = Rows(FakeClock())
+    rows = LeaseRows(FakeClock())
     here, heard = threading.get_ident(), asyncio.get_running_loop().create_future()
     backend = MemoryBackend(rows)
     backend.on_freed(lambda name: heard.set_result((name, threading.get_ident())))

@@ -19,8 +19,8 @@ from stampede_guard.engine.threads.portal import portal
 from stampede_guard.errors import LeaseLost, LeaseTaken, Misuse
 from stampede_guard.leases import SKIPPED, MemoryLeases, current_lease
 from stampede_guard.leases.client import Leases
-from stampede_guard.leases.memory import MemoryBackend, Rows
-from stampede_guard.leases.messages import Answer, Ask, Owner
+from stampede_guard.leases.memory import LeaseRows, MemoryBackend
+from stampede_guard.leases.messages import Answer, LeaseRequest, Owner
 from stampede_guard.leases.owner import called, this_process
 
 
@@ -101,7 +101,7 @@ def test_one_house_serves_several_event_loops() -> None:
 
 
 def test_a_forked_child_is_another_process_and_holds_nothing() -> None:
-    leases = MemoryLeases(rows=Rows())
+    leases = MemoryLeases(rows=LeaseRows())
     with leases.hold("n") as lease:
         before = this_process()
         reading, writing = os.pipe()
@@ -216,10 +216,10 @@ def test_a_plain_function_is_replaced_when_it_heeds_the_flag() -> None:
 
 
 def test_who_enters_the_same_hold_in_another_thread_gives_back_nothing_of_the_first() -> None:
-    rows, asked, go_on = Rows(), threading.Event(), threading.Event()
+    rows, asked, go_on = LeaseRows(), threading.Event(), threading.Event()
 
     class Slow(MemoryBackend):
-        async def acquire(self, ask: Ask, *, timeout: float) -> Answer:
+        async def acquire(self, ask: LeaseRequest, *, timeout: float) -> Answer:
             if not asked.is_set():
                 asked.set()
                 await asyncio.to_thread(go_on.wait, 60)

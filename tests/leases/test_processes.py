@@ -24,6 +24,7 @@ from bench.herd.valkey import ValkeyServer
 from bench.journal import Journal
 from stampede_guard.leases import PostgresLeases
 from tests.leases.contender import NAME, leases_at
+from tests.support import forked
 from tests.support.plainproxy import PlainProxy
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,12 +43,8 @@ class Contest:
         self.children: list[processes.Child] = []
 
     def start(self) -> processes.Child:
-        child = processes.start(
-            [sys.executable, "-m", "tests.leases.contender", self.url, self.namespace,
-             str(self.journal.path), str(TTL)],
-            cwd=ROOT,
-            log=self.journal.path.with_suffix(".log"),
-        )  # fmt: skip
+        given = (self.url, self.namespace, str(self.journal.path), str(TTL))
+        child = forked.start("tests.leases.contender", *given, log=self.journal.path.with_suffix(".log"))
         self.children.append(child)
         return child
 

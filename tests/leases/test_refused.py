@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from stampede_guard import StampedeGuard
 from stampede_guard.errors import Misuse, PolicyError, UrlError
 from stampede_guard.leases import MemoryLeases, PostgresLeases, RedisLeases
+from stampede_guard.leases.kinds import PostgresUrlOptions
 
 ROOT = Path(__file__).resolve().parents[2]
 NAN, INF = float("nan"), float("inf")
@@ -146,11 +149,31 @@ def test_what_would_not_run_under_its_lease_is_no_exclusive_function(function: A
     assert told in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("feature", "given", "meant"),
+    [
+        ("hold", {"wiat": 5}, "wait"),
+        ("hold", {"grce": 5}, "grace"),
+        ("election", {"on_electd": print}, "on_elected"),
+        ("run_exclusive", {"overlp": "skip"}, "overlap"),
+        ("run_exclusive", {"lease_tl": 5}, "lease_ttl"),
+    ],
+)
+def test_a_wrong_name_is_refused_with_the_nearest_option(
+    feature: str, given: dict[str, Any], meant: str
+) -> None:
+    (name,) = given
+    with pytest.raises(Misuse, match=rf"leases\.{feature} has no {name} \(do you mean {meant}\?\); it has"):
+        getattr(MemoryLeases(), feature)("import", **given)
+
+
 def test_a_warmer_has_a_guard_and_options_that_there_are() -> None:
     leases = MemoryLeases()
     with pytest.raises(Misuse, match="warms a StampedeGuard, not a NoneType"):
         leases.warmer(None)
-    with pytest.raises(Misuse, match="a warmer has no mots; it has most, at_once, every"):
+    with pytest.raises(
+        Misuse, match=r"a warmer has no mots \(do you mean most\?\); it has .*, most, at_once, every"
+    ):
         leases.warmer(StampedeGuard.from_url("memory://"), mots=5)
 
 
@@ -167,7 +190,10 @@ def test_a_warmer_has_a_guard_and_options_that_there_are() -> None:
         ({"hooks": [5]}, "not a int"),
         ({"clock": 5}, "clock=5: write a function"),
         ({"rows": 5}, "rows=5: write the `rows`"),
-        ({"naemspace": "x"}, "MemoryLeases has no naemspace; it has rows, clock, namespace"),
+        (
+            {"naemspace": "x"},
+            "MemoryLeases has no naemspace (do you mean namespace?); it has rows, clock, namespace",
+        ),
     ],
 )
 def test_leases_that_cannot_work_are_refused(given: dict[str, Any], told: str) -> None:
@@ -206,6 +232,11 @@ def test_a_url_of_the_wrong_kind_is_refused_without_its_password(kind: Any, url:
     assert "hunter2" not in str(refused.value)
 
 
+def test_type_checkers_know_every_option_of_the_driver() -> None:
+    taken = inspect.signature(asyncpg.connect).parameters.keys() - {"dsn", "loop", "statement_cache_size"}
+    assert taken <= PostgresUrlOptions.__annotations__.keys()
+
+
 def test_leases_of_this_process_have_no_url_of_redis() -> None:
     with pytest.raises(Misuse, match="MemoryLeases"):
         RedisLeases.from_url("memory://")
@@ -214,7 +245,11 @@ def test_leases_of_this_process_have_no_url_of_redis() -> None:
 @pytest.mark.parametrize(
     ("kind", "given", "told"),
     [
-        (PostgresLeases, {"naemspace": "x"}, "has no naemspace; it has namespace, label"),
+        (
+            PostgresLeases,
+            {"naemspace": "x"},
+            "has no naemspace (do you mean namespace?); it has namespace, label",
+        ),
         (PostgresLeases, {"eviction": "warn"}, "has no eviction; it has"),
         (PostgresLeases, {"statement_cache_size": 100}, "has no statement_cache_size"),
         (PostgresLeases, {"schema": "a;b"}, "schema='a;b' is not allowed"),
@@ -224,7 +259,11 @@ def test_leases_of_this_process_have_no_url_of_redis() -> None:
         (PostgresLeases, {"listen": "yes"}, "listen='yes' is not allowed: write True, False, or a URL"),
         (PostgresLeases, {"listen": None}, "listen=None"),
         (PostgresLeases, {"namespace": "a b"}, "namespace='a b'"),
-        (RedisLeases, {"naemspace": "x"}, "RedisLeases has no naemspace; it has namespace, label"),
+        (
+            RedisLeases,
+            {"naemspace": "x"},
+            "RedisLeases has no naemspace (do you mean namespace?)",
+        ),
         (RedisLeases, {"schema": "x"}, "RedisLeases has no schema"),
         (RedisLeases, {"eviction": "maybe"}, "write 'refuse' or 'warn'"),
         (RedisLeases, {"restart": True}, "write 'withhold' or 'trust'"),

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from stampede_guard.leases.client import Leases
-from stampede_guard.leases.memory import MemoryBackend, Rows
+from stampede_guard.leases.memory import LeaseRows, MemoryBackend
 from stampede_guard.leases.messages import Owner
 from tests.leases.simulation.loop import VirtualLoop
 
@@ -42,7 +42,7 @@ class Fleet:
     """Processes that share a memory back end in the virtual time of the running loop."""
 
     def __init__(self) -> None:
-        self.rows = Rows(asyncio.get_running_loop().time)
+        self.rows = LeaseRows(asyncio.get_running_loop().time)
         self.all: list[Leases] = []
         self.at_end: list[Callable[[], Coroutine[Any, Any, None]]] = []
 

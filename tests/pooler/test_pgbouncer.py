@@ -14,7 +14,7 @@ import pytest
 from bench.herd.pgbouncer import PgBouncer
 from stampede_guard.errors import StoreRefused
 from stampede_guard.leases import LeaseTaken, PostgresLeases
-from stampede_guard.leases.messages import Granted, Held, Renewed
+from stampede_guard.leases.messages import LeaseGranted, LeaseHeld, Renewed
 from stampede_guard.leases.postgres.backend import PostgresBackend
 from tests.support.gate import until
 from tests.support.leases import LONG, ask, granted
@@ -66,7 +66,7 @@ async def test_every_step_works_whatever_connection_it_runs_on(
             renewed = await backend.renew(title, holder=holder, token=token, lease_ttl=60, timeout=LONG)
             assert renewed == Renewed()
             assert await backend.check(title, holder=holder, token=token, timeout=LONG)
-            assert isinstance(await backend.acquire(ask(title, "other", place=9), timeout=LONG), Held)
+            assert isinstance(await backend.acquire(ask(title, "other", place=9), timeout=LONG), LeaseHeld)
             assert await backend.release(title, holder=holder, token=token, at_least_for=0, timeout=LONG)
             await backend.leave(title, holder="other", timeout=LONG)
 
@@ -79,7 +79,7 @@ async def test_of_many_who_ask_at_once_one_is_granted(backends: list[PostgresBac
             backend.acquire(ask(name, f"{index}"), timeout=LONG) for index, backend in enumerate(backends)
         ]
         answers = await asyncio.gather(*asked)
-        assert sum(isinstance(answer, Granted) for answer in answers) == 1
+        assert sum(isinstance(answer, LeaseGranted) for answer in answers) == 1
         for index in range(CLIENTS):
             await backends[index].leave(name, holder=f"{index}", timeout=LONG)
 
@@ -135,7 +135,7 @@ async def test_the_fence_holds_in_a_transaction_through_the_pooler(
             asked = asyncio.ensure_future(backends[1].acquire(ask(name, "b"), timeout=LONG))
             done, _ = await asyncio.wait({asked}, timeout=0.2)
             assert not done
-        assert isinstance(await asked, Held)
+        assert isinstance(await asked, LeaseHeld)
     finally:
         await user.close()
 

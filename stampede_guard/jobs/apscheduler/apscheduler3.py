@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from apscheduler.events import (
     EVENT_JOB_ADDED,
@@ -24,9 +24,15 @@ from apscheduler.events import (
 from apscheduler.executors.base import BaseExecutor, MaxInstancesReachedError
 
 from stampede_guard.errors import Misuse, StoreError
-from stampede_guard.jobs.apscheduler.external import FOR_EVER, ForeignSlots, Kept, foreign_terms, remember
+from stampede_guard.jobs.apscheduler.external import (
+    FOR_EVER,
+    ExternalSchedule,
+    ForeignSlots,
+    foreign_terms,
+    remember,
+)
 from stampede_guard.jobs.apscheduler.triggers3 import kept_of, slot_at
-from stampede_guard.jobs.job import Terms
+from stampede_guard.jobs.job import SlotOptions, Terms
 from stampede_guard.jobs.messages import Ending, Taken
 from stampede_guard.jobs.reporting import log
 from stampede_guard.jobs.run import Run
@@ -53,14 +59,14 @@ class SlotExecutor(BaseExecutor):  # type: ignore[misc]
     since 1970. So it runs once per interval among all workers, in the phase of one of them.
     """
 
-    def __init__(self, jobs: Jobs, **terms: Any) -> None:
+    def __init__(self, jobs: Jobs, **terms: Unpack[SlotOptions]) -> None:
         super().__init__()
         self._slots = ForeignSlots(jobs)
         self._given = terms
         self._pending: set[asyncio.Task[Any]] = set()
         self._loop: Any = None
         self._alias = ""
-        self._schedules: dict[str, Kept] = {}
+        self._schedules: dict[str, ExternalSchedule] = {}
         foreign_terms(terms)
 
     def start(self, scheduler: Any, alias: str) -> None:
@@ -217,7 +223,7 @@ class SlotExecutor(BaseExecutor):  # type: ignore[misc]
         trace = "".join(traceback.format_tb(error.__traceback__))
         return self._event(EVENT_JOB_ERROR, job, run_time, exception=error, traceback=trace)
 
-    def _schedule_of(self, job: Any) -> Kept:
+    def _schedule_of(self, job: Any) -> ExternalSchedule:
         # Cached: computing the rhythm at each firing would cost more than the firing.
         text = f"{job.trigger!r}"
         if text not in self._schedules:

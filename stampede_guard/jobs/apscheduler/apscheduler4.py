@@ -15,14 +15,24 @@ import uuid
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
+from stampede_guard.durations import Duration
 from stampede_guard.errors import Misuse
-from stampede_guard.jobs.apscheduler.external import FOR_EVER, ForeignSlots, Kept, foreign_terms, remember
+from stampede_guard.jobs import apscheduler
+from stampede_guard.jobs.apscheduler.external import (
+    FOR_EVER,
+    ExternalSchedule,
+    ForeignSlots,
+    foreign_terms,
+    remember,
+)
+from stampede_guard.jobs.job import SlotOptions
 from stampede_guard.jobs.messages import Ending
 from stampede_guard.jobs.reporting import log
 from stampede_guard.jobs.run import Run
 from stampede_guard.jobs.threads import result_of
+from stampede_guard.leases import checks
 from stampede_guard.leases.exclusive import SKIPPED, Skipped
 
 if TYPE_CHECKING:
@@ -34,7 +44,7 @@ R = TypeVar("R")
 
 
 def once_per_slot(
-    jobs: Jobs, *, rhythm: float = 0.0, **terms: Any
+    jobs: Jobs, *, rhythm: Duration = 0.0, **terms: Unpack[SlotOptions]
 ) -> Callable[[Callable[..., Any]], Callable[..., Coroutine[Any, Any, Any | Skipped]]]:
     """A call returns the function's result, or `SKIPPED` if another worker had the slot or a run still went on.
 
@@ -50,9 +60,10 @@ def once_per_slot(
     _check_version()
     slots = ForeignSlots(jobs)
     checked = foreign_terms(terms, misfire_grace=FOR_EVER)
+    known_rhythm = checks.seconds("rhythm", rhythm)
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Coroutine[Any, Any, Any | Skipped]]:
-        schedules = _Schedules(rhythm)
+        schedules = _Schedules(known_rhythm)
 
         async def run(firing: _Firing, args: Any, kwargs: Any) -> Any | Skipped:
             found = await schedules.look(firing)
@@ -140,13 +151,11 @@ class _Schedules:
     def __init__(self, rhythm: float) -> None:
         self._rhythm = rhythm
         self._triggers: dict[str, Any] = {}
-        self._kept: dict[str, Kept] = {}
+        self._kept: dict[str, ExternalSchedule] = {}
 
-    async def look(self, firing: _Firing) -> tuple[Kept, int] | None:
+    async def look(self, firing: _Firing) -> tuple[ExternalSchedule, int] | None:
         """The schedule and slot of a firing. None if the schedule is not known any more: then its slot is unknown."""
         from apscheduler import ScheduleLookupError
-
-        from stampede_guard.jobs.apscheduler.triggers4 import kept_of, slot_at
 
         try:
             trigger = (await firing.scheduler.get_schedule(firing.schedule)).trigger
@@ -159,8 +168,8 @@ class _Schedules:
         remember(self._triggers, firing.schedule, trigger)
         known = f"{type(trigger)} {trigger!r}"
         if known not in self._kept:
-            remember(self._kept, known, kept_of(trigger, self._rhythm))
-        return self._kept[known], slot_at(trigger, firing.original)
+            remember(self._kept, known, apscheduler.triggers4.kept_of(trigger, self._rhythm))
+        return self._kept[known], apscheduler.triggers4.slot_at(trigger, firing.original)
 
 
 async def _apart(work: Coroutine[Any, Any, R]) -> R:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from stampede_guard.errors import Misuse, StoreUnavailable
-from stampede_guard.jobs.backends.backend import RunBackend
+from stampede_guard.jobs.backends.protocol import RunBackend
 from stampede_guard.jobs.execution import STOPPED, Execution
 from stampede_guard.jobs.history.deadman import deserted
 from stampede_guard.jobs.job import MISFIRE_GRACE, Job, Terms, terms_of
@@ -36,7 +36,7 @@ from stampede_guard.leases.keeping.loop_state import LoopState
 if TYPE_CHECKING:
     from stampede_guard.jobs.scheduler import Jobs
 
-__all__ = ["FOR_EVER", "ForeignSlots", "Kept", "described", "foreign_terms", "remember"]
+__all__ = ["FOR_EVER", "ExternalSchedule", "ForeignSlots", "described", "foreign_terms", "remember"]
 
 RETRIES = (0.1, 0.5)
 """Seconds from a claim without an answer to the next. They are short: the scheduler waits to begin its next firing."""
@@ -53,7 +53,7 @@ _EACH_WORKERS = re.compile(r",? ?start_(?:date|time)='[^']*'| at 0x[0-9a-f]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ExternalSchedule:
     """A schedule that another scheduler keeps. `seconds`: between two slots, 0 = not known."""
 
     text: str
@@ -64,7 +64,7 @@ class Kept:
 
 
 def described(trigger: object, zone: object = "") -> str:
-    """The text of a trigger for `Kept`. It is the same in each worker."""
+    """The text of a trigger for `ExternalSchedule`. It is the same in each worker."""
     return _EACH_WORKERS.sub("", f"{trigger} {zone}").strip()
 
 
@@ -91,7 +91,7 @@ class ForeignSlots:
         self._outdated: set[str] = set()
         self._prune_at: dict[str, float] = {}
 
-    async def register(self, name: str, schedule: Kept, terms: Terms) -> None:
+    async def register(self, name: str, schedule: ExternalSchedule, terms: Terms) -> None:
         """Register a job before its first slot, so that it becomes overdue if none ever comes. Raises `StoreError`."""
         job = Job(name, schedule, _nothing, terms)
         await self._counts(*self._place(job), terms)
@@ -99,7 +99,7 @@ class ForeignSlots:
     async def run(
         self,
         name: str,
-        schedule: Kept,
+        schedule: ExternalSchedule,
         slot: int,
         function: Callable[[Run], Awaitable[Any]],
         terms: Terms,

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from stampede_guard.errors import Misuse
+from stampede_guard.jobs.apscheduler.leading4 import running
 from stampede_guard.jobs.reporting import log
 from stampede_guard.leases.lease import Lease
 
@@ -38,8 +39,6 @@ def leading(scheduler: Any) -> Callable[[Lease], Coroutine[Any, Any, None]]:
     the lease. Raises `Misuse` for an object that can be neither paused nor run.
     """
     if hasattr(scheduler, "run_until_stopped"):
-        from stampede_guard.jobs.apscheduler.leading4 import running
-
         return running(scheduler)
     if not all(callable(getattr(scheduler, name, None)) for name in ("pause", "resume")):
         raise Misuse(

@@ -11,7 +11,7 @@ from apscheduler.triggers.date import DateTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
 from stampede_guard.errors import Misuse
-from stampede_guard.jobs.apscheduler.external import Kept, described
+from stampede_guard.jobs.apscheduler.external import ExternalSchedule, described
 from stampede_guard.jobs.schedules.schedule import slot_of
 
 __all__ = ["kept_of", "slot_at"]
@@ -22,19 +22,21 @@ _MOST_IN_JITTER = 10_000
 """The most firings to check between the earliest time that jitter allows and the firing itself."""
 
 
-def kept_of(trigger: Any) -> Kept:
+def kept_of(trigger: Any) -> ExternalSchedule:
     """The schedule of a trigger.
 
     Raises `Misuse` for an interval within a combination, because it begins in each worker at its start.
     """
     if isinstance(trigger, IntervalTrigger):
-        return Kept(f"every {trigger.interval_length:g} s", trigger.interval_length)
+        return ExternalSchedule(f"every {trigger.interval_length:g} s", trigger.interval_length)
     if isinstance(trigger, DateTrigger):
         # Leave out the moment: if none was given, it differs between workers.
-        return Kept("once")
+        return ExternalSchedule("once")
     if isinstance(trigger, BaseCombiningTrigger) and _has_interval(trigger):
         raise Misuse(f"{trigger} has different slots in each worker: write two jobs, each with one trigger")
-    return Kept(described(trigger, getattr(trigger, "timezone", "")), _longest_gap(_bare(trigger)))
+    return ExternalSchedule(
+        described(trigger, getattr(trigger, "timezone", "")), _longest_gap(_bare(trigger))
+    )
 
 
 def slot_at(trigger: Any, run_time: datetime) -> int:

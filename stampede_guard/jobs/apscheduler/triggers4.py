@@ -13,7 +13,7 @@ from apscheduler.triggers.date import DateTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
 from stampede_guard.errors import Misuse
-from stampede_guard.jobs.apscheduler.external import Kept, described
+from stampede_guard.jobs.apscheduler.external import ExternalSchedule, described
 from stampede_guard.jobs.schedules.schedule import slot_of
 
 __all__ = ["kept_of", "slot_at"]
@@ -23,16 +23,16 @@ _SAMPLE = 32
 _OF_SECONDS = (CronTrigger, CalendarIntervalTrigger)
 
 
-def kept_of(trigger: Any, rhythm: float) -> Kept:
+def kept_of(trigger: Any, rhythm: float) -> ExternalSchedule:
     """The schedule of a trigger. `rhythm`: seconds between two slots, 0 = take them from the trigger.
 
     Raises `Misuse` for an interval within a combination, because it begins in each worker at its start.
     """
     if isinstance(trigger, IntervalTrigger):
         seconds = _length(trigger).total_seconds()
-        return Kept(f"every {seconds:g} s", rhythm or seconds)
+        return ExternalSchedule(f"every {seconds:g} s", rhythm or seconds)
     if isinstance(trigger, DateTrigger):
-        return Kept("once", rhythm)
+        return ExternalSchedule("once", rhythm)
     if isinstance(trigger, BaseCombiningTrigger) and _has_interval(trigger):
         raise Misuse(
             f"{described(trigger)} has different slots in each worker: write two schedules, each with one trigger"
@@ -40,7 +40,7 @@ def kept_of(trigger: Any, rhythm: float) -> Kept:
     kind = type(trigger)
     # The text of an unknown trigger may change after each firing, so use the name of its class.
     text = described(trigger) if _is_known(trigger) else f"{kind.__module__}.{kind.__qualname__}"
-    return Kept(text, rhythm or _longest_gap(copy.deepcopy(trigger)))
+    return ExternalSchedule(text, rhythm or _longest_gap(copy.deepcopy(trigger)))
 
 
 def slot_at(trigger: Any, scheduled: datetime) -> int:

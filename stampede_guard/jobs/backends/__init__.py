@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stampede_guard.jobs.backends.backend import RunBackend
+    from stampede_guard.jobs.backends.protocol import RunBackend
 
 __all__ = ["runs_of"]
 

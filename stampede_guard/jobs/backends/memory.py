@@ -15,14 +15,14 @@ from stampede_guard.jobs.messages import (
     Claim,
     ClaimAnswer,
     Ending,
+    JobPoll,
     JobView,
-    Look,
     Outcome,
+    PollAnswer,
     Registration,
     RunView,
-    Seen,
 )
-from stampede_guard.leases.memory import Rows
+from stampede_guard.leases.memory import LeaseRows
 from stampede_guard.values.forks import renew_in_children
 
 __all__ = ["MemoryRuns", "runs_beside"]
@@ -35,7 +35,7 @@ R = TypeVar("R")
 
 
 @dataclass(slots=True)
-class _Job:
+class _JobState:
     row: rules.JobRow
     runs: dict[int, rules.RunRow] = field(default_factory=dict)
 
@@ -63,7 +63,7 @@ class MemoryRuns:
         self.lock = threading.RLock()
         renew_in_children(self, "lock", threading.RLock)
         self._clock = clock
-        self._jobs: dict[str, _Job] = {}
+        self._jobs: dict[str, _JobState] = {}
 
     @_alone
     async def register(self, registration: Registration, *, timeout: float = 0.0) -> JobView:
@@ -71,7 +71,7 @@ class MemoryRuns:
         known = self._jobs.get(registration.job)
         row = rules.register(known.row if known else None, registration, now=now)
         if known is None:
-            known = self._jobs[registration.job] = _Job(row)
+            known = self._jobs[registration.job] = _JobState(row)
         known.row = row
         return rules.job_view(registration.job, row, running=known.running(), now=now)
 
@@ -89,7 +89,7 @@ class MemoryRuns:
     ) -> list[JobView]:
         return [await self.register(registration) for registration in registrations]
 
-    async def look(self, looks: Sequence[Look], *, again: int, timeout: float = 0.0) -> list[Seen]:
+    async def look(self, looks: Sequence[JobPoll], *, again: int, timeout: float = 0.0) -> list[PollAnswer]:
         return [await looked(self, look, again=again, timeout=timeout) for look in looks]
 
     @_alone
@@ -235,7 +235,7 @@ class MemoryRuns:
         """There is nothing to close."""
 
     @staticmethod
-    def _keep(known: _Job, job: rules.JobRow | None, run: rules.RunRow | None) -> None:
+    def _keep(known: _JobState, job: rules.JobRow | None, run: rules.RunRow | None) -> None:
         if job is not None:
             known.row = job
         if run is not None:
@@ -248,7 +248,7 @@ class MemoryRuns:
                 known.row = rules.pruned(known.row, gone)
 
 
-def runs_beside(rows: Rows) -> MemoryRuns:
+def runs_beside(rows: LeaseRows) -> MemoryRuns:
     """Those of all who share these rows."""
     runs: MemoryRuns = rows.beside.setdefault(MemoryRuns, MemoryRuns(clock=rows.clock))
     return runs

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from stampede_guard.jobs.messages import Look, Seen
+from stampede_guard.jobs.messages import JobPoll, PollAnswer
 
 __all__ = ["looked"]
 
 
-async def looked(runs: Any, look: Look, *, again: int, timeout: float) -> Seen:
+async def looked(runs: Any, look: JobPoll, *, again: int, timeout: float) -> PollAnswer:
     """Raises `StoreError`. The steps before the failed one stay done."""
     job = look.registration.job
     view = await runs.follow(look.registration, timeout=timeout)
@@ -17,4 +17,4 @@ async def looked(runs: Any, look: Look, *, again: int, timeout: float) -> Seen:
     tried: list[Any] = []
     if look.attempts > 1:
         tried = await runs.retriable(job, attempts=look.attempts, limit=again, timeout=timeout)
-    return Seen(view, tuple(vanished), tuple(tried))
+    return PollAnswer(view, tuple(vanished), tuple(tried))

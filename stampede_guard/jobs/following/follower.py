@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, assert_never
 
 from stampede_guard.errors import StoreError, StoreRefused
-from stampede_guard.jobs.backends.backend import RunBackend
+from stampede_guard.jobs.backends.protocol import RunBackend
 from stampede_guard.jobs.execution import Execution
 from stampede_guard.jobs.following.looks import RETRIED_AT_ONCE, Asker, Looks
 from stampede_guard.jobs.following.watch import SEEN_FOR, Watch
@@ -23,8 +23,8 @@ from stampede_guard.jobs.messages import (
     Claimed,
     Early,
     Ending,
+    JobPoll,
     JobView,
-    Look,
     Outcome,
     Outdated,
     Taken,
@@ -78,7 +78,7 @@ class Follower:
         self._offset = 0.0
         self._sweep_at = 0.0
         self._looks = Looks(part, runs) if looks is None else looks
-        self._asker = Asker(Look(registration=self._registration, attempts=job.terms.attempts), 0.0, 0.0)
+        self._asker = Asker(JobPoll(registration=self._registration, attempts=job.terms.attempts), 0.0, 0.0)
         self._claims: dict[int, str] = {}
 
     async def follow(self) -> None:

@@ -12,9 +12,9 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from stampede_guard.jobs.backends.backend import RunBackend
 from stampede_guard.jobs.backends.one_by_one import looked
-from stampede_guard.jobs.messages import JobView, Look, Registration, Seen
+from stampede_guard.jobs.backends.protocol import RunBackend
+from stampede_guard.jobs.messages import JobPoll, JobView, PollAnswer, Registration
 from stampede_guard.leases.keeping.loop_state import LoopState
 
 __all__ = ["RETRIED_AT_ONCE", "Asker", "Looks"]
@@ -31,10 +31,10 @@ EARLY = 0.5
 class Asker:
     """A job of the worker. `due`: when it looks next, on the worker's clock. `pause`: seconds between two looks."""
 
-    look: Look
+    look: JobPoll
     due: float
     pause: float
-    seen: tuple[Seen, float] | None = None
+    seen: tuple[PollAnswer, float] | None = None
     """The answer that the job has not taken yet, and when the back end gave it."""
 
 
@@ -53,12 +53,12 @@ class Looks:
         """Whether there are several jobs to share a statement."""
         return len(self._askers) > 1
 
-    async def alone(self, asker: Asker, *, timeout: float) -> tuple[Seen, float]:
+    async def alone(self, asker: Asker, *, timeout: float) -> tuple[PollAnswer, float]:
         """One look in single steps, for a worker with one job."""
         view = await self._runs.follow(asker.look.registration, timeout=timeout)
         at = self._part.world.now()
         vanished = await self._runs.sweep(asker.look.registration.job, timeout=timeout)
-        return Seen(view, tuple(vanished)), at
+        return PollAnswer(view, tuple(vanished)), at
 
     def join(self, asker: Asker) -> None:
         self._askers.add(asker)
@@ -106,7 +106,7 @@ class Looks:
             if not future.done():
                 future.set_result((view, now))
 
-    async def seen(self, asker: Asker, *, timeout: float) -> tuple[Seen, float]:
+    async def seen(self, asker: Asker, *, timeout: float) -> tuple[PollAnswer, float]:
         """The answer to this job's look, and when it came. Another job's look may have brought it before."""
         while asker.seen is None:
             if self._looking is None or self._looking.done():
@@ -128,7 +128,7 @@ class Looks:
         together = [first, *(asker for asker in soon if asker is not first)]
         together.sort(key=lambda asker: asker.look.registration.job)
         looks = [asker.look for asker in together]
-        many: Callable[..., Coroutine[Any, Any, list[Seen]]] | None = getattr(self._runs, "look", None)
+        many: Callable[..., Coroutine[Any, Any, list[PollAnswer]]] | None = getattr(self._runs, "look", None)
         if many is not None:
             answers = await many(looks, again=RETRIED_AT_ONCE, timeout=timeout)
         else:

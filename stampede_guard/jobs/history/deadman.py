@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from stampede_guard.jobs.messages import JobView
 
-__all__ = ["PATIENCE", "Health", "deserted", "health_of", "overdue"]
+__all__ = ["PATIENCE", "JobHealth", "deserted", "health_of", "overdue"]
 
 PATIENCE = 2.0
 """A job is overdue after this many of its rhythms without success."""
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class JobHealth:
     """`since`: seconds since the last success, or since registration if the job never succeeded.
 
     `allowed`: the greatest `since` that is not overdue. 0 = the job has no rhythm, so it is never overdue.
@@ -35,17 +35,19 @@ class Health:
         return f"{self.job} {what} {self.since:.0f} s (allowed: {self.allowed:.0f} s)"
 
 
-def health_of(view: JobView) -> Health:
+def health_of(view: JobView) -> JobHealth:
     """The time is the back end's (`view.at`). The caller's clock does not count."""
     since = max(
         0.0, view.at - max(view.last_success_at, view.registered_at if not view.last_success_at else 0.0)
     )
     allowed = view.rhythm * PATIENCE
     late = 0.0 < allowed < since
-    return Health(view.job, late, since, allowed, bool(view.last_success_at), view.last_error if late else "")
+    return JobHealth(
+        view.job, late, since, allowed, bool(view.last_success_at), view.last_error if late else ""
+    )
 
 
-def overdue(views: Iterable[JobView]) -> list[Health]:
+def overdue(views: Iterable[JobView]) -> list[JobHealth]:
     """The overdue jobs. The job that missed the most rhythms comes first."""
     found = [health for view in views if (health := health_of(view)).overdue]
     return sorted(found, key=lambda health: health.since / health.allowed, reverse=True)

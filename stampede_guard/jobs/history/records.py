@@ -8,8 +8,8 @@ from typing import get_args
 
 from stampede_guard.errors import Misuse, PolicyError
 from stampede_guard.jobs.backends import runs_of
-from stampede_guard.jobs.backends.backend import RunBackend
-from stampede_guard.jobs.history.deadman import Health, health_of
+from stampede_guard.jobs.backends.protocol import RunBackend
+from stampede_guard.jobs.history.deadman import JobHealth, health_of
 from stampede_guard.jobs.history.statistics import Statistics, statistics
 from stampede_guard.jobs.history.web import Allow, JobsApp
 from stampede_guard.jobs.keeping import OPERATOR_TIMEOUT
@@ -65,7 +65,7 @@ class JobRecords:
         """Statistics of the newest 1,000 runs."""
         return statistics(await self.history(name, limit=MOST_IN_STATISTICS))
 
-    async def health(self) -> list[Health]:
+    async def health(self) -> list[JobHealth]:
         """The dead-man signal of every job of the namespace, including jobs that this worker does not have."""
         return [health_of(view) for view in await self.views()]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from stampede_guard.jobs.messages import Outcome, RunView
 
-__all__ = ["Failure", "Statistics", "statistics"]
+__all__ = ["ErrorPattern", "Statistics", "statistics"]
 
 _LIMIT_FACTOR = 2.5
 """Times the longest completed run. Two to three times allows a slow day, and still ends a run that hangs."""
@@ -24,7 +24,7 @@ _VARYING = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class ErrorPattern:
     """A pattern of errors: errors that differ only in numbers and ids. `latest_slot`: its latest slot."""
 
     pattern: str
@@ -46,22 +46,22 @@ class Statistics:
     p95: float
     longest: float
     suggested_time_limit: float | None
-    failures: tuple[Failure, ...]
+    failures: tuple[ErrorPattern, ...]
 
 
 def statistics(runs: Iterable[RunView], *, most_failures: int = 10) -> Statistics:
     """Compute them in one pass over the runs, in any order."""
     counts: Counter[Outcome] = Counter()
     durations: list[float] = []
-    patterns: dict[str, Failure] = {}
+    patterns: dict[str, ErrorPattern] = {}
     for run in runs:
         counts[run.outcome] += 1
         if run.outcome == "completed":
             durations.append(max(0.0, run.finished_at - run.started_at))
         if run.outcome in ("failed", "abandoned"):
             pattern = _VARYING.sub("#", run.error.splitlines()[0] if run.error else "no error message")
-            known = patterns.get(pattern, Failure(pattern, 0, 0))
-            patterns[pattern] = Failure(pattern, known.count + 1, max(known.latest_slot, run.slot))
+            known = patterns.get(pattern, ErrorPattern(pattern, 0, 0))
+            patterns[pattern] = ErrorPattern(pattern, known.count + 1, max(known.latest_slot, run.slot))
     durations.sort()
     tried = counts["completed"] + counts["failed"] + counts["abandoned"] + counts["missed"]
     return Statistics(

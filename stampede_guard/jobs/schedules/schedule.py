@@ -11,9 +11,11 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from zoneinfo import ZoneInfo
 
+from stampede_guard import durations
+from stampede_guard.durations import Duration
 from stampede_guard.errors import Misuse, PolicyError
 from stampede_guard.jobs.schedules.realtime import first_match
 from stampede_guard.jobs.schedules.zones import zone_of
@@ -44,9 +46,16 @@ class Every:
     seconds: float
     anchor: int = 0
 
+    if TYPE_CHECKING:
+        # More types may be given than are read.
+        def __init__(self, seconds: Duration, anchor: int = 0) -> None: ...
+
     def __post_init__(self) -> None:
+        given = self.seconds
+        object.__setattr__(self, "seconds", durations.seconds(given))
         if not _is_number(self.seconds) or not math.isfinite(self.seconds):
-            raise PolicyError("every", self.seconds, "seconds between two slots, such as 300")
+            rule = "seconds between two slots, such as 300"
+            raise PolicyError("every", given, rule + durations.advice(given))
         if self.seconds < 1:
             raise PolicyError("every", self.seconds, "at least 1 second; for less, loop inside one run")
         if self.seconds > _LONGEST:
@@ -55,23 +64,23 @@ class Every:
             raise PolicyError("every", self.seconds, "whole milliseconds")
 
     @classmethod
-    def of(cls, seconds: float, *, anchor: datetime | None = None) -> Every:
+    def of(cls, seconds: Duration, *, anchor: datetime | None = None) -> Every:
         """Without an anchor, slots count from midnight in UTC, and `seconds` must divide a day.
 
         Raises `PolicyError` if the interval is not a number, is below one second, or needs an anchor and has none.
         Raises it also for an anchor without a time zone.
         """
-        cls(seconds)
+        made = cls(seconds)
         if anchor is None:
-            if DAY % seconds:
+            if DAY % made.seconds:
                 raise PolicyError(
                     "anchor",
                     None,
-                    f"every={seconds:g} does not divide a day, so its slots depend on where counting begins; "
+                    f"every={made.seconds:g} does not divide a day, so its slots depend on where counting begins; "
                     "write anchor=datetime(2026, 1, 1, tzinfo=UTC)",
                 )
-            return cls(float(seconds))
-        return cls(float(seconds), slot_of(_aware("anchor", anchor)))
+            return cls(float(made.seconds))
+        return cls(float(made.seconds), slot_of(_aware("anchor", anchor)))
 
     @property
     def text(self) -> str:

@@ -7,8 +7,8 @@ Why they are safe:
   deadline is counted from when the request was executed, which is later. So belief ends before the row's deadline.
 * Therefore a deadline is never shortened while its holder may believe: `ask` and `renew` keep the later one. The
   exceptions are the holder's own request (`release`, `leave`) and an operator's `now`.
-* An answer that extends belief (`Granted`, `Renewed` without `asked_to_leave`) always extends the row. After a request
-  to release, the row must not be extended. Then `ask` answers `Held` even to the holder itself.
+* An answer that extends belief (`LeaseGranted`, `Renewed` without `asked_to_leave`) always extends the row. After a
+  request to release, the row must not be extended. Then `ask` answers `LeaseHeld` even to the holder itself.
 * A token is greater than all earlier ones: `max(last + 1, now in microseconds)`. After a restart without data, the time
   makes it grow. Otherwise `last` does, even if the clock was set back.
 * If its holder's process has ended, a lease may pass on before its deadline. The holder must allow this in its request
@@ -33,22 +33,22 @@ from dataclasses import dataclass, replace
 from stampede_guard.leases.core.queue import CALLED, Queue, ahead, called, joined, live, promoted, without
 from stampede_guard.leases.messages import (
     Answer,
-    Ask,
     Audit,
     Forced,
-    Granted,
-    Held,
+    LeaseGranted,
+    LeaseHeld,
+    LeaseRefused,
+    LeaseRequest,
     LeaseView,
     NotForced,
     Owner,
-    Refused,
     Renewed,
 )
 
 __all__ = [
     "EMPTY",
     "GONE_FOR",
-    "Row",
+    "LeaseRow",
     "ask",
     "check",
     "force",
@@ -66,7 +66,7 @@ GONE_FOR = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class LeaseRow:
     """What the back end keeps for one name. Times in seconds since 1970 on the back end's clock; 0 = never.
 
     `last`: the largest token granted. `holder`: empty = not held; then `token`, `owner` and `granted_at` are those of
@@ -91,10 +91,10 @@ class Row:
     missing_since: float = 0.0
 
 
-EMPTY = Row()
+EMPTY = LeaseRow()
 
 
-def settled(row: Row, now: float) -> Row:
+def settled(row: LeaseRow, now: float) -> LeaseRow:
     """The row as it applies now: without lapsed values, and with no value longer than was requested."""
     held = bool(row.holder) and now < row.deadline
     return replace(
@@ -108,7 +108,7 @@ def settled(row: Row, now: float) -> Row:
     )
 
 
-def idle(row: Row, now: float) -> bool:
+def idle(row: LeaseRow, now: float) -> bool:
     """Whether the row holds no information except its last token."""
     row = settled(row, now)
     return not row.holder and not row.rests_until and not row.queue
@@ -118,7 +118,9 @@ def next_token(last: int, now: float) -> int:
     return max(last + 1, int(now * 1_000_000))
 
 
-def ask(row: Row, question: Ask, now: float, *, witness: str = "", gone: bool = False) -> tuple[Row, Answer]:
+def ask(
+    row: LeaseRow, question: LeaseRequest, now: float, *, witness: str = "", gone: bool = False
+) -> tuple[LeaseRow, Answer]:
     """Grant the lease if it is free and no live waiter is before the acquirer. A holder that asks gets its token again.
 
     `witness`: the acquirer's own. `gone`: whether the current holder's witness is missing.
@@ -126,8 +128,8 @@ def ask(row: Row, question: Ask, now: float, *, witness: str = "", gone: bool = 
     row = settled(row, now)
     if row.holder == question.holder:
         if row.asked_to_leave:
-            return row, Held(row.owner, row.token, row.deadline - now)
-        return _extended(row, question.lease_ttl, now, witness), Granted(row.token)
+            return row, LeaseHeld(row.owner, row.token, row.deadline - now)
+        return _extended(row, question.lease_ttl, now, witness), LeaseGranted(row.token)
     if row.holder:
         row = doubted(row, now, gone=gone)
     before = ahead(row.queue, question.holder)
@@ -138,15 +140,15 @@ def ask(row: Row, question: Ask, now: float, *, witness: str = "", gone: bool = 
     queued = place if place < len(row.queue) else -1
     if row.holder:
         until = row.missing_since + GONE_FOR if row.missing_since else row.deadline
-        return row, Held(row.owner, row.token, min(until, row.deadline) - now, queued)
+        return row, LeaseHeld(row.owner, row.token, min(until, row.deadline) - now, queued)
     if row.rests_until:
-        return row, Held(row.owner, row.token, row.rests_until - now, queued, resting=True)
+        return row, LeaseHeld(row.owner, row.token, row.rests_until - now, queued, resting=True)
     row = replace(row, queue=called(row.queue, now, min(CALLED, before)))
     first = row.queue[0]
-    return row, Held(first.owner, row.last, first.until - now, queued)
+    return row, LeaseHeld(first.owner, row.last, first.until - now, queued)
 
 
-def doubted(row: Row, now: float, *, gone: bool) -> Row:
+def doubted(row: LeaseRow, now: float, *, gone: bool) -> LeaseRow:
     """The row after an acquirer checked its holder's witness. If that was missing for `GONE_FOR`, the lease is free."""
     if not row.witness or not gone:
         return replace(row, missing_since=0.0)
@@ -157,9 +159,9 @@ def doubted(row: Row, now: float, *, gone: bool) -> Row:
     return replace(row, holder="", deadline=0.0, asked_to_leave="", witness="", missing_since=0.0)
 
 
-def _granted(row: Row, question: Ask, now: float, witness: str) -> tuple[Row, Answer]:
+def _granted(row: LeaseRow, question: LeaseRequest, now: float, witness: str) -> tuple[LeaseRow, Answer]:
     token = next_token(row.last, now)
-    row = Row(
+    row = LeaseRow(
         last=token,
         holder=question.holder,
         token=token,
@@ -171,10 +173,10 @@ def _granted(row: Row, question: Ask, now: float, witness: str) -> tuple[Row, An
         queue=without(row.queue, question.holder),
         witness=witness,
     )
-    return row, Granted(token)
+    return row, LeaseGranted(token)
 
 
-def _extended(row: Row, lease_ttl: float, now: float, witness: str) -> Row:
+def _extended(row: LeaseRow, lease_ttl: float, now: float, witness: str) -> LeaseRow:
     # A shorter `lease_ttl` does not shorten the deadline: if this answer is lost, the holder believes the old one.
     return replace(
         row,
@@ -187,14 +189,14 @@ def _extended(row: Row, lease_ttl: float, now: float, witness: str) -> Row:
 
 
 def renew(
-    row: Row, *, holder: str, token: int, lease_ttl: float, now: float, witness: str = ""
-) -> tuple[Row, Renewed | Refused]:
+    row: LeaseRow, *, holder: str, token: int, lease_ttl: float, now: float, witness: str = ""
+) -> tuple[LeaseRow, Renewed | LeaseRefused]:
     """Extend the lease only if this holder and token have it, and only if its release was not requested."""
     row = settled(row, now)
     if not row.holder:
-        return row, Refused("gone")
+        return row, LeaseRefused("gone")
     if row.holder != holder or row.token != token:
-        return row, Refused("taken")
+        return row, LeaseRefused("taken")
     if row.asked_to_leave:
         # The holder lives, even though it must release.
         return replace(row, witness=witness, missing_since=0.0), Renewed(row.asked_to_leave)
@@ -202,8 +204,8 @@ def renew(
 
 
 def release(
-    row: Row, *, holder: str, token: int, at_least_for: float, now: float, to: str = ""
-) -> tuple[Row, bool]:
+    row: LeaseRow, *, holder: str, token: int, at_least_for: float, now: float, to: str = ""
+) -> tuple[LeaseRow, bool]:
     """Free the lease, now or `at_least_for` seconds after its grant. Returns whether it was still held.
 
     Token 0: any token of this holder. The holder's place in the queue ends in any case. Waiters called `to` go first.
@@ -230,14 +232,14 @@ def release(
     return row, held
 
 
-def check(row: Row, *, holder: str, token: int, now: float) -> bool:
+def check(row: LeaseRow, *, holder: str, token: int, now: float) -> bool:
     row = settled(row, now)
     return bool(holder) and row.holder == holder and row.token == token
 
 
 def force(
-    row: Row, *, name: str, token: int, by: str, at_once: bool, now: float
-) -> tuple[Row, Forced | NotForced, Audit | None]:
+    row: LeaseRow, *, name: str, token: int, by: str, at_once: bool, now: float
+) -> tuple[LeaseRow, Forced | NotForced, Audit | None]:
     """Request the release if `token` is the current one. `at_once`: free it now, even if the holder still believes."""
     row = settled(row, now)
     if not row.holder or row.token != token:
@@ -253,7 +255,7 @@ def force(
     return replace(row, asked_to_leave=by), Forced(row.deadline - now), audit
 
 
-def view(name: str, row: Row, now: float) -> LeaseView:
+def view(name: str, row: LeaseRow, now: float) -> LeaseView:
     row = settled(row, now)
     until = row.deadline if row.holder else row.rests_until
     return LeaseView(

@@ -22,18 +22,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from stampede_guard.leases.core.moves import (
-    Answered,
     AskFor,
+    BackendAnswered,
     Command,
     Ended,
     Event,
-    Failed,
     Freed,
     GiveUp,
     Looked,
     Lose,
+    NoAnswer,
     Nothing,
-    Release,
+    ReleaseLease,
     Renew,
     Returned,
     Sleep,
@@ -41,12 +41,12 @@ from stampede_guard.leases.core.moves import (
     Want,
 )
 from stampede_guard.leases.core.timing import FARTHEST_POLL, Timing
-from stampede_guard.leases.messages import Granted, Held, Refused, Renewed, Withheld
+from stampede_guard.leases.messages import LeaseGranted, LeaseHeld, LeaseRefused, Renewed, Withheld
 
 __all__ = [
-    "Acquiring", "Answered", "AskFor", "Command", "Ended", "Event", "Failed", "Freed", "GiveUp", "Holding", "Idle",
-    "Leaving", "Looked", "Lose", "Lost", "Nothing", "Release", "Released", "Renew", "Returned", "Sleep", "State",
-    "Stop", "Stopping", "Waiting", "Want", "decide", "deadline_of",
+    "Acquiring", "AskFor", "AwaitingLease", "BackendAnswered", "Command", "Ended", "Event", "Freed", "GiveUp",
+    "Holding", "Idle", "Looked", "Lose", "Lost", "NoAnswer", "Nothing", "ReleaseLease", "Released", "Releasing",
+    "Renew", "Returned", "Sleep", "State", "Stop", "Stopping", "Want", "decide", "deadline_of",
 ]  # fmt: skip
 
 NEVER = float("inf")
@@ -77,8 +77,8 @@ class Acquiring:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """`ahead`: as in `Held`. `ask_at`: when to ask next. `hears`: whether the back end can call this waiter."""
+class AwaitingLease:
+    """`ahead`: as in `LeaseHeld`. `ask_at`: when to ask next. `hears`: whether the back end can call this waiter."""
 
     until: float
     ask_at: float
@@ -116,7 +116,7 @@ class Stopping:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class Releasing:
     """The body has ended; the release was sent."""
 
     token: int
@@ -140,7 +140,7 @@ class Lost:
     why: str
 
 
-State = Idle | Acquiring | Waiting | Holding | Stopping | Leaving | Released | Lost
+State = Idle | Acquiring | AwaitingLease | Holding | Stopping | Releasing | Released | Lost
 
 
 NOT_RENEWED = "it could not be renewed in time"
@@ -158,11 +158,11 @@ def decide(state: State, event: Event, timing: Timing) -> tuple[State, Command]:
             return _start(event, timing) if isinstance(event, Want) else (state, Nothing())
         case Acquiring():
             return _acquiring(state, event, timing)
-        case Waiting():
+        case AwaitingLease():
             return _waiting(state, event, timing)
         case Holding() | Stopping():
             return _holding(state, event, timing)
-        case Leaving():
+        case Releasing():
             return _leaving(state, event)
         case Released() | Lost():
             return state, Nothing()
@@ -181,7 +181,7 @@ def _ask(state: Acquiring, timing: Timing) -> AskFor:
 
 
 def _acquiring(state: Acquiring, event: Event, timing: Timing) -> tuple[State, Command]:
-    if isinstance(event, Answered) and isinstance(event.answer, Granted):
+    if isinstance(event, BackendAnswered) and isinstance(event.answer, LeaseGranted):
         deadline = timing.deadline(state.sent_at)
         if event.now < deadline - timing.grace:
             held = Holding(event.answer.token, deadline, state.sent_at + timing.renew_every)
@@ -192,27 +192,27 @@ def _acquiring(state: Acquiring, event: Event, timing: Timing) -> tuple[State, C
         return Lost(0, NOT_RENEWED), GiveUp()
     if isinstance(event, Freed):
         return replace(state, freed=max(event.ahead, 0)), Nothing()
-    if not isinstance(event, Answered | Failed):
+    if not isinstance(event, BackendAnswered | NoAnswer):
         return state, Nothing()
     if event.now >= state.until:
         return Lost(0, "another process has it"), GiveUp()
     ahead, remaining, hears = -1, NEVER, False
-    if isinstance(event, Answered) and isinstance(event.answer, Held):
+    if isinstance(event, BackendAnswered) and isinstance(event.answer, LeaseHeld):
         ahead, remaining, hears = event.answer.ahead, event.answer.remaining, event.hears
         if ahead < 0 and state.queues:
             # The queue is full: this one is behind all others. The back end calls only waiters with a place.
             ahead = FARTHEST_POLL
-    elif isinstance(event, Answered) and isinstance(event.answer, Withheld):
+    elif isinstance(event, BackendAnswered) and isinstance(event.answer, Withheld):
         remaining = event.answer.remaining
     place = timing.place_for(state.ahead, hears=state.hears)
     seconds = timing.next_question(remaining, ahead, event.draw, place=place, hears=hears)
     if state.freed is not None:
         seconds = min(seconds, timing.after_waking(state.freed, event.draw))
     ask_at = min(event.now + seconds, state.until)
-    return Waiting(state.until, ask_at, state.queues, ahead, hears), Sleep(ask_at)
+    return AwaitingLease(state.until, ask_at, state.queues, ahead, hears), Sleep(ask_at)
 
 
-def _waiting(state: Waiting, event: Event, timing: Timing) -> tuple[State, Command]:
+def _waiting(state: AwaitingLease, event: Event, timing: Timing) -> tuple[State, Command]:
     if isinstance(event, Freed):
         ahead = event.ahead if event.ahead >= 0 else state.ahead
         ask_at = min(state.ask_at, event.now + timing.after_waking(ahead, event.draw))
@@ -229,27 +229,27 @@ def _holding(state: Holding | Stopping, event: Event, timing: Timing) -> tuple[S
     match event:
         case Looked():
             return _look(state, event.now, timing)
-        case Failed():
+        case NoAnswer():
             told_all = state.renew_at == NEVER and not state.hinted
             again = NEVER if told_all else event.now + timing.retry_every
             return _look(replace(state, sent_at=None, hinted=False, renew_at=again), event.now, timing)
         case Freed():
             return _hinted(state, event.now, timing)
-        case Answered():
+        case BackendAnswered():
             return _renewed(state, event, timing)
         case Ended():
             if event.now >= state.deadline:
                 # Release it anyway. If the back end still had our lease, no other process has held it.
-                return Leaving(state.token, state.deadline, _why(state) or ENDED_MEANWHILE), Release()
-            return Leaving(state.token, state.deadline, _why(state)), Release()
+                return Releasing(state.token, state.deadline, _why(state) or ENDED_MEANWHILE), ReleaseLease()
+            return Releasing(state.token, state.deadline, _why(state)), ReleaseLease()
         case _:
             return state, Nothing()
 
 
-def _renewed(state: Holding | Stopping, event: Answered, timing: Timing) -> tuple[State, Command]:
+def _renewed(state: Holding | Stopping, event: BackendAnswered, timing: Timing) -> tuple[State, Command]:
     if event.now >= state.deadline:
         return _look(state, event.now, timing)
-    if isinstance(event.answer, Refused):
+    if isinstance(event.answer, LeaseRefused):
         why = "another process has it" if event.answer.why == "taken" else "the back end no longer has it"
         return Lost(state.token, why), Lose(why)
     sent_at = state.sent_at
@@ -308,7 +308,7 @@ def _stop(state: Holding, why: str) -> tuple[State, Command]:
     ), Stop(why)
 
 
-def _leaving(state: Leaving, event: Event) -> tuple[State, Command]:
+def _leaving(state: Releasing, event: Event) -> tuple[State, Command]:
     if not isinstance(event, Returned):
         return state, Nothing()
     if event.held is False or (event.held is None and event.now >= state.deadline):

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from stampede_guard.leases.messages import Answer, Refused, Renewed
+from stampede_guard.leases.messages import Answer, LeaseRefused, Renewed
 
 __all__ = [
-    "Answered",
     "AskFor",
+    "BackendAnswered",
     "Command",
     "Ended",
     "Event",
-    "Failed",
     "Freed",
     "GiveUp",
     "Looked",
     "Lose",
+    "NoAnswer",
     "Nothing",
-    "Release",
+    "ReleaseLease",
     "Renew",
     "Returned",
     "Sleep",
@@ -44,17 +44,17 @@ class Looked:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class BackendAnswered:
     """`draw`: a random number from 0 to 1. `hears`: whether the back end's calls currently arrive."""
 
-    answer: Answer | Renewed | Refused
+    answer: Answer | Renewed | LeaseRefused
     now: float
     draw: float = 0.0
     hears: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class NoAnswer:
     """An error, or no answer in time: the outcome is unknown."""
 
     now: float
@@ -88,7 +88,7 @@ class Returned:
     now: float
 
 
-Event = Want | Looked | Answered | Failed | Freed | Ended | Returned
+Event = Want | Looked | BackendAnswered | NoAnswer | Freed | Ended | Returned
 
 
 # --- commands
@@ -130,7 +130,7 @@ class Lose:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class ReleaseLease:
     pass
 
 
@@ -139,4 +139,4 @@ class Nothing:
     pass
 
 
-Command = AskFor | GiveUp | Sleep | Renew | Stop | Lose | Release | Nothing
+Command = AskFor | GiveUp | Sleep | Renew | Stop | Lose | ReleaseLease | Nothing

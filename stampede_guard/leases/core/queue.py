@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from stampede_guard.leases.messages import Ask, Owner
+from stampede_guard.leases.messages import LeaseRequest, Owner
 
 __all__ = [
     "CALLED", "MOST_WAITING", "Place", "Queue", "ahead", "called", "joined", "live", "named", "newly_called",
@@ -61,7 +61,7 @@ def ahead(queue: Queue, holder: str) -> int:
     return len(queue)
 
 
-def joined(queue: Queue, ask: Ask, now: float) -> Queue:
+def joined(queue: Queue, ask: LeaseRequest, now: float) -> Queue:
     """The queue with the acquirer, at its old place or at the end.
 
     Unchanged if the acquirer does not queue, or if the queue is full.

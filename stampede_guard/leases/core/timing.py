@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, fields
+from typing import TypedDict, Unpack
 
+from stampede_guard.durations import Duration, advice, seconds
 from stampede_guard.errors import PolicyError
 
-__all__ = ["JOB_TTL", "LEADER_TTL", "Timing", "job_timing", "leader_timing"]
+__all__ = ["JOB_TTL", "LEADER_TTL", "Timing", "TimingOptions", "job_timing", "leader_timing"]
 
 JOB_TTL = 60.0
 LEADER_TTL = 15.0
@@ -52,7 +54,8 @@ class Timing:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            _check_seconds(field.name, value)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                raise PolicyError(field.name, value, "write a number of seconds")
             least = 0.0 if field.name in ("grace", "rho", "margin") else None
             if value < 0 or (value == 0 and least is None):
                 raise PolicyError(field.name, value, "it must be greater than 0")
@@ -131,49 +134,50 @@ class Timing:
         return min(behind, SLOWEST_POLL) * 0.05 * self.poll_every * (0.5 + draw)
 
 
-def job_timing(
-    lease_ttl: float = JOB_TTL,
-    *,
-    grace: float | None = None,
-    renew_every: float | None = None,
-    request_timeout: float | None = None,
-    poll_every: float | None = None,
-) -> Timing:
+class TimingOptions(TypedDict, total=False):
+    """Durations that follow from `lease_ttl` if they are not given: see `Timing`."""
+
+    grace: Duration | None
+    renew_every: Duration | None
+    request_timeout: Duration | None
+    poll_every: Duration | None
+
+
+def job_timing(lease_ttl: Duration = JOB_TTL, **given: Unpack[TimingOptions]) -> Timing:
     """For work that runs once: 60 s, renewed every 20 s, 3 s per request. Shorter leases in proportion."""
-    return _timing(lease_ttl, 3.0, grace, renew_every, request_timeout, poll_every)
+    return _timing(lease_ttl, 3.0, **given)
 
 
-def leader_timing(
-    lease_ttl: float = LEADER_TTL,
-    *,
-    grace: float | None = None,
-    renew_every: float | None = None,
-    request_timeout: float | None = None,
-    poll_every: float | None = None,
-) -> Timing:
+def leader_timing(lease_ttl: Duration = LEADER_TTL, **given: Unpack[TimingOptions]) -> Timing:
     """For a leader, which should be replaced soon after a crash: 15 s, renewed every 5 s, 2 s per request."""
-    return _timing(lease_ttl, 2.0, grace, renew_every, request_timeout, poll_every)
+    return _timing(lease_ttl, 2.0, **given)
 
 
 def _timing(
-    lease_ttl: float,
+    lease_ttl: Duration,
     most_timeout: float,
-    grace: float | None,
-    renew_every: float | None,
-    request_timeout: float | None,
-    poll_every: float | None,
+    *,
+    grace: Duration | None = None,
+    renew_every: Duration | None = None,
+    request_timeout: Duration | None = None,
+    poll_every: Duration | None = None,
 ) -> Timing:
-    _check_seconds("lease_ttl", lease_ttl)
+    ttl = _checked("lease_ttl", lease_ttl)
+    usual_timeout = min(most_timeout, ttl / 7.5)
     return Timing(
-        lease_ttl=lease_ttl,
-        renew_every=lease_ttl / 3 if renew_every is None else renew_every,
-        request_timeout=min(most_timeout, lease_ttl / 7.5) if request_timeout is None else request_timeout,
-        grace=lease_ttl / 12 if grace is None else grace,
-        poll_every=min(1.0, lease_ttl / 15) if poll_every is None else poll_every,
-        margin=min(0.25, lease_ttl / 60),
+        lease_ttl=ttl,
+        renew_every=ttl / 3 if renew_every is None else _checked("renew_every", renew_every),
+        request_timeout=usual_timeout
+        if request_timeout is None
+        else _checked("request_timeout", request_timeout),
+        grace=ttl / 12 if grace is None else _checked("grace", grace),
+        poll_every=min(1.0, ttl / 15) if poll_every is None else _checked("poll_every", poll_every),
+        margin=min(0.25, ttl / 60),
     )
 
 
-def _check_seconds(field: str, value: object) -> None:
+def _checked(field: str, given: Duration) -> float:
+    value = seconds(given)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise PolicyError(field, value, "write a number of seconds")
+        raise PolicyError(field, given, f"write a number of seconds{advice(given)}")
+    return value

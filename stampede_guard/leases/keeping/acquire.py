@@ -9,14 +9,14 @@ from stampede_guard.leases.core import holding
 from stampede_guard.leases.core.holding import AskFor, Event, GiveUp, Holding, Nothing, Sleep, State, Stopping
 from stampede_guard.leases.core.timing import Timing
 from stampede_guard.leases.keeping.loop_state import LoopState, log
-from stampede_guard.leases.messages import Answer, Ask, Granted, Held, Owner, Withheld
+from stampede_guard.leases.messages import Answer, LeaseGranted, LeaseHeld, LeaseRequest, Owner, Withheld
 from stampede_guard.leases.owner import called
 
 __all__ = ["Acquisition"]
 
 
 class Acquisition:
-    """One attempt, with its own holder id. `handed_over`: see `Ask`. `title`: its name in events."""
+    """One attempt, with its own holder id. `handed_over`: see `LeaseRequest`. `title`: its name in events."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Acquisition:
 
     async def _ask(self, place: float, turn: float) -> Event:
         world = self.part.world
-        question = Ask(
+        question = LeaseRequest(
             name=self.name,
             holder=self.holder,
             owner=self.owner,
@@ -101,11 +101,11 @@ class Acquisition:
             if self._error is None and place:
                 log.warning("lease %s: %s cannot ask for it: %s", self.name, called(self.owner), error)
             self._error = error
-            return holding.Failed(world.now(), world.draw())
+            return holding.NoAnswer(world.now(), world.draw())
         self._error, self.answer = None, answer
         self.part.tell_withheld(answer)
-        self.succeeds = self.succeeds or isinstance(answer, Held)
-        return holding.Answered(answer, world.now(), world.draw(), hears=self.part.hears)
+        self.succeeds = self.succeeds or isinstance(answer, LeaseHeld)
+        return holding.BackendAnswered(answer, world.now(), world.draw(), hears=self.part.hears)
 
     async def _sleep(self, until: float) -> Event:
         """Sleep until then, or until a hint makes the next request earlier."""
@@ -117,7 +117,7 @@ class Acquisition:
                 await woken
             finally:
                 cancel()
-            if not isinstance(self._state, holding.Waiting) or world.now() >= self._state.ask_at:
+            if not isinstance(self._state, holding.AwaitingLease) or world.now() >= self._state.ask_at:
                 self._woken = None
                 return holding.Looked(world.now())
             until = self._state.ask_at
@@ -138,7 +138,7 @@ class Acquisition:
 
     def _may_have_left_something(self, wait: float) -> bool:
         """Whether the back end may have a place of ours, or a grant whose answer was late."""
-        return wait > 0 or self._error is not None or isinstance(self.answer, Granted)
+        return wait > 0 or self._error is not None or isinstance(self.answer, LeaseGranted)
 
     async def _leave(self) -> None:
         if self._asking is not None:
@@ -157,7 +157,7 @@ class Acquisition:
         if self._error is not None:
             return self._error
         match self.answer:
-            case Held(owner, token, remaining):
+            case LeaseHeld(owner, token, remaining):
                 return LeaseTaken(self.name, holder=called(owner), token=token, remaining=remaining)
             case Withheld(why, remaining):
                 return StoreUnavailable(

@@ -78,7 +78,7 @@ class Keeper:
             return Lost(self.token, "the parent of this forked process holds it")
         self._feed(holding.Ended(self.part.world.now()))
         self._stop_waiting()
-        if isinstance(self._state, holding.Leaving):
+        if isinstance(self._state, holding.Releasing):
             held = await self._give_back(at_least_for, to)
             self._feed(holding.Returned(held, self.part.world.now()))
         elif isinstance(self._state, Lost):
@@ -115,7 +115,7 @@ class Keeper:
     def _feed(self, event: Event) -> None:
         self._state, command = holding.decide(self._state, event, self.timing)
         match command:
-            case holding.Nothing() | holding.Release():
+            case holding.Nothing() | holding.ReleaseLease():
                 pass
             case holding.Sleep(until):
                 self._set_timer(until)
@@ -152,9 +152,9 @@ class Keeper:
                 error,
                 exc_info=mistake,
             )
-            self._feed(holding.Failed(world.now()))
+            self._feed(holding.NoAnswer(world.now()))
         else:
-            self._feed(holding.Answered(answer, world.now()))
+            self._feed(holding.BackendAnswered(answer, world.now()))
 
     def _lose(self, why: str) -> None:
         self._stop_waiting()

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from stampede_guard.engine.hooks import Hooks
 from stampede_guard.errors import StoreError
-from stampede_guard.leases.backend import Backend
 from stampede_guard.leases.keeping.world import World, generation
-from stampede_guard.leases.messages import Answer, Granted, Owner, Withheld
+from stampede_guard.leases.messages import Answer, LeaseGranted, Owner, Withheld
+from stampede_guard.leases.protocol import Backend
 
 if TYPE_CHECKING:
     from stampede_guard.leases.keeping.keeper import Keeper
@@ -83,7 +83,7 @@ class LoopState:
                     "the back end grants no lease for another %.0f s: %s", answer.remaining, answer.why
                 )
             self._withheld = True
-        elif isinstance(answer, Granted) and self._withheld:
+        elif isinstance(answer, LeaseGranted) and self._withheld:
             self._withheld = False
             log.info("the back end grants leases again")
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import os
 import random
 import sys
 import time
 import uuid
 from collections.abc import Callable
 from typing import Protocol
+
+from stampede_guard.values.forks import in_children
 
 __all__ = ["SystemWorld", "World", "generation"]
 
@@ -92,10 +93,7 @@ def generation() -> int:
     return _generation
 
 
+@in_children
 def _after_fork() -> None:
     global _generation
     _generation += 1
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

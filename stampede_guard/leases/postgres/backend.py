@@ -15,17 +15,18 @@ from dataclasses import asdict
 from typing import Any
 
 from stampede_guard.errors import StoreRefused
+from stampede_guard.leases.listeners import Listeners
 from stampede_guard.leases.messages import (
     Answer,
-    Ask,
     Audit,
     Forced,
-    Granted,
-    Held,
+    LeaseGranted,
+    LeaseHeld,
+    LeaseRefused,
+    LeaseRequest,
     LeaseView,
     NotForced,
     Owner,
-    Refused,
     Renewed,
 )
 from stampede_guard.leases.postgres import schema as tables
@@ -34,7 +35,7 @@ from stampede_guard.leases.postgres.fencing import verify
 from stampede_guard.leases.postgres.forgetting import KEPT_FOR, MOST, TIMEOUT, Forgetting
 from stampede_guard.leases.postgres.leaving import Leave, Leaving
 from stampede_guard.leases.postgres.listening import Ear
-from stampede_guard.leases.postgres.statements import Statements
+from stampede_guard.leases.postgres.statements import LeaseStatements
 
 __all__ = ["PostgresBackend"]
 
@@ -66,7 +67,7 @@ class PostgresBackend:
         deadline: float = 5.0,
     ) -> None:
         self._schema = tables.checked(schema)
-        self._sql = Statements.of(self._schema)
+        self._sql = LeaseStatements.of(self._schema)
         self.room = Connections(connect, size=connections)
         """The connections for ordinary statements, also those of jobs."""
         self._renewals = Connections(connect, size=_RENEWING)
@@ -74,13 +75,10 @@ class PostgresBackend:
         """The connections for `release` and `leave`. These and acquirers do not wait for each other."""
         self._leaving = Leaving(self._leave_all)
         self._forgetting = Forgetting(lambda: self.prune("", older_than=KEPT_FOR, timeout=TIMEOUT))
-        self._freed: list[Callable[[str], None]] = []
-        self._called: list[Callable[[str, int], None]] = []
-        self._vouched: set[str] = set()
-        """Names granted to this process that the back end may hand over if it no longer sees this process."""
+        self._listeners = told = Listeners()
         hearing: Connect | None = connect if listen is True else listen or None
         self.ear = (
-            Ear(hearing, self._tell_freed, self._tell_called, self._tell_vouched, deadline=deadline)
+            Ear(hearing, told.tell_freed, told.tell_called, told.tell_vouched, deadline=deadline)
             if hearing is not None
             else None
         )
@@ -122,7 +120,7 @@ class PostgresBackend:
 
     # --- steps ------------------------------------------------------------------------------------
 
-    async def acquire(self, ask: Ask, *, timeout: float) -> Answer:
+    async def acquire(self, ask: LeaseRequest, *, timeout: float) -> Answer:
         witness = self._vouch(ask.name) if ask.handed_over else ""
         args = (ask.holder, _text(ask.owner), ask.lease_ttl, ask.place, ask.turn, witness)
 
@@ -139,8 +137,8 @@ class PostgresBackend:
 
         row = await self.room.use(step, timeout=timeout)
         if row["verdict"] in ("granted", "again"):
-            return Granted(row["token"])
-        return Held(
+            return LeaseGranted(row["token"])
+        return LeaseHeld(
             _owner(row["owner"]),
             row["token"],
             max(0.0, row["remaining"]),
@@ -150,7 +148,7 @@ class PostgresBackend:
 
     async def renew(
         self, name: str, *, holder: str, token: int, lease_ttl: float, timeout: float
-    ) -> Renewed | Refused:
+    ) -> Renewed | LeaseRefused:
         rows = await self._renewals.fetch(
             self._sql.renew,
             _ms(timeout),
@@ -158,25 +156,25 @@ class PostgresBackend:
             holder,
             token,
             lease_ttl,
-            self._vouch(name) if name in self._vouched else "",
+            self._vouch(name) if name in self._listeners.vouched else "",
             timeout=timeout,
         )
         if rows and rows[0]["ours"]:
             return Renewed(rows[0]["asked_to_leave"])
-        self._vouched.discard(name)
-        return Refused("taken" if rows and rows[0]["held"] else "gone")
+        self._listeners.vouched.discard(name)
+        return LeaseRefused("taken" if rows and rows[0]["held"] else "gone")
 
     async def release(
         self, name: str, *, holder: str, token: int, at_least_for: float, to: str = "", timeout: float
     ) -> bool:
-        self._vouched.discard(name)
+        self._listeners.vouched.discard(name)
         rows = await self._endings.fetch(
             self._sql.release, _ms(timeout), name, holder, token, at_least_for, to, timeout=timeout
         )
         return bool(rows[0]["held"])
 
     async def leave(self, name: str, *, holder: str, timeout: float) -> None:
-        self._vouched.discard(name)
+        self._listeners.vouched.discard(name)
         await self._leaving.leave(name, holder, timeout)
 
     async def _leave_all(self, leaves: Sequence[Leave], timeout: float) -> None:
@@ -247,12 +245,12 @@ class PostgresBackend:
         return int(rows[0]["pruned"])
 
     def on_freed(self, call: Callable[[str], None]) -> None:
-        self._freed.append(call)
+        self._listeners.freed.append(call)
         if self.ear is not None:
             self.ear.start()
 
     def on_called(self, call: Callable[[str, int], None]) -> None:
-        self._called.append(call)
+        self._listeners.called.append(call)
         if self.ear is not None:
             self.ear.start()
 
@@ -260,22 +258,9 @@ class PostgresBackend:
     def hears(self) -> bool:
         return self.ear is not None and self.ear.hearing
 
-    def _tell_freed(self, name: str) -> None:
-        for call in tuple(self._freed):
-            call(name)
-
-    def _tell_called(self, holder: str, ahead: int) -> None:
-        for call in tuple(self._called):
-            call(holder, ahead)
-
     def _vouch(self, name: str) -> str:
-        self._vouched.add(name)
+        self._listeners.vouched.add(name)
         return self.ear.witness if self.ear is not None else ""
-
-    def _tell_vouched(self) -> None:
-        """The server may no longer see this process. So each holder renews at once and sends its current witness."""
-        for name in tuple(self._vouched):
-            self._tell_freed(name)
 
     # --- the end ----------------------------------------------------------------------------------
 

@@ -21,8 +21,8 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg  # type: ignore[import-untyped]
 
 from stampede_guard.errors import Misuse, StoreError, StoreRefused, StoreUnavailable, UrlError
-from stampede_guard.leases.forked import let_go_in_children
 from stampede_guard.stores.connections.patience import patiently
+from stampede_guard.values.forks import abandon_in_children, let_go
 
 __all__ = ["Connect", "NotNow", "Connections", "connect_to", "connect_with", "store_error"]
 
@@ -120,7 +120,7 @@ class Connections:
         self._reaper: asyncio.TimerHandle | None = None
         self._closing: set[asyncio.Task[None]] = set()
         self._closed = False
-        let_go_in_children(self)
+        abandon_in_children(self)
 
     async def fetch(self, sql: str, *args: object, timeout: float) -> Sequence[Any]:
         """The rows of one statement in autocommit. Raises `StoreUnavailable` or `StoreRefused`.
@@ -276,18 +276,12 @@ _kept_after_fork: list[Any] = []
 
 
 def let_go_after_fork(connection: Any) -> None:
-    """Replace the copied socket by /dev/null. Its file descriptor stays in use until this process ends."""
+    """Let go of the copied socket of a connection of asyncpg."""
     transport = getattr(connection, "_transport", None)
     raw = transport.get_extra_info("socket") if transport is not None else None
     # Keep the object. Its destructor would write to the file descriptor, which could belong to another file by then.
     _kept_after_fork.append(connection)
-    if raw is None or raw.fileno() < 0:
-        return
-    nowhere = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        os.dup2(nowhere, raw.fileno(), inheritable=False)
-    finally:
-        os.close(nowhere)
+    let_go(raw)
 
 
 def _code(error: BaseException) -> str:

@@ -18,9 +18,9 @@ from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
 
-from stampede_guard.leases.forked import let_go_in_children
 from stampede_guard.leases.postgres.connections import Connect, let_go_after_fork
 from stampede_guard.leases.postgres.statements import CALLS, CHANNEL
+from stampede_guard.values.forks import abandon_in_children
 
 __all__ = ["Ear"]
 
@@ -55,7 +55,7 @@ class Ear:
         self._connection: Any = None
         self._settled = asyncio.Event()
         self._lost = asyncio.Event()
-        let_go_in_children(self)
+        abandon_in_children(self)
         self.hearing = False
         self.witness = ""
         """Shows the server that this process lives; empty = currently nothing does."""

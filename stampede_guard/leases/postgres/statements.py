@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from stampede_guard.leases.core.grants import GONE_FOR
 from stampede_guard.leases.core.queue import CALLED, MOST_WAITING
 
-__all__ = ["CALLS", "CHANNEL", "KEPT_AUDITS", "Statements"]
+__all__ = ["CALLS", "CHANNEL", "KEPT_AUDITS", "LeaseStatements"]
 
 CHANNEL = "stampede_guard_leases"
 CALLS = "stampede_guard_leases_called"
@@ -147,7 +147,7 @@ SELECT count(*) AS pruned FROM gone"""
 
 
 @dataclass(frozen=True, slots=True)
-class Statements:
+class LeaseStatements:
     """All statements for the tables in one schema.
 
     `make` inserts an empty row, because a step needs a row to lock. An empty row means the same as no row. Its
@@ -167,7 +167,7 @@ class Statements:
     prune: str
 
     @classmethod
-    def of(cls, schema: str) -> Statements:
+    def of(cls, schema: str) -> LeaseStatements:
         """`schema`: as written in SQL."""
 
         def text(*parts: str, durable: str = "", which: str = "") -> str:

@@ -28,16 +28,17 @@ from stampede_guard.api.urls import store_for, store_from_url
 from stampede_guard.errors import Misuse, StoreRefused, StoreUnavailable
 from stampede_guard.leases.core import grants
 from stampede_guard.leases.core.queue import Place, Queue, named
+from stampede_guard.leases.listeners import Listeners
 from stampede_guard.leases.messages import (
     Answer,
-    Ask,
     Audit,
     Forced,
-    Granted,
-    Held,
+    LeaseGranted,
+    LeaseHeld,
+    LeaseRefused,
+    LeaseRequest,
     LeaseView,
     NotForced,
-    Refused,
     Renewed,
     Withheld,
 )
@@ -114,13 +115,10 @@ class RedisBackend:
         self._longest = longest_lease
         self._checked = False
         self._answered = b"0"
-        self._freed: list[Callable[[str], None]] = []
-        self._called: list[Callable[[str, int], None]] = []
-        self._vouched: set[str] = set()
-        """Names granted to this process that the back end may hand over if it no longer sees this process."""
+        self._listeners = told = Listeners()
         opened: Store = store_for(store)
         self.scripts = Scripts(
-            opened, f"{namespace}.leases", self._tell_freed, self._tell_called, self._tell_vouched
+            opened, f"{namespace}.leases", told.tell_freed, told.tell_called, told.tell_vouched
         )
 
     @classmethod
@@ -140,7 +138,7 @@ class RedisBackend:
 
     # --- steps ------------------------------------------------------------------------------------
 
-    async def acquire(self, ask: Ask, *, timeout: float) -> Answer:
+    async def acquire(self, ask: LeaseRequest, *, timeout: float) -> Answer:
         if not self._checked:
             await self._check_memory(timeout)
         reply = await self._decided(
@@ -161,34 +159,36 @@ class RedisBackend:
         self._answered = b"1"
         match reply:
             case [b"granted", bytes(token)]:
-                return Granted(int(token))
+                return LeaseGranted(int(token))
             case [b"held", bytes(owner), bytes(token), bytes(remaining), int(ahead), int(resting)]:
-                return Held(owner_of(owner), int(token), int(remaining) / 1e6, ahead, resting=bool(resting))
+                return LeaseHeld(
+                    owner_of(owner), int(token), int(remaining) / 1e6, ahead, resting=bool(resting)
+                )
             case [b"withheld", bytes(remaining)]:
                 return Withheld(_YOUNG, max(0.0, int(remaining) / 1e6))
         raise _unknown()
 
     async def renew(
         self, name: str, *, holder: str, token: int, lease_ttl: float, timeout: float
-    ) -> Renewed | Refused:
-        witness = self._vouch(name) if name in self._vouched else b""
+    ) -> Renewed | LeaseRefused:
+        witness = self._vouch(name) if name in self._listeners.vouched else b""
         args = (name_bytes(name), holder.encode(), b"%d" % token, us(lease_ttl), witness)
         reply = await self.scripts.run(_RENEW, *args, timeout=timeout, renewal=True)
         match reply:
             case [b"renewed", bytes(asked_to_leave)]:
                 return Renewed(plain(asked_to_leave))
             case [b"gone"]:
-                self._vouched.discard(name)
-                return Refused("gone")
+                self._listeners.vouched.discard(name)
+                return LeaseRefused("gone")
             case [b"taken"]:
-                self._vouched.discard(name)
-                return Refused("taken")
+                self._listeners.vouched.discard(name)
+                return LeaseRefused("taken")
         raise _unknown()
 
     async def release(
         self, name: str, *, holder: str, token: int, at_least_for: float, to: str = "", timeout: float
     ) -> bool:
-        self._vouched.discard(name)
+        self._listeners.vouched.discard(name)
         if to:
             await self._prefer(name, to, timeout)
         args = (holder.encode(), b"%d" % token, us(at_least_for), self.scripts.channel)
@@ -205,7 +205,7 @@ class RedisBackend:
             await self.scripts.run(_PREFER, name_bytes(name), *some, timeout=timeout)
 
     async def leave(self, name: str, *, holder: str, timeout: float) -> None:
-        self._vouched.discard(name)
+        self._listeners.vouched.discard(name)
         await self.release(name, holder=holder, token=0, at_least_for=0.0, timeout=timeout)
 
     def for_runs(self) -> tuple[Scripts, bool]:
@@ -295,33 +295,20 @@ class RedisBackend:
         return [audit for audit in found if audit.name.startswith(prefix)][:limit]
 
     def on_freed(self, call: Callable[[str], None]) -> None:
-        self._freed.append(call)
+        self._listeners.freed.append(call)
         self.scripts.listen()
 
     def on_called(self, call: Callable[[str, int], None]) -> None:
-        self._called.append(call)
+        self._listeners.called.append(call)
         self.scripts.listen()
 
     @property
     def hears(self) -> bool:
         return self.scripts.hears
 
-    def _tell_freed(self, name: str) -> None:
-        for call in tuple(self._freed):
-            call(name)
-
-    def _tell_called(self, holder: str, ahead: int) -> None:
-        for call in tuple(self._called):
-            call(holder, ahead)
-
     def _vouch(self, name: str) -> bytes:
-        self._vouched.add(name)
+        self._listeners.vouched.add(name)
         return self.scripts.witness
-
-    def _tell_vouched(self) -> None:
-        """The server may no longer see this process. So each holder renews at once and sends its current witness."""
-        for name in tuple(self._vouched):
-            self._tell_freed(name)
 
     # --- the server -------------------------------------------------------------------------------
 
@@ -346,8 +333,8 @@ class RedisBackend:
         return Withheld(_YOUNG, int(left) / 1e6) if int(left) else None
 
     async def aclose(self) -> None:
-        self._freed.clear()
-        self._called.clear()
+        self._listeners.freed.clear()
+        self._listeners.called.clear()
         await self.scripts.aclose()
 
 

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from stampede_guard.leases.core.grants import Row
+from stampede_guard.leases.core.grants import LeaseRow
 from stampede_guard.leases.core.queue import Place, Queue
 from stampede_guard.leases.messages import Audit, Owner
 
@@ -43,13 +43,13 @@ def place_of(holder: bytes, stored: bytes) -> Place:
     )
 
 
-def row_of(text: bytes, queue: Queue) -> Row:
+def row_of(text: bytes, queue: Queue) -> LeaseRow:
     found = json.loads(plain(text))
     times: dict[str, Any] = {
         field: int(found[field]) / 1e6
         for field in ("lease_ttl", "granted_at", "renewed_at", "deadline", "rest", "rests_until")
     }
-    return Row(
+    return LeaseRow(
         last=int(found["last"]),
         holder=found["holder"],
         token=int(found["token"]),

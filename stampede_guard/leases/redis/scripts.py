@@ -13,12 +13,12 @@ from typing import Any, Protocol
 
 from stampede_guard.core.scripts import Message
 from stampede_guard.errors import Misuse, StoreError, StoreUnavailable
-from stampede_guard.leases.forked import let_go_in_children
 from stampede_guard.stores.clustersession import ClusterSession
 from stampede_guard.stores.connections.calls import Script
 from stampede_guard.stores.connections.patience import patiently
 from stampede_guard.stores.connections.wire import changes_channel, name_bytes
 from stampede_guard.stores.protocol import Store
+from stampede_guard.values.forks import abandon_in_children
 
 __all__ = ["DEADLINE", "Scripts", "lease_script"]
 
@@ -82,7 +82,7 @@ class Scripts:
         self._closed = False
         self._answered_at = -math.inf
         self._retry: asyncio.TimerHandle | None = None
-        let_go_in_children(self)
+        abandon_in_children(self)
 
     @property
     def _session(self) -> _Session:

@@ -14,8 +14,8 @@ import pytest
 import redis
 
 from stampede_guard.jobs.backends import runs_of
-from stampede_guard.jobs.backends.backend import RunBackend
 from stampede_guard.jobs.backends.memory import MemoryRuns
+from stampede_guard.jobs.backends.protocol import RunBackend
 from stampede_guard.jobs.backends.redis import backend as redis_runs
 from stampede_guard.leases.postgres.backend import PostgresBackend
 from stampede_guard.leases.redis.backend import RedisBackend

@@ -15,9 +15,9 @@ from redis.asyncio.cluster import RedisCluster
 from bench.herd.valkey import ValkeyServer
 from stampede_guard.errors import Misuse
 from stampede_guard.jobs.backends import runs_of
-from stampede_guard.jobs.backends.backend import RunBackend
+from stampede_guard.jobs.backends.protocol import RunBackend
 from stampede_guard.jobs.messages import Claim, Claimed, Ending, Outdated, Registration, Taken
-from stampede_guard.leases.memory import MemoryBackend, Rows
+from stampede_guard.leases.memory import LeaseRows, MemoryBackend
 from stampede_guard.leases.postgres.backend import PostgresBackend
 from stampede_guard.leases.redis.backend import RedisBackend
 from stampede_guard.stores.cluster import ClusterStore
@@ -52,7 +52,7 @@ async def workers(request: pytest.FixtureRequest, namespace: str) -> AsyncIterat
     backends: list[Any]
     match request.param:
         case "memory":
-            rows = Rows()
+            rows = LeaseRows()
             backends = [MemoryBackend(rows) for _ in range(WORKERS)]
         case "postgres":
             url = request.getfixturevalue("postgres_url")

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from stampede_guard.leases.backend import Backend
 from stampede_guard.leases.core.queue import MOST_WAITING
-from stampede_guard.leases.messages import Forced, Granted, Held, NotForced, Refused, Renewed
+from stampede_guard.leases.messages import Forced, LeaseGranted, LeaseHeld, LeaseRefused, NotForced, Renewed
+from stampede_guard.leases.protocol import Backend
 from tests.support.gate import until
 from tests.support.leases import LONG, World, ask, granted, owner
 
@@ -30,17 +30,17 @@ class TestAcquiring:
                 for index, backend in enumerate(backends)
             ]
         )
-        won = [answer for answer in answers if isinstance(answer, Granted)]
+        won = [answer for answer in answers if isinstance(answer, LeaseGranted)]
         assert len(won) == 1
         for answer in answers:
-            assert isinstance(answer, Granted) or answer.token == won[0].token
+            assert isinstance(answer, LeaseGranted) or answer.token == won[0].token
 
     async def test_who_is_refused_learns_who_has_it_and_for_how_long(
         self, backend: Backend, name: str
     ) -> None:
         token = await granted(backend, name, "a", lease_ttl=60)
         answer = await backend.acquire(ask(name, "b"), timeout=LONG)
-        assert isinstance(answer, Held)
+        assert isinstance(answer, LeaseHeld)
         assert (answer.owner, answer.token, answer.ahead, answer.resting) == (owner("a"), token, -1, False)
         assert 0 < answer.remaining <= 60
 
@@ -63,7 +63,7 @@ class TestAcquiring:
         assert not await backend.check(name, holder="a", token=first, timeout=LONG)
         second = await granted(backend, name, "b")
         assert second > first
-        assert await backend.renew(name, holder="a", token=first, lease_ttl=60, timeout=LONG) == Refused(
+        assert await backend.renew(name, holder="a", token=first, lease_ttl=60, timeout=LONG) == LeaseRefused(
             "taken"
         )
         assert not await backend.release(name, holder="a", token=first, at_least_for=0, timeout=LONG)
@@ -82,7 +82,7 @@ class TestAcquiring:
         first = await granted(backend, name, "a")
         await world.age(name, -3600)
         answer = await backend.acquire(ask(name, "b"), timeout=LONG)
-        assert isinstance(answer, Held) and answer.remaining <= 60
+        assert isinstance(answer, LeaseHeld) and answer.remaining <= 60
         await backend.release(name, holder="a", token=0, at_least_for=0, timeout=LONG)
         assert await granted(backend, name, "b") > first
 
@@ -113,14 +113,14 @@ class TestRenewing:
 
     async def test_nothing_is_ever_created(self, backend: Backend, name: str) -> None:
         answer = await backend.renew(name, holder="a", token=1, lease_ttl=60, timeout=LONG)
-        assert answer == Refused("gone")
+        assert answer == LeaseRefused("gone")
         assert await backend.show(name, timeout=LONG) is None
 
     async def test_what_has_lapsed_is_not_revived(self, world: World, backend: Backend, name: str) -> None:
         token = await granted(backend, name, "a", lease_ttl=60)
         await world.age(name, 61)
         answer = await backend.renew(name, holder="a", token=token, lease_ttl=60, timeout=LONG)
-        assert answer == Refused("gone")
+        assert answer == LeaseRefused("gone")
 
     @pytest.mark.parametrize(("holder", "off"), [("b", 0), ("a", 1), ("a", -1)])
     async def test_holder_and_token_must_be_those_of_the_grant(
@@ -128,7 +128,7 @@ class TestRenewing:
     ) -> None:
         token = await granted(backend, name, "a")
         answer = await backend.renew(name, holder=holder, token=token + off, lease_ttl=60, timeout=LONG)
-        assert answer == Refused("taken")
+        assert answer == LeaseRefused("taken")
         assert not await backend.check(name, holder=holder, token=token + off, timeout=LONG)
         assert not await backend.release(name, holder=holder, token=token + off, at_least_for=0, timeout=LONG)
         assert await backend.check(name, holder="a", token=token, timeout=LONG)
@@ -153,7 +153,7 @@ class TestReleasing:
         await world.age(name, 20)
         assert await backend.release(name, holder="a", token=token, at_least_for=50, timeout=LONG)
         answer = await backend.acquire(ask(name, "a"), timeout=LONG)
-        assert isinstance(answer, Held) and answer.resting and 25 < answer.remaining <= 30
+        assert isinstance(answer, LeaseHeld) and answer.resting and 25 < answer.remaining <= 30
         view = await backend.show(name, timeout=LONG)
         assert view is not None and view.resting and not view.held
         await world.age(name, 31)
@@ -166,7 +166,7 @@ class TestReleasing:
         await world.age(name, 70)
         assert not await backend.release(name, holder="a", token=token, at_least_for=100, timeout=LONG)
         answer = await backend.acquire(ask(name, "b"), timeout=LONG)
-        assert isinstance(answer, Held) and answer.resting and 25 < answer.remaining <= 30
+        assert isinstance(answer, LeaseHeld) and answer.resting and 25 < answer.remaining <= 30
 
     async def test_a_name_that_nobody_ever_had_can_be_released_and_left(
         self, backend: Backend, name: str
@@ -200,14 +200,14 @@ class TestWaiting:
         token = await granted(backend, name, "a")
         for place, (where, holder) in enumerate([(backend, "b"), (other, "c"), (backend, "d")]):
             answer = await where.acquire(ask(name, holder, place=30), timeout=LONG)
-            assert isinstance(answer, Held) and answer.ahead == place
+            assert isinstance(answer, LeaseHeld) and answer.ahead == place
         view = await backend.show(name, timeout=LONG)
         assert view is not None and [waiting.label for waiting in view.waiting] == ["b", "c", "d"]
         await backend.release(name, holder="a", token=token, at_least_for=0, timeout=LONG)
         answer = await backend.acquire(ask(name, "d", place=30), timeout=LONG)
-        assert isinstance(answer, Held) and (answer.ahead, answer.owner.label) == (2, "b")
+        assert isinstance(answer, LeaseHeld) and (answer.ahead, answer.owner.label) == (2, "b")
         answer = await backend.acquire(ask(name, "x"), timeout=LONG)
-        assert isinstance(answer, Held) and (answer.ahead, answer.owner.label) == (-1, "b")
+        assert isinstance(answer, LeaseHeld) and (answer.ahead, answer.owner.label) == (-1, "b")
         assert await granted(other, name, "b") > token
         view = await backend.show(name, timeout=LONG)
         assert view is not None and [waiting.label for waiting in view.waiting] == ["c", "d"]
@@ -220,7 +220,7 @@ class TestWaiting:
             await backend.acquire(ask(name, holder, place=30), timeout=LONG)
         await world.age(name, 20)
         answer = await backend.acquire(ask(name, "c", place=30), timeout=LONG)
-        assert isinstance(answer, Held) and answer.ahead == 1
+        assert isinstance(answer, LeaseHeld) and answer.ahead == 1
         await world.age(name, 20)
         await backend.release(name, holder="a", token=token, at_least_for=0, timeout=LONG)
         await granted(backend, name, "c")
@@ -252,7 +252,7 @@ class TestWaiting:
             ("last", MOST_WAITING - 1),
         ):
             answer = await backend.acquire(ask(name, holder, place=30), timeout=LONG)
-            assert isinstance(answer, Held) and answer.ahead == place, holder
+            assert isinstance(answer, LeaseHeld) and answer.ahead == place, holder
         view = await backend.show(name, timeout=LONG)
         assert view is not None and len(view.waiting) == MOST_WAITING
         await backend.release(name, holder="a", token=token, at_least_for=0, timeout=LONG)
@@ -309,8 +309,8 @@ class TestOperators:
         await world.age(name, 20)
         answer = await backend.force(name, token=token, by="eve", now=False, timeout=LONG)
         assert isinstance(answer, Forced) and 30 < answer.remaining <= 40
-        assert isinstance(await backend.acquire(ask(name, "b"), timeout=LONG), Held)
-        assert isinstance(await backend.acquire(ask(name, "a"), timeout=LONG), Held)
+        assert isinstance(await backend.acquire(ask(name, "b"), timeout=LONG), LeaseHeld)
+        assert isinstance(await backend.acquire(ask(name, "a"), timeout=LONG), LeaseHeld)
         renewed = await backend.renew(name, holder="a", token=token, lease_ttl=60, timeout=LONG)
         assert renewed == Renewed("eve")
         await world.age(name, 41)
@@ -328,7 +328,7 @@ class TestOperators:
         token = await granted(backend, name, "a")
         assert await backend.force(name, token=token, by="eve", now=True, timeout=LONG) == Forced(0.0)
         answer = await backend.renew(name, holder="a", token=token, lease_ttl=60, timeout=LONG)
-        assert answer == Refused("gone")
+        assert answer == LeaseRefused("gone")
         assert await granted(backend, name, "b") > token
 
     async def test_a_token_that_is_not_the_current_one_changes_nothing(

@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from stampede_guard.leases.core import grants
 from stampede_guard.leases.core.grants import EMPTY
-from stampede_guard.leases.messages import Forced, Granted, Held, LeaseView, NotForced
+from stampede_guard.leases.messages import Forced, LeaseGranted, LeaseHeld, LeaseView, NotForced
 from stampede_guard.stores.redis import RedisStore
 from tests.support.leases import LONG, MemoryWorld, PostgresWorld, RedisWorld, World, ask
 
@@ -87,10 +87,10 @@ class Machine(RuleBasedStateMachine):
         question = ask(self.name, holder, lease_ttl=lease_ttl, place=place)
         self.row, expected = grants.ask(self.row, question, self.now)
         answers = self.on_all(lambda backend, _: backend.acquire(question, timeout=LONG))
-        new = isinstance(expected, Granted) and expected.token not in self.tokens["model"]
+        new = isinstance(expected, LeaseGranted) and expected.token not in self.tokens["model"]
         for title, answer in {"model": expected, **answers}.items():
             if new:
-                assert isinstance(answer, Granted), (title, answer)
+                assert isinstance(answer, LeaseGranted), (title, answer)
                 assert not self.tokens[title] or answer.token > self.tokens[title][-1]
                 self.tokens[title].append(answer.token)
         self.compare(expected, answers)
@@ -219,9 +219,9 @@ class Machine(RuleBasedStateMachine):
     def plain(self, title: str, answer: Any) -> tuple[Any, float]:
         """What can be compared: a token is its number in the order of grants, a moment a duration."""
         match answer:
-            case Granted():
+            case LeaseGranted():
                 return replace(answer, token=self.number(title, answer.token)), 0.0
-            case Held():
+            case LeaseHeld():
                 number = self.number(title, answer.token)
                 return replace(answer, token=number, remaining=0.0), answer.remaining
             case NotForced():

@@ -8,35 +8,46 @@ from typing import Any
 import pytest
 
 from stampede_guard.leases.core import grants
-from stampede_guard.leases.core.grants import EMPTY, Row
+from stampede_guard.leases.core.grants import EMPTY, LeaseRow
 from stampede_guard.leases.core.queue import MOST_WAITING, Place
-from stampede_guard.leases.messages import Ask, Forced, Granted, Held, NotForced, Owner, Refused, Renewed
+from stampede_guard.leases.messages import (
+    Forced,
+    LeaseGranted,
+    LeaseHeld,
+    LeaseRefused,
+    LeaseRequest,
+    NotForced,
+    Owner,
+    Renewed,
+)
 
 NOW = 1_000.0
 
 
-def question(holder: str, **changed: Any) -> Ask:
+def question(holder: str, **changed: Any) -> LeaseRequest:
     given: dict[str, Any] = {"lease_ttl": 10.0, "place": 0.0} | changed
-    return Ask(name="n", holder=holder, owner=Owner(process=f"p-{holder}", label=holder), **given)
+    return LeaseRequest(name="n", holder=holder, owner=Owner(process=f"p-{holder}", label=holder), **given)
 
 
-def granted(row: Row = EMPTY, holder: str = "a", now: float = NOW, **changed: Any) -> tuple[Row, int]:
+def granted(
+    row: LeaseRow = EMPTY, holder: str = "a", now: float = NOW, **changed: Any
+) -> tuple[LeaseRow, int]:
     row, answer = grants.ask(row, question(holder, **changed), now)
-    assert isinstance(answer, Granted)
+    assert isinstance(answer, LeaseGranted)
     return row, answer.token
 
 
 def test_a_free_lease_is_granted_and_a_held_one_is_not() -> None:
     row, token = granted()
     after, answer = grants.ask(row, question("b"), NOW + 1)
-    assert answer == Held(Owner(process="p-a", label="a"), token, 9.0)
+    assert answer == LeaseHeld(Owner(process="p-a", label="a"), token, 9.0)
     assert after == row
 
 
 def test_asked_again_by_its_holder_it_is_the_same_token_and_counts_anew() -> None:
     row, token = granted()
     row, answer = grants.ask(row, question("a"), NOW + 4)
-    assert answer == Granted(token)
+    assert answer == LeaseGranted(token)
     assert row.deadline == NOW + 14
 
 
@@ -67,14 +78,14 @@ def test_it_ends_at_its_deadline_and_not_before() -> None:
     row, token = granted()
     assert grants.check(row, holder="a", token=token, now=NOW + 9.9)
     assert not grants.check(row, holder="a", token=token, now=NOW + 10)
-    assert isinstance(grants.ask(row, question("b"), NOW + 9.9)[1], Held)
-    assert isinstance(grants.ask(row, question("b"), NOW + 10)[1], Granted)
+    assert isinstance(grants.ask(row, question("b"), NOW + 9.9)[1], LeaseHeld)
+    assert isinstance(grants.ask(row, question("b"), NOW + 10)[1], LeaseGranted)
 
 
 def test_renewing_never_creates() -> None:
-    assert grants.renew(EMPTY, holder="a", token=1, lease_ttl=10, now=NOW) == (EMPTY, Refused("gone"))
+    assert grants.renew(EMPTY, holder="a", token=1, lease_ttl=10, now=NOW) == (EMPTY, LeaseRefused("gone"))
     row, token = granted()
-    assert grants.renew(row, holder="a", token=token, lease_ttl=10, now=NOW + 10)[1] == Refused("gone")
+    assert grants.renew(row, holder="a", token=token, lease_ttl=10, now=NOW + 10)[1] == LeaseRefused("gone")
 
 
 @pytest.mark.parametrize(("holder", "more"), [("a", 1), ("b", 0)])
@@ -82,7 +93,7 @@ def test_renewing_compares_holder_and_token(holder: str, more: int) -> None:
     row, token = granted()
     assert grants.renew(row, holder=holder, token=token + more, lease_ttl=10, now=NOW) == (
         row,
-        Refused("taken"),
+        LeaseRefused("taken"),
     )
 
 
@@ -106,14 +117,14 @@ def test_releasing_with_token_0_takes_whatever_the_holder_has() -> None:
 def test_a_released_lease_rests_until_its_grant_is_long_enough_ago() -> None:
     row, token = granted()
     row, _ = grants.release(row, holder="a", token=token, at_least_for=5, now=NOW + 2)
-    assert grants.ask(row, question("b"), NOW + 2)[1] == Held(row.owner, token, 3.0, resting=True)
-    assert isinstance(grants.ask(row, question("b"), NOW + 5)[1], Granted)
+    assert grants.ask(row, question("b"), NOW + 2)[1] == LeaseHeld(row.owner, token, 3.0, resting=True)
+    assert isinstance(grants.ask(row, question("b"), NOW + 5)[1], LeaseGranted)
 
 
 def test_what_lasted_longer_than_at_least_for_does_not_rest() -> None:
     row, token = granted()
     row, _ = grants.release(row, holder="a", token=token, at_least_for=5, now=NOW + 5)
-    assert isinstance(grants.ask(row, question("b"), NOW + 5)[1], Granted)
+    assert isinstance(grants.ask(row, question("b"), NOW + 5)[1], LeaseGranted)
 
 
 def test_who_waits_is_served_in_order_and_nobody_overtakes() -> None:
@@ -124,7 +135,7 @@ def test_who_waits_is_served_in_order_and_nobody_overtakes() -> None:
     row, _ = grants.release(row, holder="a", token=token, at_least_for=0, now=NOW)
     for holder, place in (("c", 5.0), ("d", 5.0), ("e", 0.0)):
         row, answer = grants.ask(row, question(holder, place=place), NOW)
-        assert isinstance(answer, Held) and answer.owner.label == "b"
+        assert isinstance(answer, LeaseHeld) and answer.owner.label == "b"
     row, _ = granted(row, "b", place=5.0)
     assert [place.holder for place in row.queue] == ["c", "d"]
 
@@ -134,8 +145,8 @@ def test_a_place_lapses_when_it_is_not_asked_for_again() -> None:
     row, _ = grants.ask(row, question("b", place=5.0), NOW)
     row, _ = grants.ask(row, question("c", place=5.0), NOW + 3)
     row, _ = grants.release(row, holder="a", token=token, at_least_for=0, now=NOW + 4)
-    assert isinstance(grants.ask(row, question("c", place=5.0), NOW + 4)[1], Held)
-    assert isinstance(grants.ask(row, question("c", place=5.0), NOW + 5)[1], Granted)
+    assert isinstance(grants.ask(row, question("c", place=5.0), NOW + 4)[1], LeaseHeld)
+    assert isinstance(grants.ask(row, question("c", place=5.0), NOW + 5)[1], LeaseGranted)
 
 
 @pytest.mark.parametrize("to", ["p-c", "c"])
@@ -163,22 +174,22 @@ def test_asked_to_leave_a_holder_keeps_what_it_has_and_gets_no_more() -> None:
     assert audit is not None and (audit.by, audit.now, audit.token) == ("eve", False, token)
     row, renewed = grants.renew(row, holder="a", token=token, lease_ttl=10, now=NOW + 2)
     assert renewed == Renewed("eve") and row.deadline == NOW + 10
-    assert isinstance(grants.ask(row, question("b"), NOW + 9)[1], Held)
-    assert isinstance(grants.ask(row, question("b"), NOW + 10)[1], Granted)
+    assert isinstance(grants.ask(row, question("b"), NOW + 9)[1], LeaseHeld)
+    assert isinstance(grants.ask(row, question("b"), NOW + 10)[1], LeaseGranted)
 
 
 def test_asked_to_leave_its_holder_is_not_told_granted_for_what_was_not_extended() -> None:
     row, token = granted()
     row, _, _ = grants.force(row, name="n", token=token, by="eve", at_once=False, now=NOW)
     after, answer = grants.ask(row, question("a"), NOW + 1)
-    assert isinstance(answer, Held) and after.deadline == NOW + 10
+    assert isinstance(answer, LeaseHeld) and after.deadline == NOW + 10
 
 
 def test_forced_at_once_it_is_free() -> None:
     row, token = granted()
     row, answer, audit = grants.force(row, name="n", token=token, by="eve", at_once=True, now=NOW)
     assert answer == Forced(0.0) and audit is not None and audit.now
-    assert grants.renew(row, holder="a", token=token, lease_ttl=10, now=NOW)[1] == Refused("gone")
+    assert grants.renew(row, holder="a", token=token, lease_ttl=10, now=NOW)[1] == LeaseRefused("gone")
     assert granted(row, "b")[1] > token
 
 
@@ -196,7 +207,7 @@ def test_a_clock_that_is_set_back_stretches_nothing() -> None:
     row, _ = grants.ask(row, question("b", place=5.0), NOW)
     back = NOW - 3_600
     assert grants.view("n", row, back).remaining == 10
-    assert isinstance(grants.ask(grants.settled(row, back), question("c"), back + 10)[1], Granted)
+    assert isinstance(grants.ask(grants.settled(row, back), question("c"), back + 10)[1], LeaseGranted)
     row, _ = grants.release(row, holder="a", token=token, at_least_for=20, now=NOW)
     assert grants.view("n", row, back).remaining == 20
 
@@ -225,9 +236,9 @@ def test_a_queue_has_an_end_and_who_is_in_it_keeps_his_place_there() -> None:
     row, _ = granted()
     places = [Place(f"w{number}", Owner(process="w"), NOW + 5, 5.0) for number in range(MOST_WAITING - 1)]
     row, last = grants.ask(replace(row, queue=tuple(places)), question("last", place=5.0), NOW)
-    assert isinstance(last, Held) and last.ahead == MOST_WAITING - 1
+    assert isinstance(last, LeaseHeld) and last.ahead == MOST_WAITING - 1
     row, late = grants.ask(row, question("late", place=5.0), NOW)
-    assert isinstance(late, Held) and late.ahead == -1 and len(row.queue) == MOST_WAITING == 1_000
+    assert isinstance(late, LeaseHeld) and late.ahead == -1 and len(row.queue) == MOST_WAITING == 1_000
     row, again = grants.ask(row, question("w500", place=9.0), NOW)
-    assert isinstance(again, Held) and again.ahead == 500
+    assert isinstance(again, LeaseHeld) and again.ahead == 500
     assert len(row.queue) == MOST_WAITING and row.queue[500].until == NOW + 9

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from stampede_guard.leases.core import grants
-from stampede_guard.leases.core.grants import EMPTY, NOBODY, Row
+from stampede_guard.leases.core.grants import EMPTY, NOBODY, LeaseRow
 from stampede_guard.leases.core.queue import Queue
-from stampede_guard.leases.messages import Ask, Granted, Held, Owner, Renewed
+from stampede_guard.leases.messages import LeaseGranted, LeaseHeld, LeaseRequest, Owner, Renewed
 
 NAMES = "abc"
 DEPTH = 8
@@ -22,13 +22,13 @@ STEPS: tuple[Step, ...] = (
 )
 
 
-def carried_out(row: Row, step: Step, now: float) -> tuple[Row, object]:
+def carried_out(row: LeaseRow, step: Step, now: float) -> tuple[LeaseRow, object]:
     what, who = step
     token = row.token if row.holder == who else 1
     match what:
         case "ask" | "wait":
             place = 3.0 if what == "wait" else 0.0
-            question = Ask(
+            question = LeaseRequest(
                 name="n", holder=who, owner=Owner(process=who), lease_ttl=TTL, place=place, turn=1.0
             )
             return grants.ask(row, question, now)
@@ -49,10 +49,10 @@ def carried_out(row: Row, step: Step, now: float) -> tuple[Row, object]:
 
 
 def test_in_every_order_a_lease_has_one_holder_its_tokens_grow_and_nobody_overtakes() -> None:
-    frontier: set[tuple[Row, float]] = {(EMPTY, 1.0)}
-    seen: set[tuple[Row, float]] = set()
+    frontier: set[tuple[LeaseRow, float]] = {(EMPTY, 1.0)}
+    seen: set[tuple[LeaseRow, float]] = set()
     for _ in range(DEPTH):
-        following: set[tuple[Row, float]] = set()
+        following: set[tuple[LeaseRow, float]] = set()
         for row, now in frontier:
             for step in STEPS:
                 then = now + 1.0 if step[0] == "time" else now
@@ -64,7 +64,7 @@ def test_in_every_order_a_lease_has_one_holder_its_tokens_grow_and_nobody_overta
     assert len(seen) > 1_000
 
 
-def check(before: Row, step: Step, now: float, after: Row, answer: object) -> None:
+def check(before: LeaseRow, step: Step, now: float, after: LeaseRow, answer: object) -> None:
     what, who = step
     was, is_now = grants.settled(before, now), grants.settled(after, now)
     assert after.last >= before.last and after.token >= before.token
@@ -74,16 +74,16 @@ def check(before: Row, step: Step, now: float, after: Row, answer: object) -> No
         assert (what in ("release", "rest", "leave") and who == was.holder) or what == "at once"
         assert not is_now.holder
     if is_now.holder and not was.holder:
-        assert what in ("ask", "wait") and isinstance(answer, Granted) and is_now.holder == who
+        assert what in ("ask", "wait") and isinstance(answer, LeaseGranted) and is_now.holder == who
         assert is_now.token == is_now.last > was.last
         assert not was.rests_until
         waiting = [place.holder for place in was.queue]
         assert not waiting or waiting[0] == who
     if is_now.holder and is_now.holder == was.holder:
         assert is_now.deadline >= was.deadline
-    if isinstance(answer, Granted) or answer == Renewed():
+    if isinstance(answer, LeaseGranted) or answer == Renewed():
         assert is_now.holder == who and is_now.deadline >= now + TTL
-    if isinstance(answer, Held):
+    if isinstance(answer, LeaseHeld):
         assert is_now.holder != who or is_now.asked_to_leave
         assert answer.remaining >= 0
     first, then = [place.holder for place in was.queue], [place.holder for place in is_now.queue]
@@ -95,17 +95,18 @@ def check(before: Row, step: Step, now: float, after: Row, answer: object) -> No
 def longest_wait(rule: Callable[[Queue, float], Queue]) -> float:
     """Seconds for which a free lease is out of reach because of waiters that died, while another asks each second."""
     dead = [
-        Ask(name="n", holder=f"d{n}", owner=NOBODY, lease_ttl=TTL, place=300.0, turn=5.0) for n in range(3)
+        LeaseRequest(name="n", holder=f"d{n}", owner=NOBODY, lease_ttl=TTL, place=300.0, turn=5.0)
+        for n in range(3)
     ]
-    alive = Ask(name="n", holder="x", owner=NOBODY, lease_ttl=TTL, place=300.0, turn=5.0)
-    row, _ = grants.ask(EMPTY, Ask(name="n", holder="a", owner=NOBODY, lease_ttl=TTL), 1.0)
+    alive = LeaseRequest(name="n", holder="x", owner=NOBODY, lease_ttl=TTL, place=300.0, turn=5.0)
+    row, _ = grants.ask(EMPTY, LeaseRequest(name="n", holder="a", owner=NOBODY, lease_ttl=TTL), 1.0)
     for question in (*dead, alive):
         row, _ = grants.ask(row, question, 1.5)
     row, _ = grants.release(row, holder="a", token=row.token, at_least_for=0.0, now=2.0)
     now = 2.0
     while now < 400.0:
         row, answer = grants.ask(row, alive, now)
-        if isinstance(answer, Granted):
+        if isinstance(answer, LeaseGranted):
             return now - 2.0
         row = replace(row, queue=rule(row.queue, now))
         now += 1.0

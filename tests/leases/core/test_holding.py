@@ -7,39 +7,39 @@ import pytest
 from stampede_guard.leases.core import holding
 from stampede_guard.leases.core.holding import (
     Acquiring,
-    Answered,
     AskFor,
+    AwaitingLease,
+    BackendAnswered,
     Ended,
     Event,
-    Failed,
     Freed,
     GiveUp,
     Holding,
     Idle,
-    Leaving,
     Looked,
     Lose,
     Lost,
+    NoAnswer,
     Nothing,
-    Release,
     Released,
+    ReleaseLease,
+    Releasing,
     Renew,
     Returned,
     Sleep,
     State,
     Stop,
     Stopping,
-    Waiting,
     Want,
     deadline_of,
 )
 from stampede_guard.leases.core.holding import decide as decide_with
 from stampede_guard.leases.core.timing import Timing
-from stampede_guard.leases.messages import Granted, Held, Owner, Refused, Renewed, Withheld
+from stampede_guard.leases.messages import LeaseGranted, LeaseHeld, LeaseRefused, Owner, Renewed, Withheld
 
 TIMING = Timing(lease_ttl=60, renew_every=20, request_timeout=3, grace=5)
 SOMEBODY = Owner(process="p")
-HELD = Held(SOMEBODY, 1, 30.0, 0)
+HELD = LeaseHeld(SOMEBODY, 1, 30.0, 0)
 
 
 def decide(state: State, event: Event) -> tuple[State, holding.Command]:
@@ -57,51 +57,53 @@ def test_it_asks_once_without_patience_and_queues_with_it() -> None:
 
 def test_belief_counts_from_before_the_question_left() -> None:
     state, _ = decide(Idle(), Want(100, 0))
-    state, command = decide(state, Answered(Granted(7), 102.5))
+    state, command = decide(state, BackendAnswered(LeaseGranted(7), 102.5))
     assert deadline_of(state) == pytest.approx(100 + 60 * 0.99 - 0.25)
     assert command == Sleep(120)
 
 
 def test_a_grant_that_comes_too_late_is_asked_for_again() -> None:
     state, _ = decide(Idle(), Want(100, 500))
-    state, command = decide(state, Answered(Granted(7), 158))
+    state, command = decide(state, BackendAnswered(LeaseGranted(7), 158))
     assert isinstance(state, Acquiring) and state.sent_at == 158 and isinstance(command, AskFor)
-    state, _ = decide(state, Answered(Granted(7), 158.1))
+    state, _ = decide(state, BackendAnswered(LeaseGranted(7), 158.1))
     assert deadline_of(state) == TIMING.deadline(158)
 
 
 def test_a_grant_that_comes_too_late_is_given_up_when_the_patience_is_over() -> None:
     state, _ = decide(Idle(), Want(100, 10))
-    state, command = decide(state, Answered(Granted(7), 158))
+    state, command = decide(state, BackendAnswered(LeaseGranted(7), 158))
     assert isinstance(state, Lost) and command == GiveUp()
 
 
 @pytest.mark.parametrize("answer", [HELD, Withheld("it has only just restarted", 20)])
-def test_an_answer_that_is_no_lease_is_waited_for_and_in_the_end_given_up(answer: Held | Withheld) -> None:
+def test_an_answer_that_is_no_lease_is_waited_for_and_in_the_end_given_up(
+    answer: LeaseHeld | Withheld,
+) -> None:
     state, _ = decide(Idle(), Want(100, 10))
-    state, command = decide(state, Answered(answer, 100.1))
-    assert isinstance(state, Waiting) and command == Sleep(state.ask_at)
+    state, command = decide(state, BackendAnswered(answer, 100.1))
+    assert isinstance(state, AwaitingLease) and command == Sleep(state.ask_at)
     state, command = decide(state, Looked(state.ask_at))
     assert isinstance(command, AskFor)
-    state, command = decide(state, Answered(answer, 110))
+    state, command = decide(state, BackendAnswered(answer, 110))
     assert isinstance(state, Lost) and command == GiveUp()
 
 
 def test_the_last_question_is_asked_when_the_patience_ends() -> None:
     state, _ = decide(Idle(), Want(100, 0.5))
-    state, _ = decide(state, Answered(HELD, 100.1))
-    assert isinstance(state, Waiting) and state.ask_at == 100.5
+    state, _ = decide(state, BackendAnswered(HELD, 100.1))
+    assert isinstance(state, AwaitingLease) and state.ask_at == 100.5
 
 
 def test_without_an_answer_it_asks_again() -> None:
     state, _ = decide(Idle(), Want(100, 10))
-    state, command = decide(state, Failed(103))
-    assert isinstance(state, Waiting) and isinstance(command, Sleep)
+    state, command = decide(state, NoAnswer(103))
+    assert isinstance(state, AwaitingLease) and isinstance(command, Sleep)
 
 
 def test_a_hint_brings_the_next_question_forward() -> None:
     state, _ = decide(Idle(), Want(100, 100))
-    state, _ = decide(state, Answered(HELD, 100.1))
+    state, _ = decide(state, BackendAnswered(HELD, 100.1))
     state, command = decide(state, Freed(100.2))
     assert command == Sleep(100.2)
 
@@ -109,14 +111,14 @@ def test_a_hint_brings_the_next_question_forward() -> None:
 def test_a_hint_that_comes_before_the_answer_is_not_forgotten() -> None:
     state, _ = decide(Idle(), Want(100, 100))
     state, _ = decide(state, Freed(100.05))
-    state, command = decide(state, Answered(HELD, 100.1))
+    state, command = decide(state, BackendAnswered(HELD, 100.1))
     assert command == Sleep(100.1)
 
 
 def test_it_renews_in_time_and_belief_counts_from_then() -> None:
     state, command = decide(holds(100), Looked(120.4))
     assert command == Renew()
-    state, command = decide(state, Answered(Renewed(), 122))
+    state, command = decide(state, BackendAnswered(Renewed(), 122))
     assert deadline_of(state) == TIMING.deadline(120.4)
     assert command == Sleep(140.4)
 
@@ -129,7 +131,7 @@ def test_while_a_renewal_is_under_way_it_waits_for_the_time_to_stop() -> None:
 
 def test_a_failed_renewal_moves_nothing_and_is_tried_again() -> None:
     state, _ = decide(holds(100), Looked(120))
-    state, command = decide(state, Failed(123))
+    state, command = decide(state, NoAnswer(123))
     assert deadline_of(state) == TIMING.deadline(100)
     assert command == Sleep(124)
 
@@ -147,13 +149,13 @@ def test_it_renews_while_the_body_cleans_up_but_does_not_begin_anew() -> None:
     state, _ = decide(holds(100), Looked(end - 5))
     state, command = decide(state, Looked(end - 5))
     assert command == Renew()
-    state, _ = decide(state, Answered(Renewed(), end - 4))
+    state, _ = decide(state, BackendAnswered(Renewed(), end - 4))
     assert isinstance(state, Stopping) and deadline_of(state) == TIMING.deadline(end - 5)
 
 
 def test_asked_to_leave_it_tells_the_body_and_renews_no_more() -> None:
     state, _ = decide(holds(100), Looked(120))
-    state, command = decide(state, Answered(Renewed("eve"), 120.1))
+    state, command = decide(state, BackendAnswered(Renewed("eve"), 120.1))
     assert isinstance(state, Stopping) and command == Stop("eve asked for its release")
     assert deadline_of(state) == TIMING.deadline(100)
     state, command = decide(state, Looked(130))
@@ -163,7 +165,7 @@ def test_asked_to_leave_it_tells_the_body_and_renews_no_more() -> None:
 def test_a_hint_has_the_holder_ask_at_once() -> None:
     state, command = decide(holds(100), Freed(105))
     assert command == Renew()
-    state, command = decide(state, Answered(Renewed("eve"), 105.1))
+    state, command = decide(state, BackendAnswered(Renewed("eve"), 105.1))
     assert isinstance(state, Stopping) and command == Stop("eve asked for its release")
 
 
@@ -174,7 +176,7 @@ def test_hints_do_not_have_the_holder_ask_all_the_time() -> None:
     assert command == Sleep(101)
     state, command = decide(state, Looked(101))
     assert command == Renew()
-    state, command = decide(state, Answered(Renewed(), 101.1))
+    state, command = decide(state, BackendAnswered(Renewed(), 101.1))
     assert command == Sleep(121)
 
 
@@ -188,11 +190,11 @@ def test_hints_do_not_have_the_holder_ask_all_the_time_either_when_nothing_is_ex
         state, command = decide(state, Freed(now))
         if isinstance(command, Renew):
             asked.append(now)
-            state, command = decide(state, Failed(now) if answer is None else Answered(answer, now))
+            state, command = decide(state, NoAnswer(now) if answer is None else BackendAnswered(answer, now))
         state, command = decide(state, Looked(now))
         if isinstance(command, Renew):
             asked.append(now)
-            state, _ = decide(state, Failed(now) if answer is None else Answered(answer, now))
+            state, _ = decide(state, NoAnswer(now) if answer is None else BackendAnswered(answer, now))
     assert 10 < len(asked) <= 21, asked
 
 
@@ -200,49 +202,49 @@ def test_a_hint_that_comes_while_a_renewal_is_under_way_has_it_asked_again() -> 
     state, _ = decide(holds(100), Looked(120))
     state, command = decide(state, Freed(120.1))
     assert command == Nothing()
-    for answer in (Answered(Renewed(), 120.2), Failed(120.2)):
+    for answer in (BackendAnswered(Renewed(), 120.2), NoAnswer(120.2)):
         again, command = decide(state, answer)
         assert isinstance(command, Sleep) and 121 <= command.until <= 121.2
         again, command = decide(again, Looked(command.until))
         assert command == Renew()
-        _, command = decide(again, Answered(Renewed(), 121.5))
+        _, command = decide(again, BackendAnswered(Renewed(), 121.5))
         assert isinstance(command, Sleep) and command.until > 140
 
 
 def test_who_is_already_leaving_learns_that_he_is_not_waited_for() -> None:
     state, _ = decide(holds(100), Looked(120))
     state, _ = decide(state, Freed(120.05))
-    state, _ = decide(state, Answered(Renewed("eve"), 120.1))
+    state, _ = decide(state, BackendAnswered(Renewed("eve"), 120.1))
     state, command = decide(state, Looked(120.1))
     assert command == Sleep(121.1)
     state, _ = decide(state, Looked(121.1))
-    state, command = decide(state, Failed(121.2))
+    state, command = decide(state, NoAnswer(121.2))
     assert command == Sleep(122.2)
     state, _ = decide(state, Looked(122.2))
-    state, command = decide(state, Answered(Renewed("eve"), 122.3))
+    state, command = decide(state, BackendAnswered(Renewed("eve"), 122.3))
     assert command == Sleep(deadline_of(state))
     state, command = decide(state, Freed(130))
     assert command == Renew()
-    state, command = decide(state, Answered(Refused("gone"), 130.1))
+    state, command = decide(state, BackendAnswered(LeaseRefused("gone"), 130.1))
     assert isinstance(state, Lost) and isinstance(command, Lose)
 
 
 @pytest.mark.parametrize("why", ["gone", "taken"])
 def test_refused_it_is_lost_at_once(why: str) -> None:
     state, _ = decide(holds(100), Looked(120))
-    state, command = decide(state, Answered(Refused(why), 120.1))  # type: ignore[arg-type]
+    state, command = decide(state, BackendAnswered(LeaseRefused(why), 120.1))  # type: ignore[arg-type]
     assert isinstance(state, Lost) and isinstance(command, Lose)
 
 
 def test_an_answer_after_the_end_of_belief_is_not_believed() -> None:
     state, _ = decide(holds(100), Looked(120))
-    state, command = decide(state, Answered(Renewed(), TIMING.deadline(100)))
+    state, command = decide(state, BackendAnswered(Renewed(), TIMING.deadline(100)))
     assert isinstance(state, Lost) and isinstance(command, Lose)
 
 
 def test_from_the_release_on_nothing_is_believed() -> None:
     state, command = decide(holds(100), Ended(110))
-    assert isinstance(state, Leaving) and command == Release()
+    assert isinstance(state, Releasing) and command == ReleaseLease()
     assert deadline_of(state) == -holding.NEVER
 
 
@@ -281,17 +283,17 @@ def event_of(what: str, now: float) -> Event:
         case "look":
             return Looked(now)
         case "granted":
-            return Answered(Granted(7), now)
+            return BackendAnswered(LeaseGranted(7), now)
         case "held":
-            return Answered(HELD, now)
+            return BackendAnswered(HELD, now)
         case "renewed":
-            return Answered(Renewed(), now)
+            return BackendAnswered(Renewed(), now)
         case "leave":
-            return Answered(Renewed("eve"), now)
+            return BackendAnswered(Renewed("eve"), now)
         case "refused":
-            return Answered(Refused(), now)
+            return BackendAnswered(LeaseRefused(), now)
         case "failed":
-            return Failed(now)
+            return NoAnswer(now)
         case "freed":
             return Freed(now)
         case "ended":
@@ -331,7 +333,7 @@ def check(before: State, what: str, now: float, after: State, command: holding.C
         assert believes == TIMING.deadline(question)
     if isinstance(before, Holding | Stopping) and now >= believed:
         # What is no look at the clock may leave it as it is; belief is asked of the clock all the same.
-        assert isinstance(after, Lost | Leaving) or what in (
+        assert isinstance(after, Lost | Releasing) or what in (
             "held",
             "freed",
             "returned",
@@ -343,6 +345,6 @@ def check(before: State, what: str, now: float, after: State, command: holding.C
     if isinstance(before, Stopping):
         assert not isinstance(after, Holding)
     if isinstance(command, Sleep):
-        assert command.until > now or isinstance(after, Waiting)
+        assert command.until > now or isinstance(after, AwaitingLease)
     if isinstance(command, Renew):
         assert isinstance(after, Holding | Stopping) and after.sent_at == now

@@ -12,7 +12,7 @@ import pytest
 from bench.herd.postgres import PostgresServer
 from bench.herd.valkey import free_port
 from stampede_guard.errors import Misuse, StoreRefused, StoreUnavailable, UrlError
-from stampede_guard.leases.messages import Granted, Held, Renewed
+from stampede_guard.leases.messages import LeaseGranted, LeaseHeld, Renewed
 from stampede_guard.leases.postgres import forgetting
 from stampede_guard.leases.postgres.backend import PostgresBackend
 from stampede_guard.leases.postgres.connections import Connections
@@ -153,7 +153,7 @@ class TestNetwork:
             await until_true(lambda: waiting_for_a_lock(user))
             with pytest.raises(StoreUnavailable):
                 await backend.check(name, holder="a", token=token, timeout=SHORT)
-        assert isinstance(await blocked, Held)
+        assert isinstance(await blocked, LeaseHeld)
 
     async def test_renewals_go_on_while_all_other_connections_are_busy(
         self, proxy: PlainProxy, opened: Open, user: asyncpg.Connection, name: str
@@ -235,7 +235,7 @@ class TestLocks:
             await user.execute(
                 "UPDATE stampede_guard.leases SET deadline = clock_timestamp() WHERE name = $1", name
             )
-        assert isinstance(await asked, Granted)
+        assert isinstance(await asked, LeaseGranted)
 
 
 async def nobody_waits(user: asyncpg.Connection) -> bool:
@@ -295,7 +295,7 @@ class TestFence:
         assert not asked.done() and not forced.done()
         await transaction.commit()
         answer = await asked
-        assert isinstance(answer, Granted) and answer.token > token
+        assert isinstance(answer, LeaseGranted) and answer.token > token
         await forced
         await looking.close()
 
@@ -312,7 +312,7 @@ class TestFence:
         assert await backend.fence(user, name, holder="a", token=token)
         # 1. it was verified, 2. the process is frozen, 3. its lease ends, 4. it would go on to its COMMIT.
         answer = await backend.acquire(ask(name, "b"), timeout=LONG)
-        assert isinstance(answer, Granted) and answer.token > token
+        assert isinstance(answer, LeaseGranted) and answer.token > token
         with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError)):
             await transaction.commit()
         assert user.is_closed()
@@ -374,7 +374,7 @@ class TestSchema:
         await asyncio.gather(*[backend.create_schema() for backend in backends])
         await granted(backends[0], "n", "a")
         await backends[1].create_schema()
-        assert isinstance(await backends[1].acquire(ask("n", "b"), timeout=LONG), Held)
+        assert isinstance(await backends[1].acquire(ask("n", "b"), timeout=LONG), LeaseHeld)
 
     async def test_tables_that_are_missing_are_named_with_what_to_do(
         self, postgres_url: str, opened: Open
@@ -480,7 +480,7 @@ class TestRestarts:
                         continue
             for number, token in enumerate(tokens):
                 answer = await backend.acquire(ask(f"{name}:{number}", "b"), timeout=LONG)
-                assert isinstance(answer, Held) and answer.token == token
+                assert isinstance(answer, LeaseHeld) and answer.token == token
             renewed = await backend.renew(
                 f"{name}:0", holder="a", token=tokens[0], lease_ttl=60, timeout=LONG
             )
@@ -499,7 +499,7 @@ class TestRestarts:
         for number in range(9):
             answer = await backend.acquire(ask(f"{name}:{number}", "b"), timeout=LONG)
             # The holder believes for as long.
-            assert isinstance(answer, Held) and answer.remaining > 500, number
+            assert isinstance(answer, LeaseHeld) and answer.remaining > 500, number
 
     # What is durable takes along what was not, if it comes before it.
     @pytest.mark.parametrize("last", ["release", "force"])
@@ -526,7 +526,7 @@ class TestRestarts:
         backend = opened(own_postgres.url)
         for number in range(9):
             answer = await backend.acquire(ask(f"{name}:{number}", "b"), timeout=LONG)
-            assert isinstance(answer, Held) and answer.resting, number
+            assert isinstance(answer, LeaseHeld) and answer.resting, number
         view = await backend.show(f"{name}:asked", timeout=LONG)
         assert view is not None and view.asked_to_leave == "eve"
         assert [audit.by for audit in await backend.audits(name, limit=9, timeout=LONG)] == ["eve"]

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from stampede_guard.errors import Misuse
-from stampede_guard.jobs.backends.postgres.statements import Statements
+from stampede_guard.jobs.backends.postgres.statements import JobStatements
 from stampede_guard.leases.postgres.external import in_transaction
 
-FINISH = Statements.of("stampede_guard").finish_in
+FINISH = JobStatements.of("stampede_guard").finish_in
 
 
 class Told:

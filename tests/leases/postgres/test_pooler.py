@@ -13,7 +13,7 @@ import pytest
 
 from stampede_guard.leases import PostgresLeases
 from stampede_guard.leases.core.grants import GONE_FOR
-from stampede_guard.leases.messages import Granted, Held, Renewed
+from stampede_guard.leases.messages import LeaseGranted, LeaseHeld, Renewed
 from tests.support.gate import until
 from tests.support.leases import LONG, ask
 
@@ -84,14 +84,14 @@ async def test_a_live_run_behind_a_pooler_is_never_handed_over(
         assert holder.ear.pooled and not holder.hears and holder.ear.witness == ""
         name = f"{namespace}:kept"
         granted = await holder.acquire(replace(ask(name, "a"), handed_over=True), timeout=LONG)
-        assert isinstance(granted, Granted)
+        assert isinstance(granted, LeaseGranted)
         for _ in range(3):
             answer = await asking.acquire(ask(name, "b"), timeout=LONG)
-            assert isinstance(answer, Held) and answer.remaining > 60 - LONG > GONE_FOR
+            assert isinstance(answer, LeaseHeld) and answer.remaining > 60 - LONG > GONE_FOR
         renewed = await holder.renew(name, holder="a", token=granted.token, lease_ttl=60, timeout=LONG)
         assert renewed == Renewed()
         answer = await asking.acquire(ask(name, "b"), timeout=LONG)
-        assert isinstance(answer, Held) and answer.remaining > GONE_FOR
+        assert isinstance(answer, LeaseHeld) and answer.remaining > GONE_FOR
     finally:
         await one.aclose()
         await other.aclose()
@@ -109,15 +109,15 @@ async def test_with_listening_past_the_pooler_there_is_a_sign_of_life(
         await until(lambda: bool(holder.ear.witness))
         name = f"{namespace}:kept"
         granted = await holder.acquire(replace(ask(name, "a"), handed_over=True), timeout=LONG)
-        assert isinstance(granted, Granted)
+        assert isinstance(granted, LeaseGranted)
         answer = await asking.acquire(ask(name, "b"), timeout=LONG)
-        assert isinstance(answer, Held) and answer.remaining > GONE_FOR
+        assert isinstance(answer, LeaseHeld) and answer.remaining > GONE_FOR
         # As the process's end would: its own connection goes, and nobody renews.
         await holder.ear.aclose()
         async with asyncio.timeout(LONG):
             while True:
                 answer = await asking.acquire(ask(name, "b"), timeout=LONG)
-                assert isinstance(answer, Held)
+                assert isinstance(answer, LeaseHeld)
                 if answer.remaining <= GONE_FOR:
                     break
     finally:

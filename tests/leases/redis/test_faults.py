@@ -11,7 +11,7 @@ import redis.asyncio
 
 from bench.herd.valkey import ValkeyServer
 from stampede_guard.errors import Misuse, StoreRefused, StoreUnavailable, UrlError
-from stampede_guard.leases.messages import Granted, Held, Refused, Renewed, Withheld
+from stampede_guard.leases.messages import LeaseGranted, LeaseHeld, LeaseRefused, Renewed, Withheld
 from stampede_guard.leases.redis.backend import KEPT_AUDITS, RedisBackend
 from stampede_guard.stores.redis import RedisStore
 from tests.support.leases import LONG, RedisWorld, ask, granted
@@ -82,7 +82,7 @@ class TestNetwork:
         proxy.lose_replies(b"EVALSHA")
         with pytest.raises(StoreUnavailable):
             await backend.acquire(ask(NAME, "a"), timeout=LONG)
-        assert isinstance(await backend.acquire(ask(NAME, "b"), timeout=LONG), Held)
+        assert isinstance(await backend.acquire(ask(NAME, "b"), timeout=LONG), LeaseHeld)
         token = await granted(backend, NAME, "a")
         assert await backend.check(NAME, holder="a", token=token, timeout=LONG)
 
@@ -167,7 +167,7 @@ class TestRestarts:
         answer = await backend.acquire(ask(NAME, "b", lease_ttl=60), timeout=LONG)
         assert isinstance(answer, Withheld) and 0 < answer.remaining <= 60
         renewed = await backend.renew(NAME, holder="a", token=first, lease_ttl=60, timeout=LONG)
-        assert renewed == Refused("gone"), "the old holder hears that it is over"
+        assert renewed == LeaseRefused("gone"), "the old holder hears that it is over"
         await grown_old(own_valkey, 59 - 20)
         assert isinstance(await backend.acquire(ask(NAME, "b", lease_ttl=60), timeout=LONG), Withheld)
         await grown_old(own_valkey, 21)
@@ -206,7 +206,7 @@ class TestRestarts:
         token = await granted(backend, NAME, "a", lease_ttl=60)
         await asyncio.to_thread(own_valkey.restart, keep_data=True)
         backend = opened(own_valkey.url)
-        assert isinstance(await backend.acquire(ask(NAME, "b"), timeout=LONG), Held)
+        assert isinstance(await backend.acquire(ask(NAME, "b"), timeout=LONG), LeaseHeld)
         assert await backend.renew(NAME, holder="a", token=token, lease_ttl=60, timeout=LONG) == Renewed()
         await backend.release(NAME, holder="a", token=token, at_least_for=0, timeout=LONG)
         assert await granted(backend, NAME, "b") > token
@@ -292,7 +292,7 @@ class TestDeletedData:
     ) -> None:
         holder, other = opened(own_valkey.url, restart="trust"), opened(own_valkey.url)
         token = await granted(holder, NAME, "a", lease_ttl=1)
-        assert isinstance(await other.acquire(ask(NAME, "b", lease_ttl=1), timeout=LONG), Held)
+        assert isinstance(await other.acquire(ask(NAME, "b", lease_ttl=1), timeout=LONG), LeaseHeld)
         await flushed(own_valkey)
         answer = await other.acquire(ask(NAME, "b", lease_ttl=1), timeout=LONG)
         assert isinstance(answer, Withheld) and 0 < answer.remaining <= 1
@@ -300,7 +300,7 @@ class TestDeletedData:
         fresh = await opened(own_valkey.url).acquire(ask(NAME, "c", lease_ttl=1), timeout=LONG)
         assert isinstance(fresh, Withheld)
         renewed = await holder.renew(NAME, holder="a", token=token, lease_ttl=1, timeout=LONG)
-        assert renewed == Refused("gone")
+        assert renewed == LeaseRefused("gone")
         await grown_old(own_valkey, 1)
         assert await granted(other, NAME, "b", lease_ttl=1) > token
 
@@ -311,7 +311,9 @@ class TestDeletedData:
         token = await granted(holder, NAME, "a", lease_ttl=1)
         second = await granted(holder, "shop:second", "a", lease_ttl=1)
         await flushed(own_valkey)
-        assert await holder.renew(NAME, holder="a", token=token, lease_ttl=1, timeout=LONG) == Refused("gone")
+        assert await holder.renew(NAME, holder="a", token=token, lease_ttl=1, timeout=LONG) == LeaseRefused(
+            "gone"
+        )
         with own_valkey.client() as client:
             since = client.hget("{shop.leases}:life", "since")
             # The second one that hears of it does not make the others wait anew.
@@ -332,7 +334,7 @@ class TestDeletedData:
         await flushed(own_valkey)
         assert await granted(opened(own_valkey.url), NAME, "b", lease_ttl=1) > token
         renewed = await holder.renew(NAME, holder="a", token=token, lease_ttl=1, timeout=LONG)
-        assert renewed == Refused("taken")
+        assert renewed == LeaseRefused("taken")
 
     async def test_a_lease_that_was_given_back_or_lapsed_is_no_sign_of_a_loss(
         self, own_valkey: ValkeyServer, opened: Open
@@ -343,7 +345,7 @@ class TestDeletedData:
         await grown_old(own_valkey, 600)
         for token in (tokens[0], 0):
             renewed = await backend.renew(NAME, holder="a", token=token, lease_ttl=60, timeout=LONG)
-            assert renewed == Refused("gone")
+            assert renewed == LeaseRefused("gone")
         await granted(opened(own_valkey.url), "shop:new", "b", lease_ttl=60)
 
 
@@ -458,6 +460,6 @@ class TestForgetting:
             assert await outside.hlen(f"{{{namespace}.leases}}:rows") == 2  # type: ignore[misc]
             forgotten = await outside.hget(f"{{{namespace}.leases}}:life", "forgotten")  # type: ignore[misc]
             assert int(forgotten) == last
-            assert isinstance(await backend.acquire(ask("once:1", "a"), timeout=LONG), Granted)
+            assert isinstance(await backend.acquire(ask("once:1", "a"), timeout=LONG), LeaseGranted)
         finally:
             await world.aclose()

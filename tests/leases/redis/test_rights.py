@@ -12,7 +12,7 @@ import pytest
 from bench.herd.valkey import ValkeyServer
 from stampede_guard.errors import StoreError
 from stampede_guard.jobs.backends import runs_of
-from stampede_guard.jobs.messages import Claim, Ending, Look, Registration
+from stampede_guard.jobs.messages import Claim, Ending, JobPoll, Registration
 from stampede_guard.leases.redis.backend import RedisBackend
 from tests.stores.test_rights import knows_setinfo
 from tests.support.gate import until
@@ -65,7 +65,7 @@ async def everything(server: ValkeyServer) -> list[str]:
             ),
             runs.look(
                 [
-                    Look(
+                    JobPoll(
                         registration=Registration(job="shop:j", schedule="s", fingerprint="f", rhythm=9.0),
                         attempts=2,
                     )

@@ -13,21 +13,21 @@ from typing import Any
 from unittest import mock
 
 from stampede_guard.leases.core import grants, holding, queue
-from stampede_guard.leases.core.grants import Row
+from stampede_guard.leases.core.grants import LeaseRow
 from stampede_guard.leases.core.holding import (
     Acquiring,
-    Answered,
+    BackendAnswered,
     Event,
-    Failed,
     Holding,
-    Leaving,
+    NoAnswer,
+    Releasing,
     State,
     Stop,
     Stopping,
 )
 from stampede_guard.leases.core.timing import Timing
 from stampede_guard.leases.keeping.keeper import Keeper
-from stampede_guard.leases.messages import Ask, Granted, Refused, Renewed
+from stampede_guard.leases.messages import LeaseGranted, LeaseRefused, LeaseRequest, Renewed
 from tests.leases.simulation.nodes import Node
 from tests.leases.simulation.store import SimulatedBackend, Store
 
@@ -40,20 +40,20 @@ _release, _renew, _ask = grants.release, grants.renew, grants.ask
 
 def _from_the_reply(state: State, event: Event, timing: Timing) -> Any:
     new, command = _decide(state, event, timing)
-    if isinstance(event, Answered) and isinstance(new, Holding | Stopping):
-        if isinstance(event.answer, Granted | Renewed):
+    if isinstance(event, BackendAnswered) and isinstance(new, Holding | Stopping):
+        if isinstance(event.answer, LeaseGranted | Renewed):
             new = replace(new, deadline=timing.deadline(event.now))
     return new, command
 
 
 def _errors_extend(state: State, event: Event, timing: Timing) -> Any:
-    if isinstance(event, Failed) and isinstance(state, Holding):
+    if isinstance(event, NoAnswer) and isinstance(state, Holding):
         state = replace(state, deadline=timing.deadline(event.now))
     return _decide(state, event, timing)
 
 
 def _leaving_extends(state: State, event: Event, timing: Timing) -> Any:
-    if isinstance(event, Answered) and isinstance(event.answer, Renewed):
+    if isinstance(event, BackendAnswered) and isinstance(event.answer, Renewed):
         event = replace(event, answer=Renewed())
     return _decide(state, event, timing)
 
@@ -64,18 +64,22 @@ def _body_is_not_told(state: State, event: Event, timing: Timing) -> Any:
 
 
 def _refusals_are_ignored(state: State, event: Event, timing: Timing) -> Any:
-    if isinstance(event, Answered) and isinstance(event.answer, Refused):
-        event = Answered(Renewed(), event.now)
+    if isinstance(event, BackendAnswered) and isinstance(event.answer, LeaseRefused):
+        event = BackendAnswered(Renewed(), event.now)
     return _decide(state, event, timing)
 
 
 def _late_grants_are_taken(state: State, event: Event, timing: Timing) -> Any:
-    if isinstance(state, Acquiring) and isinstance(event, Answered) and isinstance(event.answer, Granted):
+    if (
+        isinstance(state, Acquiring)
+        and isinstance(event, BackendAnswered)
+        and isinstance(event.answer, LeaseGranted)
+    ):
         state = replace(state, sent_at=event.now)
     return _decide(state, event, timing)
 
 
-def _renew_creates(row: Row, *, holder: str, token: int, lease_ttl: float, now: float) -> Any:
+def _renew_creates(row: LeaseRow, *, holder: str, token: int, lease_ttl: float, now: float) -> Any:
     row = grants.settled(row, now)
     if not row.holder:
         row = replace(row, holder=holder, token=token, deadline=now + lease_ttl, lease_ttl=lease_ttl)
@@ -83,13 +87,13 @@ def _renew_creates(row: Row, *, holder: str, token: int, lease_ttl: float, now: 
     return _renew(row, holder=holder, token=token, lease_ttl=lease_ttl, now=now)
 
 
-def _release_compares_nothing(row: Row, *, holder: str, now: float, **given: Any) -> Any:
+def _release_compares_nothing(row: LeaseRow, *, holder: str, now: float, **given: Any) -> Any:
     current = grants.settled(row, now).holder
     row = replace(row, queue=queue.without(row.queue, holder))
     return _release(row, holder=current or holder, now=now, **(given | {"token": 0}))
 
 
-def _answers_without_extending(row: Row, question: Ask, now: float) -> Any:
+def _answers_without_extending(row: LeaseRow, question: LeaseRequest, now: float) -> Any:
     new, answer = _ask(row, question, now)
     if row.holder == question.holder and new.token == row.token and now < row.deadline:
         new = replace(new, deadline=row.deadline)
@@ -112,19 +116,19 @@ async def _no_release(self: Any, *args: Any, **kwargs: Any) -> bool:
 
 def _by_a_flag(state: State) -> float:
     """`self._is_leader = True`, until somebody sets it to False."""
-    return float("inf") if isinstance(state, Holding | Stopping | Leaving) else -float("inf")
+    return float("inf") if isinstance(state, Holding | Stopping | Releasing) else -float("inf")
 
 
 async def _never_renews(self: Keeper) -> None:
     """An advisory lock on a connection of which the server's side is gone: nobody asks, everybody believes."""
-    self._feed(Answered(Renewed(), self.part.world.now()))
+    self._feed(BackendAnswered(Renewed(), self.part.world.now()))
 
 
 def _wall(self: Node) -> float:
     return self._offset + self.rate * self.loop.time() + self.wall_step
 
 
-def _grant_over_a_live_one(row: Row, question: Ask, now: float) -> Any:
+def _grant_over_a_live_one(row: LeaseRow, question: LeaseRequest, now: float) -> Any:
     """`UPDATE ... WHERE heartbeat < now() - 75 s` with a heartbeat that says less than the leader believes."""
     return _ask(replace(row, deadline=row.deadline - 0.3 * row.lease_ttl), question, now)
 

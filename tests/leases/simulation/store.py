@@ -8,17 +8,17 @@ from typing import Any, TypeVar
 
 from stampede_guard.errors import StoreUnavailable
 from stampede_guard.leases.core import grants
-from stampede_guard.leases.core.grants import EMPTY, Row
+from stampede_guard.leases.core.grants import EMPTY, LeaseRow
 from stampede_guard.leases.core.queue import newly_called
 from stampede_guard.leases.messages import (
     Answer,
-    Ask,
     Audit,
     Forced,
-    Granted,
+    LeaseGranted,
+    LeaseRefused,
+    LeaseRequest,
     LeaseView,
     NotForced,
-    Refused,
     Renewed,
     Withheld,
 )
@@ -38,7 +38,7 @@ class Store:
 
     def __init__(self, loop: VirtualLoop, *, longest_ttl: float) -> None:
         self.loop = loop
-        self.rows: dict[str, Row] = {}
+        self.rows: dict[str, LeaseRow] = {}
         self.asked_at: dict[str, float] = {}
         self.up = True
         self.step = 0.0
@@ -58,7 +58,7 @@ class Store:
             self.rows.clear()
             self.withheld_until = self.loop.time() + self.longest_ttl
 
-    def ask(self, question: Ask) -> Answer:
+    def ask(self, question: LeaseRequest) -> Answer:
         left = self.withheld_until - self.loop.time()
         if left > 0:
             return Withheld("it has only just restarted", left)
@@ -67,11 +67,11 @@ class Store:
         row, answer = grants.ask(before, question, self.now())
         self.rows[question.name] = row
         self._call(before, row)
-        if isinstance(answer, Granted) and (before.holder, before.token) != (row.holder, row.token):
+        if isinstance(answer, LeaseGranted) and (before.holder, before.token) != (row.holder, row.token):
             self.on_granted(question.name, question.holder, answer.token)
         return answer
 
-    def renew(self, name: str, holder: str, token: int, lease_ttl: float) -> Renewed | Refused:
+    def renew(self, name: str, holder: str, token: int, lease_ttl: float) -> Renewed | LeaseRefused:
         self.rows[name], answer = grants.renew(
             self.row(name), holder=holder, token=token, lease_ttl=lease_ttl, now=self.now()
         )
@@ -88,7 +88,7 @@ class Store:
         self._call(before, self.rows[name])
         return held
 
-    def _call(self, before: Row, after: Row) -> None:
+    def _call(self, before: LeaseRow, after: LeaseRow) -> None:
         for ahead, holder in enumerate(newly_called(before.queue, after.queue)):
             self.on_called(holder, ahead)
 
@@ -99,7 +99,7 @@ class Store:
         )
         self.on_freed(name)
 
-    def row(self, name: str) -> Row:
+    def row(self, name: str) -> LeaseRow:
         return self.rows.get(name, EMPTY)
 
 
@@ -157,12 +157,12 @@ class SimulatedBackend:
         finally:
             cancel()
 
-    async def acquire(self, ask: Ask, *, timeout: float) -> Answer:
+    async def acquire(self, ask: LeaseRequest, *, timeout: float) -> Answer:
         return await self._request(lambda: self.store.ask(ask), timeout)
 
     async def renew(
         self, name: str, *, holder: str, token: int, lease_ttl: float, timeout: float
-    ) -> Renewed | Refused:
+    ) -> Renewed | LeaseRefused:
         return await self._request(lambda: self.store.renew(name, holder, token, lease_ttl), timeout)
 
     async def release(

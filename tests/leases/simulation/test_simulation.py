@@ -28,6 +28,8 @@ from tests.leases.simulation.scenario import Broken, play
 SEEDS = int(os.environ.get("STAMPEDE_LEASE_SEEDS", "1000"))
 PARTS = 10
 MOST_SEEDS_FOR_A_MUTANT = 600
+FIRST_SEEDS = {"nothing is given back": 45, "a given up attempt is not taken back": 110, "renew creates": 269}
+"""The seed that caught a mutant is tried first. Where a change has made it another one, all are tried."""
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +55,8 @@ def test_every_seed_keeps_the_promises(part: int) -> None:
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_fault_that_is_put_back_in_is_caught(name: str) -> None:
     with mutated(name):
-        for seed in range(MOST_SEEDS_FOR_A_MUTANT):
+        known = FIRST_SEEDS.get(name, 0)
+        for seed in [known, *range(MOST_SEEDS_FOR_A_MUTANT)]:
             try:
                 play(seed)
             except Broken as error:

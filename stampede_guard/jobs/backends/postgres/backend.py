@@ -8,20 +8,20 @@ from dataclasses import asdict
 from typing import Any
 
 from stampede_guard.errors import StoreRefused
-from stampede_guard.jobs.backends.postgres.statements import Statements
+from stampede_guard.jobs.backends.postgres.statements import JobStatements
 from stampede_guard.jobs.messages import (
     Claim,
     ClaimAnswer,
     Claimed,
     Early,
     Ending,
+    JobPoll,
     JobView,
-    Look,
     Outcome,
     Outdated,
+    PollAnswer,
     Registration,
     RunView,
-    Seen,
     Taken,
 )
 from stampede_guard.jobs.rules import LONGEST_ERROR, MOST_RUNS
@@ -45,7 +45,7 @@ class PostgresRuns:
     def __init__(self, room: Connections, beats: Connections, *, schema: str) -> None:
         self._room = room
         self._beats = beats
-        self._sql = Statements.of(schema)
+        self._sql = JobStatements.of(schema)
 
     async def register(self, registration: Registration, *, timeout: float) -> JobView:
         rows = await self._room.fetch(self._sql.register, *_schedule(registration), timeout=timeout)
@@ -62,7 +62,7 @@ class PostgresRuns:
         found = {row["name"]: _job(row) for row in rows}
         return [found[registration.job] for registration in registrations]
 
-    async def look(self, looks: Sequence[Look], *, again: int, timeout: float) -> list[Seen]:
+    async def look(self, looks: Sequence[JobPoll], *, again: int, timeout: float) -> list[PollAnswer]:
         if not looks:
             return []
         columns = _columns([look.registration for look in looks])
@@ -73,8 +73,10 @@ class PostgresRuns:
             fields = dict(row)
             vanished, tried = json.loads(fields.pop("vanished")), json.loads(fields.pop("again"))
             view = JobView(job=fields.pop("name"), running=tuple(fields.pop("running")), **fields)
-            found[view.job] = Seen(view, tuple(map(_run_of_json, vanished)), tuple(map(_run_of_json, tried)))
-        return [found.get(look.registration.job, Seen(None)) for look in looks]
+            found[view.job] = PollAnswer(
+                view, tuple(map(_run_of_json, vanished)), tuple(map(_run_of_json, tried))
+            )
+        return [found.get(look.registration.job, PollAnswer(None)) for look in looks]
 
     async def take_over(self, registration: Registration, *, timeout: float) -> bool:
         return bool(await self._room.fetch(self._sql.take_over, *_schedule(registration), timeout=timeout))

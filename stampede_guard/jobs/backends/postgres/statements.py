@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from stampede_guard.jobs.rules import LONGEST_ERROR, VANISHED
 
-__all__ = ["Statements"]
+__all__ = ["JobStatements"]
 
 _PATIENCE = ", (SELECT set_config('lock_timeout', $1, true) {durable}) AS patience"
 _DURABLE = """, CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')
@@ -267,7 +267,7 @@ SELECT count(*) AS forgotten FROM done"""
 
 
 @dataclass(frozen=True, slots=True)
-class Statements:
+class JobStatements:
     """All statements for the tables in one schema.
 
     `finish_in` runs in the application's transaction, so it leaves the settings of that transaction alone.
@@ -294,7 +294,7 @@ class Statements:
     forget: str
 
     @classmethod
-    def of(cls, schema: str) -> Statements:
+    def of(cls, schema: str) -> JobStatements:
         """`schema`: the name as written in SQL, quoted if necessary."""
         patience, durable = _PATIENCE.format(durable=""), _PATIENCE.format(durable=_DURABLE)
 

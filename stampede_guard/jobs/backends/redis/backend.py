@@ -24,13 +24,13 @@ from stampede_guard.jobs.messages import (
     Claimed,
     Early,
     Ending,
+    JobPoll,
     JobView,
-    Look,
     Outcome,
     Outdated,
+    PollAnswer,
     Registration,
     RunView,
-    Seen,
     Taken,
 )
 from stampede_guard.jobs.rules import LONGEST_ERROR, MOST_RUNS
@@ -113,24 +113,24 @@ class RedisRuns:
             found += await asyncio.gather(*[self.register(one, timeout=timeout) for one in some])
         return found
 
-    async def look(self, looks: Sequence[Look], *, again: int, timeout: float) -> list[Seen]:
+    async def look(self, looks: Sequence[JobPoll], *, again: int, timeout: float) -> list[PollAnswer]:
         # In a cluster, jobs are in different hash slots, and a script can use only one hash slot.
         at_once = 1 if self._scripts.in_slots else _LOOKED_AT
-        found: list[Seen] = []
+        found: list[PollAnswer] = []
         for begin in range(0, len(looks), at_once):
             found += await self._looked(looks[begin : begin + at_once], again, timeout)
         return found
 
-    async def _looked(self, looks: Sequence[Look], again: int, timeout: float) -> list[Seen]:
+    async def _looked(self, looks: Sequence[JobPoll], again: int, timeout: float) -> list[PollAnswer]:
         args: list[bytes] = []
         for look in looks:
             args += [*_schedule(look.registration), b"%d" % _MARKED, b"%d" % look.attempts, b"%d" % again]
         names = "\0".join(f"{look.registration.job}.job" for look in looks)
         reply = await self._scripts.run(_LOOK, *args, name=names, timeout=timeout)
-        found: list[Seen] = []
+        found: list[PollAnswer] = []
         for look, (view, marked, tried, more) in zip(looks, reply, strict=True):
             job = look.registration.job
-            seen = Seen(
+            seen = PollAnswer(
                 _job(job, view) if view else None,
                 tuple(sorted((_row(job, row) for row in marked), key=lambda row: row.slot)),
                 tuple(_row(job, row) for row in tried),
@@ -138,14 +138,14 @@ class RedisRuns:
             found.append(await self._rest(look, seen, again, timeout) if more else seen)
         return found
 
-    async def _rest(self, look: Look, seen: Seen, again: int, timeout: float) -> Seen:
+    async def _rest(self, look: JobPoll, seen: PollAnswer, again: int, timeout: float) -> PollAnswer:
         """Fetch the rest of one job: `look.lua` reached its limits."""
         job = look.registration.job
         vanished = sorted((*seen.vanished, *await self.sweep(job, timeout=timeout)), key=lambda run: run.slot)
         tried = seen.again
         if look.attempts > 1:
             tried = tuple(await self.retriable(job, attempts=look.attempts, limit=again, timeout=timeout))
-        return Seen(await self.view(job, timeout=timeout), tuple(vanished), tried)
+        return PollAnswer(await self.view(job, timeout=timeout), tuple(vanished), tried)
 
     async def take_over(self, registration: Registration, *, timeout: float) -> bool:
         args = _schedule(registration)

@@ -9,12 +9,12 @@ from stampede_guard.jobs.messages import (
     Claim,
     ClaimAnswer,
     Ending,
+    JobPoll,
     JobView,
-    Look,
     Outcome,
+    PollAnswer,
     Registration,
     RunView,
-    Seen,
 )
 
 __all__ = ["RunBackend"]
@@ -45,7 +45,7 @@ class RunBackend(Protocol):
     async def register_all(self, registrations: Sequence[Registration], *, timeout: float) -> list[JobView]:
         """`register` for all jobs of a worker, in this order. One statement if the store can do that."""
 
-    async def look(self, looks: Sequence[Look], *, again: int, timeout: float) -> list[Seen]:
+    async def look(self, looks: Sequence[JobPoll], *, again: int, timeout: float) -> list[PollAnswer]:
         """`follow` and `sweep` for all jobs of a worker, in this order. One statement if the store can do that.
 
         For jobs that allow more than one attempt, also `retriable` (at most `again` runs of each job). If many runs

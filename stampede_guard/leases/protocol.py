@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from stampede_guard.leases.messages import Answer, Ask, Audit, Forced, LeaseView, NotForced, Refused, Renewed
+from stampede_guard.leases.messages import (
+    Answer,
+    Audit,
+    Forced,
+    LeaseRefused,
+    LeaseRequest,
+    LeaseView,
+    NotForced,
+    Renewed,
+)
 
 __all__ = ["Backend", "Fence"]
 
@@ -28,12 +37,12 @@ class Backend(Protocol):
     answered with a refusal.
     """
 
-    async def acquire(self, ask: Ask, *, timeout: float) -> Answer:
+    async def acquire(self, ask: LeaseRequest, *, timeout: float) -> Answer:
         """Grant the lease, or return its holder. The token is greater than every earlier token of the name."""
 
     async def renew(
         self, name: str, *, holder: str, token: int, lease_ttl: float, timeout: float
-    ) -> Renewed | Refused:
+    ) -> Renewed | LeaseRefused:
         """Extend the lease if this holder and token still have it. Never create one."""
 
     async def release(
