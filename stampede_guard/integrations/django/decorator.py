@@ -1,0 +1,197 @@
+"""`@locked_cache` for Django: helpers, sync views and async views.
+
+A plain function computes in its caller's thread: it uses the caller's database connection and sees the caller's
+transaction. A coroutine function computes on its caller's event loop, and its queries in a thread of its own, whose
+connections are closed afterwards. Both run in the flight's clean context, so in the default language and time zone.
+
+A transaction that has changed a mapped model (see `invalidation`) is served its own data: its calls compute uncached,
+and share nothing until the commit.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Never, Unpack, cast
+
+from asgiref.sync import iscoroutinefunction
+from django.core.cache import close_caches
+
+from stampede_guard.api.keywords import CacheOptions
+from stampede_guard.api.types import NO_RESOURCES, CacheDecorator, Opened
+from stampede_guard.errors import Misuse
+from stampede_guard.integrations.django.bridge import AsyncCaller, Caller
+from stampede_guard.integrations.django.guards import guard_of
+from stampede_guard.integrations.django.invalidation import after_commit, has_pending_invalidations
+from stampede_guard.integrations.django.views import AsyncViewCall, ViewCall, is_view, view_key, view_name
+
+__all__ = ["locked_cache"]
+
+
+def locked_cache(
+    *misplaced: Never,
+    using: str = "default",
+    resources: Opened = NO_RESOURCES,
+    **options: Unpack[CacheOptions],
+) -> CacheDecorator[Opened]:
+    """The decorator of the guard of `CACHES[using]`, with the options of `stampede_guard.locked_cache`.
+
+    A function whose first parameter is `request` is a view. By default, the key of a view has the method, the complete
+    URL, the language, the time zone and the arguments. Requests with cookies or another credential are not cached.
+    With `key=`, a template or function of the view's parameters, they are: it says what the response depends on. Only
+    responses that one visitor may share with another are stored: see `stampede_guard.integrations.django.views`.
+    Raises `ImproperlyConfigured` if there is no such cache, and what the guard's decorator raises.
+    """
+    if misplaced:
+        raise Misuse("locked_cache takes its options by name: write @locked_cache(ttl=300), with parentheses")
+
+    def decorate(given: Any) -> Any:
+        if isinstance(given, classmethod | staticmethod):
+            return type(given)(decorate(given.__func__))
+        face = _cached_view if is_view(given) else _cached_helper
+        return face(given, guard_of(using), {**options, "resources": resources})
+
+    return cast("CacheDecorator[Opened]", decorate)
+
+
+def _cached_helper(function: Any, guard: Any, options: dict[str, Any]) -> Any:
+    unkeyed = options.pop("unkeyed", ())
+    unkeyed = (unkeyed,) if isinstance(unkeyed, str) else tuple(unkeyed)
+    relay = _relay(function, inspect.signature(function))
+    functools.update_wrapper(relay, function)
+    relay.__signature__ = _with_caller(inspect.signature(function))
+    key = options.pop("key", None)
+    if key is not None:
+        options["key"] = _of_caller(key)
+    face = guard.locked_cache(unkeyed=(*unkeyed, "stampede_guard_caller"), **options)(relay)
+    return _made(function, face, key if callable(key) else _no_key)
+
+
+def _no_key(*_: Any, **__: Any) -> None:
+    return None
+
+
+def _made(function: Any, face: Any, key: Callable[..., Any]) -> Any:
+    """The function that takes the place of the user's, with the methods of a cached function."""
+    wrapper: Any
+    if iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def acall(*args: Any, **kwargs: Any) -> Any:
+            return await AsyncCaller(function, key(*args, **kwargs)).call(face, args, kwargs)
+
+        async def arefresh(*args: Any, **kwargs: Any) -> Any:
+            return await AsyncCaller(function, key(*args, **kwargs)).call(face.refresh, args, kwargs)
+
+        async def ainvalidate(*args: Any, **kwargs: Any) -> Any:
+            return await AsyncCaller(function, key(*args, **kwargs)).call(face.invalidate, args, kwargs)
+
+        wrapper, wrapper_methods = acall, (arefresh, ainvalidate)
+    else:
+        plain = _closing(function)
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if has_pending_invalidations():
+                return function(*args, **kwargs)
+            return Caller(plain, key(*args, **kwargs)).call(face, args, kwargs)
+
+        def refresh(*args: Any, **kwargs: Any) -> Any:
+            if has_pending_invalidations():
+                # Others must not get what may be rolled back.
+                after_commit(lambda: invalidate(*args, **kwargs))
+                return function(*args, **kwargs)
+            return Caller(plain, key(*args, **kwargs)).call(face.refresh, args, kwargs)
+
+        def invalidate(*args: Any, **kwargs: Any) -> Any:
+            return Caller(plain, key(*args, **kwargs)).call(face.invalidate, args, kwargs)
+
+        wrapper, wrapper_methods = call, (refresh, invalidate)
+    wrapper.refresh, wrapper.invalidate = wrapper_methods
+    wrapper.key, wrapper.explain, wrapper.set_mode = face.key, face.explain, face.set_mode
+    return wrapper
+
+
+def _cached_view(view: Any, guard: Any, options: dict[str, Any]) -> Any:
+    if "should_cache" in options or options.get("resources"):
+        raise Misuse(
+            "should_cache= and resources= are not for views: a response with `Cache-Control: private` is not stored"
+        )
+    chosen = options.pop("key", None)
+    key = _no_key if isinstance(chosen, str) else chosen or view_key
+    signature = inspect.signature(view)
+    relay = _relay(view, signature)
+    relay.__name__, relay.__qualname__, relay.__module__ = view.__name__, view.__qualname__, view.__module__
+    relay.__signature__ = _with_caller(signature)
+    relay.__annotations__ = {"return": bytes}
+    options |= {"name": options.get("name") or view_name(view), "key": _of_caller(chosen or view_key)}
+    face = guard.locked_cache(should_cache=ViewCall.may_be_stored, **options)(relay)
+    wrapper: Any
+    if iscoroutinefunction(view):
+
+        @functools.wraps(view)
+        async def aserve(request: Any, *args: Any, **kwargs: Any) -> Any:
+            visit = AsyncViewCall(view, request, chosen_key=chosen is not None)
+            if not visit.may_share:
+                return await view(request, *args, **kwargs)
+            body = await AsyncCaller(visit, key(request, *args, **kwargs)).call(
+                face, (request, *args), kwargs
+            )
+            response = visit.response_of(body)
+            return await view(request, *args, **kwargs) if response is None else response
+
+        wrapper = aserve
+    else:
+
+        @functools.wraps(view)
+        def serve(request: Any, *args: Any, **kwargs: Any) -> Any:
+            visit = ViewCall(view, request, chosen_key=chosen is not None)
+            if not visit.may_share or has_pending_invalidations():
+                return view(request, *args, **kwargs)
+            body = Caller(_closing(visit), key(request, *args, **kwargs)).call(face, (request, *args), kwargs)
+            response = visit.response_of(body)
+            return view(request, *args, **kwargs) if response is None else response
+
+        wrapper = serve
+    wrapper.key, wrapper.explain, wrapper.set_mode = face.key, face.explain, face.set_mode
+    return wrapper
+
+
+def _relay(function: Any, signature: inspect.Signature) -> Any:
+    async def relay(*args: Any, stampede_guard_caller: Any = None, **kwargs: Any) -> Any:
+        return await stampede_guard_caller.compute(args, kwargs)
+
+    return relay
+
+
+def _closing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A context of its own has its own caches, which Django's end of the request does not close."""
+
+    def compute(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        finally:
+            close_caches()
+
+    return compute
+
+
+def _with_caller(signature: inspect.Signature) -> inspect.Signature:
+    parameters = list(signature.parameters.values())
+    ours = inspect.Parameter("stampede_guard_caller", inspect.Parameter.KEYWORD_ONLY, default=None)
+    last = bool(parameters) and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD
+    parameters.insert(len(parameters) - last, ours)
+    return signature.replace(parameters=parameters)
+
+
+def _of_caller(key: Any) -> Any:
+    """A template needs no change: it names parameters, and the caller is none of them."""
+    if not callable(key):
+        return key
+
+    @functools.wraps(key)
+    def parts(*args: Any, stampede_guard_caller: Any = None, **kwargs: Any) -> Any:
+        return key(*args, **kwargs) if stampede_guard_caller is None else stampede_guard_caller.key
+
+    return parts

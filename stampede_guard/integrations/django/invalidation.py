@@ -1,0 +1,230 @@
+"""Invalidation with the commit: a rollback invalidates nothing, and a transaction reads its own changes.
+
+A crash between the commit and the invalidation leaves the old values until their `ttl` ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import string
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from django.db import connections, models, router, transaction
+from django.db.models.signals import class_prepared, m2m_changed, post_save, pre_delete, pre_save
+
+from stampede_guard.errors import Misuse
+from stampede_guard.integrations.django.bridge import wait
+from stampede_guard.integrations.django.guards import guard_of
+
+if TYPE_CHECKING:
+    from stampede_guard.api.guard import StampedeGuard
+
+__all__ = [
+    "MAPPED",
+    "InvalidatingQuerySet",
+    "after_commit",
+    "has_pending_invalidations",
+    "invalidate_on_commit",
+    "invalidates",
+]
+
+M = TypeVar("M", bound=type[models.Model])
+
+_AT_ONCE = 200
+
+
+class _Pending:
+    """What a transaction invalidates when it commits."""
+
+    def __init__(self, guard: StampedeGuard, tags: Iterable[str]) -> None:
+        self.guard = guard
+        self.tags = dict.fromkeys(tags)
+
+    def __call__(self) -> None:
+        wait(self._invalidate)
+
+    async def _invalidate(self) -> None:
+        tags = list(self.tags)
+        for start in range(0, len(tags), _AT_ONCE):
+            await asyncio.gather(*(self.guard.invalidate_tag(tag) for tag in tags[start : start + _AT_ONCE]))
+
+
+def invalidate_on_commit(*tags: str, using: str | None = None, cache: str = "default") -> None:
+    """Invalidate these tags when the current transaction of the database `using` commits; at once without one.
+
+    `cache` names the cache of `settings.CACHES` whose guard has the tags. If the store refuses the invalidation, Django
+    logs the error: the transaction is committed already. Raises `ImproperlyConfigured`.
+    """
+    guard = guard_of(cache)
+    hooks = transaction.get_connection(using).run_on_commit
+    last = hooks[-1] if hooks else None
+    if last and isinstance(last[1], _Pending) and last[1].guard is guard:
+        if last[0] == set(transaction.get_connection(using).savepoint_ids):
+            last[1].tags.update(dict.fromkeys(tags))
+            return
+    transaction.on_commit(_Pending(guard, tags), using=using, robust=True)
+
+
+def has_pending_invalidations() -> bool:
+    """Whether a transaction of this thread has changed what others still see unchanged."""
+    return bool(_connections_with_pending())
+
+
+def after_commit(function: Callable[[], object]) -> None:
+    """Call it when the transactions of this thread that have pending invalidations have committed."""
+    for connection in _connections_with_pending():
+        connection.on_commit(function, robust=True)
+
+
+def _connections_with_pending() -> list[Any]:
+    return [
+        connection
+        for connection in connections.all(initialized_only=True)
+        if connection.in_atomic_block
+        and any(isinstance(hook[1], _Pending) for hook in connection.run_on_commit)
+    ]
+
+
+class _Mapping:
+    """The tags of one model."""
+
+    def __init__(self, model: type[models.Model], templates: tuple[str, ...], cache: str) -> None:
+        self.model, self.templates, self.cache = model, templates, cache
+        self.fields = sorted({name for template in templates for name in _fields(template, model)})
+
+    def connect(self) -> None:
+        """The model and the classes that inherit from it later. Signals know the exact class only."""
+        title = f"stampede_guard {self.model._meta.label} {self.templates}"
+        class_prepared.connect(self._inherited, weak=False, dispatch_uid=title)
+        if self.model._meta.abstract:
+            return
+        MAPPED.setdefault(self.model, []).append(self)
+        pre_save.connect(self._before, sender=self.model, weak=False, dispatch_uid=title)
+        # Before a deletion, because columns that were not loaded cannot be read after it.
+        for signal in (post_save, pre_delete):
+            signal.connect(self._changed, sender=self.model, weak=False, dispatch_uid=title)
+        for field in self.model._meta.local_many_to_many:
+            handler = self._handler(field.name)
+            m2m_changed.connect(handler, sender=field.remote_field.through, weak=False, dispatch_uid=title)
+
+    def _inherited(self, *, sender: Any, **_: Any) -> None:
+        if self.model in sender.__bases__:
+            _Mapping(sender, self.templates, self.cache).connect()
+
+    def invalidate(self, rows: Iterable[dict[str, Any]], using: str) -> None:
+        tags = dict.fromkeys(template.format(**row) for row in rows for template in self.templates)
+        if tags:
+            invalidate_on_commit(*tags, using=using, cache=self.cache)
+
+    def rows_of(self, queryset: Any) -> list[dict[str, Any]]:
+        """The fields that the tags name, of each row. At least one row, if there is any."""
+        names = self.fields or ["pk"]
+        return (
+            list(queryset.order_by().values(*names).distinct())
+            if self.fields
+            else list(queryset.values("pk")[:1])
+        )
+
+    def rows_of_instance(self, instance: Any, using: str) -> list[dict[str, Any]]:
+        row = {name: getattr(instance, name) for name in self.fields}
+        if any(hasattr(value, "resolve_expression") for value in row.values()):
+            # `instance.shelf = F("shelf") + 1`: only the database has the value.
+            return self.rows_of(self.model._base_manager.using(using).filter(pk=instance.pk))
+        return [row]
+
+    def _before(self, *, instance: Any, using: str, raw: bool, **_: Any) -> None:
+        """A row that moves from project 1 to project 2 changes both."""
+        if raw or instance._state.adding or set(self.fields) <= {"pk", self.model._meta.pk.attname}:
+            return
+        self.invalidate(self.rows_of(self.model._base_manager.using(using).filter(pk=instance.pk)), using)
+
+    def _changed(self, *, instance: Any, using: str, **_: Any) -> None:
+        self.invalidate(self.rows_of_instance(instance, using), using)
+
+    def _handler(self, field: str) -> Callable[..., None]:
+        def changed(*, instance: Any, action: str, reverse: bool, pk_set: Any, using: str, **_: Any) -> None:
+            if not reverse:
+                if action.startswith("post_"):
+                    self.invalidate(self.rows_of_instance(instance, using), using)
+                return
+            rows = self.model._base_manager.using(using)
+            if action == "pre_clear":
+                self.invalidate(self.rows_of(rows.filter(**{field: instance})), using)
+            elif pk_set and action.startswith("post_"):
+                self.invalidate(self.rows_of(rows.filter(pk__in=pk_set)), using)
+
+        return changed
+
+
+MAPPED: dict[type[models.Model], list[_Mapping]] = {}
+
+
+def invalidates(*templates: str, cache: str = "default") -> Callable[[M], M]:
+    """A decorator of models: `@invalidates("project:{project_id}", "projects")`.
+
+    A save, a deletion or a change of a many-to-many field invalidates these tags with the commit. A template names
+    fields of the model. Bulk statements send no signals: give the model a manager of `InvalidatingQuerySet`. Raises
+    `Misuse`.
+    """
+    if not templates or not all(isinstance(template, str) for template in templates):
+        raise Misuse('invalidates takes tags: write @invalidates("project:{pk}") above the model')
+
+    def decorate(model: M) -> M:
+        _Mapping(model, templates, cache).connect()
+        return model
+
+    return decorate
+
+
+class InvalidatingQuerySet(models.QuerySet):
+    """`objects = InvalidatingQuerySet.as_manager()`: `update`, `bulk_create` and `bulk_update` invalidate, too.
+
+    Before and after an `update`, it reads the fields that the tags name. `delete()` sends a signal for each row.
+    """
+
+    def update(self, **values: Any) -> int:
+        mappings = _mappings(self.model)
+        if not mappings:
+            return int(super().update(**values))
+        using = self.db if self._db else router.db_for_write(self.model, **self._hints)
+        with transaction.atomic(using=using):
+            keys = list(self.using(using).order_by().values_list("pk", flat=True))
+            touched = [self.model._base_manager.using(using).filter(pk__in=part) for part in _parts(keys)]
+            before = [(mapping, mapping.rows_of(rows)) for mapping in mappings for rows in touched]
+            changed = super().update(**values)
+            for mapping, rows in before + [
+                (mapping, mapping.rows_of(rows)) for mapping in mappings for rows in touched
+            ]:
+                mapping.invalidate(rows, using)
+        return int(changed)
+
+    update.alters_data = True  # type: ignore[attr-defined]
+
+    def bulk_create(self, objs: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
+        made = super().bulk_create(objs, *args, **kwargs)
+        for mapping in _mappings(self.model):
+            mapping.invalidate(
+                [row for one in made for row in mapping.rows_of_instance(one, self.db)], self.db
+            )
+        return made
+
+
+def _mappings(model: type[models.Model]) -> list[_Mapping]:
+    return MAPPED.get(model, [])
+
+
+def _parts(keys: list[Any]) -> list[list[Any]]:
+    return [keys[start : start + 500] for start in range(0, len(keys), 500)]
+
+
+def _fields(template: str, model: type[models.Model]) -> list[str]:
+    names = [name for _, name, _, _ in string.Formatter().parse(template) if name is not None]
+    known = {"pk"} | {field.attname for field in model._meta.concrete_fields}
+    for name in names:
+        if name not in known:
+            raise Misuse(
+                f"the tag {template!r} names {{{name}}}, which is no column of {model.__name__}: write one of "
+                f"{', '.join(sorted(known))}"
+            )
+    return names

@@ -1,0 +1,119 @@
+"""Eight real worker processes of gunicorn: one computation per expiry, whatever of Django's caches expires."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+import redis
+from django.core.cache import cache
+
+from bench.herd import processes
+from bench.herd.valkey import free_port
+from stampede_guard.integrations.django import guard_of
+from tests.chaos.journal import Journal
+from tests.integrations.django.gates import joined, threads, until
+
+ROOT = Path(__file__).resolve().parents[3]
+WORKERS = 8
+BURST = 24
+WHAT = ("total", "page", "fragment", "helper", "view", "aview")
+KINDS = {
+    "sync": ["--worker-class", "sync", "tests.integrations.django.shop.worker:wsgi"],
+    "gthread": ["--worker-class", "gthread", "--threads", "4", "tests.integrations.django.shop.worker:wsgi"],
+    "asgi": ["--worker-class", "uvicorn.workers.UvicornWorker", "tests.integrations.django.shop.worker:asgi"],
+}
+
+
+@pytest.mark.alone(reason="eight workers must all make progress")
+@pytest.mark.parametrize("kind", KINDS)
+def test_eight_workers_compute_once_per_expiry(
+    kind: str, valkey_url: str, namespace: str, tmp_path: Path
+) -> None:
+    journal, port = Journal(tmp_path / "journal"), free_port()
+    options = ["--workers", f"{WORKERS}", "--bind", f"127.0.0.1:{port}", "--timeout", "120", "--preload"]
+    child = processes.start(
+        [sys.executable, "-m", "gunicorn", *options, *KINDS[kind]],
+        log=tmp_path / "gunicorn.log",
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "HOME": str(tmp_path),  # some versions put a control socket there
+            "SHOP_URL": valkey_url,
+            "SHOP_NAMESPACE": namespace,
+            "SHOP_JOURNAL": str(journal.path),
+            "SHOP_DATABASE": str(tmp_path / "shop.sqlite3"),
+        },
+    )
+    try:
+        asyncio.run(_ask(f"http://127.0.0.1:{port}", child, journal, lambda: _expire(valkey_url, namespace)))
+        child.stop()
+        words = child.last_words(lines=1000)
+        assert not any(
+            sign in words for sign in ("Traceback", "[ERROR]", "WARNING", "flight of the cache")
+        ), words
+    finally:
+        child.kill()
+
+
+async def _ask(url: str, child: processes.Child, journal: Journal, expire: Callable[[], None]) -> None:
+    # A connection of its own for each request, so that any worker may take it.
+    limits = httpx.Limits(max_keepalive_connections=0)
+    client = httpx.AsyncClient(timeout=120.0, trust_env=False, limits=limits, verify=False)
+
+    async def get(path: str) -> str:
+        answer = await client.get(f"{url}/{path}")
+        assert answer.status_code == 200, child.last_words()
+        return answer.text
+
+    async def answers() -> bool:
+        assert child.running, child.last_words()
+        try:
+            return bool(await get("who"))
+        except httpx.TransportError:
+            return False
+
+    async with client, asyncio.timeout(240.0):
+        while not await answers():  # noqa: ASYNC110 - no event tells that a port is listened on
+            await asyncio.sleep(0.05)
+        workers: set[str] = set()
+        while len(workers) < WORKERS:
+            workers |= set(await asyncio.gather(*(get("who") for _ in range(40))))
+        for expiry in range(1, 3):
+            for what in WHAT:
+                assert set(await asyncio.gather(*(get(what) for _ in range(BURST)))) == {what}
+                assert len(journal.computations(what)) == expiry, what
+            await asyncio.to_thread(expire)
+
+
+def _expire(store: str, namespace: str) -> None:
+    """The lifetimes of all values end."""
+    with redis.Redis.from_url(store) as client:
+        for pattern in (f"django:{namespace}/*", f"*{namespace}:*"):
+            for name in client.scan_iter(pattern):
+                client.delete(name)
+
+
+@pytest.mark.usefixtures("site")
+def test_a_killed_leader_is_replaced_by_a_waiter(valkey_url: str, namespace: str, tmp_path: Path) -> None:
+    child = processes.start(
+        [sys.executable, "-m", "tests.integrations.django.shop.holder"],
+        log=tmp_path / "log",
+        cwd=ROOT,
+        env={**os.environ, "SHOP_URL": valkey_url, "SHOP_NAMESPACE": namespace},
+    )
+    try:
+        until(lambda: "leading" in child.last_words() or not child.running)
+        with threads(3) as submit:
+            waiters = [submit(lambda: cache.get("template.cache.x", "missing")) for _ in range(3)]
+            joined(guard_of(), 3)
+            child.kill()
+            # One waiter leads now: its `get` is a miss. The end of its request lets the others go on.
+            assert [waiter.result() for waiter in waiters] == ["missing"] * 3
+    finally:
+        child.kill()
