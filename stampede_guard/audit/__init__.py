@@ -6,8 +6,18 @@ stampede_guard.audit PATH`.
 
 from __future__ import annotations
 
-from stampede_guard.audit.engine import Outcome, audit, audit_source
-from stampede_guard.audit.finding import Finding, Skipped
-from stampede_guard.audit.rule import Rule, all_rules, rule_named
+from stampede_guard.audit.engine import AuditResult, audit, audit_source
+from stampede_guard.audit.finding import Finding, SkippedFile
+from stampede_guard.audit.rule import Rule
+from stampede_guard.audit.rules import all_rules, rule_named
 
-__all__ = ["Finding", "Outcome", "Rule", "Skipped", "all_rules", "audit", "audit_source", "rule_named"]
+__all__ = [
+    "AuditResult",
+    "Finding",
+    "Rule",
+    "SkippedFile",
+    "all_rules",
+    "audit",
+    "audit_source",
+    "rule_named",
+]

@@ -14,19 +14,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from stampede_guard.audit import baseline, changes, suppressions
+from stampede_guard.audit import fixing
 from stampede_guard.audit.config import Config, Misconfigured, load, load_file, selected
-from stampede_guard.audit.discovery import Discovery, Patterns
-from stampede_guard.audit.engine import Options, Outcome, audit, audit_source
-from stampede_guard.audit.explain import explain, listing
+from stampede_guard.audit.engine import AuditOptions, AuditResult, audit, audit_source
+from stampede_guard.audit.files import baseline, changes, suppressions
+from stampede_guard.audit.files.discovery import Discovery, Patterns
+from stampede_guard.audit.files.paths import common_folder, relative
+from stampede_guard.audit.files.uses import counted
 from stampede_guard.audit.finding import CONFIDENCES, plural
-from stampede_guard.audit.fixes.face import fix_files, fix_text
-from stampede_guard.audit.fixes.files import require_libcst
-from stampede_guard.audit.paths import common_folder, relative
-from stampede_guard.audit.progress import Progress
 from stampede_guard.audit.reports import FORMATS
+from stampede_guard.audit.reports.explain import explain, listing
+from stampede_guard.audit.reports.progress import ProgressBar
 from stampede_guard.audit.reports.text import has_rich, rich_text
-from stampede_guard.audit.uses import counted
 
 CLEAN, FOUND, MISUSED = 0, 1, 2
 
@@ -116,7 +115,7 @@ def _run(given: argparse.Namespace) -> int:
     codes, named = selected(_listed(given.select) or config.select, ignored)
     least = given.min_confidence or config.min_confidence
     unused = suppressions.UNUSED not in (code.upper() for code in ignored)
-    options = Options(codes=codes, named=named, least=least, unused=unused)
+    options = AuditOptions(codes=codes, named=named, least=least, unused=unused)
     if given.fix or given.diff:
         return _fix(given, config, options)
     outcome = _found(given, config, options, _stdin(given))
@@ -133,26 +132,26 @@ def _run(given: argparse.Namespace) -> int:
     return _code(given, outcome)
 
 
-def _code(given: argparse.Namespace, outcome: Outcome) -> int:
+def _code(given: argparse.Namespace, outcome: AuditResult) -> int:
     if given.strict and outcome.skipped:
         return MISUSED
     return FOUND if outcome.findings and not given.exit_zero else CLEAN
 
 
-def _fix(given: argparse.Namespace, config: Config, options: Options) -> int:
+def _fix(given: argparse.Namespace, config: Config, options: AuditOptions) -> int:
     """Fixes files and reports the remaining findings. With --diff it only shows, and its exit code is 1 if there is
     a diff.
     """
-    require_libcst()
+    fixing.require_libcst()
     data = _stdin(given)
     outcome = _found(given, config, options, data)
     how = {"diff": given.diff, "unsafe": given.unsafe_fixes}
     if data is not None:
-        after = fix_text(outcome, data, relative(given.stdin_filename), **how)
+        after = fixing.fix_text(outcome, data, relative(given.stdin_filename), **how)
         changed = after != data
     else:
         after = None
-        changed = fix_files(outcome, list(_discovery(given, config).files(given.paths)), **how) > 0
+        changed = fixing.fix_files(outcome, list(_discovery(given, config).files(given.paths)), **how) > 0
     if given.diff:
         return FOUND if changed and not given.exit_zero else CLEAN
     left = _found(given, config, options, after)
@@ -165,7 +164,9 @@ def _stdin(given: argparse.Namespace) -> bytes | None:
     return sys.stdin.buffer.read() if given.paths == ["-"] else None
 
 
-def _found(given: argparse.Namespace, config: Config, options: Options, data: bytes | None) -> Outcome:
+def _found(
+    given: argparse.Namespace, config: Config, options: AuditOptions, data: bytes | None
+) -> AuditResult:
     """The findings to report, after all options that leave findings out."""
     outcome = _judge(given, config, options, data)
     outcome.findings = [finding for finding in outcome.findings if not config.ignores(finding)]
@@ -195,13 +196,15 @@ def _listed(values: list[str]) -> tuple[str, ...]:
     return tuple(code.strip() for value in values for code in value.split(",") if code.strip())
 
 
-def _judge(given: argparse.Namespace, config: Config, options: Options, data: bytes | None) -> Outcome:
+def _judge(
+    given: argparse.Namespace, config: Config, options: AuditOptions, data: bytes | None
+) -> AuditResult:
     if data is not None:
         if any(patterns.cover(given.stdin_filename) for patterns in _excluded(given, config)):
-            return Outcome()
+            return AuditResult()
         return audit_source(relative(given.stdin_filename), data, replace(options, parse_all=True))
     discovery = _discovery(given, config)
-    with Progress(shown=sys.stderr.isatty()) as progress:
+    with ProgressBar(shown=sys.stderr.isatty()) as progress:
         outcome = audit(
             progress.watch(discovery.files(given.paths)), options, jobs=given.jobs, progress=progress.advance
         )
@@ -221,7 +224,7 @@ def _excluded(given: argparse.Namespace, config: Config) -> tuple[Patterns, Patt
     return config.excluded, Patterns(_listed(given.exclude))
 
 
-def _write(given: argparse.Namespace, outcome: Outcome) -> None:
+def _write(given: argparse.Namespace, outcome: AuditResult) -> None:
     if given.output_file is not None:
         Path(given.output_file).write_text(FORMATS[given.output_format](outcome), "utf-8")
     elif given.output_format == "text" and sys.stdout.isatty() and has_rich():

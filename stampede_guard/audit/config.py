@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from stampede_guard.audit.discovery import Patterns
+from stampede_guard.audit.files.discovery import Patterns
+from stampede_guard.audit.files.suppressions import UNUSED
 from stampede_guard.audit.finding import CONFIDENCES, Confidence, Finding
-from stampede_guard.audit.rule import all_rules
-from stampede_guard.audit.suppressions import UNUSED
+from stampede_guard.audit.rules import all_rules
 
 
 class Misconfigured(ValueError):

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import chain, islice
 
-from stampede_guard.audit.builder import build
-from stampede_guard.audit.finding import Confidence, Finding, Skipped, confident
-from stampede_guard.audit.paths import relative
-from stampede_guard.audit.reading import Unreadable, decode, read
-from stampede_guard.audit.rule import Rule, all_rules
-from stampede_guard.audit.suppressions import NAME_OF_UNUSED, UNUSED, Suppressions
-from stampede_guard.audit.text import Text
+from stampede_guard.audit.files.paths import relative
+from stampede_guard.audit.files.reading import Unreadable, decode, read
+from stampede_guard.audit.files.suppressions import NAME_OF_UNUSED, UNUSED, Suppressions
+from stampede_guard.audit.finding import Confidence, Finding, SkippedFile, confident
+from stampede_guard.audit.prefilter import Text
+from stampede_guard.audit.rule import Rule
+from stampede_guard.audit.rules import all_rules
+from stampede_guard.audit.source.builder import build
 from stampede_guard.audit.workers import shared
 
 _CHUNK = 64  # files per task of a process
@@ -27,7 +28,7 @@ _NAMES_US = re.compile(rb"noqa\s*:[^\n]*SG\d", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class AuditOptions:
     """What is audited, and how strictly. `codes` are full codes; None means every rule."""
 
     codes: frozenset[str] | None = None
@@ -52,16 +53,16 @@ def _rules(codes: frozenset[str] | None) -> tuple[Rule, ...]:
 
 
 @dataclass(kw_only=True)
-class Outcome:
+class AuditResult:
     """The result of a run. `files` counts all files, `parsed` those that passed the prefilter."""
 
     findings: list[Finding] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
+    skipped: list[SkippedFile] = field(default_factory=list)
     suppressed: int = 0
     files: int = 0
     parsed: int = 0
 
-    def add(self, other: Outcome) -> None:
+    def add(self, other: AuditResult) -> None:
         self.findings += other.findings
         self.skipped += other.skipped
         self.suppressed += other.suppressed
@@ -71,13 +72,13 @@ class Outcome:
 
 def audit(
     paths: Iterable[str],
-    options: Options | None = None,
+    options: AuditOptions | None = None,
     *,
     jobs: int | None = None,
     progress: Callable[[int], None] | None = None,
-) -> Outcome:
+) -> AuditResult:
     """Audits files (see `discovery` for folders). `jobs` are processes; the default is one per CPU."""
-    rest, options = iter(paths), options or Options()
+    rest, options = iter(paths), options or AuditOptions()
     first = list(islice(rest, _PARALLEL_FROM))
     if len(first) <= _FEW:
         options = replace(options, parse_all=True)
@@ -85,7 +86,7 @@ def audit(
     serial = jobs == 1 or len(first) < _PARALLEL_FROM
     chunks = _chunks(chain(first, rest))
     all_rules()  # before a fork: otherwise each process would import them again
-    outcome = Outcome()
+    outcome = AuditResult()
     judge = partial(_judge_files, options=options)
     for part in map(judge, chunks) if serial else shared(judge, chunks, jobs, lost=_lost):
         outcome.add(part)
@@ -101,14 +102,14 @@ def _chunks(files: Iterator[str]) -> Iterator[list[str]]:
         yield chunk
 
 
-def _lost(path: str) -> Outcome:
-    return Outcome(
-        files=1, skipped=[Skipped(path=relative(path), reason="the process that read it has died")]
+def _lost(path: str) -> AuditResult:
+    return AuditResult(
+        files=1, skipped=[SkippedFile(path=relative(path), reason="the process that read it has died")]
     )
 
 
-def _judge_files(files: list[str], options: Options) -> Outcome:
-    outcome = Outcome()
+def _judge_files(files: list[str], options: AuditOptions) -> AuditResult:
+    outcome = AuditResult()
     collecting = gc.isenabled()
     gc.disable()  # all objects of a syntax tree are alive: searching it for garbage costs a third of the time
     try:
@@ -121,19 +122,19 @@ def _judge_files(files: list[str], options: Options) -> Outcome:
     return outcome
 
 
-def _judge_file(path: str, options: Options) -> Outcome:
+def _judge_file(path: str, options: AuditOptions) -> AuditResult:
     try:
         data = read(path)
     except Unreadable as reason:
-        return Outcome(files=1, skipped=[Skipped(path=relative(path), reason=str(reason))])
+        return AuditResult(files=1, skipped=[SkippedFile(path=relative(path), reason=str(reason))])
     return audit_source(relative(path), data, options)
 
 
-def audit_source(path: str, data: bytes, options: Options | None = None) -> Outcome:
+def audit_source(path: str, data: bytes, options: AuditOptions | None = None) -> AuditResult:
     """Audits one source text; `path` only appears in the report."""
-    outcome = Outcome(files=1)
+    outcome = AuditResult(files=1)
     try:
-        _judge(outcome, path, data, options or Options())
+        _judge(outcome, path, data, options or AuditOptions())
     except Unreadable as reason:
         said = str(reason)
     except (SyntaxError, ValueError) as error:
@@ -145,10 +146,10 @@ def audit_source(path: str, data: bytes, options: Options | None = None) -> Outc
         said = f"a rule failed on it: {error!r}"
     else:
         return outcome
-    return Outcome(files=1, parsed=outcome.parsed, skipped=[Skipped(path=path, reason=said)])
+    return AuditResult(files=1, parsed=outcome.parsed, skipped=[SkippedFile(path=path, reason=said)])
 
 
-def _judge(outcome: Outcome, path: str, data: bytes, options: Options) -> None:
+def _judge(outcome: AuditResult, path: str, data: bytes, options: AuditOptions) -> None:
     """Raises the errors of reading, parsing and the rules."""
     text = Text(data)
     rules = [rule for rule in options.rules if rule.may_apply(text)]
@@ -173,7 +174,7 @@ def _judge(outcome: Outcome, path: str, data: bytes, options: Options) -> None:
     outcome.findings += _unused(path, suppressions, options)
 
 
-def _unused(path: str, suppressions: Suppressions, options: Options) -> list[Finding]:
+def _unused(path: str, suppressions: Suppressions, options: AuditOptions) -> list[Finding]:
     judged = {rule.code for rule in options.rules} if options.unused else set()
     return [
         Finding(

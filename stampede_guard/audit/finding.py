@@ -45,7 +45,7 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
-class Skipped:
+class SkippedFile:
     """A file that was not audited, and the reason."""
 
     path: str

@@ -1,19 +1,16 @@
-"""What a rule is, and how rules are found: each file in `rules/` with a `RULE` in it is a rule."""
+"""What a rule is: one code, its check, its fix and its documentation."""
 
 from __future__ import annotations
 
 import ast
-import importlib
-import pkgutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
 
 from stampede_guard.audit.finding import Confidence, Finding, FixSafety, Scope
-from stampede_guard.audit.fixes.plan import Plan
-from stampede_guard.audit.model import Module
-from stampede_guard.audit.routes import endpoint
-from stampede_guard.audit.text import Hint, Text
+from stampede_guard.audit.plan import FixPlan
+from stampede_guard.audit.prefilter import Hint, Text
+from stampede_guard.audit.source.model import Module
+from stampede_guard.audit.source.routes import endpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +28,7 @@ class Documentation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hit:
+class Violation:
     """What a rule's check yields: a node and its message."""
 
     node: ast.AST
@@ -56,10 +53,10 @@ class Rule:
     scope: Scope
     documentation: Documentation
     hints: tuple[Hint, ...]
-    check: Callable[[Module], Iterator[Hit]]
+    check: Callable[[Module], Iterator[Violation]]
     near: Callable[[Text], bool] | None = None
     # The fix of a hit; None for a rule without fixes.
-    fix: Callable[[Module, Hit], Plan | None] | None = None
+    fix: Callable[[Module, Violation], FixPlan | None] | None = None
     # Which fixes there are, as the documentation says; a test compares this with the code.
     fixes: tuple[FixSafety, ...] = ()
 
@@ -70,7 +67,7 @@ class Rule:
         for _hit, finding in self.judged(module):
             yield finding
 
-    def judged(self, module: Module) -> Iterator[tuple[Hit, Finding]]:
+    def judged(self, module: Module) -> Iterator[tuple[Violation, Finding]]:
         """Each hit of the check, with its finding."""
         for hit in self.check(module):
             line = getattr(hit.node, "lineno", 1)
@@ -94,21 +91,3 @@ class Rule:
                     cost=hit.cost,
                 ),
             )
-
-
-@cache
-def all_rules() -> tuple[Rule, ...]:
-    """Every rule, by code."""
-    package = importlib.import_module("stampede_guard.audit.rules")
-    found = []
-    for entry in pkgutil.iter_modules(package.__path__):
-        rule = getattr(importlib.import_module(f"{package.__name__}.{entry.name}"), "RULE", None)
-        if isinstance(rule, Rule):
-            found.append(rule)
-    return tuple(sorted(found, key=lambda rule: rule.code))
-
-
-def rule_named(code: str) -> Rule | None:
-    """Finds a rule by code or name, in any case."""
-    wanted = code.lower()
-    return next((rule for rule in all_rules() if wanted in (rule.code.lower(), rule.name)), None)

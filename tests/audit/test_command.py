@@ -13,7 +13,7 @@ import pytest
 
 from stampede_guard.audit import all_rules
 from stampede_guard.audit.command import explain_main, main
-from stampede_guard.audit.explain import explain, pages, table
+from stampede_guard.audit.reports.explain import explain, pages, table
 from tests.audit.test_engine import FILL
 
 ROOT = Path(__file__).resolve().parent.parent.parent

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from stampede_guard.audit import audit, audit_source, engine, workers
-from stampede_guard.audit.discovery import Discovery
-from stampede_guard.audit.engine import Options
-from stampede_guard.audit.gitignore import parse
+from stampede_guard.audit.engine import AuditOptions
+from stampede_guard.audit.files.discovery import Discovery
 
 FILL = b"""
 def rates(cache):
@@ -67,23 +66,6 @@ def test_a_link_that_leads_back_is_reported_and_the_walk_ends(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("pattern", "path", "ignored"),
-    [
-        ("*.py", "a/b.py", True),
-        ("/b.py", "a/b.py", False),
-        ("a/**/c.py", "a/x/y/c.py", True),
-        ("a/*/c.py", "a/x/y/c.py", False),
-        ("x[0-9].py", "x7.py", True),
-        ("dir", "some/dir", True),
-    ],
-)
-def test_patterns_are_read_as_git_reads_them(pattern: str, path: str, ignored: bool) -> None:
-    made = parse(pattern)
-    assert made is not None
-    assert bool(made.regex.fullmatch(path)) is ignored
-
-
-@pytest.mark.parametrize(
     ("data", "reason"),
     [
         (b"def broken(:\n", "this Python cannot parse it"),
@@ -127,7 +109,7 @@ def test_a_file_that_kills_its_process_is_named_and_the_others_are_judged(
     lay(tmp_path, {"m7.py": b"deadly = 1\n", "m333.py": b"deadly = 2\n"})
     judged, own = engine._judge, os.getpid()
 
-    def judge(outcome: engine.Outcome, path: str, data: bytes, options: Options) -> None:
+    def judge(outcome: engine.AuditResult, path: str, data: bytes, options: AuditOptions) -> None:
         if data.startswith(b"deadly") and os.getpid() != own:
             os._exit(1)
         judged(outcome, path, data, options)
@@ -142,7 +124,7 @@ def test_a_file_that_kills_its_process_is_named_and_the_others_are_judged(
 
 
 def test_options_that_judged_here_can_judge_elsewhere(tmp_path: Path) -> None:
-    options = Options(codes=frozenset(("SG201",)))
+    options = AuditOptions(codes=frozenset(("SG201",)))
     audit_source("x.py", FILL, options)
     lay(tmp_path, {f"m{number}.py": FILL for number in range(320)})
     assert len(audit(map(str, tmp_path.glob("*.py")), options, jobs=2).findings) == 320
@@ -174,5 +156,5 @@ def test_no_mangled_program_raises() -> None:
                     case _:
                         data[where:where] = bytes(data[where : where + 15])
                 data = data or bytearray(b"x")
-            outcome = audit_source("fuzz.py", bytes(data), Options(parse_all=True, least="low"))
+            outcome = audit_source("fuzz.py", bytes(data), AuditOptions(parse_all=True, least="low"))
             assert not [s for s in outcome.skipped if "a rule failed" in s.reason], bytes(data)

@@ -9,10 +9,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stampede_guard.audit import audit, audit_source
-from stampede_guard.audit.engine import Options, Outcome
-from stampede_guard.audit.traces import Traces
+from stampede_guard.audit.caching.traces import Traces
+from stampede_guard.audit.engine import AuditOptions, AuditResult
 
-ALL = Options(parse_all=True, least="low")
+ALL = AuditOptions(parse_all=True, least="low")
 # Enough for the prefilter of nearly every rule, so that what follows is really looked at.
 _WORDS = b"# cache redis lock Lock( set( .set( nx= .get( async def lifespan startup create_task noqa: SG201\n"
 _PIECES = (
@@ -77,7 +77,7 @@ _PIECES = (
 )
 
 
-def never_a_failed_rule(outcome: Outcome) -> None:
+def never_a_failed_rule(outcome: AuditResult) -> None:
     assert outcome.files == 1 and outcome.parsed + len(outcome.skipped) >= 1
     assert not [skipped for skipped in outcome.skipped if "a rule failed" in skipped.reason]
 

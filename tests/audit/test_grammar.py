@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stampede_guard.audit import audit_source
-from stampede_guard.audit.engine import Options
+from stampede_guard.audit.engine import AuditOptions
 
-FILLS = Options(codes=frozenset(("SG201", "SG202", "SG203")), least="low")
+FILLS = AuditOptions(codes=frozenset(("SG201", "SG202", "SG203")), least="low")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from stampede_guard.audit.command import main
-from stampede_guard.audit.discovery import Discovery
+from stampede_guard.audit.files.discovery import Discovery
 from tests.audit.test_engine import FILL, lay
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -323,6 +323,39 @@ def test_ignored_files_are_those_that_git_ignores(project: Path) -> None:
     seen = set(git(project, "ls-files", "--others", "--exclude-standard", "-z").split("\0"))
     ours = {os.path.relpath(path, project) for path in Discovery().files([str(project)])}
     assert ours == {name for name in seen if name.endswith(".py")} and len(ours) == 5
+
+
+@pytest.mark.parametrize(
+    "ignored",
+    [
+        b"*.py",
+        b"/b.py",
+        b"a/**/c.py",
+        b"a/*/c.py",
+        b"x[0-9].py",
+        b"x",
+        b"x/",
+        b"a/x/**",
+        b"a/**/",
+        # Only some files are admitted, and so every folder has to be.
+        b"*\n!*/\n!c.py",
+        b"*.py\n!a/\n!x/y/",
+        b"*.py\n!a/**\n",
+        # A file cannot come back while a folder above it is ignored.
+        b"/a/x\n!c.py\n!a/x/c.py",
+        # Line ends of Windows, with a mark of the byte order.
+        b"\xef\xbb\xbfb.py\r\nx7.py\r\n",
+        # Not understood, and so without effect.
+        b"!\n[z-a]\n[\n/\nb.py",
+    ],
+)
+def test_a_pattern_matches_the_files_that_git_matches(tmp_path: Path, ignored: bytes) -> None:
+    names = "b.py c.py x7.py x/c.py x/y/c.py a/b.py a/c.py a/x/c.py a/x/y/c.py a/x7.py a/x/y/z/b.py"
+    lay(tmp_path, {**dict.fromkeys(names.split(), b""), ".gitignore": ignored})
+    git(tmp_path, "init", "-q")
+    seen = set(git(tmp_path, "ls-files", "--others", "--exclude-standard", "-z").split("\0"))
+    ours = {os.path.relpath(path, tmp_path) for path in Discovery().files([str(tmp_path)])}
+    assert ours == {name for name in seen if name.endswith(".py")} != set(names.split())
 
 
 # ------------------------------------------------------------------------------------------------- robustness

@@ -10,18 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stampede_guard.audit import all_rules, audit, audit_source
-from stampede_guard.audit.accesses import METHODS, accesses
-from stampede_guard.audit.builder import build
-from stampede_guard.audit.engine import Options
+from stampede_guard.audit.caching.accesses import METHODS, accesses
+from stampede_guard.audit.caching.traces import Traces
+from stampede_guard.audit.engine import AuditOptions
 from stampede_guard.audit.finding import Finding
-from stampede_guard.audit.newer import parse
-from stampede_guard.audit.text import Text
-from stampede_guard.audit.traces import Traces
-from stampede_guard.audit.words import CACHE_STEMS, CACHE_WORDS
+from stampede_guard.audit.prefilter import Text
+from stampede_guard.audit.source.builder import build
+from stampede_guard.audit.source.newer import parse
+from stampede_guard.audit.source.words import CACHE_STEMS, CACHE_WORDS
 from tests.audit.test_engine import FILL
 from tests.audit.test_grammar import NOTHINGS, PROTECTIONS, programs
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 CASES = sorted((ROOT / "tests" / "audit" / "cases").glob("*/*/*.py"))
 OWN = sorted(
     path for folder in ("stampede_guard", "bench", "examples") for path in (ROOT / folder).rglob("*.py")
@@ -34,7 +34,7 @@ def unfiltered(source: str) -> list[Finding]:
 
 
 def filtered(source: str) -> list[Finding]:
-    outcome = audit_source("x.py", source.encode(), Options(least="low", unused=False))
+    outcome = audit_source("x.py", source.encode(), AuditOptions(least="low", unused=False))
     return sorted(outcome.findings)
 
 

@@ -6,11 +6,11 @@ import ast
 import re
 
 from stampede_guard.audit.fixes.naming import means_module
-from stampede_guard.audit.fixes.plan import Import, Plan, Replace, Span
 from stampede_guard.audit.fixes.texts import arguments, dedented
-from stampede_guard.audit.model import Function, Module, argument
-from stampede_guard.audit.origins import origin
-from stampede_guard.audit.rule import Hit
+from stampede_guard.audit.plan import FixPlan, Import, Replace, Span
+from stampede_guard.audit.rule import Violation
+from stampede_guard.audit.source.model import Function, Module, argument
+from stampede_guard.audit.source.origins import origin
 
 # Clients that threads may share. Threads cannot share clients of pymemcache and pylibmc, and each thread gets its
 # own memcache.Client.
@@ -22,7 +22,7 @@ _LAZY = re.compile(r"_iter$|^(?:monitor|transaction)$")
 _MEANWHILE = "other coroutines run during the call: its reads before and writes after are no longer one step"
 
 
-def gives_way(module: Module, hit: Hit) -> Plan | None:
+def gives_way(module: Module, hit: Violation) -> FixPlan | None:
     """`time.sleep(1)` becomes `await asyncio.sleep(1)`; `client.get(key)` is called through `asyncio.to_thread`."""
     call = hit.node
     assert isinstance(call, ast.Call)
@@ -40,7 +40,7 @@ def gives_way(module: Module, hit: Hit) -> Plan | None:
     told = dedented(module, call, code)
     if told is None:
         return None
-    return Plan(edits=(Replace(Span.of(call), told), Import("asyncio", "")), reasons=(_MEANWHILE,))
+    return FixPlan(edits=(Replace(Span.of(call), told), Import("asyncio", "")), reasons=(_MEANWHILE,))
 
 
 def _is_for_threads(module: Module, call: ast.Call, function: Function) -> bool:

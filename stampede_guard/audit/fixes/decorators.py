@@ -6,15 +6,15 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from stampede_guard.audit.decorations import Decoration, decorations
 from stampede_guard.audit.fixes import naming
-from stampede_guard.audit.fixes.durations import GUESSED, Lifetime, seconds
-from stampede_guard.audit.fixes.plan import Plan, Replace, Span
+from stampede_guard.audit.fixes.durations import GUESSED, LifetimeCode, seconds
 from stampede_guard.audit.fixes.signature import judge, may_be_none
-from stampede_guard.audit.model import Module, argument
-from stampede_guard.audit.routes import is_route, only_reads, routes
-from stampede_guard.audit.rule import Hit
-from stampede_guard.audit.words import last, path
+from stampede_guard.audit.plan import FixPlan, Replace, Span
+from stampede_guard.audit.rule import Violation
+from stampede_guard.audit.source.decorations import Decoration, decorations
+from stampede_guard.audit.source.model import Module, argument
+from stampede_guard.audit.source.routes import is_route, only_reads, routes
+from stampede_guard.audit.source.words import last, path
 
 # Attributes that old decorators add to a function.
 _FACE = frozenset(
@@ -27,12 +27,12 @@ _NOT_NONE = "should_cache=lambda value: value is not None"
 class _Arguments:
     """The old decorator's arguments, translated to the new decorator. None: no equivalent exists."""
 
-    ttl: Lifetime | None = None
+    ttl: LifetimeCode | None = None
     more: list[str] = field(default_factory=list)
     reasons: list[str] = field(default_factory=list)
 
 
-def fastapi_cache(module: Module, hit: Hit) -> Plan | None:
+def fastapi_cache(module: Module, hit: Violation) -> FixPlan | None:
     decoration = _decoration(module, hit)
     if decoration is None or decoration.call is None:
         return None
@@ -54,7 +54,7 @@ def fastapi_cache(module: Module, hit: Hit) -> Plan | None:
     return _replaced(module, decoration, given)
 
 
-def aiocache(module: Module, hit: Hit) -> Plan | None:
+def aiocache(module: Module, hit: Violation) -> FixPlan | None:
     decoration = _decoration(module, hit)
     if decoration is None or decoration.call is None or decoration.tail == "multi_cached":
         return None
@@ -89,7 +89,7 @@ def aiocache(module: Module, hit: Hit) -> Plan | None:
     return _replaced(module, decoration, given)
 
 
-def cashews(module: Module, hit: Hit) -> Plan | None:
+def cashews(module: Module, hit: Violation) -> FixPlan | None:
     decoration = _decoration(module, hit)
     if decoration is None or decoration.call is None or len(decoration.call.args) > 1:
         return None
@@ -108,7 +108,7 @@ def cashews(module: Module, hit: Hit) -> Plan | None:
     return _replaced(module, decoration, given)
 
 
-def memo_on_coroutine(module: Module, hit: Hit) -> Plan | None:
+def memo_on_coroutine(module: Module, hit: Violation) -> FixPlan | None:
     decoration = _decoration(module, hit)
     if decoration is None or decoration.tail in ("cached_property", "cachedmethod"):
         return None
@@ -118,7 +118,7 @@ def memo_on_coroutine(module: Module, hit: Hit) -> Plan | None:
 # ------------------------------------------------------------------------------------------------------ common
 
 
-def _replaced(module: Module, decoration: Decoration, given: _Arguments) -> Plan | None:
+def _replaced(module: Module, decoration: Decoration, given: _Arguments) -> FixPlan | None:
     function, node = decoration.function, decoration.node
     if not _stands_right(decoration) or _is_asked_for_more(module, decoration):
         return None
@@ -136,7 +136,7 @@ def _replaced(module: Module, decoration: Decoration, given: _Arguments) -> Plan
     said = [f"ttl={given.ttl.code if given.ttl is not None else GUESSED}", *given.more]
     if verdict.unkeyed:
         said.append(unkeyed(verdict.unkeyed))
-    return Plan(
+    return FixPlan(
         edits=(Replace(Span.of(node), f"{name.code}({', '.join(said)})"), *name.imports),
         reasons=tuple(reasons),
     )
@@ -147,7 +147,7 @@ def unkeyed(names: list[str]) -> str:
     return f"unkeyed=({said}{',' if len(names) == 1 else ''})"
 
 
-def _decoration(module: Module, hit: Hit) -> Decoration | None:
+def _decoration(module: Module, hit: Violation) -> Decoration | None:
     return next((found for found in decorations(module) if found.node is hit.node), None)
 
 
@@ -182,7 +182,7 @@ def _is_asked_for_more(module: Module, decoration: Decoration) -> bool:
     return False
 
 
-def _stated(module: Module, node: ast.expr | None) -> Lifetime | None:
+def _stated(module: Module, node: ast.expr | None) -> LifetimeCode | None:
     return seconds(module, node) if node is not None else None
 
 
@@ -215,7 +215,7 @@ def _in_memory(keyword: ast.keyword) -> bool:
     return keyword.arg == "cache" and last(path(keyword.value)) in ("MEMORY", "SimpleMemoryCache")
 
 
-def _lifetime_of_memo(module: Module, decoration: Decoration) -> Lifetime | None:
+def _lifetime_of_memo(module: Module, decoration: Decoration) -> LifetimeCode | None:
     """`TTLCache(1024, 60)`, `ttl_cache(ttl=60)`; `lru_cache` has none."""
     if decoration.call is None:
         return None

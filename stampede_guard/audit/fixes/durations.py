@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from datetime import timedelta
 
-from stampede_guard.audit.model import Module
-from stampede_guard.audit.words import path
+from stampede_guard.audit.source.model import Module
+from stampede_guard.audit.source.words import path
 
 # For a cache without a lifetime. It is short enough to be noticed, and the fix always asks for a review.
 GUESSED = 300
@@ -17,52 +17,52 @@ _UNITS = (86_400, 3_600, 60, 1)
 
 
 @dataclass(frozen=True)
-class Lifetime:
+class LifetimeCode:
     """`code` is an expression in seconds. `sure` is False if the file does not show that."""
 
     code: str
     sure: bool = True
 
 
-def seconds(module: Module, node: ast.expr) -> Lifetime | None:
+def seconds(module: Module, node: ast.expr) -> LifetimeCode | None:
     """None if the node states no lifetime: None, 0, or an expression that depends on the value."""
     match node:
         case ast.Constant(value=bool()) | ast.Constant(value=None):
             return None
         case ast.Constant(value=int() | float() as value):
-            return Lifetime(ast.unparse(node)) if value > 0 else None
+            return LifetimeCode(ast.unparse(node)) if value > 0 else None
         case ast.Constant(value=str(text)):
             return _of_text(text)
         case ast.BinOp(left=left, op=ast.Mult() | ast.Add(), right=right):
             parts = [seconds(module, left), seconds(module, right)]
             if None in parts or _has_units(node):
                 return None
-            return Lifetime(_source(module, node), all(part is not None and part.sure for part in parts))
+            return LifetimeCode(_source(module, node), all(part is not None and part.sure for part in parts))
         case ast.Call(func=func) if module.resolve(func) == "datetime.timedelta":
             return _of_delta(module, node)
         case ast.Name(id=name) if name in module.values:
             known = seconds(module, module.values[name])
             if known is None:
                 return None
-            return Lifetime(_in_seconds(module, module.values[name], name), known.sure)
+            return LifetimeCode(_in_seconds(module, module.values[name], name), known.sure)
         case ast.Name() | ast.Attribute() if path(node):
-            return Lifetime(_source(module, node), sure=False)
+            return LifetimeCode(_source(module, node), sure=False)
         case ast.Call(func=ast.Attribute(value=ast.Call(func=made), attr="total_seconds"), args=[]):
-            return Lifetime(_source(module, node), sure=module.resolve(made) == "datetime.timedelta")
+            return LifetimeCode(_source(module, node), sure=module.resolve(made) == "datetime.timedelta")
         case _:
-            return Lifetime(_source(module, node), sure=False)
+            return LifetimeCode(_source(module, node), sure=False)
 
 
-def _of_text(text: str) -> Lifetime | None:
+def _of_text(text: str) -> LifetimeCode | None:
     """cashews' notation."""
     found = _TEXT.fullmatch(text.replace(" ", ""))
     if found is None:
-        return Lifetime(text) if text.isdigit() and int(text) > 0 else None
+        return LifetimeCode(text) if text.isdigit() and int(text) > 0 else None
     total = sum(int(number or 0) * unit for number, unit in zip(found.groups(), _UNITS, strict=True))
-    return Lifetime(str(total)) if total else None
+    return LifetimeCode(str(total)) if total else None
 
 
-def _of_delta(module: Module, node: ast.Call) -> Lifetime:
+def _of_delta(module: Module, node: ast.Call) -> LifetimeCode:
     numbers = {keyword.arg: keyword.value for keyword in node.keywords if keyword.arg}
     numbers |= dict(zip(("days", "seconds", "microseconds", "milliseconds"), node.args, strict=False))
     values = {
@@ -73,8 +73,8 @@ def _of_delta(module: Module, node: ast.Call) -> Lifetime:
     if len(values) == len(node.args) + len(node.keywords):
         total = timedelta(**values).total_seconds()
         if total > 0:
-            return Lifetime(f"{total:g}" if total != int(total) else str(int(total)))
-    return Lifetime(f"{_source(module, node)}.total_seconds()")
+            return LifetimeCode(f"{total:g}" if total != int(total) else str(int(total)))
+    return LifetimeCode(f"{_source(module, node)}.total_seconds()")
 
 
 def _in_seconds(module: Module, value: ast.expr, name: str) -> str:

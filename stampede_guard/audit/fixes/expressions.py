@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 
-from stampede_guard.audit.fills import Fill, fills
-from stampede_guard.audit.fixes.plan import Edit, Iterate, Plan, Replace, Span, Tell
+from stampede_guard.audit.caching.fills import Fill, fills
 from stampede_guard.audit.fixes.texts import source
-from stampede_guard.audit.model import Module
-from stampede_guard.audit.origins import origin
-from stampede_guard.audit.rule import Hit
-from stampede_guard.audit.words import is_cachy, last, names_in, path
+from stampede_guard.audit.plan import Edit, FixPlan, Iterate, Replace, Span, Tell
+from stampede_guard.audit.rule import Violation
+from stampede_guard.audit.source.model import Module
+from stampede_guard.audit.source.origins import origin
+from stampede_guard.audit.source.words import is_cachy, last, names_in, path
 
 LEASE = 60  # seconds; a guess, and the fix says so
 # Clients whose `get` returns None for a miss, and only for a miss.
@@ -26,7 +26,7 @@ _NONE_IS_A_MISS = (
 )
 
 
-def asks_for_none(module: Module, hit: Hit) -> Plan | None:
+def asks_for_none(module: Module, hit: Violation) -> FixPlan | None:
     """`if not count:` becomes `if count is None:`."""
     test = hit.node
     assert isinstance(test, ast.expr)
@@ -44,7 +44,7 @@ def asks_for_none(module: Module, hit: Hit) -> Plan | None:
     if _stores_nothing(fill):
         reasons.append("an empty answer that stands for a failure would be served for its lifetime")
     code = f"{text} is None" if negated else f"{text} is not None"
-    return Plan(edits=(Replace(Span.of(test), code),), reasons=tuple(reasons))
+    return FixPlan(edits=(Replace(Span.of(test), code),), reasons=tuple(reasons))
 
 
 def _asked(module: Module, test: ast.expr) -> Fill | None:
@@ -86,7 +86,7 @@ def _misses_with_none(module: Module, fill: Fill) -> bool:
     return any(name in made for name in _NONE_IS_A_MISS)
 
 
-def expiring_lock(module: Module, hit: Hit) -> Plan | None:
+def expiring_lock(module: Module, hit: Violation) -> FixPlan | None:
     """`set(..., nx=True)` gets `ex=60`; `setnx` becomes such a `set`."""
     call = hit.node
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or not call.args:
@@ -94,13 +94,13 @@ def expiring_lock(module: Module, hit: Hit) -> Plan | None:
     added = {"set": f"ex={LEASE}", "setnx": f"nx=True, ex={LEASE}"}.get(call.func.attr)
     if added is None:
         return None
-    return Plan(
+    return FixPlan(
         edits=(Tell(Span.of(call), added, "set"),),
         reasons=(f"{LEASE} seconds are a guess: a holder that takes longer loses the lock to another",),
     )
 
 
-def scan(module: Module, hit: Hit) -> Plan | None:
+def scan(module: Module, hit: Violation) -> FixPlan | None:
     """`for key in redis.keys(p)` becomes `... in redis.scan_iter(p)`; elsewhere the keys are collected in a list."""
     call = hit.node
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute) or call.func.attr != "keys":
@@ -125,7 +125,7 @@ def scan(module: Module, hit: Hit) -> Plan | None:
         edits = (Replace(Span.of(whole), f"[key async for key in {scanned}]"),)
     else:
         edits = (Replace(Span.of(whole), f"list({scanned})"),)
-    return Plan(
+    return FixPlan(
         edits=edits,
         reasons=("SCAN sees keys that appear and disappear during the scan, and may return a key twice",),
     )

@@ -5,18 +5,18 @@ from __future__ import annotations
 import ast
 import re
 
-from stampede_guard.audit.fixes.plan import Delete, Plan, Replace, Span
 from stampede_guard.audit.fixes.texts import arguments, dedented, source
-from stampede_guard.audit.model import Module, keyword_names
-from stampede_guard.audit.origins import origin
-from stampede_guard.audit.rule import Hit
+from stampede_guard.audit.plan import Delete, FixPlan, Replace, Span
+from stampede_guard.audit.rule import Violation
+from stampede_guard.audit.source.model import Module, keyword_names
+from stampede_guard.audit.source.origins import origin
 
 _UNTIL = frozenset(("ex", "px", "exat", "pxat"))
 _LASTS = {"setex": "ex", "psetex": "px"}
 _WHY = "a flag with a falsy value counted as free, and now blocks until it expires"
 
 
-def in_one_step(module: Module, hit: Hit) -> Plan | None:
+def in_one_step(module: Module, hit: Violation) -> FixPlan | None:
     """`if redis.get(k): return` and the set after it become `if not redis.set(k, 1, ex=60, nx=True): return`."""
     read = hit.node
     if not isinstance(read, ast.Call) or not isinstance(read.func, ast.Attribute) or len(read.args) != 1:
@@ -40,7 +40,7 @@ def in_one_step(module: Module, hit: Hit) -> Plan | None:
         return None
     code = f"{'' if free else 'not '}{'await ' if isinstance(whole, ast.Await) else ''}{told}"
     edits = (Replace(Span.of(branch.test), code), Delete(Span.of(statement)))
-    return Plan(edits=edits, reasons=(_WHY,))
+    return FixPlan(edits=edits, reasons=(_WHY,))
 
 
 def _whole(module: Module, call: ast.Call) -> ast.expr:

@@ -11,16 +11,16 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stampede_guard.audit.fills import Fill, accesses_of, fills
+from stampede_guard.audit.caching.fills import Fill, accesses_of, fills
 from stampede_guard.audit.fixes import naming
 from stampede_guard.audit.fixes.decorators import unkeyed
-from stampede_guard.audit.fixes.durations import GUESSED, Lifetime, seconds
-from stampede_guard.audit.fixes.plan import Decorate, Delete, Edit, Plan, Replace, Span, Unwrap
+from stampede_guard.audit.fixes.durations import GUESSED, LifetimeCode, seconds
 from stampede_guard.audit.fixes.signature import judge
-from stampede_guard.audit.model import Module, argument, inside
-from stampede_guard.audit.routes import is_route
-from stampede_guard.audit.rule import Hit
-from stampede_guard.audit.words import last, names_in, path
+from stampede_guard.audit.plan import Decorate, Delete, Edit, FixPlan, Replace, Span, Unwrap
+from stampede_guard.audit.rule import Violation
+from stampede_guard.audit.source.model import Module, argument, inside
+from stampede_guard.audit.source.routes import is_route
+from stampede_guard.audit.source.words import last, names_in, path
 
 _ELSEWHERE = "find other code that reads or deletes these keys: it would not see the new entries"
 _WIRE = frozenset(
@@ -42,7 +42,7 @@ class _Steps:
     cached: str
 
 
-def by_decorator(module: Module, hit: Hit) -> Plan | None:
+def by_decorator(module: Module, hit: Violation) -> FixPlan | None:
     fill = _fill(module, hit)
     if fill is None or fill.function.cls is not None or _is_disturbed(module, fill):
         return None
@@ -69,10 +69,10 @@ def by_decorator(module: Module, hit: Hit) -> Plan | None:
     gone = _gone(fill, steps)
     edits += [Delete(Span.of(statement)) for statement in gone]
     edits += [] if steps.hit_first else [Unwrap(Span.of(steps.test))]
-    return Plan(edits=tuple(edits), reasons=tuple(reasons))
+    return FixPlan(edits=tuple(edits), reasons=tuple(reasons))
 
 
-def _fill(module: Module, hit: Hit) -> Fill | None:
+def _fill(module: Module, hit: Violation) -> Fill | None:
     found = [fill for fill in fills(module) if fill.read.call is hit.node]
     return found[0] if len(found) == 1 and found[0].read.what == "read" else None
 
@@ -247,7 +247,7 @@ def _keyed(module: Module, fill: Fill) -> set[str] | None:
     return found
 
 
-def _is_local(lifetime: Lifetime, fill: Fill) -> bool:
+def _is_local(lifetime: LifetimeCode, fill: Fill) -> bool:
     own = fill.function.parameters | {name for _n, names, _v in fill.function.bindings for name in names}
     return bool(names_in(ast.parse(lifetime.code, mode="eval")) & own)
 
@@ -269,7 +269,7 @@ def _parts(key: ast.expr) -> Iterator[ast.expr]:
             yield key
 
 
-def _lifetime(module: Module, call: ast.expr) -> Lifetime | None:
+def _lifetime(module: Module, call: ast.expr) -> LifetimeCode | None:
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
         return None
     if call.func.attr in ("setex", "psetex"):
@@ -279,14 +279,14 @@ def _lifetime(module: Module, call: ast.expr) -> Lifetime | None:
     found = seconds(module, stated) if stated is not None else None
     in_ms = call.func.attr == "psetex" or any(keyword.arg == "px" for keyword in call.keywords)
     if found is None or not in_ms or not isinstance(stated, ast.Constant):
-        return found if not in_ms or found is None else Lifetime(f"({found.code}) / 1000", found.sure)
-    return Lifetime(f"{int(found.code) / 1000:g}", found.sure)
+        return found if not in_ms or found is None else LifetimeCode(f"({found.code}) / 1000", found.sure)
+    return LifetimeCode(f"{int(found.code) / 1000:g}", found.sure)
 
 
 # ---------------------------------------------------------------------------------------------------- decorator
 
 
-def of_the_definition(module: Module, hit: Hit) -> Plan | None:
+def of_the_definition(module: Module, hit: Violation) -> FixPlan | None:
     """The project's own decorator returns `locked_cache`. This fixes all functions that it decorates."""
     fill = _fill(module, hit)
     if fill is None or fill.decorator is None or fill.function.outer is None:
@@ -319,7 +319,7 @@ def of_the_definition(module: Module, hit: Hit) -> Plan | None:
         "all decorated functions get new keys: every parameter must be a valid key part",
         _ELSEWHERE,
     ]
-    return Plan(edits=edits, reasons=tuple(reasons))
+    return FixPlan(edits=edits, reasons=tuple(reasons))
 
 
 def _parameters_used(fill: Fill, own: set[str]) -> set[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from stampede_guard.audit.fixes.plan import Import
-from stampede_guard.audit.model import FunctionNode, Module
+from stampede_guard.audit.plan import Import
+from stampede_guard.audit.source.model import FunctionNode, Module
 
 _PACKAGE, _NAME = "stampede_guard", "locked_cache"
 _GUARDS = ("stampede_guard.StampedeGuard", "stampede_guard.StampedeGuard.from_url")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ast
 
-from stampede_guard.audit.fixes.plan import Lower, Plan, Span
-from stampede_guard.audit.model import Module
-from stampede_guard.audit.routes import is_route, only_reads, routes
-from stampede_guard.audit.rule import Hit
-from stampede_guard.audit.words import last, path
+from stampede_guard.audit.plan import FixPlan, Lower, Span
+from stampede_guard.audit.rule import Violation
+from stampede_guard.audit.source.model import Module
+from stampede_guard.audit.source.routes import is_route, only_reads, routes
+from stampede_guard.audit.source.words import last, path
 
 
-def below_the_route(module: Module, hit: Hit) -> Plan | None:
+def below_the_route(module: Module, hit: Violation) -> FixPlan | None:
     """Safe for `locked_cache`, because every parameter is in its key. For other caches, the reader must check the
     key.
     """
@@ -26,4 +26,4 @@ def below_the_route(module: Module, hit: Hit) -> Plan | None:
     if not all(only_reads(route) for route in routes(function)):
         reasons.append("the route is not for GET only: a cached response would skip the action")
     lowest = [decorator for decorator in function.decorator_list if is_route(decorator)][-1]
-    return Plan(edits=(Lower(Span.of(node), Span.of(lowest)),), reasons=tuple(reasons))
+    return FixPlan(edits=(Lower(Span.of(node), Span.of(lowest)),), reasons=tuple(reasons))

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import ast
 
-from stampede_guard.audit import lockuse
+from stampede_guard.audit.caching import lockuse
+from stampede_guard.audit.caching.locks import is_nx
 from stampede_guard.audit.fixes.naming import means_module
-from stampede_guard.audit.fixes.plan import Import, Plan, Replace, Span
 from stampede_guard.audit.fixes.texts import source
-from stampede_guard.audit.locks import is_nx
-from stampede_guard.audit.model import Function, Module, inside
-from stampede_guard.audit.origins import origin
-from stampede_guard.audit.rule import Hit
+from stampede_guard.audit.plan import FixPlan, Import, Replace, Span
+from stampede_guard.audit.rule import Violation
+from stampede_guard.audit.source.model import Function, Module, inside
+from stampede_guard.audit.source.origins import origin
 
 _RELEASE = "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0"
 _WHY = "check that no other code reads the lock's value, and that the client may run scripts (EVAL)"
 
 
-def by_its_owner(module: Module, hit: Hit) -> Plan | None:
+def by_its_owner(module: Module, hit: Violation) -> FixPlan | None:
     """`redis.set(lock, 1, nx=True, ex=30)` stores a token. A script that compares the token replaces `delete`."""
     freed = hit.node
     function = module.owners.get(freed)
@@ -35,7 +35,7 @@ def by_its_owner(module: Module, hit: Hit) -> Plan | None:
     client, key = source(module, freed.func.value), source(module, freed.args[0])
     script = f'{client}.eval(\n    "{_RELEASE}",\n    1,\n    {key},\n    {token},\n)'
     value = f"({token} := secrets.token_hex(16))"
-    return Plan(
+    return FixPlan(
         edits=(
             Replace(Span.of(taken.args[1]), value),
             Replace(Span.of(freed), script),

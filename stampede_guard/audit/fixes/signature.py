@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from stampede_guard.audit.model import Function, Module
-from stampede_guard.audit.origins import origin
-from stampede_guard.audit.words import last, path
+from stampede_guard.audit.source.model import Function, Module
+from stampede_guard.audit.source.origins import origin
+from stampede_guard.audit.source.words import last, path
 
 _SCALARS = frozenset(
     "int float str bool bytes None datetime.datetime datetime.date datetime.time datetime.timedelta "
@@ -35,7 +35,7 @@ _DEEP = 4
 
 
 @dataclass
-class Verdict:
+class Cacheability:
     """`possible` is False if no cache decorator fits."""
 
     possible: bool = True
@@ -44,8 +44,8 @@ class Verdict:
     reasons: list[str] = field(default_factory=list)
 
 
-def judge(module: Module, function: Function, *, is_route: bool) -> Verdict:
-    verdict = Verdict()
+def judge(module: Module, function: Function, *, is_route: bool) -> Cacheability:
+    verdict = Cacheability()
     if function.cls is not None or _yields(function.node):
         verdict.possible = False
         return verdict
@@ -71,7 +71,7 @@ def may_be_none(function: Function) -> bool:
 
 
 def _judge_parameter(
-    module: Module, function: Function, argument: ast.arg, verdict: Verdict, *, is_route: bool
+    module: Module, function: Function, argument: ast.arg, verdict: Cacheability, *, is_route: bool
 ) -> None:
     spec, name = function.node.args, argument.arg
     kind = last(path(_bare(argument.annotation)))
@@ -184,7 +184,7 @@ def _keyable_class(module: Module) -> Callable[[str, int], bool]:
 # ------------------------------------------------------------------------------------------------------ results
 
 
-def _judge_result(module: Module, function: Function, verdict: Verdict, *, is_route: bool) -> None:
+def _judge_result(module: Module, function: Function, verdict: Cacheability, *, is_route: bool) -> None:
     returned = list(_returned(function.node))
     stated = function.node.returns
     made = [module.resolve(node.func) for node in returned if isinstance(node, ast.Call)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from stampede_guard.audit.model import Module
+from stampede_guard.audit.source.model import Module
 
 
 def source(module: Module, node: ast.expr) -> str:

@@ -6,18 +6,18 @@ import ast
 from collections.abc import Iterator
 
 from stampede_guard.audit.fixes.naming import means_module
-from stampede_guard.audit.fixes.plan import Edit, Import, Plan, Replace, Span
 from stampede_guard.audit.fixes.texts import source
-from stampede_guard.audit.model import Module
-from stampede_guard.audit.rule import Hit
-from stampede_guard.audit.words import last, path
+from stampede_guard.audit.plan import Edit, FixPlan, Import, Replace, Span
+from stampede_guard.audit.rule import Violation
+from stampede_guard.audit.source.model import Module
+from stampede_guard.audit.source.words import last, path
 
 # Not locks of threading: WeakValueDictionary.setdefault takes several steps, and another thread may run in between.
 _LOCKS = frozenset(f"asyncio.{name}" for name in ("Lock", "Semaphore", "BoundedSemaphore", "Condition"))
 _WEAK = "weakref.WeakValueDictionary"
 
 
-def weakly_held(module: Module, hit: Hit) -> Plan | None:
+def weakly_held(module: Module, hit: Violation) -> FixPlan | None:
     """`locks = {}` becomes `locks = weakref.WeakValueDictionary()`, if each lock is taken where it is looked up.
 
     A lock that is acquired by hand must not be in a weak dict:
@@ -53,7 +53,7 @@ def weakly_held(module: Module, hit: Hit) -> Plan | None:
             return None
     private = last(holder).startswith("_")
     reasons = () if private else ("another module may read the dict: it contains only locks that are in use",)
-    return Plan(edits=tuple(edits), reasons=reasons)
+    return FixPlan(edits=tuple(edits), reasons=reasons)
 
 
 def _holder(module: Module, node: ast.AST) -> str:

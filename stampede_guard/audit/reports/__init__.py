@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stampede_guard.audit.engine import Outcome
+from stampede_guard.audit.engine import AuditResult
 from stampede_guard.audit.reports.machine import concise, github, json_report
 from stampede_guard.audit.reports.markdown import markdown
 from stampede_guard.audit.reports.sarif import sarif
 from stampede_guard.audit.reports.text import text
 
-FORMATS: dict[str, Callable[[Outcome], str]] = {
+FORMATS: dict[str, Callable[[AuditResult], str]] = {
     "text": text,
     "concise": concise,
     "json": json_report,

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 from collections import Counter
 
-from stampede_guard.audit.engine import Outcome
+from stampede_guard.audit.engine import AuditResult
 from stampede_guard.audit.finding import Finding, plural
 
 
-def concise(outcome: Outcome) -> str:
+def concise(outcome: AuditResult) -> str:
     """path:line:column: CODE message, a line each."""
     lines = [f"{f.path}:{f.line}:{f.column}: {f.code} {f.message}" for f in outcome.findings]
     lines += [f"{skipped.path}: skipped: {skipped.reason}" for skipped in outcome.skipped]
     return "\n".join([*lines, total(outcome)]) + "\n"
 
 
-def json_report(outcome: Outcome) -> str:
+def json_report(outcome: AuditResult) -> str:
     """For editors, too: one object per finding, with all its fields."""
     return (
         json.dumps(
@@ -35,7 +35,7 @@ def json_report(outcome: Outcome) -> str:
     )
 
 
-def github(outcome: Outcome) -> str:
+def github(outcome: AuditResult) -> str:
     """Annotations of a workflow run."""
     lines = [_annotation(finding) for finding in outcome.findings]
     lines += [f"::notice file={_property(s.path)}::skipped: {_data(s.reason)}" for s in outcome.skipped]
@@ -59,7 +59,7 @@ def _property(text: str) -> str:
     return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def total(outcome: Outcome) -> str:
+def total(outcome: AuditResult) -> str:
     """ "17 findings in 5 of 8 files": files with findings, of all files looked at."""
     having = len({finding.path for finding in outcome.findings})
     files = plural(outcome.files, "file")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from stampede_guard.audit.engine import Outcome
+from stampede_guard.audit.engine import AuditResult
 from stampede_guard.audit.reports.machine import total
 from stampede_guard.audit.reports.summary import patterns
 
 
-def markdown(outcome: Outcome) -> str:
+def markdown(outcome: AuditResult) -> str:
     lines = ["# Caches that stampede", "", f"{total(outcome)}.", ""]
     for pattern in patterns(outcome.findings):
         lines += [

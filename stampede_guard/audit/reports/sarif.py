@@ -6,16 +6,17 @@ import json
 from typing import Any
 from urllib.parse import quote
 
-from stampede_guard.audit.engine import Outcome
+from stampede_guard.audit.engine import AuditResult
+from stampede_guard.audit.files.suppressions import NAME_OF_UNUSED, UNUSED
 from stampede_guard.audit.finding import Finding
-from stampede_guard.audit.rule import Rule, all_rules
-from stampede_guard.audit.suppressions import NAME_OF_UNUSED, UNUSED
+from stampede_guard.audit.rule import Rule
+from stampede_guard.audit.rules import all_rules
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {"high": "error", "medium": "warning", "low": "note"}
 
 
-def sarif(outcome: Outcome) -> str:
+def sarif(outcome: AuditResult) -> str:
     run = {
         "tool": {"driver": {"name": "stampede-guard audit", "rules": [*map(_rule, all_rules()), _unused()]}},
         "columnKind": "unicodeCodePoints",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from stampede_guard.audit.files.suppressions import UNUSED
 from stampede_guard.audit.finding import Finding
-from stampede_guard.audit.rule import rule_named
-from stampede_guard.audit.suppressions import UNUSED
+from stampede_guard.audit.rules import rule_named
 
 _WEIGHTS = {"model": 8, "SQL": 4, "HTTP": 4, "render": 1}
 

@@ -6,9 +6,9 @@ import io
 from functools import lru_cache
 from importlib.util import find_spec
 
-from stampede_guard.audit.engine import Outcome
+from stampede_guard.audit.engine import AuditResult
+from stampede_guard.audit.files.reading import Unreadable, decode, read
 from stampede_guard.audit.finding import Finding
-from stampede_guard.audit.reading import Unreadable, decode, read
 from stampede_guard.audit.reports.machine import total
 from stampede_guard.audit.reports.summary import patterns
 
@@ -17,7 +17,7 @@ _LONGEST = 110
 _SHOWN = 5  # functions listed per pattern of the summary
 
 
-def text(outcome: Outcome) -> str:
+def text(outcome: AuditResult) -> str:
     """Plain text; `rich_text` adds colour."""
     parts = [line for finding in outcome.findings for line in (*_frame(finding), "")]
     parts += [f"{skipped.path}: skipped: {skipped.reason}" for skipped in outcome.skipped]
@@ -28,7 +28,7 @@ def has_rich() -> bool:
     return find_spec("rich") is not None
 
 
-def rich_text(outcome: Outcome, *, width: int) -> str:
+def rich_text(outcome: AuditResult, *, width: int) -> str:
     """The same with colours, for a terminal. Needs rich (the extra `stampede-guard[audit]`)."""
     from rich.console import Console
     from rich.text import Text
@@ -72,7 +72,7 @@ def _lines(path: str) -> list[str]:
         return []
 
 
-def _summary(outcome: Outcome) -> list[str]:
+def _summary(outcome: AuditResult) -> list[str]:
     lines: list[str] = []
     for pattern in patterns(outcome.findings):
         lines.append(f"{pattern.code} {pattern.name}: {pattern.headline}")

@@ -1,0 +1,232 @@
+"""Reads and writes of caches inside one function: the call, its object and its key."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import Literal
+
+from stampede_guard.audit.caching.locks import is_nx
+from stampede_guard.audit.caching.receivers import kind
+from stampede_guard.audit.source.model import Function, Module, argument, keyword_names
+from stampede_guard.audit.source.words import CACHE_WORDS, is_cachy, last, path, text_of, words
+
+_GETS = frozenset(
+    "get get_json getex get_value get_item getitem aget get_raw get_data get_object get_obj "
+    "get_dict get_str get_async "
+    "async_get get_pickle get_bytes get_cached get_cache get_from_cache fetch read retrieve "
+    "lookup hget hgetall gets "
+    "load find cache_get get_entry get_or_none peek get_by_key get_key get_model get_list get_pydantic".split()
+)
+_EXISTS = frozenset("exists has has_key contains aexists is_cached cached __contains__ key_exists".split())
+_MANY_GETS = frozenset("get_many mget multi_get get_multi aget_many hmget get_dict".split())
+_SETS = frozenset(
+    "set setex psetex set_json set_value set_item setitem aset set_raw set_data set_object "
+    "set_obj set_dict set_str "
+    "set_async async_set set_pickle set_bytes set_cached set_cache set_to_cache set_with_ttl "
+    "set_ex put store save "
+    "write hset hmset setnx add aadd insert cache_set set_entry update_cache set_if_absent "
+    "set_key set_model set_list "
+    "set_pydantic hsetnx set_with_expiry set_with_expire cache push_cache".split()
+)
+_MANY_SETS = frozenset("set_many mset multi_set set_multi aset_many hmset".split())
+_EXPIRES = frozenset(
+    "ex px ttl timeout expire expiry expiration time exat pxat expirein expire_in cache_timeout".split()
+)
+
+READ_WORDS = frozenset(
+    "get read load fetch lookup retrieve check find try query hit peek obtain aget".split()
+)
+WRITE_WORDS = frozenset(
+    "set save put store write add insert populate persist update into aset cache push remember record fill".split()
+)
+NOT_ACCESS = frozenset(
+    "key keys ttl timeout stats statistics config settings client backend prefix manager service "
+    "instance size dir "
+    "directory path file filename control headers header info connection conn pool url name "
+    "invalidate clear delete "
+    "remove flush or expire expiry age enabled status metrics hits lock version warm warmup evict reset decorator "
+    "namespace property builder policy middleware engine session response_headers count drop purge".split()
+)
+_FILLERS = (
+    CACHE_WORDS
+    | READ_WORDS
+    | WRITE_WORDS
+    | frozenset(
+        "from to in into with by for the async sync data value result results json item entry object response".split()
+    )
+)
+
+
+# What a cache method does, by its name. `traces` uses the same tables to search text.
+METHODS: dict[str, Literal["read", "write"]] = {
+    **dict.fromkeys(_SETS | _MANY_SETS, "write"),
+    **dict.fromkeys(_GETS | _EXISTS | _MANY_GETS, "read"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """One call that reads or writes a cache."""
+
+    call: ast.expr
+    what: Literal["read", "exists", "read-many", "write", "write-many"]
+    receiver: str
+    key: tuple[ast.expr, ...]
+    value: ast.expr | None
+    # For a helper of the project (`get_cached_user`): its name without the verb and the cache word ("user").
+    helper: str
+    topic: frozenset[str]
+    sure: bool
+
+
+def accesses(module: Module, function: Function) -> list[Access]:
+    found = [access for call in function.calls if (access := access_of(module, function, call))]
+    found += [access for compare in function.compares if (access := _membership(module, function, compare))]
+    return sorted(found, key=lambda access: (access.call.lineno, access.call.col_offset))
+
+
+def access_of(module: Module, function: Function, call: ast.Call) -> Access | None:
+    func = call.func
+    if isinstance(func, ast.Attribute):
+        plain = _plain(module, function, call, func)
+        if plain is not None:
+            return plain
+        name, receiver = func.attr, path(func.value)
+        if kind(module, func.value, function) == "no" and not is_cachy(name):
+            return None
+    elif isinstance(func, ast.Name):
+        name, receiver = func.id, ""
+    else:
+        return None
+    return _helper(module, function, call, name, receiver)
+
+
+def _plain(module: Module, function: Function, call: ast.Call, func: ast.Attribute) -> Access | None:
+    """`cache.get(key)`, `redis.setex(key, ttl, value)`: a method of the cache itself."""
+    name = func.attr
+    what = _method(name)
+    if what is None:
+        return None
+    receiver_kind = kind(module, func.value, function)
+    receiver = path(func.value)
+    if receiver_kind == "no" or _in_pipeline(func.value):
+        return None
+    if what in ("read-many", "write-many"):
+        value = argument(call, 0, "mapping", "data") if what == "write-many" else None
+        return Access(call, what, receiver, (), value, "", frozenset(), receiver_kind == "cache")
+    key, value = _key_and_value(call, name, what)
+    if not key or (what == "write" and value is None):
+        return None
+    sure = receiver_kind == "cache" or _speaks_of_caching(call, name, key)
+    return Access(call, what, receiver, key, value, "", frozenset(), sure)
+
+
+def _method(name: str) -> Literal["read", "exists", "read-many", "write", "write-many"] | None:
+    if name in _GETS:
+        return "read"
+    if name in _SETS:
+        return "write"
+    if name in _EXISTS:
+        return "exists"
+    if name in _MANY_GETS:
+        return "read-many"
+    return "write-many" if name in _MANY_SETS else None
+
+
+def _in_pipeline(receiver: ast.expr) -> bool:
+    """The `get` of a pipeline returns the pipeline. So only its writes and its result could matter."""
+    return False if not isinstance(receiver, ast.Name) else receiver.id in ("request", "requests", "response")
+
+
+def _key_and_value(call: ast.Call, name: str, what: str) -> tuple[tuple[ast.expr, ...], ast.expr | None]:
+    key = argument(call, 0, "key", "name", "k", "cache_key", "id", "path") or next(
+        (keyword.value for keyword in call.keywords if keyword.arg and keyword.arg.endswith("_key")), None
+    )
+    if key is None:
+        return (), None
+    if what != "write":
+        second = argument(call, 1, "field") if name == "hget" else None
+        return ((key, second) if second is not None else (key,)), None
+    if name in ("setex", "psetex", "set_ex"):
+        return (key,), argument(call, 2, "value", "val") or argument(call, 1, "value")
+    if name in ("hset", "hsetnx"):
+        mapping = argument(call, 99, "mapping")
+        field = argument(call, 1, "field", "key")
+        value = argument(call, 2, "value")
+        return ((key,), mapping) if mapping is not None else (((key, field) if field else (key,)), value)
+    return (key,), argument(
+        call, 1, "value", "val", "data", "v", "obj", "item", "payload", "result", "content"
+    )
+
+
+def _speaks_of_caching(call: ast.Call, name: str, key: tuple[ast.expr, ...]) -> bool:
+    if name in ("setex", "psetex") or keyword_names(call) & _EXPIRES:
+        return True
+    return any(is_cachy(part) for expr in key for part in text_of(expr).split())
+
+
+def _membership(module: Module, function: Function, compare: ast.Compare) -> Access | None:
+    """`key in cache`."""
+    if len(compare.ops) != 1 or not isinstance(compare.ops[0], ast.In | ast.NotIn):
+        return None
+    container = compare.comparators[0]
+    if not isinstance(container, ast.Name | ast.Attribute) or kind(module, container, function) != "cache":
+        return None
+    return Access(compare, "exists", path(container), (compare.left,), None, "", frozenset(), True)
+
+
+def _helper(module: Module, function: Function, call: ast.Call, name: str, receiver: str) -> Access | None:
+    """`get_cached_user(id)`, `redis_cache.set_cache(key, data)`: the project's own get and set."""
+    said = words(name)
+    if not said or not (is_cachy(name) or (receiver and is_cachy(last(receiver)))):
+        return None
+    if set(said) & NOT_ACCESS or name[:1].isupper() or is_nx(call):
+        return None
+    topic = frozenset(said) - _FILLERS
+    own = module.callee(call, function)
+    keys = tuple(arg for arg in call.args if not isinstance(arg, ast.Starred))
+    keys += tuple(keyword.value for keyword in call.keywords if keyword.arg and keyword.arg not in _EXPIRES)
+    if len(keys) > 1 and _is_client(keys[0]):
+        keys = keys[1:]
+    role = helper_role(said)
+    if role == "read":
+        if _verb(said) == "get" and not keys and own is None and not (topic and is_cachy(last(receiver))):
+            return None
+        return Access(call, "read", receiver, keys, None, name, topic, True)
+    if role == "write" and keys:
+        return Access(
+            call, "write", receiver, keys[:-1] or keys, _helper_value(call, keys), name, topic, True
+        )
+    return None
+
+
+def _verb(said: tuple[str, ...]) -> str:
+    """`cache_get_list` gets, `cache_user` caches."""
+    after = next((i for i, word in enumerate(said) if word not in CACHE_WORDS and word != "async"), 0)
+    return said[after] if said[after] in READ_WORDS | WRITE_WORDS else said[0]
+
+
+def _is_client(node: ast.expr) -> bool:
+    """`cache_get(redis, key)`: the first argument is the store itself."""
+    said = words(last(path(node))) if isinstance(node, ast.Name | ast.Attribute) else ()
+    return bool(said) and said[-1] in CACHE_WORDS
+
+
+def helper_role(said: tuple[str, ...]) -> Literal["read", "write"] | None:
+    """Whether a helper reads or writes. Its name, or its owner's name, contains a cache word."""
+    first = _verb(said)
+    if first in READ_WORDS or said[-1] in ("get", "load", "read", "lookup") or first == "cached":
+        return "read"
+    if first in WRITE_WORDS or said[-1] in ("set", "put", "save", "store", "write"):
+        return "write"
+    return None
+
+
+def _helper_value(call: ast.Call, keys: tuple[ast.expr, ...]) -> ast.expr | None:
+    """The helper may store all of its arguments: `set_cached(user_id, user, 300)`."""
+    named = argument(call, 99, "value", "data", "result", "payload", "val", "response")
+    if named is not None:
+        return named
+    candidates = [arg for arg in keys if not isinstance(arg, ast.Constant)]
+    return ast.copy_location(ast.Tuple(elts=candidates, ctx=ast.Load()), call) if candidates else None

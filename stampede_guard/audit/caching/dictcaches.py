@@ -1,0 +1,100 @@
+"""Coroutines that look into a dict, await, and store into it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from stampede_guard.audit.caching import locks
+from stampede_guard.audit.caching.keys import same_key
+from stampede_guard.audit.source.model import Function, Module, inside, owner_class, position
+from stampede_guard.audit.source.words import is_cachy, last, path
+
+_ONE_RUN = re.compile(
+    r"Import(?:er)?|Export(?:er)?|Migrat|Job|Run(?:ner)?$|Request|Context|Session|Transaction|DataLoader|Parser"
+)
+
+
+def dict_fills(module: Module) -> Iterator[tuple[Function, ast.AST]]:
+    for function in module.functions:
+        if not function.is_async or not function.stores or not function.awaits:
+            continue
+        for store in function.stores:
+            found = _fill(module, function, store)
+            if found is not None:
+                yield function, found
+                break
+
+
+def _fill(module: Module, function: Function, store: ast.Subscript) -> ast.AST | None:
+    holder = path(store.value)
+    assigned = module.parents.get(store)
+    if (
+        not isinstance(store.ctx, ast.Store)
+        or not isinstance(assigned, ast.Assign)
+        or not is_cachy(last(holder))
+    ):
+        return None
+    if _is_made_here(function, holder):
+        return None
+    look = next(
+        (look for look in _looks(function, holder, store.slice) if position(look) < position(store)), None
+    )
+    if look is None or not _awaits_value(module, function, look, store, assigned.value):
+        return None
+    around = [node for scope in function.chain() for node in locks.locks_of(module, scope)]
+    looks = _looks(function, holder, store.slice)
+    if any(inside(store, node) and any(inside(other, node) for other in looks) for node in around):
+        return None
+    if locks.joins_a_flight(module, function) or locks.called_under_lock(module, function):
+        return None
+    return look
+
+
+def _is_made_here(function: Function, holder: str) -> bool:
+    """Callers do not share a dict of this call, or of an object that lives for one run."""
+    if "." in holder:
+        cls = owner_class(function)
+        return cls is not None and _ONE_RUN.search(cls.name) is not None
+    bound = {name for scope in function.chain() for _n, names, _v in scope.bindings for name in names}
+    return holder in bound or any(holder in scope.parameters for scope in function.chain())
+
+
+def _looks(function: Function, holder: str, key: ast.expr) -> list[ast.expr]:
+    found: list[ast.expr] = []
+    for call in function.calls:
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "get" and call.args:
+            if path(call.func.value) == holder and same_key(function, (call.args[0],), (key,)):
+                found.append(call)
+    for compare in function.compares:
+        if isinstance(compare.ops[0], ast.In | ast.NotIn) and path(compare.comparators[0]) == holder:
+            if same_key(function, (compare.left,), (key,)):
+                found.append(compare)
+    return found
+
+
+def _awaits_value(
+    module: Module, function: Function, look: ast.expr, store: ast.Subscript, value: ast.expr
+) -> bool:
+    """Whether, on a miss, other coroutines may run between the look-up and the store."""
+    if any(isinstance(node, ast.Await) for node in ast.walk(value)):
+        return True
+    return any(
+        position(look) < position(node) < position(store) and not _aside(module, function, node, store)
+        for node in function.awaits
+    )
+
+
+def _aside(module: Module, function: Function, node: ast.AST, store: ast.Subscript) -> bool:
+    """Whether the node is in a branch that does not reach the store: `if hit: await send(hit); return`."""
+    for around in module.up(node):
+        if around is function.node:
+            return False
+        if (
+            isinstance(around, ast.If)
+            and not inside(store, around)
+            and isinstance(around.body[-1], ast.Return)
+        ):
+            return any(inside(node, statement) for statement in around.body)
+    return False

@@ -1,0 +1,357 @@
+"""Where the value of a get goes inside one function: is it tested, is it used, is the stored value made from it?
+
+Bindings are read in source order. The last one before a place counts, but not one in another branch of the same
+`if`. That is less than data flow analysis, and enough for code that people write.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from stampede_guard.audit.caching.accesses import Access
+from stampede_guard.audit.caching.work import calls_work
+from stampede_guard.audit.source.model import Function, Module, Tested, inside, position
+from stampede_guard.audit.source.words import names_in, path
+
+_GROWS = frozenset("append extend update add insert setdefault".split())
+_EMPTY_DEPTH = 6
+
+
+class Flow:
+    """What happens to the value of one read, in one function."""
+
+    def __init__(
+        self, module: Module, function: Function, read: Access, reads: Iterable[Access] = ()
+    ) -> None:
+        self.module, self.function, self.read = module, function, read
+        self.bindings = sorted(function.bindings, key=lambda bound: _end(bound[0], bound[2]))
+        # Every name that ever held the value or something made from it.
+        self.names = self._spread()
+        # A read of another cache is not a computation: a local copy of the shared value is not a fill.
+        self.since: tuple[int, int] | None = None
+        self.free = {other.call for other in reads if other.sure} | {read.call}
+        self.tested = self._tested()
+        self.since = self._asked_at()
+
+    # ------------------------------------------------------------------------------------------- the value
+
+    def _spread(self) -> set[str]:
+        names: set[str] = set()
+        for node, targets, value in self.bindings:
+            if inside(self.read.call, value) or (
+                names & names_in(value) and position(node) > position(self.read.call)
+            ):
+                if not isinstance(node, ast.With | ast.AsyncWith):
+                    names.update(targets)
+        return names
+
+    def _mentions(self, node: ast.AST) -> bool:
+        return inside(self.read.call, node) or bool(self.names & names_in(node))
+
+    def _tested(self) -> bool:
+        for test in self.function.tests:
+            condition = test.subject if isinstance(test, ast.Match) else test.test
+            if self._mentions(condition) and _end(condition) >= position(self.read.call):
+                return True
+        if self.read.what == "read-many":
+            return bool(self.names)
+        return self._or_compute() is not None or self._misses_by_exception()
+
+    def _asked_at(self) -> tuple[int, int]:
+        """The place after which a hit saves work. Work before the first test is always done."""
+        read = position(self.read.call)
+        if self.decides_elsewhere():
+            return read
+        return max(read, min((position(test) for test in self.asking()), default=read))
+
+    def decides_elsewhere(self) -> bool:
+        """Hit or miss is decided without an `if`: `get() or compute()`, KeyError, many keys at once."""
+        return self.read.what == "read-many" or self._or_compute() is not None or self._misses_by_exception()
+
+    def asking(self) -> Iterator[Tested]:
+        """The tests of the read value, without tests that only unpack it: `loads(raw) if raw else []`."""
+        for test in self.function.tests:
+            condition = test.subject if isinstance(test, ast.Match) else test.test
+            if not self._mentions(condition) or _end(condition) < position(self.read.call):
+                continue
+            if not isinstance(test, ast.IfExp) or self._falls_back(test):
+                yield test
+
+    def _or_compute(self) -> ast.BoolOp | None:
+        """`cache.get(key) or compute()`."""
+        for node in self.module.up(self.read.call):
+            if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+                return node if any(calls_work(value) for value in node.values[1:]) else None
+            if isinstance(node, ast.stmt):
+                return None
+        return None
+
+    def _misses_by_exception(self) -> bool:
+        """`try: return cache.get(key) / except KeyError: compute`."""
+        for node in self.module.up(self.read.call):
+            if isinstance(node, ast.Try) and any(
+                inside(self.read.call, statement) for statement in node.body
+            ):
+                caught = " ".join(path(h.type) for h in node.handlers if h.type is not None)
+                return any(word in caught for word in ("KeyError", "Miss", "NotFound", "DoesNotExist"))
+        return False
+
+    # ------------------------------------------------------------------------------------------ the stored value
+
+    def derived(self, value: ast.expr, at: ast.AST) -> bool:
+        """Whether the stored value is made from the read one: a counter, a refresh of the TTL, an edit in place."""
+        return self._derived(value, at, set())
+
+    def _derived(self, value: ast.expr, at: ast.AST, seen: set[ast.AST]) -> bool:
+        if inside(self.read.call, value):
+            return not self._falls_back(value)
+        for name in sorted(names_in(value) & self.names):
+            bound = self._last_binding(name, at)
+            if bound is None:
+                continue
+            node, source = bound
+            if node in seen:
+                continue
+            if self._edited(name, node, at):
+                return True
+            if inside(self.read.call, source):
+                if not self._falls_back(source):
+                    return True
+            elif position(node) > position(self.read.call) and self._derived(source, node, seen | {node}):
+                return not self._falls_back(source)
+        return False
+
+    def _edited(self, name: str, fresh: ast.AST, at: ast.AST) -> bool:
+        """Whether a hit also reaches the write, with the read value changed in place: a log, a counter in a dict."""
+        before = self._last_binding(name, fresh)
+        if before is None or not self._is_got(before[1], name):
+            return False
+        branch = next((a for a in self.module.up(fresh) if isinstance(a, ast.If)), None)
+        if branch is None or inside(at, branch):
+            return False
+        changed = [
+            call.func.value
+            for call in self.function.calls
+            if isinstance(call.func, ast.Attribute) and call.func.attr in _GROWS
+        ]
+        changed += [store.value for store in self.function.stores]
+        return any(
+            names_in(target) & {name} and position(before[0]) < position(target) < position(at)
+            for target in changed
+        )
+
+    def _is_got(self, value: ast.expr, name: str) -> bool:
+        return inside(self.read.call, value) or bool(names_in(value) & (self.names - {name}))
+
+    def _falls_back(self, value: ast.expr) -> bool:
+        """`got or compute()`, `got if got else compute()`: made from the read value only if there is one."""
+        match value:
+            case ast.BoolOp(op=ast.Or(), values=values):
+                return any(calls_work(other) for other in values[1:])
+            case ast.IfExp(body=body, orelse=orelse):
+                return calls_work(body) or calls_work(orelse)
+            case ast.Await(value=inner):
+                return self._falls_back(inner)
+            case _:
+                return False
+
+    def computed(
+        self, value: ast.expr, at: ast.AST, depth: int = _EMPTY_DEPTH, seen: frozenset[ast.AST] = frozenset()
+    ) -> bool:
+        """Whether the stored value was computed. Markers and arguments are not cache fills."""
+        if calls_work(value, self.free):
+            return True
+        if depth == 0:
+            return False
+        for name in names_in(value):
+            if self._grown(name, at):
+                return True
+            for node, source in self._bindings_before(name, at):
+                if node in seen:
+                    continue
+                waits = isinstance(node, ast.AsyncFor | ast.With | ast.AsyncWith)
+                if waits or self.computed(source, node, depth - 1, seen | {node}):
+                    return True
+        return False
+
+    def _bindings_before(self, name: str, at: ast.AST) -> list[tuple[ast.AST, ast.expr]]:
+        """What a name may hold at a place, in any branch. Values from before the read do not count."""
+        return [
+            (node, value)
+            for node, targets, value in self.bindings
+            if name in targets
+            and position(node) < position(at)
+            and (self.since is None or _end(node, value) > self.since)
+            and not self._other_branch(node, at)
+        ]
+
+    def _grown(self, name: str, at: ast.AST) -> bool:
+        """Whether it is an empty list or dict that is filled before it is stored."""
+        if name in ("self", "cls") or name in self.module.imports:
+            return False
+        grown = [
+            call.func.value
+            for call in self.function.calls
+            if isinstance(call.func, ast.Attribute) and call.func.attr in _GROWS
+        ]
+        grown += [store.value for store in self.function.stores]
+        return any(
+            path(target) == name
+            and position(target) < position(at)
+            and (self.since is None or position(target) > self.since)
+            for target in grown
+        )
+
+    def _last_binding(self, name: str, at: ast.AST) -> tuple[ast.AST, ast.expr] | None:
+        found: tuple[ast.AST, ast.expr] | None = None
+        for node, targets, value in self.bindings:
+            if name in targets and position(node) < position(at) and not self._other_branch(node, at):
+                found = node, value
+        return found
+
+    def _other_branch(self, node: ast.AST, at: ast.AST) -> bool:
+        """Whether the place can never follow a binding: the binding's branch ends in a return, or the place is in
+        `else`.
+        """
+        for around in self.module.up(node):
+            if around is self.function.node:
+                return False
+            if isinstance(around, ast.If):
+                in_body = any(inside(node, s) for s in around.body)
+                branch, sibling = (around.body, around.orelse) if in_body else (around.orelse, around.body)
+                if not any(inside(node, s) for s in branch):
+                    continue
+                if any(inside(at, s) for s in sibling):
+                    return True
+                if not any(inside(at, s) for s in branch) and _leaves(branch[-1]):
+                    return True
+        return False
+
+    # ------------------------------------------------------------------------------------------- the paths
+
+    def on_hit_side(self, write: ast.AST) -> bool:
+        """`if cached: ... cache.set(...)`: the write runs on a hit, not on a miss."""
+        for test in self.function.tests:
+            if isinstance(test, ast.If) and any(inside(write, statement) for statement in test.body):
+                if self._says_hit(test.test) and position(test) > position(self.read.call):
+                    return True
+        return any(self._gives_up(test, write) for test in self.function.tests)
+
+    def _gives_up(self, test: ast.AST, write: ast.AST) -> bool:
+        """`if not found: return`: the statements after it use the found value."""
+        return (
+            isinstance(test, ast.If)
+            and self._says_miss(test.test)
+            and _leaves(test.body[-1])
+            and position(self.read.call) < position(test) < position(write)
+            and not inside(write, test)
+        )
+
+    def _says_miss(self, test: ast.expr) -> bool:
+        match test:
+            case ast.BoolOp(op=ast.Or(), values=values):
+                return any(self._says_miss(value) for value in values)
+            case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name)):
+                return name in self.names and self._still_got(name, test)
+            case ast.Compare(left=ast.Name(id=name), ops=[ast.Is()], comparators=[ast.Constant(value=None)]):
+                return name in self.names and self._still_got(name, test)
+            case _:
+                return False
+
+    def _says_hit(self, test: ast.expr) -> bool:
+        match test:
+            case ast.BoolOp(op=ast.And(), values=values):
+                return any(self._says_hit(value) for value in values)
+            case ast.Name(id=name):
+                return name in self.names and self._still_got(name, test)
+            case ast.Compare(
+                left=ast.Name(id=name), ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]
+            ):
+                return name in self.names and self._still_got(name, test)
+            case _:
+                return False
+
+    def tells_misses(self) -> bool:
+        """Whether some `if` tests only for hit or miss."""
+        tests = [test.test for test in self.function.tests if isinstance(test, ast.If)]
+        return any(self._says_hit(test) or self._says_miss(test) for test in tests)
+
+    def _still_got(self, name: str, at: ast.AST) -> bool:
+        """Whether the name can still hold the read value: `if data is None: data = f()` may be in between."""
+        bound = self._last_binding(name, at)
+        if bound is None:
+            return False
+        return inside(self.read.call, bound[1]) or self._derived(bound[1], bound[0], set())
+
+    def used(self, write: ast.AST) -> bool:
+        """Whether a hit serves the value. Otherwise it only shows that a value exists."""
+        if self._or_compute() is not None or self.read.what == "read-many":
+            return True
+        for node in self.module.up(self.read.call):
+            if isinstance(node, ast.Return) and self.read.what != "exists":
+                return True
+            if isinstance(node, ast.stmt):
+                break
+        if self._told_apart() or any(self._is_spared(test) for test in self.function.tests):
+            return True
+        tests = [test.subject if isinstance(test, ast.Match) else test.test for test in self.function.tests]
+        for name, load in self.function.loads:
+            if name in self.names and not inside(load, write) and not any(inside(load, t) for t in tests):
+                if position(load) > position(self.read.call) and not self._in_raise_or_log(load):
+                    return True
+        return False
+
+    def _is_spared(self, test: ast.AST) -> bool:
+        """`if cache.get(key): return`: a prefetch serves nothing, but a hit still saves its work."""
+        return (
+            isinstance(test, ast.If)
+            and not test.orelse
+            and (self._says_hit(test.test) or self._bare(test.test) is self.read.call)
+            and isinstance(test.body[-1], ast.Return)
+            and test.body[-1].value is None
+        )
+
+    @staticmethod
+    def _bare(value: ast.expr) -> ast.expr:
+        return value.value if isinstance(value, ast.Await) else value
+
+    def _told_apart(self) -> bool:
+        """`if cached is not None: if cached == "none": ...`: the value itself decides what is served."""
+        asked = [
+            test for test in self.function.tests if isinstance(test, ast.If) and self._mentions(test.test)
+        ]
+        return any(
+            any(inside(inner, statement) for statement in outer.body)
+            and isinstance(inner.test, ast.Compare)
+            and isinstance(inner.test.ops[0], ast.Eq)
+            for outer in asked
+            for inner in asked
+            if inner is not outer
+        )
+
+    def _in_raise_or_log(self, node: ast.AST) -> bool:
+        for around in self.module.up(node):
+            if isinstance(around, ast.Raise):
+                return True
+            if isinstance(around, ast.Call) and path(around.func).partition(".")[0] in (
+                "logger",
+                "log",
+                "logging",
+                "print",
+            ):
+                return True
+            if isinstance(around, ast.stmt):
+                return False
+        return False
+
+
+def _end(node: ast.AST, value: ast.AST | None = None) -> tuple[int, int]:
+    """The place where an expression's value exists. The header of a loop or a with ends before its body."""
+    if isinstance(node, ast.For | ast.AsyncFor | ast.With | ast.AsyncWith) and value is not None:
+        node = value
+    return getattr(node, "end_lineno", None) or 0, getattr(node, "end_col_offset", None) or 0
+
+
+def _leaves(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Return | ast.Raise | ast.Continue | ast.Break)

@@ -1,0 +1,125 @@
+"""What prevents a second caller from computing too: locks, claims, joined flights."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from stampede_guard.audit.source.model import Function, Module, With, argument, inside, keyword_names
+from stampede_guard.audit.source.origins import origin
+from stampede_guard.audit.source.words import is_locky, last, path, text_of, words
+
+_LOCK_ORIGIN = re.compile(r"(?:^|\.)(?:\w*Lock|RLock|Mutex|Condition|Redlock|\w+\.lock)\(\)")
+_LOCAL_LOCK = re.compile(
+    r"^(?:asyncio|threading|anyio|trio|multiprocessing)\.(?:Lock|RLock|Condition|Semaphore)\(\)$"
+)
+_FLIGHT = re.compile(
+    r"in_?flight|single_?flight|coalescing|coalescer|dedup_?request|_futures?\b|pending_(?:futures|tasks|requests|fetch\w*|loads?)"
+    r"|_pending\b|create_future|concurrent\.futures\.Future|running_tasks|_ongoing\b|stampede|dogpile|thundering",
+    re.IGNORECASE,
+)
+_GUARDED = re.compile(
+    r"(?:^|_)(?:locked|with_lock|synchroni[sz]ed|single_?flight|exclusive\w*|once|mutex|dogpile)(?:_|$)"
+)
+_NOT_LOCKS = re.compile(r"pool|semaphore|limit|throttle|bucket|engine|quota|breaker", re.IGNORECASE)
+# Methods that return the lock that their owner is named after.
+_OF_LOCKS = frozenset("acquire hold setdefault get for_key write read writer reader enter locked".split())
+
+
+def is_lock(module: Module, expr: ast.expr, function: Function | None) -> bool:
+    """Whether the subject of a `with` is a lock that callers share."""
+    dotted = path(expr)
+    made = origin(module, expr, function)
+    if isinstance(expr, ast.Name) and _is_private(module, expr.id, function):
+        return False
+    if _LOCK_ORIGIN.search(made):
+        return True
+    names = [part for part in dotted.replace("()", "").replace("[]", "").split(".") if part]
+    return bool(names) and (is_locky(names[-1]) or (names[-1] in _OF_LOCKS and is_locky(".".join(names))))
+
+
+def _is_private(module: Module, name: str, function: Function | None) -> bool:
+    """A lock that each call creates for itself protects nothing."""
+    if function is None:
+        return False
+    made = [value for _n, names, value in function.bindings if names == [name]]
+    return bool(made) and all(
+        isinstance(value, ast.Call) and _LOCAL_LOCK.match(f"{module.resolve(value.func)}()") for value in made
+    )
+
+
+def locks_of(module: Module, function: Function) -> list[With]:
+    memo: dict[Function, list[With]] = module.memo.setdefault("locks", {})
+    if function not in memo:
+        memo[function] = [
+            node
+            for node in function.withs
+            if any(is_lock(module, i.context_expr, function) for i in node.items)
+        ]
+    return memo[function]
+
+
+def claims(module: Module, function: Function) -> list[ast.Call]:
+    """Calls that take a lock without `with`: SET NX, SETNX, add, acquire."""
+    return [call for call in function.calls if is_claim(module, call)]
+
+
+def is_claim(module: Module, call: ast.Call) -> bool:
+    if not isinstance(call.func, ast.Attribute | ast.Name):
+        return False
+    name = last(path(call.func)) if isinstance(call.func, ast.Name) else call.func.attr
+    if name == "set":
+        return is_nx(call)
+    if name in ("setnx", "add", "set_if_absent", "set_nx"):
+        key = argument(call, 0, "key", "name")
+        return is_locky(text_of(key)) or name != "add"
+    said = words(name)
+    if name in ("acquire", "try_acquire", "__aenter__", "__enter__"):
+        return isinstance(call.func, ast.Attribute) and not _NOT_LOCKS.search(path(call.func.value))
+    return bool(said) and said[0] in ("acquire", "try", "take", "obtain", "claim") and is_locky(name)
+
+
+def is_nx(call: ast.Call) -> bool:
+    if "nx" in keyword_names(call):
+        value = argument(call, 99, "nx")
+        return not (isinstance(value, ast.Constant) and value.value is False)
+    return any(isinstance(arg, ast.Constant) and arg.value in ("NX", "nx") for arg in call.args)
+
+
+def joins_a_flight(module: Module, function: Function) -> bool:
+    """Whether callers wait for a running computation: a dict of futures, a single-flight helper."""
+    for scope in function.chain():
+        for decorator in scope.node.decorator_list:
+            name = last(path(decorator))
+            if _GUARDED.search("_".join(words(name))):
+                return True
+        if scope.name.endswith(("_locked", "_under_lock", "_with_lock")):
+            return True
+    for call in function.calls:
+        if _FLIGHT.search(path(call.func)):
+            return True
+        if last(path(call.func)) == "get_or_lock":
+            return True
+    return any(_FLIGHT.search(name) for name, _node in function.loads) or _flight_attribute(function)
+
+
+def _flight_attribute(function: Function) -> bool:
+    return any(
+        isinstance(node, ast.Attribute) and _FLIGHT.search(node.attr)
+        for statement in function.node.body
+        for node in ast.walk(statement)
+    )
+
+
+def called_under_lock(module: Module, function: Function) -> bool:
+    """Whether every caller in this file holds a lock."""
+    uses = module.uses(function)
+    if not uses:
+        return False
+    for call in uses:
+        caller = module.owners.get(call)
+        if caller is None or caller is function:
+            return False
+        if not any(inside(call, node) for node in locks_of(module, caller)):
+            return False
+    return True

@@ -1,0 +1,83 @@
+"""Whether a key of the store is used as a lock: its name decides, and the functions that take and free it."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from stampede_guard.audit.source.model import Function, Module, owner_class
+from stampede_guard.audit.source.words import is_locky, path, text_of, words
+
+_EXTRA = frozenset(
+    "running inprogress semaphore leader election elected mutex claim busy processing singleton".split()
+)
+_NOT = re.compile(
+    r"secret|nonce|idempot|dedup|seen|processed|api_?key|jti|replay|once_per|throttle|cooldown|rate_?limit|lockout|"
+    r"locked_(?:until|account|user|out)|account_lock|login|unique|notified|block",
+    re.IGNORECASE,
+)
+_STRONG = re.compile(r"(?:^|[^a-z])(?:\w*lock(?:s|_?key|_?name|_?id)?|mutex)(?:$|[^a-z])", re.IGNORECASE)
+
+
+def key_text(function: Function | None, key: ast.expr | None) -> str:
+    """The key as written, with the value of its local name."""
+    text = text_of(key)
+    if function is not None and isinstance(key, ast.Name):
+        for scope in function.chain():
+            values = [value for _n, names, value in scope.bindings if names == [key.id]]
+            text = " ".join((text, *(text_of(value) for value in values)))
+    return text
+
+
+def says_lock(text: str) -> bool:
+    return any(is_locky(part) for part in re.split(r"[^A-Za-z0-9_]+", text) if part)
+
+
+def says_busy(text: str) -> bool:
+    return any(word in _EXTRA for part in re.split(r"[^A-Za-z0-9_]+", text) for word in words(part))
+
+
+def is_other(text: str) -> bool:
+    return bool(_NOT.search(text))
+
+
+def around(function: Function | None) -> str:
+    """The names of the function and of its class."""
+    if function is None:
+        return ""
+    cls = owner_class(function)
+    return " ".join([*(f.name for f in function.chain()), cls.name if cls is not None else ""])
+
+
+def is_lock_key(function: Function | None, key: ast.expr | None) -> bool:
+    """Whether the name of the key, or of the function that takes it, is that of a lock."""
+    text = key_text(function, key)
+    if is_other(text):
+        return False
+    if says_lock(text):
+        return True
+    names = around(function)
+    return not is_other(names) and (says_lock(names) or says_busy(text))
+
+
+def deletes(function: Function) -> list[ast.Call]:
+    return [
+        call
+        for call in function.calls
+        if isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("delete", "unlink", "adelete", "expire", "pexpire")
+    ]
+
+
+def siblings(module: Module, function: Function) -> list[Function]:
+    """The functions that may free a lock that this one takes: those of its class, or of the file."""
+    cls = owner_class(function)
+    return [f for f in module.functions if owner_class(f) is cls]
+
+
+def same_spelling(
+    one: Function | None, key: ast.expr | None, other: Function | None, second: ast.expr | None
+) -> bool:
+    return (
+        bool(path(key) and path(key) == path(second)) or key_text(one, key) == key_text(other, second) != ""
+    )

@@ -1,0 +1,79 @@
+"""The kind of the object before `.get`: a cache or a store of keys, something else, or unknown."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Literal
+
+from stampede_guard.audit.source.model import Function, Module, owner_class
+from stampede_guard.audit.source.origins import origin
+from stampede_guard.audit.source.words import is_cachy, last, path, words
+
+Kind = Literal["cache", "maybe", "no"]
+
+_CACHE_ORIGIN = re.compile(
+    r"(?:^|[.\[(])(?:\w*redis\w*|\w*cache\w*|\w*memcached?\w*|valkey|glide|coredis)(?:$|[.\[(])",
+    re.IGNORECASE,
+)
+_OTHER_ORIGIN = re.compile(
+    r"ContextVar|contextvars|requests\.|httpx|aiohttp|sqlalchemy|Session\b|session(?:maker|_factory)?\b|os\.environ"
+    r"|configparser|Queue|Event\(|QSettings|Cookie"
+)
+# Stores of other things, whatever else their names contain: a session, a setting, a request.
+OTHER_WORDS = frozenset(
+    "settings setting config configs configuration conf prefs preferences options session sessions cookies cookie "
+    "environ env registry ctx context contextvar request requests req headers params query http api httpx aiohttp "
+    "queue event events form forms args kwargs state states response responses parser db "
+    "database repo repository oper "
+    "dao orm table model models control keys limiter ratelimit throttle".split()
+)
+MAYBE_WORDS = frozenset(
+    "client conn connection r rc rd rcli store storage backend kv db pool provider manager "
+    "service layer region mem "
+    "l1 l2 local remote memory persistent instance".split()
+)
+
+
+def kind(module: Module, node: ast.expr, function: Function | None) -> Kind:
+    """Names decide first, because they need no import that can be followed. Then the value's origin decides."""
+    memo: dict[tuple[str, int], Kind] = module.memo.setdefault("receivers", {})
+    key = (path(node), id(function))
+    if key not in memo:
+        memo[key] = _kind(module, node, function)
+    return memo[key]
+
+
+def _kind(module: Module, node: ast.expr, function: Function | None) -> Kind:
+    dotted = path(node)
+    name = last(dotted)
+    said = words(name)
+    if dotted in ("self", "cls"):
+        cls = owner_class(function)
+        return "cache" if cls is not None and _is_cache_class(cls) else "no"
+    if said and said[-1] in OTHER_WORDS and not (said[-1] == "db" and is_cachy(name)):
+        return "maybe" if said[-1] == "db" else "no"
+    made = origin(module, node, function)
+    if made and _OTHER_ORIGIN.search(made) and not is_cachy(name):
+        return "no"
+    if is_cachy(name):
+        return "cache"
+    if made and _CACHE_ORIGIN.search(_without_package(made)):
+        return "cache"
+    if "super()" in dotted:
+        return "no"
+    if any(word in MAYBE_WORDS for word in said):
+        return "maybe"
+    if any(is_cachy(part) for part in dotted.split(".")[:-1]):
+        return "maybe"
+    return "no"
+
+
+def _without_package(made: str) -> str:
+    """`app.core.cache.get_settings()`: the first names are the location. Only the last two names show the kind."""
+    return ".".join(made.split(".")[-2:]) if made.count(".") > 1 else made
+
+
+def _is_cache_class(cls: ast.ClassDef) -> bool:
+    names = [cls.name, *(last(path(base)) for base in cls.bases)]
+    return any(is_cachy(name) or words(name)[-1:] in (("store",), ("backend",)) for name in names)

@@ -1,0 +1,1 @@
+"""Which files are audited, and what is known about them: ignored, changed, suppressed, known findings."""

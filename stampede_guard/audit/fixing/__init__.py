@@ -1,0 +1,29 @@
+"""`--fix`: applies plans to files with LibCST, an extra. Only a fix imports it: an audit works without it."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from stampede_guard.audit.fixing.face import fix_files, fix_text
+
+__all__ = ["NeedsLibCST", "fix_files", "fix_text", "require_libcst"]
+
+
+class NeedsLibCST(ValueError):
+    """LibCST is not installed."""
+
+
+def require_libcst() -> None:
+    """Raises NeedsLibCST."""
+    if find_spec("libcst") is None:
+        raise NeedsLibCST("--fix needs LibCST, which is not installed: pip install 'stampede-guard[audit]'")
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("fix_files", "fix_text"):
+        from stampede_guard.audit.fixing import face
+
+        return getattr(face, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

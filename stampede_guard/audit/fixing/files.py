@@ -1,0 +1,228 @@
+"""Fixes whole files: audits them again, rewrites until nothing is left, and replaces them in one step."""
+
+from __future__ import annotations
+
+import difflib
+import io
+import os
+import re
+import stat
+import tempfile
+import tokenize
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from stampede_guard.audit.files.reading import Unreadable, read
+from stampede_guard.audit.files.suppressions import Suppressions
+from stampede_guard.audit.finding import Finding
+from stampede_guard.audit.fixing.apply import CannotApply, apply
+from stampede_guard.audit.plan import FixPlan, Lower, Span
+from stampede_guard.audit.rule import Rule
+from stampede_guard.audit.rules import all_rules
+from stampede_guard.audit.source.builder import build
+from stampede_guard.audit.source.model import Module
+
+_ROUNDS = 20  # a fix may enable the next one; more rounds than this are an endless loop
+
+
+class Unfixable(Exception):
+    """Why a file stays as it is."""
+
+
+@dataclass
+class Fixed:
+    """One file: its bytes before and after, and the codes of its fixes."""
+
+    path: str
+    before: bytes
+    after: bytes
+    codes: list[str] = field(default_factory=list)
+    encoding: str = "utf-8"
+    # Codes and functions whose fix failed, with the reason.
+    refused: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def diff(self) -> str:
+        """In the format of `diff -u` and `git apply`."""
+        old, new = (
+            data.decode(self.encoding).splitlines(keepends=True) for data in (self.before, self.after)
+        )
+        lines = difflib.unified_diff(old, new, f"a/{self.path}", f"b/{self.path}")
+        return "".join(
+            line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+        )
+
+
+def fixed_files(
+    findings: Iterable[Finding], files: list[str], *, unsafe: bool
+) -> Iterator[Fixed | tuple[str, str]]:
+    """For each file with a fixable finding: the result, or its path and the reason for no change."""
+    by_path: dict[str, set[tuple[str, str]]] = {}
+    for finding in findings:
+        by_path.setdefault(finding.path, set()).add((finding.code, finding.function))
+    for path, wanted in sorted(by_path.items()):
+        try:
+            before = read(path)
+            made = fixed(path, before, wanted, unsafe=unsafe, files=files)
+        except (Unfixable, Unreadable) as reason:
+            yield path, str(reason)
+            continue
+        for code, function, why in made.refused:
+            yield path, f"{code} in {function}: {why}"
+        if made.after != before:
+            yield made
+
+
+def fixed(
+    path: str, data: bytes, wanted: set[tuple[str, str]], *, unsafe: bool, files: Iterable[str] = ()
+) -> Fixed:
+    """One file's bytes after all possible fixes of the findings (code and function). Raises Unfixable."""
+    source, encoding = _decoded(data)
+    codes: list[str] = []
+    failed: dict[tuple[str, str], str] = {}
+    for _ in range(_ROUNDS):
+        todo = _todo(path, source, wanted - failed.keys(), unsafe=unsafe)
+        if not todo:
+            break
+        try:
+            source = _attempt(path, source, [plan for _key, plan in todo], list(files))
+            codes += [code for (code, _function), _plan in todo]
+        except (CannotApply, Unfixable) as error:
+            if len(todo) == 1:
+                failed[todo[0][0]] = str(error)
+                continue
+            # One of the fixes failed: try each by itself.
+            source, done, bad = _one_by_one(path, source, wanted - failed.keys(), list(files), unsafe=unsafe)
+            codes += done
+            failed |= bad
+            if not done and not bad:
+                raise Unfixable(str(error)) from error
+    refused = [(code, function, reason) for (code, function), reason in failed.items()]
+    return Fixed(path, data, source.encode(encoding), codes, encoding, refused)
+
+
+def _one_by_one(
+    path: str, source: str, wanted: set[tuple[str, str]], files: list[str], *, unsafe: bool
+) -> tuple[str, list[str], dict[tuple[str, str], str]]:
+    done: list[str] = []
+    bad: dict[tuple[str, str], str] = {}
+    while todo := _todo(path, source, wanted - bad.keys(), unsafe=unsafe):
+        key, plan = todo[0]
+        try:
+            source = _attempt(path, source, [plan], files)
+            done.append(key[0])
+        except (CannotApply, Unfixable) as error:
+            bad[key] = str(error)
+    return source, done, bad
+
+
+def _todo(
+    path: str, source: str, wanted: set[tuple[str, str]], *, unsafe: bool
+) -> list[tuple[tuple[str, str], FixPlan]]:
+    """Plans that do not overlap: at most one per function, and none that covers another's place."""
+    found: list[tuple[tuple[str, str], FixPlan]] = []
+    taken: list[Span] = []
+    for finding, plan in _plans(path, source):
+        key = (finding.code, finding.function)
+        spans = [edit.at for edit in plan.edits if hasattr(edit, "at")]
+        if key not in wanted or (plan.reasons and not unsafe):
+            continue
+        if any(_meet(span, other) for span in spans for other in taken):
+            continue
+        taken += spans
+        found.append((key, plan))
+    return found
+
+
+def _meet(one: Span, other: Span) -> bool:
+    first, second = sorted((one, other))
+    return (second.line, second.column) < (first.end_line, first.end_column)
+
+
+def _plans(path: str, source: str) -> Iterator[tuple[Finding, FixPlan]]:
+    module = _built(path, source)
+    suppressions = Suppressions.of(source) if "noqa" in source else Suppressions()
+    for rule in _fixing():
+        assert rule.fix is not None
+        for hit, finding in rule.judged(module):
+            plan = rule.fix(module, hit)
+            if plan is not None and not suppressions.covers(finding):
+                yield finding, plan
+
+
+def _fixing() -> list[Rule]:
+    return [rule for rule in all_rules() if rule.fix is not None]
+
+
+def _built(path: str, source: str) -> Module:
+    try:
+        return build(path, source.replace("\r\n", "\n").replace("\r", "\n"))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise Unfixable(f"it does not parse: {error}") from error
+
+
+def _attempt(path: str, source: str, plans: list[FixPlan], files: list[str]) -> str:
+    """The text with these plans applied, if each of them removed its finding."""
+    changed = apply(source, plans, keeps=lambda name: _needed_elsewhere(path, name, files))
+    if len(list(_plans(path, changed))) >= len(list(_plans(path, source))) and not _is_order(plans):
+        raise Unfixable("the finding would remain")
+    return changed
+
+
+def _is_order(plans: list[FixPlan]) -> bool:
+    """After a decorator has moved, the next decorator may be reported. Then the number of findings proves nothing."""
+    return any(isinstance(edit, Lower) for plan in plans for edit in plan.edits)
+
+
+def _needed_elsewhere(path: str, name: str, files: list[str]) -> bool:
+    """Whether another file imports the name from this one. The names of a package are always for other files."""
+    stem = Path(path).stem
+    if stem == "__init__":
+        return True
+    pattern = re.compile(
+        rf"from\s+[\w.]*\b{re.escape(stem)}\s+import\s+(?:\([^)]*\b{re.escape(name)}\b|[^\n(]*\b{re.escape(name)}\b)".encode()
+    )
+    for other in files:
+        if os.path.realpath(other) != os.path.realpath(path):
+            try:
+                data = read(other)
+            except Unreadable:
+                continue
+            if stem.encode() in data and pattern.search(data):
+                return True
+    return False
+
+
+# ------------------------------------------------------------------------------------------------ bytes and files
+
+
+def _decoded(data: bytes) -> tuple[str, str]:
+    try:
+        encoding, _lines = tokenize.detect_encoding(io.BytesIO(data).readline)
+        return data.decode(encoding), encoding
+    except (SyntaxError, UnicodeDecodeError, LookupError) as error:
+        raise Unfixable("not in its declared encoding (UTF-8 if it declares none)") from error
+
+
+def write(fixed: Fixed) -> None:
+    """Replaces the file's bytes in one step; mode and links stay. Raises Unfixable."""
+    target = os.path.realpath(fixed.path)
+    temporary = ""
+    try:
+        with open(target, "rb") as file:
+            if file.read() != fixed.before:
+                raise Unfixable("it changed during the fix")
+        mode = stat.S_IMODE(os.stat(target).st_mode)
+        descriptor, temporary = tempfile.mkstemp(dir=os.path.dirname(target), prefix=".stampede-guard-")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(fixed.after)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, mode)
+        os.replace(temporary, target)
+        temporary = ""
+    except OSError as error:
+        raise Unfixable(f"it cannot be written: {error.strerror or error}") from error
+    finally:
+        if temporary:
+            os.unlink(temporary)

@@ -1,0 +1,103 @@
+"""A fix as data: edits by place in the file, how safe they are, and what to review."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from stampede_guard.audit.finding import FixSafety
+
+
+@dataclass(frozen=True, order=True)
+class Span:
+    """A place in the file, counted like `ast`: lines from 1, columns from 0 in UTF-8 bytes."""
+
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+    @classmethod
+    def of(cls, node: ast.expr | ast.stmt) -> Span:
+        end_line, end_column = node.end_lineno, node.end_col_offset
+        assert end_line is not None and end_column is not None
+        return cls(node.lineno, node.col_offset, end_line, end_column)
+
+
+@dataclass(frozen=True)
+class Replace:
+    """Replaces an expression by another one."""
+
+    at: Span
+    code: str
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Adds arguments to a call, and may change its method's name."""
+
+    at: Span
+    arguments: str
+    method: str
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Removes a statement; comments before it stay."""
+
+    at: Span
+
+
+@dataclass(frozen=True)
+class Unwrap:
+    """Replaces an `if` by the statements in it."""
+
+    at: Span
+
+
+@dataclass(frozen=True)
+class Decorate:
+    """Adds a decorator to a function, as the innermost one."""
+
+    at: Span
+    code: str
+
+
+@dataclass(frozen=True)
+class Lower:
+    """Moves the decorator at `at` below the one at `below`."""
+
+    at: Span
+    below: Span
+
+
+@dataclass(frozen=True)
+class Iterate:
+    """Turns a plain `for` over the expression at `over` into `async for`."""
+
+    over: Span
+
+
+@dataclass(frozen=True)
+class Import:
+    """Makes sure that `from module import name` exists; without a name, `import module`."""
+
+    module: str
+    name: str
+
+
+Edit = Replace | Tell | Delete | Unwrap | Decorate | Lower | Iterate | Import
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixPlan:
+    """One fix. Without `reasons` it is safe. Each reason names something that the reader must review after
+    `--unsafe-fixes`.
+    """
+
+    edits: tuple[Edit, ...]
+    reasons: tuple[str, ...] = field(default=())
+
+    @property
+    def safety(self) -> FixSafety:
+        return "unsafe" if self.reasons else "safe"

@@ -1,0 +1,1 @@
+"""SG1xx: decorators of cache libraries that let every caller compute."""

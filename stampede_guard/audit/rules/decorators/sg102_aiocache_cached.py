@@ -1,0 +1,60 @@
+"""SG102: aiocache's `cached` and `multi_cached`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from stampede_guard.audit.caching.cost import cost
+from stampede_guard.audit.fixes.decorators import aiocache
+from stampede_guard.audit.rule import Documentation, Rule, Violation
+from stampede_guard.audit.source.decorations import Decoration, decorations
+from stampede_guard.audit.source.model import Module
+
+
+def check(module: Module) -> Iterator[Violation]:
+    for decoration in decorations(module):
+        if decoration.name.startswith("aiocache.") and _unlocked(decoration):
+            yield Violation(
+                node=decoration.node,
+                message=f"aiocache's {decoration.tail} has no lock: concurrent misses of "
+                f"{decoration.function.name}() all compute",
+                function=decoration.function.name,
+                cost=cost(decoration.function.node),
+            )
+
+
+def _unlocked(decoration: Decoration) -> bool:
+    if decoration.tail in ("cached", "multi_cached"):
+        return True
+    if decoration.tail != "cached_stampede":
+        return False
+    lease = decoration.keyword("lease")
+    return isinstance(lease, ast.Constant) and lease.value in (0, None, False)
+
+
+RULE = Rule(
+    code="SG102",
+    name="aiocache-cached",
+    summary="aiocache's `cached`, `multi_cached`: no lock (`cached_stampede(lease=...)` is fine)",
+    confidence="high",
+    scope="process",
+    hints=((b"aiocache",),),
+    check=check,
+    fix=aiocache,
+    fixes=("safe", "unsafe"),
+    documentation=Documentation(
+        what="A coroutine function is cached with aiocache's `cached` or `multi_cached`.",
+        why="Both get, await the function and set. Every coroutine that misses during the computation "
+        "awaits the function as well.",
+        example="@cached(ttl=60)\nasync def rates(): ...",
+        instead="@locked_cache(ttl=60)\nasync def rates() -> Rates: ...",
+        unless="The function is cheap. aiocache's own `cached_stampede` with a lease above 0 helps, but it "
+        "does not renew its lease.",
+        sure="High: the import says which decorator it is.",
+        fix="Safe: `@cached(ttl=60)` becomes `@locked_cache(ttl=60)` if parameters and result are "
+        "declared as Python's own types. If None may be returned, None is not stored, as with "
+        "aiocache. Unsafe with a key, key builder, namespace or a store of its own, and without a "
+        "lifetime. None for methods and `multi_cached`.",
+    ),
+)

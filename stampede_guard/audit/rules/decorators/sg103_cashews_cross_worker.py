@@ -1,0 +1,74 @@
+"""SG103: cashews' decorators, which coalesce in one process or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stampede_guard.audit.caching.cost import cost
+from stampede_guard.audit.finding import Confidence, Scope
+from stampede_guard.audit.fixes.decorators import cashews
+from stampede_guard.audit.rule import Documentation, Rule, Violation
+from stampede_guard.audit.source.decorations import Decoration, decorations, is_false, is_true
+from stampede_guard.audit.source.model import Module
+
+_STRATEGIES = frozenset(("cache", "early", "soft", "hit", "failover", "dynamic"))
+
+
+def check(module: Module) -> Iterator[Violation]:
+    for decoration in decorations(module):
+        if not _of_cashews(decoration) or is_true(decoration.keyword("lock")):
+            continue
+        confidence, scope, why = _judge(decoration)
+        yield Violation(
+            node=decoration.node,
+            message=f"cashews: {why} for {decoration.function.name}()",
+            confidence=confidence,
+            scope=scope,
+            function=decoration.function.name,
+            cost=cost(decoration.function.node),
+        )
+
+
+def _of_cashews(decoration: Decoration) -> bool:
+    if decoration.call is None:
+        return False
+    if decoration.name.startswith("cashews."):
+        return decoration.tail in _STRATEGIES
+    return (decoration.owner.startswith("cashews.") and decoration.tail in _STRATEGIES) or (
+        decoration.name in ("cashews.Cache()", "cashews.cache")
+    )
+
+
+def _judge(decoration: Decoration) -> tuple[Confidence, Scope, str]:
+    if is_false(decoration.keyword("protected")):
+        return "high", "process", "protected=False lets every concurrent miss compute"
+    if decoration.tail in ("hit", "dynamic"):
+        return "medium", "process", f"`{decoration.tail}` protects nothing on a miss"
+    return "low", "fleet", "concurrent misses share one computation in a process, but each worker has its own"
+
+
+RULE = Rule(
+    code="SG103",
+    name="cashews-cross-worker",
+    summary="cashews' `cache(ttl)` coalesces in one process only (`lock=True` is fine); `hit` and "
+    "`protected=False` do not coalesce at all",
+    confidence="low",
+    scope="fleet",
+    hints=((b"cashews",),),
+    check=check,
+    fix=cashews,
+    fixes=("safe", "unsafe"),
+    documentation=Documentation(
+        what="A function is cached with cashews and without `lock=True`.",
+        why="cashews joins the callers of one process only, so eight workers compute eight times per "
+        "expiry. `hit` and `protected=False` do not even join those.",
+        example='@cache(ttl="10m")\nasync def rates(): ...',
+        instead='@cache(ttl="10m", lock=True)   # or @locked_cache(ttl=600)',
+        unless="The program has one process.",
+        sure="Low if only the workers compute beside each other. Such findings are shown on request "
+        "(`--min-confidence low`, or `--select SG103`). Medium for `hit`, high for `protected=False`.",
+        fix='Safe: `@cache(ttl="5m")` becomes `@locked_cache(ttl=300)` if parameters and result are '
+        "declared as Python's own types. Unsafe with a key template, condition, prefix or tags. None "
+        "for `early`, `soft`, `hit` and `failover`, which are different strategies.",
+    ),
+)

@@ -1,0 +1,83 @@
+"""SG104: Flask-Caching's `cached` and `memoize`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from stampede_guard.audit.caching.cost import cost
+from stampede_guard.audit.finding import Confidence
+from stampede_guard.audit.rule import Documentation, Rule, Violation
+from stampede_guard.audit.source.decorations import Decoration, decorations, receiver_text
+from stampede_guard.audit.source.model import Module
+from stampede_guard.audit.source.words import is_cachy, last
+
+_FLASK = ("flask_caching.", "flask_cache.", "flask_caching_extensions.", "cachelib.")
+# Objects of other libraries, which have their own rule or lock.
+_OTHERS = (
+    "diskcache",
+    "walrus",
+    "aiocache",
+    "cashews",
+    "joblib",
+    "ring",
+    "dogpile",
+    "cachetools",
+    "beaker",
+    "functools",
+    "async_lru",
+    "cachebox",
+    "py_cachify",
+    "streamlit",
+    "fastapi_cache",
+    "cacheout",
+    "asyncache",
+    "huey",
+    "lnbits",
+)
+
+
+def check(module: Module) -> Iterator[Violation]:
+    for decoration in decorations(module):
+        confidence = _confidence(decoration)
+        if confidence:
+            yield Violation(
+                node=decoration.node,
+                message=f"Flask-Caching's {decoration.tail} has no lock: concurrent misses of "
+                f"{decoration.function.name}() all compute",
+                confidence=confidence,
+                function=decoration.function.name,
+                cost=cost(decoration.function.node),
+            )
+
+
+def _confidence(decoration: Decoration) -> Confidence | None:
+    if decoration.tail not in ("cached", "memoize") or not receiver_text(decoration):
+        return None
+    made = decoration.owner or decoration.name
+    if made.startswith(_FLASK):
+        return "high"
+    if any(other in made for other in _OTHERS) or decoration.function.is_async:
+        return None
+    return "medium" if is_cachy(last(receiver_text(decoration))) else None
+
+
+RULE = Rule(
+    code="SG104",
+    name="flask-caching-unlocked",
+    summary="Flask-Caching's `cached`, `memoize`",
+    confidence="high",
+    scope="process",
+    hints=((b".cached", b".memoize"), (re.compile(rb"\.cached\b"), re.compile(rb"\.memoize\b"))),
+    check=check,
+    documentation=Documentation(
+        what="A view or function is cached with Flask-Caching.",
+        why="Flask-Caching gets, calls and sets. Threads and workers that miss at the same time all compute.",
+        example='@app.route("/report")\n@cache.cached(timeout=300)\ndef report(): ...',
+        instead='@app.route("/report")\n@locked_cache(ttl=300)\ndef report(): ...',
+        unless="The view is cheap, or one thread of one process serves it.",
+        sure="High if the cache is created in the same file, medium if it is imported from the project.",
+        fix="No automatic fix: a view's key is its path. The view returns a response or rendered "
+        "text, whose type is not declared.",
+    ),
+)

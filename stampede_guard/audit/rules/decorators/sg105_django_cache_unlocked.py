@@ -1,0 +1,122 @@
+"""SG105: Django's `cache_page`, and `get_or_set` with a computed default."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from stampede_guard.audit.caching.cost import cost
+from stampede_guard.audit.rule import Documentation, Rule, Violation
+from stampede_guard.audit.source.decorations import decorations
+from stampede_guard.audit.source.model import Function, Module, argument
+from stampede_guard.audit.source.origins import origin
+from stampede_guard.audit.source.words import is_cachy, last, path
+
+_PAGES = frozenset(("cache_page", "aget_or_set", "cache_page_for_anonymous"))
+_LOCKING = ("cashews", "dogpile", "aiocache", "diskcache", "cachebox", "stampede_guard", "werkzeug")
+
+
+_GUARDED = "stampede_guard.integrations.django"
+"""With the cache backend of this package, both compute once."""
+
+
+def check(module: Module) -> Iterator[Violation]:
+    if _GUARDED in module.source:
+        return
+    decorated: set[ast.AST] = set()
+    for decoration in decorations(module):
+        if decoration.tail == "cache_page":
+            decorated.update(ast.walk(decoration.node))
+            yield _hit(
+                decoration.node,
+                f"cache_page has no lock: concurrent misses of {decoration.function.name}() all render",
+                decoration.function,
+            )
+    for call in module.calls:
+        if isinstance(call.func, ast.Call):  # `cache_page(60)(view)`: the inner call is the finding
+            continue
+        name = last(path(call.func))
+        function = module.owners.get(call)
+        if name == "cache_page" and call not in decorated and "django" in module.resolve(call.func):
+            yield _hit(call, "cache_page has no lock: concurrent misses of this view all render", function)
+        elif (
+            name in ("get_or_set", "aget_or_set")
+            and _is_django(module, call, function)
+            and _computes(module, call)
+        ):
+            yield _hit(
+                call, f"{name} has no lock: callers that miss together all compute the default", function
+            )
+
+
+def _hit(node: ast.AST, message: str, function: Function | None) -> Violation:
+    return Violation(
+        node=node,
+        message=message,
+        function=function.name if function else "",
+        cost=cost(function.node) if function else (),
+    )
+
+
+def _is_django(module: Module, call: ast.Call, function: Function | None) -> bool:
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    receiver = call.func.value
+    made = origin(module, receiver, function) or module.resolve(receiver)
+    if any(other in made for other in _LOCKING):
+        return False
+    return made.startswith("django.core.cache") or (
+        is_cachy(last(path(receiver))) and ("django" in module.source or "caches[" in made)
+    )
+
+
+def _computes(module: Module, call: ast.Call) -> bool:
+    default = argument(call, 1, "default")
+    match default:
+        case None | ast.Constant():
+            return False
+        case ast.List(elts=[]) | ast.Tuple(elts=[]) | ast.Dict(keys=[]):
+            return False
+        case ast.Name(id=name):
+            return not isinstance(module.values.get(name), ast.Constant) and not name.isupper()
+        case ast.Lambda(body=ast.Constant()):
+            return False
+        case ast.Call(func=func):
+            return last(path(func)) not in (
+                "now",
+                "time",
+                "uuid4",
+                "int",
+                "str",
+                "dict",
+                "list",
+                "set",
+                "utcnow",
+            )
+        case _:
+            return True
+
+
+RULE = Rule(
+    code="SG105",
+    name="django-cache-unlocked",
+    summary="Django's `cache_page`, `get_or_set` with a computed default (a constant default is fine)",
+    confidence="high",
+    scope="process",
+    hints=((b"cache", b"Cache", b"redis", b"memc"), (b"cache_page", b"get_or_set")),
+    check=check,
+    documentation=Documentation(
+        what="A view is cached by `cache_page`, or a value by `cache.get_or_set(key, compute)`.",
+        why="`get_or_set` decides which value is stored, not which caller computes it: all callers that "
+        "miss at the same time compute. If the default is written as a call, it is computed even on a "
+        "hit.",
+        example='stats = cache.get_or_set("stats", compute_stats, 300)',
+        instead='CACHES = {"default": {"BACKEND": "stampede_guard.integrations.django.Cache", "LOCATION": url}}',
+        unless="The default is a constant (not reported), or cheap. The file names "
+        "`stampede_guard.integrations.django` (not reported). If only the settings name that backend, "
+        "turn the rule off.",
+        sure="High: Django's cache has no lock in any back end of its own.",
+        fix="No automatic fix: `cache_page` caches responses, and the computation of "
+        "`get_or_set` stays where its key is built.",
+    ),
+)

@@ -1,0 +1,52 @@
+"""SG107: a cache for plain functions on a coroutine function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stampede_guard.audit.fixes.decorators import memo_on_coroutine
+from stampede_guard.audit.rule import Documentation, Rule, Violation
+from stampede_guard.audit.source.decorations import decorations
+from stampede_guard.audit.source.model import Module
+
+_NAMES = frozenset(
+    "functools.lru_cache functools.cache cachetools.cached cachetools.cachedmethod cachetools.func.ttl_cache "
+    "cachetools.func.lru_cache cachetools.func.lfu_cache django.utils.functional.cached_property "
+    "functools.cached_property werkzeug.utils.cached_property".split()
+)
+
+
+def check(module: Module) -> Iterator[Violation]:
+    for decoration in decorations(module):
+        if decoration.function.is_async and decoration.name in _NAMES:
+            yield Violation(
+                node=decoration.node,
+                message=f"{decoration.tail} keeps the coroutine of {decoration.function.name}(), "
+                "not its result: the "
+                "second caller awaits a used-up coroutine",
+                function=decoration.function.name,
+            )
+
+
+RULE = Rule(
+    code="SG107",
+    name="sync-cache-on-async",
+    summary="`lru_cache`, `cache`, cachetools on `async def`: the second caller gets a used-up coroutine",
+    confidence="high",
+    scope="process",
+    hints=((b"async def",), (b"lru_cache", b"functools", b"cachetools", b"cached_property")),
+    check=check,
+    fix=memo_on_coroutine,
+    fixes=("unsafe",),
+    documentation=Documentation(
+        what="A cache for plain functions decorates an `async def`.",
+        why="It stores what the call returns: a coroutine, which can be awaited once. The second caller "
+        "gets `RuntimeError: cannot reuse already awaited coroutine`.",
+        example="@lru_cache\nasync def settings(): ...",
+        instead="@locked_cache(ttl=300)\nasync def settings() -> Settings: ...",
+        unless="The function is called once per key. Then the cache is not needed.",
+        sure="High.",
+        fix="Unsafe: `@lru_cache` becomes `@locked_cache(ttl=300)`. The 300 seconds are a guess; the "
+        "lifetime of a TTLCache is kept. None for cached properties and methods.",
+    ),
+)

@@ -1,0 +1,103 @@
+"""SG108: decorators of other caching libraries without a lock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from stampede_guard.audit.caching.cost import cost
+from stampede_guard.audit.rule import Documentation, Rule, Violation
+from stampede_guard.audit.source.decorations import Decoration, decorations, is_true
+from stampede_guard.audit.source.model import Module
+
+# Qualified names, of the decorator or of its object.
+_UNLOCKED = (
+    ("py-cachify", re.compile(r"^py_cachify(\.\w+)*\.(cached|sync_cached|async_cached)(\(\))?$")),
+    ("diskcache", re.compile(r"^diskcache\.\w*(Cache|Index)\(\)\.memoize$|^diskcache\.memoize_stampede$")),
+    ("walrus", re.compile(r"^walrus\..*\.cached(_property)?$")),
+    (
+        "ring",
+        re.compile(
+            r"^ring\.(dict|lru|memcache|redis|redis_hash|aiomcache|aioredis|django|disk|shelve|arcus)\b"
+        ),
+    ),
+    ("joblib", re.compile(r"^joblib\.(Memory\(\)|memory\.Memory\(\))\.cache$")),
+    ("python-redis-cache", re.compile(r"^redis_cache\.(RedisCache\(\)\.cache|cache_it\w*)$")),
+    ("asyncache", re.compile(r"^asyncache\.(cached|cachedmethod)$")),
+    ("django-cache-memoize", re.compile(r"^cache_memoize\.cache_memoize$")),
+    ("django-cacheops", re.compile(r"^cacheops(\.\w+)*\.(cached|cached_as|cached_view|cached_view_as)$")),
+    ("fastapi-redis-cache", re.compile(r"^fastapi_redis_cache(\.\w+)*\.cache(_one_\w+)?$")),
+    ("frappe", re.compile(r"^frappe(\.utils\.caching)?\.redis_cache$")),
+    ("huey", re.compile(r"^huey\..*\.cache$")),
+    ("cacheout", re.compile(r"^cacheout\..*\.memoize$")),
+    ("redis-decorators", re.compile(r"^redis_decorators(\.\w+)*\.\w*(cache|memoize)\w*$", re.IGNORECASE)),
+    ("memoize", re.compile(r"^(memoize\.(wrapper|configuration)\.memoize|memoize\.Memoizer\(\).*)$")),
+    ("aiocached", re.compile(r"^(aiocached|aiomemoize|cached_async|aio_memoize)\.\w+$")),
+    ("fastapi-cachekit", re.compile(r"^fast_cache\.\w+\(?\)?\.cached$")),
+)
+
+
+def check(module: Module) -> Iterator[Violation]:
+    for decoration in decorations(module):
+        library = _library(decoration)
+        if library is None or is_true(decoration.keyword("lock")):
+            continue
+        cold = " on cold keys" if decoration.tail == "memoize_stampede" else ""
+        yield Violation(
+            node=decoration.node,
+            message=f"{library}'s {decoration.tail} has no lock{cold}: concurrent misses of "
+            f"{decoration.function.name}() all compute",
+            function=decoration.function.name,
+            cost=cost(decoration.function.node),
+        )
+
+
+def _library(decoration: Decoration) -> str | None:
+    names = [decoration.name]
+    if decoration.owner:
+        names.append(f"{decoration.owner}.{decoration.tail}")
+    return next((library for library, known in _UNLOCKED if any(known.match(name) for name in names)), None)
+
+
+RULE = Rule(
+    code="SG108",
+    name="other-unlocked-decorator",
+    summary="py_cachify `cached`, diskcache `memoize` (and `memoize_stampede` on cold keys), walrus, "
+    "ring, joblib, python-redis-cache and others",
+    confidence="high",
+    scope="process",
+    hints=(
+        (b"cache",),
+        (
+            b"py_cachify",
+            b"diskcache",
+            b"walrus",
+            b"import ring",
+            b"from ring",
+            b"joblib",
+            b"redis_cache",
+            b"asyncache",
+            b"cache_memoize",
+            b"cacheops",
+            b"huey",
+            b"cacheout",
+            b"redis_decorators",
+            b"import memoize",
+            b"from memoize",
+            b"aiocached",
+            b"fast_cache",
+        ),
+    ),
+    check=check,
+    documentation=Documentation(
+        what="A function is cached by a library's decorator that gets, calls and sets.",
+        why="None of these decorators joins concurrent misses. diskcache's `memoize_stampede` recomputes "
+        "early, but every caller computes a cold key.",
+        example="@cache.memoize(expire=60)\ndef search(query): ...",
+        instead="@locked_cache(ttl=60)\ndef search(query: str) -> list[str]: ...",
+        unless="There is one caller at a time, as in scripts and notebooks.",
+        sure="High: by import, or by the constructor of the object in the same file.",
+        fix="No automatic fix: each library has its own keys, stores and lifetimes, and other "
+        "code may clear them.",
+    ),
+)

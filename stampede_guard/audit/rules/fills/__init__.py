@@ -1,0 +1,1 @@
+"""SG2xx: caches filled by hand."""

@@ -1,0 +1,59 @@
+"""SG201: get, miss, compute, set by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stampede_guard.audit.caching.cost import cost
+from stampede_guard.audit.caching.fills import fills, owned_name, what_is_cached
+from stampede_guard.audit.fixes.handwritten import by_decorator
+from stampede_guard.audit.prefilter import STORES
+from stampede_guard.audit.rule import Documentation, Rule, Violation
+from stampede_guard.audit.source.model import Module
+
+
+def check(module: Module) -> Iterator[Violation]:
+    for fill in fills(module):
+        if fill.decorator is not None or fill.read.helper or fill.write.helper:
+            continue
+        yield Violation(
+            node=fill.read.call,
+            message=f"{what_is_cached(fill.function)} reads the cache, computes on a miss and stores the result "
+            "with no lock: every caller that misses at the same time computes too",
+            confidence="high" if fill.sure else "medium",
+            function=owned_name(fill.function),
+            cost=cost(fill.function.node),
+        )
+
+
+RULE = Rule(
+    code="SG201",
+    name="get-compute-set",
+    summary="get, miss, compute, set by hand on one key, without a lock around it or a second check "
+    "inside the lock",
+    confidence="high",
+    scope="process",
+    hints=(STORES,),
+    near=lambda text: text.traces.may_fill,
+    check=check,
+    fix=by_decorator,
+    fixes=("unsafe",),
+    documentation=Documentation(
+        what="A function reads a key, tests for a miss, computes, and stores under the same key. A second "
+        "caller does not wait for the first one's result.",
+        why="When the entry expires under load, every request that arrives during the computation also "
+        "misses and also computes. The database gets the whole burst at once.",
+        example='data = await redis.get(f"report:{id}")\nif data is None:\n    data = await load(id)\n'
+        '    await redis.set(f"report:{id}", data, ex=300)',
+        instead='data = await guard.get_or_compute(f"report:{id}", lambda: load(id), ttl=300)',
+        unless="The computation is cheaper than a round trip to the cache, or there is one caller at a time "
+        "(a job that is scheduled once).",
+        sure="High if the object is known to be a cache; medium if only the key or a TTL suggests it. "
+        "Counters, flags, read-modify-write and values that were passed in are left out.",
+        fix="Unsafe: the function keeps its computation and gets `@locked_cache`; parameters that are not "
+        "in the key become `unkeyed`. The function must consist of get, test, computation, set and "
+        "return, and its key of constants and its parameters. You must find other code that reads or "
+        "deletes those keys. None if the same file deletes or expires keys with that client, and none "
+        "for all other functions.",
+    ),
+)

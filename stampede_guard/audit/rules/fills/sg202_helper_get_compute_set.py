@@ -1,0 +1,53 @@
+"""SG202: get, miss, compute, set through the project's own helpers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stampede_guard.audit.caching.cost import cost
+from stampede_guard.audit.caching.fills import fills, owned_name, what_is_cached
+from stampede_guard.audit.caching.hops import split_fills
+from stampede_guard.audit.prefilter import STORES
+from stampede_guard.audit.rule import Documentation, Rule, Violation
+from stampede_guard.audit.source.model import Module
+
+
+def check(module: Module) -> Iterator[Violation]:
+    for fill in [*fills(module), *split_fills(module)]:
+        if fill.decorator is not None or not (fill.read.helper or fill.write.helper):
+            continue
+        through = " and ".join(sorted({name for name in (fill.read.helper, fill.write.helper) if name}))
+        yield Violation(
+            node=fill.read.call,
+            message=f"{what_is_cached(fill.function)} gets, computes on a miss and sets through {through} with no "
+            "lock: every caller that misses at the same time computes too",
+            confidence="medium",
+            function=owned_name(fill.function),
+            cost=cost(fill.function.node),
+        )
+
+
+RULE = Rule(
+    code="SG202",
+    name="helper-get-compute-set",
+    summary="the same as SG201, but through the project's own get and set helpers",
+    confidence="medium",
+    scope="process",
+    hints=(STORES,),
+    near=lambda text: text.traces.may_fill or text.traces.may_fill_by_hop,
+    check=check,
+    documentation=Documentation(
+        what="A function calls a helper of the project for the cached value, computes on a miss, and "
+        "passes the result to another helper that stores it.",
+        why="It is SG201 through two helpers. The helpers hide the cache, but the herd stays.",
+        example="user = await get_cached_user(id)\nif user is None:\n    user = await load_user(id)\n"
+        "    await cache_user(id, user)",
+        instead="@locked_cache(ttl=300)\nasync def user(id: int) -> User:\n    return await load_user(id)",
+        unless="The helpers themselves let one caller through (a lock taken in the getter). Rename them to "
+        "show it, or suppress the finding on that line.",
+        sure="Medium: the helpers are judged by their names and, if they are in the same file, by their "
+        "code.",
+        fix="No automatic fix: the helpers are in other files, or have other callers. You must "
+        "decide which of them to remove.",
+    ),
+)

@@ -1,0 +1,57 @@
+"""SG203: the project's own cache decorator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stampede_guard.audit.caching.fills import fills
+from stampede_guard.audit.fixes.handwritten import of_the_definition
+from stampede_guard.audit.prefilter import STORES
+from stampede_guard.audit.rule import Documentation, Rule, Violation
+from stampede_guard.audit.source.model import Module
+
+
+def check(module: Module) -> Iterator[Violation]:
+    reported: set[object] = set()
+    for fill in fills(module):
+        if fill.decorator is None or fill.function in reported:
+            continue
+        reported.add(fill.function)
+        yield Violation(
+            node=fill.read.call,
+            message=f"the decorator {fill.decorator.name} gets, computes and sets with no lock: "
+            "at each expiry every "
+            "caller of what it decorates computes",
+            confidence="high" if fill.sure else "medium",
+            function=fill.decorator.name,
+        )
+
+
+RULE = Rule(
+    code="SG203",
+    name="unlocked-cache-decorator",
+    summary="a decorator of the project gets, computes and sets without a lock: the definition is "
+    "reported once, with its number of uses",
+    confidence="high",
+    scope="process",
+    hints=(STORES,),
+    near=lambda text: text.traces.may_fill,
+    check=check,
+    fix=of_the_definition,
+    fixes=("unsafe",),
+    documentation=Documentation(
+        what="A decorator of the project wraps functions in get, compute, set, without a lock.",
+        why="All endpoints that use it stampede. A fix of the one definition fixes them all.",
+        example="def cached(ttl):\n    def decorate(function):\n        async def wrapper(*args):\n"
+        "            hit = await redis.get(key(args))\n            if hit is not None:\n         "
+        "       return loads(hit)\n"
+        "            value = await function(*args)\n            await redis.setex(key(args), ttl, dumps(value))\n"
+        "            return value\n        return wrapper\n    return decorate",
+        instead="from stampede_guard import locked_cache   # @locked_cache(ttl=300) in its place",
+        unless="All functions that it decorates are cheap.",
+        sure="High if the object is known to be a cache, else medium.",
+        fix="Unsafe: the inner wrapper is removed, and the decorator returns "
+        "`locked_cache(ttl=...)(function)`. This fixes all its uses at once. Their keys change, and "
+        "every parameter must be a valid key part.",
+    ),
+)

@@ -1,0 +1,51 @@
+"""SG204: an await between a dict cache's get and its store."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from stampede_guard.audit.caching.cost import cost
+from stampede_guard.audit.caching.dictcaches import dict_fills
+from stampede_guard.audit.caching.fills import owned_name, what_is_cached
+from stampede_guard.audit.rule import Documentation, Rule, Violation
+from stampede_guard.audit.source.model import Module
+
+
+def check(module: Module) -> Iterator[Violation]:
+    for function, node in dict_fills(module):
+        assert isinstance(node, ast.expr)
+        yield Violation(
+            node=node,
+            message=f"{what_is_cached(function)} awaits between reading its dict and storing: "
+            "coroutines that miss in between compute too",
+            function=owned_name(function),
+            cost=cost(function.node),
+        )
+
+
+RULE = Rule(
+    code="SG204",
+    name="async-dict-cache",
+    summary="an await between a dict cache's get and its store (information)",
+    confidence="medium",
+    scope="process",
+    hints=(
+        (b"async def",),
+        tuple(re.compile(rb"%s\w*\[" % word) for word in (b"cache", b"Cache", b"CACHE", b"memo")),
+    ),
+    check=check,
+    documentation=Documentation(
+        what="A coroutine reads a dict, awaits the computation, and stores into the dict.",
+        why="At the await, other coroutines run, also miss, and also compute. A dict in a process needs "
+        "one line of single flight.",
+        example="if key not in cache:\n    cache[key] = await load(key)\nreturn cache[key]",
+        instead="task = flights.get(key) or flights.setdefault(key, "
+        "create_task(load(key)))\nreturn await shield(task)",
+        unless="An occasional second computation does no harm: the rule is information more than a warning.",
+        sure="Medium: only the name shows that the dict is a cache.",
+        fix="No automatic fix: for each dict you must decide which callers fail, and what "
+        "happens if a caller is cancelled while others wait (`@locked_cache` does this).",
+    ),
+)

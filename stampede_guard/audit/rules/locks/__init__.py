@@ -1,0 +1,1 @@
+"""SG3xx: locks that do not hold, or never end."""

@@ -1,0 +1,140 @@
+"""SG302: a lock that any caller can free."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from stampede_guard.audit.caching import lockuse
+from stampede_guard.audit.caching.locks import is_claim
+from stampede_guard.audit.caching.receivers import kind
+from stampede_guard.audit.fixes.owners import by_its_owner
+from stampede_guard.audit.prefilter import STORES
+from stampede_guard.audit.rule import Documentation, Rule, Violation
+from stampede_guard.audit.source.model import Function, Module, argument
+from stampede_guard.audit.source.words import words
+
+_RELEASES = frozenset("release unlock free unlocked unlocks releases aexit exit".split())
+_TAKES = frozenset("acquire obtain".split())
+_FORCES = re.compile(
+    r"force|admin|init|setup|startup|clear|reset|flush|clean|purge|stale|test", re.IGNORECASE
+)
+_DELETES = re.compile(r"delete|unlink")
+# WATCH makes the comparison and the following commands one transaction.
+_SCRIPTS = frozenset(("eval", "evalsha", "register_script", "fcall", "execute_command", "watch"))
+
+
+def check(module: Module) -> Iterator[Violation]:
+    for function in module.functions_with(_DELETES):
+        if _compares_an_owner(function):
+            continue
+        for call in lockuse.deletes(function):
+            assert isinstance(call.func, ast.Attribute)
+            if (
+                "expire" in call.func.attr
+                or len(call.args) != 1
+                or kind(module, call.func.value, function) == "no"
+            ):
+                continue
+            if _frees_a_lock(module, function, call.args[0]):
+                yield Violation(
+                    node=call,
+                    message="this deletes a lock without comparing its token: a holder that is "
+                    "late frees another holder's lock",
+                    function=function.name,
+                )
+
+
+def _compares_an_owner(function: Function) -> bool:
+    for call in function.calls:
+        if isinstance(call.func, ast.Attribute) and call.func.attr in _SCRIPTS:
+            return True
+        if isinstance(call.func, ast.Name | ast.Attribute) and "script" in ast.dump(call.func).lower():
+            return True
+    got = {
+        name
+        for _node, names, value in function.bindings
+        for name in names
+        if any(isinstance(n, ast.Attribute) and n.attr == "get" for n in ast.walk(value))
+    }
+    for compare in function.compares:
+        for inner in ast.walk(compare):
+            if (
+                isinstance(inner, ast.Name)
+                and inner.id in got
+                and isinstance(compare.ops[0], ast.Eq | ast.NotEq)
+            ):
+                return True
+            if (
+                isinstance(inner, ast.Attribute)
+                and inner.attr == "get"
+                and isinstance(compare.ops[0], ast.Eq | ast.NotEq)
+            ):
+                return True
+    return False
+
+
+def _frees_a_lock(module: Module, function: Function, key: ast.expr) -> bool:
+    text = lockuse.key_text(function, key)
+    if lockuse.is_other(f"{text} {lockuse.around(function)}") or isinstance(key, ast.Starred | ast.List):
+        return False
+    named = lockuse.says_lock(text)
+    own = [call for scope in function.chain() for call in scope.calls if is_claim(module, call)]
+    if any(lockuse.same_spelling(function, key, function, argument(c, 0, "name", "key")) for c in own):
+        return True
+    if _FORCES.search(function.name):
+        return False
+    releases = set(words(function.name)) & _RELEASES
+    if releases and (named or lockuse.says_lock(lockuse.around(function))):
+        return any(is_claim(module, call) for call in module.calls) or any(
+            set(words(sibling.name)) & _TAKES for sibling in lockuse.siblings(module, function)
+        )
+    return named and any(
+        is_claim(module, call) for sibling in lockuse.siblings(module, function) for call in sibling.calls
+    )
+
+
+RULE = Rule(
+    code="SG302",
+    name="unlock-without-owner",
+    summary="DEL of a lock key without comparing a token",
+    confidence="high",
+    scope="fleet",
+    hints=(
+        STORES,
+        (b".delete(", b".adelete(", b".unlink("),
+        (b"lock", b"Lock", b"LOCK", b"mutex", b"nx="),
+        # A call that takes the freed lock.
+        (
+            b"nx",
+            b"NX",
+            b"acquire",
+            b".add(",
+            b"set_if_absent",
+            b"enter__",
+            b"try",
+            b"take",
+            b"obtain",
+            b"claim",
+        ),
+    ),
+    check=check,
+    fix=by_its_owner,
+    fixes=("unsafe",),
+    documentation=Documentation(
+        what="A lock's key is deleted without a check of its owner.",
+        why="A computation runs longer than the lock's TTL and loses the lock. Another process takes it. "
+        "The first process then deletes the second one's lock, and a third process enters.",
+        example="if await redis.set(lock, 1, nx=True, ex=30):\n    try: ...\n    finally:\n      "
+        "  await redis.delete(lock)",
+        instead="Store a random token, and delete with a script that compares it (or hold a lease: guard.single).",
+        unless="An operator frees the lock by hand: functions called force, clear, reset and the like are "
+        "not reported.",
+        sure="High if the same function or class takes the lock, or is called release.",
+        fix="Unsafe: the constant becomes a random token, and the deletion becomes a script that compares "
+        "it (EVAL). One function must take a lock of a Redis client with `set(lock, 1, nx=True, ...)` "
+        "and delete it afterwards. None if the value is not a constant, if two functions take and "
+        "free the lock, or if the function uses the key in another way.",
+    ),
+)

@@ -1,0 +1,102 @@
+"""SG303: a session-level advisory lock on a pooled connection."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from stampede_guard.audit.rule import Documentation, Rule, Violation
+from stampede_guard.audit.source.model import Function, Module
+from stampede_guard.audit.source.origins import origin
+from stampede_guard.audit.source.words import path, text_of, words
+
+_TAKES = re.compile(r"pg_(?:try_)?advisory_lock(?:_shared)?\b", re.IGNORECASE)
+_FREES = re.compile(r"pg_advisory_unlock", re.IGNORECASE)
+_DEDICATED = re.compile(
+    r"psycopg2?\.(?:AsyncConnection\.|Connection\.)?connect|asyncpg\.connect|NullPool|pg8000"
+)
+_HELD = re.compile(r"^(?:conn|connection|cur|cursor|c|dbconn|raw|lock_conn\w*|connections\[\])$")
+_RUNS = frozenset(
+    "execute fetchval fetch fetchrow fetchone scalar exec_driver_sql raw run query select scalars".split()
+)
+
+
+def check(module: Module) -> Iterator[Violation]:
+    dedicated = _DEDICATED.search(module.source) is not None
+    for call in module.calls:
+        function = module.owners.get(call)
+        if function is None or not isinstance(call.func, ast.Attribute) or call.func.attr not in _RUNS:
+            continue
+        if not _TAKES.search(_sql(module, call, function)) or (
+            dedicated and _on_a_connection(call.func.value)
+        ):
+            continue
+        if _kept_on_one_connection(module, call, function):
+            continue
+        yield Violation(
+            node=call,
+            message="a session-level advisory lock belongs to the connection: the pool hands "
+            "that to others and its "
+            "reset frees the lock silently; take pg_advisory_xact_lock, or a connection of its own",
+            function=function.name,
+        )
+
+
+def _sql(module: Module, call: ast.Call, function: Function) -> str:
+    """The statement's text, also from a local name or a module's constant."""
+    parts: list[str] = []
+    for argument in call.args[:1]:
+        parts.append(text_of(argument))
+        for name in ast.walk(argument):
+            if isinstance(name, ast.Name):
+                parts += [text_of(v) for _n, names, v in function.bindings if name.id in names]
+                if name.id in module.values:
+                    parts.append(text_of(module.values[name.id]))
+    return " ".join(parts)
+
+
+def _on_a_connection(receiver: ast.expr) -> bool:
+    dotted = path(receiver)
+    return "session" not in dotted.lower() and words(dotted.rpartition(".")[2])[-1:] != ("db",)
+
+
+def _kept_on_one_connection(module: Module, call: ast.Call, function: Function) -> bool:
+    """Whether one function locks and unlocks while it holds one connection."""
+    assert isinstance(call.func, ast.Attribute)
+    receiver = path(call.func.value)
+    if not _HELD.match(receiver.rpartition(".")[2]) or "AsyncSession" in origin(
+        module, call.func.value, function
+    ):
+        return False
+    return any(
+        _FREES.search(_sql(module, other, scope)) and path(other.func).startswith(receiver)
+        for scope in function.chain()
+        for other in scope.calls
+        if other is not call
+    )
+
+
+RULE = Rule(
+    code="SG303",
+    name="session-advisory-lock-on-pool",
+    summary="`pg_advisory_lock` on a pooled or proxied connection (transaction locks are fine): the "
+    "pool's reset releases it silently",
+    confidence="high",
+    scope="fleet",
+    hints=((b"advisory_lock", b"ADVISORY_LOCK"),),
+    check=check,
+    documentation=Documentation(
+        what="`pg_advisory_lock` or `pg_try_advisory_lock` runs on a session or a pooled connection.",
+        why="The lock lives as long as the server's session. After a commit, the pool may give the next "
+        "statement another connection. The pool's reset may release the lock. A proxy in transaction "
+        "mode mixes the sessions of several clients.",
+        example='await session.execute(text("SELECT pg_try_advisory_lock(42)"))',
+        instead='await session.execute(text("SELECT pg_try_advisory_xact_lock(42)"))   # ends with the transaction',
+        unless="One function locks and unlocks on one connection that it holds, or the connection is outside "
+        "any pool. Neither is reported.",
+        sure="High on sessions; the text of the statement decides.",
+        fix="No automatic fix: a transaction's lock ends with its transaction, and the statement "
+        "does not show where that ends.",
+    ),
+)

@@ -1,0 +1,95 @@
+"""SG305: a flag that is read, then set, and used as a lock."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from stampede_guard.audit.caching import lockuse
+from stampede_guard.audit.caching.fills import accesses_of
+from stampede_guard.audit.caching.flow import Flow
+from stampede_guard.audit.caching.keys import same_key
+from stampede_guard.audit.caching.locks import locks_of
+from stampede_guard.audit.fixes.flags import in_one_step
+from stampede_guard.audit.prefilter import STORES
+from stampede_guard.audit.rule import Documentation, Rule, Violation
+from stampede_guard.audit.source.model import Function, Module, inside, position
+
+
+def check(module: Module) -> Iterator[Violation]:
+    for function in module.functions:
+        if _is_optimistic(function):
+            continue
+        seen = accesses_of(module, function)
+        for read in seen:
+            if (
+                read.what not in ("read", "exists")
+                or not read.key
+                or not _names_a_lock(function, read.key[0])
+            ):
+                continue
+            taken = [
+                write
+                for write in seen
+                if write.what == "write"
+                and position(write.call) > position(read.call)
+                and same_key(function, read.key, write.key)
+                and _is_flag(write.call)
+            ]
+            if not taken or not Flow(module, function, read).tested:
+                continue
+            if any(inside(taken[0].call, node) for node in locks_of(module, function)):
+                continue
+            yield Violation(
+                node=read.call,
+                message="two callers can both find the lock free between this get and the set: SET NX checks "
+                "and takes it in one step",
+                function=function.name,
+            )
+            break
+
+
+def _names_a_lock(function: Function, key: ast.expr) -> bool:
+    text = lockuse.key_text(function, key)
+    return not lockuse.is_other(text) and (lockuse.says_lock(text) or lockuse.says_busy(text))
+
+
+def _is_optimistic(function: Function) -> bool:
+    """WATCH: the set fails if another client has written in between."""
+    return any(isinstance(call.func, ast.Attribute) and call.func.attr == "watch" for call in function.calls)
+
+
+def _is_flag(call: ast.expr) -> bool:
+    """Whether it is a plain flag: not SET NX, and not a value that is read elsewhere."""
+    if not isinstance(call, ast.Call):
+        return False
+    return "nx" not in {keyword.arg for keyword in call.keywords} and not (
+        isinstance(call.func, ast.Attribute) and call.func.attr in ("setnx", "add")
+    )
+
+
+RULE = Rule(
+    code="SG305",
+    name="non-atomic-lock",
+    summary="a flag that is read and then set, used as a lock",
+    confidence="medium",
+    scope="fleet",
+    hints=(STORES, (b"lock", b"Lock", b"LOCK", b"running", b"mutex", b"busy", b"in_progress", b"processing")),
+    near=lambda text: text.traces.may_flag,
+    check=check,
+    fix=in_one_step,
+    fixes=("unsafe",),
+    documentation=Documentation(
+        what="A function reads a flag and sets it if it is missing: a lock in two steps.",
+        why="Two callers read before either writes; both continue.",
+        example='if not cache.get("sync:running"):\n    cache.set("sync:running", 1, 300)\n    sync()',
+        instead='if cache.add("sync:running", token, 300):   # one step: SET NX EX\n    sync()',
+        unless="It only saves work that may be done twice without harm.",
+        sure="Medium: the key's name must contain lock, running, busy or the like.",
+        fix="Unsafe: for a Redis client, `if redis.get(key): return` and the set with a TTL right after "
+        "it become `if not redis.set(key, 1, ex=60, nx=True): return`. The same applies if the set is "
+        "the first statement under `if not redis.get(key):`. A falsy value counted as free before, "
+        "and does not after the fix. None for a set without a TTL, or with other statements in "
+        "between.",
+    ),
+)

@@ -1,0 +1,90 @@
+"""SG404: a synchronous client called in `async def`."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from stampede_guard.audit.fixes.blocking import gives_way
+from stampede_guard.audit.rule import Documentation, Rule, Violation
+from stampede_guard.audit.source.model import Function, Module
+from stampede_guard.audit.source.origins import origin
+from stampede_guard.audit.source.words import path
+
+_SYNC = re.compile(
+    r"^(?:redis\.(?:client\.|cluster\.|sentinel\.)?(?:Strict)?(?:Redis|RedisCluster|from_url|Redis\.from_url)|"
+    r"valkey\.(?:Valkey|from_url)|pymemcache\.\S*Client|memcache\.Client|pylibmc\.Client|"
+    r"django_redis\.get_redis_connection)\(\)$|^redis\.(?:client\.)?Redis$"
+)
+_CALLS = re.compile(
+    r"^(?:requests\.(?:get|post|put|delete|patch|head|request)|urllib\.request\.urlopen|time\.sleep)$"
+)
+_QUICK = frozenset(("pipeline", "register_script", "lock", "close", "pubsub", "from_url"))
+
+
+def check(module: Module) -> Iterator[Violation]:
+    for function in module.functions:
+        if not function.is_async:
+            continue
+        for call in function.calls:
+            if isinstance(module.parents.get(call), ast.Await):
+                continue
+            what = _blocks(module, call, function)
+            if what:
+                yield Violation(
+                    node=call,
+                    message=f"{what} blocks the event loop: every request of this worker waits for it",
+                    function=function.name,
+                )
+
+
+def _blocks(module: Module, call: ast.Call, function: Function) -> str:
+    name = module.resolve(call.func)
+    if _CALLS.match(name):
+        return name
+    if isinstance(call.func, ast.Attribute) and call.func.attr not in _QUICK:
+        made = origin(module, call.func.value, function)
+        if _SYNC.match(made):
+            return f"the synchronous client {path(call.func.value)}"
+    return ""
+
+
+RULE = Rule(
+    code="SG404",
+    name="blocking-client-in-async",
+    summary="a synchronous Redis (or other blocking) client called in `async def`",
+    confidence="high",
+    scope="process",
+    hints=(
+        (b"async def",),
+        (
+            b"import redis",
+            b"from redis",
+            b"django_redis",
+            b"requests.",
+            b"urllib.request",
+            b"memcache",
+            b"pylibmc",
+            b"valkey",
+            b"time.sleep",
+        ),
+    ),
+    check=check,
+    fix=gives_way,
+    fixes=("unsafe",),
+    documentation=Documentation(
+        what="A coroutine calls redis-py's synchronous client, requests, urlopen or time.sleep.",
+        why="The event loop stands still for the round trip, and all requests of the worker wait. A slow "
+        "miss looks like an outage.",
+        example="async def rates():\n    return redis_client.get('rates')   # redis.Redis",
+        instead="async def rates():\n    return await redis_client.get('rates')   # redis.asyncio.Redis",
+        unless="It runs at start-up, before requests arrive.",
+        sure="High: the client's constructor or import is in the file.",
+        fix="Unsafe: `time.sleep(1)` becomes `await asyncio.sleep(1)`. A command of redis-py or "
+        "valkey-py, or a call of requests, moves to a thread (`await asyncio.to_thread(client.get, "
+        "key)`), and other coroutines run during the call. None for other clients, because threads "
+        "may not share them. None for `urlopen` and streams, whose body is read later, and none "
+        "inside a lambda or a generator expression.",
+    ),
+)

@@ -1,0 +1,62 @@
+"""SG405: a side effect that one worker should have, in every worker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from stampede_guard.audit.rule import Documentation, Rule, Violation
+from stampede_guard.audit.source.model import Module
+from stampede_guard.audit.source.startup import is_elected, is_single_program, started
+from stampede_guard.audit.source.words import last, path
+
+_NAMES = (
+    r"(?:send_(?:\w+_)?(?:message|mail|email|notification|alert|sms)|notify_\w+|set_webhook|"
+    r"(?:pre)?warm_?(?:up)?_?(?:\w*_)?caches?|cache_warm\w*|populate_caches?|preload_caches?|"
+    r"run_(?:\w+_)?migrations?|migrate\w*|apply_migrations|upgrade_db|create_all|seed_\w+|create_(?:first|default|initial)_\w+|"
+    r"init_db|create_db_and_tables|bootstrap_data|import_\w+_data|sync_\w+_to_\w+)"
+)
+_EFFECTS = re.compile(f"^{_NAMES}$")
+
+
+def check(module: Module) -> Iterator[Violation]:
+    if is_single_program(module):
+        return
+    for function in started(module):
+        if is_elected(module, function):
+            continue
+        for call in function.calls:
+            name = last(path(call.func))
+            if _EFFECTS.match(name) or module.resolve(call.func) == "alembic.command.upgrade":
+                yield Violation(
+                    node=call,
+                    message=f"every worker does {name}() when it starts, at the same time as the others",
+                    function=function.name,
+                )
+
+
+RULE = Rule(
+    code="SG405",
+    name="effect-per-worker",
+    summary="a side effect that one worker should do (message sent, cache warmed, migration run) in a "
+    "lifespan or start-up hook",
+    confidence="medium",
+    scope="fleet",
+    hints=(
+        (b"lifespan", b"startup", b"AppConfig", b"create_app", b"server_start"),
+        (re.compile(rf"\b{_NAMES}\s*\(".encode()), b"upgrade"),
+    ),
+    check=check,
+    documentation=Documentation(
+        what="A lifespan or start-up hook sends a message, warms a cache, or migrates a database.",
+        why="A deploy starts all workers at once. The message goes out N times, the warm-up is a herd of "
+        "its own, and two migrations run at the same time.",
+        example="@asynccontextmanager\nasync def lifespan(app):\n    await warm_cache()\n    yield",
+        instead='@leases.run_exclusive("warm-up", at_least_for=60)   # one worker; the others skip it\n'
+        "async def warm_cache(): ...\n\n"
+        "# or do it in a step of the deploy",
+        unless="The effect is idempotent and cheap.",
+        sure="Medium: the names of the calls decide.",
+        fix="No automatic fix: the effect may belong under a lease or in a step of the deploy.",
+    ),
+)

@@ -1,0 +1,83 @@
+"""Decorators by the name they were imported as."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stampede_guard.audit.source.model import Function, Module
+from stampede_guard.audit.source.origins import origin
+from stampede_guard.audit.source.words import path
+
+
+@dataclass(frozen=True, eq=False)
+class Decoration:
+    """One decorator of one function. `name` is the qualified name if the import shows it:
+    "fastapi_cache.decorator.cache".
+    """
+
+    function: Function
+    node: ast.expr
+    call: ast.Call | None
+    name: str
+    # The constructor of the object before the last dot: `@memory.cache` with `memory = joblib.Memory(...)`.
+    owner: str
+
+    @property
+    def tail(self) -> str:
+        return self.name.replace("()", "").rpartition(".")[2]
+
+    def keyword(self, name: str) -> ast.expr | None:
+        if self.call is None:
+            return None
+        return next((keyword.value for keyword in self.call.keywords if keyword.arg == name), None)
+
+
+def decorations(module: Module) -> list[Decoration]:
+    known: list[Decoration] | None = module.memo.get("decorations")
+    if known is None:
+        known = list(_all(module))
+        module.memo["decorations"] = known
+    return known
+
+
+def _all(module: Module) -> Iterator[Decoration]:
+    for function in module.functions:
+        for node in function.node.decorator_list:
+            yield _one(module, function, node)
+
+
+def _one(module: Module, function: Function, node: ast.expr) -> Decoration:
+    call = node if isinstance(node, ast.Call) else None
+    target = call.func if call is not None else node
+    name = module.resolve(target)
+    if call is not None and name.rpartition(".")[2] == "method_decorator" and call.args:
+        return _one_inner(module, function, node, call.args[0])
+    owner = origin(module, target.value, function.outer) if isinstance(target, ast.Attribute) else ""
+    if call is not None and isinstance(target, ast.Name) and target.id in module.values:
+        name = origin(module, module.values[target.id], None) or name
+    elif call is None and isinstance(target, ast.Name) and isinstance(module.values.get(target.id), ast.Call):
+        made = module.values[target.id]
+        if isinstance(made, ast.Call):
+            return Decoration(function, node, made, module.resolve(made.func), "")
+    return Decoration(function, node, call, name, owner)
+
+
+def _one_inner(module: Module, function: Function, node: ast.expr, inner: ast.expr) -> Decoration:
+    call = inner if isinstance(inner, ast.Call) else None
+    name = module.resolve(call.func if call is not None else inner)
+    return Decoration(function, node, call, name, "")
+
+
+def is_true(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
+
+
+def is_false(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is False
+
+
+def receiver_text(decoration: Decoration) -> str:
+    target = decoration.call.func if decoration.call is not None else decoration.node
+    return path(target.value) if isinstance(target, ast.Attribute) else ""

@@ -1,0 +1,114 @@
+"""Each rule on real files: `cases/CODE/flagged` must be reported by it, `cases/CODE/clean` must not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from stampede_guard.audit import all_rules, audit_source
+from stampede_guard.audit.engine import AuditOptions
+
+CASES = Path(__file__).resolve().parents[1] / "cases"
+ROOT = Path(__file__).resolve().parents[3]
+FLAGGED = sorted(CASES.glob("*/flagged/*.py"))
+CLEAN = sorted(CASES.glob("*/clean/*.py"))
+
+
+def codes(path: Path) -> list[str]:
+    code = path.parts[-3]
+    outcome = audit_source(path.name, path.read_bytes(), AuditOptions(codes=frozenset((code,)), least="low"))
+    assert outcome.skipped == []
+    return [finding.code for finding in outcome.findings]
+
+
+def name(path: Path) -> str:
+    return f"{path.parts[-3]}-{path.stem}"
+
+
+@pytest.mark.parametrize("path", FLAGGED, ids=name)
+def test_a_trap_is_reported(path: Path) -> None:
+    # every decorated or defining function of the file is a trap of its own
+    assert codes(path)
+
+
+@pytest.mark.parametrize("path", CLEAN, ids=name)
+def test_sound_code_is_left_alone(path: Path) -> None:
+    assert codes(path) == []
+
+
+@pytest.mark.parametrize(
+    ("case", "count"),
+    [
+        ("SG103", 3),
+        ("SG104", 2),
+        ("SG105", 3),
+        ("SG106", 2),
+        ("SG108", 4),
+        ("SG301", 3),
+        ("SG302", 2),
+        ("SG304", 3),
+        ("SG402", 2),
+        ("SG404", 2),
+        ("SG405", 2),
+    ],
+)
+def test_each_trap_of_a_file_is_reported_once(case: str, count: int) -> None:
+    largest = max(len(codes(path)) for path in (CASES / case / "flagged").glob("*.py"))
+    assert largest == count
+
+
+def test_every_rule_has_flagged_and_clean_files() -> None:
+    wanted = {rule.code for rule in all_rules()}
+    assert {path.parts[-3] for path in FLAGGED} == wanted
+    assert {path.parts[-3] for path in CLEAN} == wanted
+
+
+def test_the_rule_for_hand_written_fills_has_a_dozen_of_each() -> None:
+    assert len(list((CASES / "SG201" / "flagged").glob("*.py"))) >= 12
+    assert len(list((CASES / "SG201" / "clean").glob("*.py"))) >= 12
+
+
+def test_a_rule_is_registered_by_its_file_and_named_after_it() -> None:
+    files = {path.stem for path in Path("stampede_guard/audit/rules").rglob("sg*.py")}
+    assert files == {f"{rule.code.lower()}_{rule.name.replace('-', '_')}" for rule in all_rules()}
+
+
+def test_every_rule_documents_itself_in_full() -> None:
+    for rule in all_rules():
+        assert re.fullmatch(r"SG\d{3}", rule.code)
+        for said in vars(rule.documentation).values():
+            assert said.strip(), rule.code
+
+
+def test_the_local_confidence_of_cashews_is_shown_only_on_request() -> None:
+    source = (CASES / "SG103" / "flagged" / "unprotected.py").read_bytes()
+    shown = audit_source("x.py", source).findings
+    named = audit_source("x.py", source, AuditOptions(named=frozenset(("SG103",)))).findings
+    assert (len(shown), len(named)) == (2, 3)
+
+
+def test_the_page_the_cases_and_the_code_name_the_same_rules() -> None:
+    page = (ROOT / "docs" / "audit.md").read_text("utf-8")
+    in_code = {rule.code: rule.name for rule in all_rules()}
+    in_table = dict(re.findall(r"^\| \[(SG\d{3})\]\(#sg\d{3}\) \| ([a-z0-9-]+) \|", page, re.MULTILINE))
+    in_headings = dict(re.findall(r"^## (SG\d{3}) ([a-z0-9-]+)$", page, re.MULTILINE))
+    anchors = set(re.findall(r'^<a id="(sg\d{3})"></a>$', page, re.MULTILINE))
+    folders = {path.name for path in CASES.iterdir() if path.is_dir()}
+    assert in_table == in_headings == in_code
+    assert anchors == {code.lower() for code in in_code} and folders == set(in_code)
+
+
+def test_what_the_page_says_of_a_rule_is_what_the_rule_does() -> None:
+    page = (ROOT / "docs" / "audit.md").read_text("utf-8")
+    rows = re.findall(r"^\| \[(SG\d{3})\].* \| (low|medium|high) \| (process|fleet) \|", page, re.MULTILINE)
+    assert {code: (sure, scope) for code, sure, scope in rows} == {
+        rule.code: (rule.confidence, rule.scope) for rule in all_rules()
+    }
+
+
+def test_every_code_named_in_the_documentation_exists() -> None:
+    known = {rule.code for rule in all_rules()} | {"SG000"}
+    for path in (ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")):
+        assert set(re.findall(r"\bSG\d{3}\b", path.read_text("utf-8"))) <= known, path
