@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from stampede_guard.testing.cleancontext import assert_same_in_clean_context
     from stampede_guard.testing.clock import FakeClock
     from stampede_guard.testing.crowd import Herd
+    from stampede_guard.testing.either import in_either_test as in_either_test
     from stampede_guard.testing.faults.faulty import FaultyStore
     from stampede_guard.testing.herds import herd
+    from stampede_guard.testing.memory import default_guard_in_memory as default_guard_in_memory
     from stampede_guard.testing.singleflight import assert_single_flight
     from stampede_guard.testing.substitute import on_store
 
@@ -25,7 +27,9 @@ _HOMES = {
     "Response": "asgi",
     "assert_same_in_clean_context": "cleancontext",
     "assert_single_flight": "singleflight",
+    "default_guard_in_memory": "memory",
     "herd": "herds",
+    "in_either_test": "either",
     "on_store": "substitute",
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from stampede_guard.durations import Duration
 from stampede_guard.testing import given
 
 __all__ = ["FakeClock"]
@@ -24,10 +25,9 @@ class FakeClock:
     def __call__(self) -> float:
         return self.now
 
-    def advance(self, seconds: float) -> None:
+    def advance(self, seconds: Duration) -> None:
         """Let time pass. Raises `Misuse` for a negative number, because a clock of leases never goes back."""
-        given.seconds("advance({})", seconds, meaning="the time that passes")
-        self.now += seconds
+        self.now += given.seconds("advance({})", seconds, meaning="the time that passes")
         due = [future for until, future in self._sleepers if until <= self.now]
         self._sleepers = [(until, future) for until, future in self._sleepers if until > self.now]
         for future in due:

@@ -16,13 +16,13 @@ from typing import Any
 from stampede_guard.errors import Misuse
 from stampede_guard.testing import given
 
-__all__ = ["Caller", "Herd", "Outcome", "ask_all", "checked_size", "result_of", "shares", "threads_for"]
+__all__ = ["Caller", "Herd", "CallerOutcome", "ask_all", "checked_size", "result_of", "shares", "threads_for"]
 
 Caller = Callable[[], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CallerOutcome:
     """The outcome of one caller. `waited` is in seconds."""
 
     value: Any
@@ -46,7 +46,7 @@ class Herd:
     workers: int
 
     @classmethod
-    def of(cls, outcomes: Sequence[Outcome], *, computations: int, workers: int) -> Herd:
+    def of(cls, outcomes: Sequence[CallerOutcome], *, computations: int, workers: int) -> Herd:
         return cls(
             computations=computations,
             values=tuple(outcome.value for outcome in outcomes if outcome.error is None),
@@ -57,16 +57,17 @@ class Herd:
         )
 
 
-def checked_size(callers: Any, workers: Any, timeout: Any) -> None:
-    """Raises `Misuse` for an impossible herd."""
+def checked_size(callers: Any, workers: Any, timeout: Any) -> float:
+    """The time-out in seconds. Raises `Misuse` for an impossible herd."""
     given.count("callers={}", callers, meaning="how many there are in all", least=1)
     given.count("workers={}", workers, meaning="how many serve them", least=1)
-    given.seconds("timeout={}", timeout, meaning="the time that the whole herd may take")
+    seconds = given.seconds("timeout={}", timeout, meaning="the time that the whole herd may take")
     if callers < workers:
         raise Misuse(
             f"callers={callers} are too few for workers={workers}: `callers` counts those of all workers together, "
             "and each worker needs one"
         )
+    return seconds
 
 
 def shares(callers: int, workers: int) -> list[int]:
@@ -74,7 +75,7 @@ def shares(callers: int, workers: int) -> list[int]:
     return [callers // workers + (worker < callers % workers) for worker in range(workers)]
 
 
-async def ask_all(callers: Sequence[Caller], *, timeout: float) -> list[Outcome]:
+async def ask_all(callers: Sequence[Caller], *, timeout: float) -> list[CallerOutcome]:
     """Start all callers at once. Raises `TimeoutError` if some have no result after `timeout` seconds."""
     loop = asyncio.get_running_loop()
     tasks = [loop.create_task(_outcome(caller), name="stampede_guard herd") for caller in callers]
@@ -94,7 +95,7 @@ async def ask_all(callers: Sequence[Caller], *, timeout: float) -> list[Outcome]
             await asyncio.wait(left)
 
 
-async def _outcome(caller: Caller) -> Outcome:
+async def _outcome(caller: Caller) -> CallerOutcome:
     began = time.perf_counter()
     value: Any = None
     error: BaseException | None = None
@@ -108,7 +109,7 @@ async def _outcome(caller: Caller) -> Outcome:
         error = raised
     except Exception as raised:
         error = raised
-    return Outcome(value, error, time.perf_counter() - began)
+    return CallerOutcome(value, error, time.perf_counter() - began)
 
 
 def result_of(function: Callable[..., Any], args: Sequence[Any], kwargs: Any, pool: Executor) -> Caller:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from stampede_guard import durations
+from stampede_guard.durations import Duration
 from stampede_guard.errors import Misuse
 
 __all__ = ["count", "seconds"]
 
 
-def seconds(call: str, given: object, *, meaning: str) -> None:
-    """Raises `Misuse` unless it is a number of 0 or above."""
-    if isinstance(given, bool) or not isinstance(given, int | float) or not given >= 0:
-        raise Misuse(f"{call.format(repr(given))} is not allowed: give {meaning} in seconds, 0 or more")
+def seconds(call: str, given: Duration, *, meaning: str) -> float:
+    """The given time in seconds, 0 or above. Raises `Misuse`."""
+    value = durations.seconds(given)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        rule = f"give {meaning} in seconds, 0 or more{durations.advice(given)}"
+        raise Misuse(f"{call.format(repr(given))} is not allowed: {rule}")
+    return value
 
 
 def count(call: str, given: object, *, meaning: str, least: int = 0) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from stampede_guard.durations import Duration
 from stampede_guard.errors import Misuse
 from stampede_guard.testing.counting import counted, face_of, name_of
 from stampede_guard.testing.crowd import Caller, Herd, ask_all, checked_size, result_of, shares, threads_for
+from stampede_guard.testing.processes.processes import herd_of_processes
 from stampede_guard.testing.seats import seats
 
 __all__ = ["herd", "herd_of"]
@@ -24,7 +26,7 @@ async def herd(
     workers: int = 8,
     processes: bool = False,
     computes: Any = None,
-    timeout: float = TIMEOUT,
+    timeout: Duration = TIMEOUT,
 ) -> Herd:
     """Call `fn(*args, **kwargs)` from `callers` callers in `workers` workers at once; return the outcome.
 
@@ -40,7 +42,7 @@ async def herd(
 
     Raises `Misuse` if `fn` cannot be called or counted, `TimeoutError` if callers have no result in time.
     """
-    checked_size(callers, workers, timeout)
+    longest = checked_size(callers, workers, timeout)
     if not callable(fn):
         raise Misuse(
             f"herd() takes a function, not a {type(fn).__name__}: write herd(fn, args=(7,)), not herd(fn(7))"
@@ -54,10 +56,9 @@ async def herd(
             raise Misuse(
                 "computes= is for workers in this process: others count calls of the cached function itself"
             )
-        from stampede_guard.testing.processes.processes import herd_of_processes
 
         return await herd_of_processes(
-            fn, tuple(args), dict(kwargs or {}), callers=callers, workers=workers, timeout=timeout
+            fn, tuple(args), dict(kwargs or {}), callers=callers, workers=workers, timeout=longest
         )
     if computes is None and face_of(fn) is None:
         raise Misuse(
@@ -71,7 +72,7 @@ async def herd(
             callers=callers,
             workers=workers,
             computes=fn if computes is None else computes,
-            timeout=timeout,
+            timeout=longest,
         )
 
 

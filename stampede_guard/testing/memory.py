@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from stampede_guard.api import defaults
 from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.engine.modes.modes import MODE_VARIABLE
+from stampede_guard.policy import Policy
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.testing.clock import FakeClock
 
@@ -18,12 +19,13 @@ __all__ = ["default_guard_in_memory"]
 
 @contextlib.contextmanager
 def default_guard_in_memory(clock: FakeClock) -> Iterator[StampedeGuard]:
-    """Ignores `$STAMPEDE_GUARD_MODE`: a test with this guard wants to see it cache."""
+    """Strict. Ignores `$STAMPEDE_GUARD_MODE`: a test with this guard wants to see it cache."""
     before = defaults._default
     with unittest.mock.patch.dict(os.environ):
         for variable in [name for name in os.environ if name.startswith(MODE_VARIABLE)]:
             del os.environ[variable]
-        guard = StampedeGuard(MemoryStore(clock=clock), namespace="test")
+        # A test must see that its results are not cached.
+        guard = StampedeGuard(MemoryStore(clock=clock), namespace="test", policy=Policy(strict=True))
     defaults.configure(guard)
     try:
         yield guard

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from stampede_guard import testing
+
 if TYPE_CHECKING:
     from stampede_guard import StampedeGuard
     from stampede_guard.testing import FakeClock, FaultyStore
@@ -20,32 +22,23 @@ __all__ = ["assert_single_flight", "fake_clock", "faulty_store", "stampede_guard
 @pytest.fixture
 def fake_clock() -> FakeClock:
     """The clock of this test's stores: entries expire when the test advances it."""
-    from stampede_guard.testing.clock import FakeClock
-
-    return FakeClock()
+    return testing.FakeClock()
 
 
 @pytest.fixture
 def faulty_store(fake_clock: FakeClock) -> FaultyStore:
     """A memory store that fails on demand; it uses `fake_clock`."""
-    from stampede_guard.testing.faults.faulty import FaultyStore
-
-    return FaultyStore(clock=fake_clock)
+    return testing.FaultyStore(clock=fake_clock)
 
 
 @pytest.fixture
 def stampede_guard_memory(fake_clock: FakeClock) -> Iterator[StampedeGuard]:
     """An empty memory guard on `fake_clock`. Until the end of the test, every bare `@locked_cache` uses it."""
-    from stampede_guard.testing.memory import default_guard_in_memory
-
-    with default_guard_in_memory(fake_clock) as guard:
+    with testing.default_guard_in_memory(fake_clock) as guard:
         yield guard
 
 
 @pytest.fixture
 def assert_single_flight() -> Any:
     """`stampede_guard.testing.assert_single_flight`. An `async def` test awaits it, a plain test calls it."""
-    from stampede_guard.testing.either import in_either_test
-    from stampede_guard.testing.singleflight import assert_single_flight
-
-    return in_either_test(assert_single_flight)
+    return testing.in_either_test(testing.assert_single_flight)

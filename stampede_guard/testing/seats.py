@@ -16,12 +16,12 @@ import unittest.mock
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
-from stampede_guard.api.guard import StampedeGuard
-from stampede_guard.engine.flights.computation import CURRENT
+from stampede_guard.engine.engine import CURRENT
+from stampede_guard.engine.loops.event_loops import Runtimes
 from stampede_guard.engine.loops.runtime import Runtime
-from stampede_guard.engine.plan import Plan
 from stampede_guard.engine.threads.portal import portal, portal_loop
 from stampede_guard.values.forks import renew_in_children
 
@@ -39,7 +39,7 @@ class Seat:
     """One worker."""
 
     def __init__(self) -> None:
-        self._runtimes: dict[tuple[StampedeGuard, asyncio.AbstractEventLoop], Runtime] = {}
+        self._opened: dict[tuple[Runtimes, asyncio.AbstractEventLoop], Runtime] = {}
 
     def at(self, caller: Callable[[], Awaitable[Any]]) -> Callable[[], Awaitable[Any]]:
         """The same caller, in this worker."""
@@ -50,26 +50,26 @@ class Seat:
 
         return here
 
-    def runtime(self, guard: StampedeGuard) -> Runtime:
-        place = (guard, asyncio.get_running_loop())
+    def runtime(self, runtimes: Runtimes) -> Runtime:
+        place = (runtimes, asyncio.get_running_loop())
         with _opening:
-            runtime = self._runtimes.get(place)
+            runtime = self._opened.get(place)
             if runtime is None:
-                runtime = self._runtimes[place] = _opened(guard)
+                runtime = self._opened[place] = runtimes.another()
                 _seat_of[runtime] = self
         return runtime
 
     async def aclose(self) -> None:
         """Waits for running computations first, as when a worker is stopped."""
         # Repeated, because computations may call other guards, for which a new part opens.
-        while self._runtimes:
-            parts, self._runtimes = self._runtimes, {}
+        while self._opened:
+            parts, self._opened = self._opened, {}
             await asyncio.gather(*(_closed(loop, runtime) for (_, loop), runtime in parts.items()))
 
     def hurry(self) -> None:
         """Do not wait for running computations: their callers have given up."""
-        for runtime in self._runtimes.values():
-            runtime._policy = runtime._policy.replace(drain_timeout=0.0)
+        for runtime in self._opened.values():
+            runtime.limits = replace(runtime.limits, drain_timeout=0.0)
 
 
 async def _closed(loop: asyncio.AbstractEventLoop, runtime: Runtime) -> None:
@@ -81,37 +81,30 @@ async def _closed(loop: asyncio.AbstractEventLoop, runtime: Runtime) -> None:
         runtime.abandon()
 
 
-def _opened(guard: StampedeGuard) -> Runtime:
-    """Another part of the guard for this event loop, created in the same way as its first."""
-    kept = guard._runtimes, guard._current
-    guard._runtimes, guard._current = {}, None
-    try:
-        return _plain_runtime(guard)
-    finally:
-        guard._runtimes, guard._current = kept
-
-
 def _taken() -> Seat | None:
     flight = CURRENT.get()
     if flight is not None:
-        return _seat_of.get(flight._runtime)
+        return _seat_of.get(flight.runtime)
     return _SEAT.get()
 
 
-_plain_on = StampedeGuard.on
-_plain_runtime = StampedeGuard.runtime
+_plain_here = Runtimes.here
 
 
-def _on(guard: StampedeGuard, plan: Plan) -> Runtime | None:
-    return None if _plain_on(guard, plan) is None else guard.runtime()
-
-
-def _runtime(guard: StampedeGuard) -> Runtime:
+def _here(runtimes: Runtimes) -> Runtime:
     seat = _taken()
     if seat is not None:
-        return seat.runtime(guard)
+        return seat.runtime(runtimes)
     with _opening:
-        return _plain_runtime(guard)
+        return _plain_here(runtimes)
+
+
+def _remember(runtimes: Runtimes, current: Runtime | None) -> None:
+    vars(runtimes)["current"] = current
+
+
+_no_current = property(lambda _: None, _remember)
+"""The shortest path uses the current runtime, of whatever worker. Without one it asks `here`."""
 
 
 class _Routing:
@@ -121,7 +114,7 @@ class _Routing:
         self._herds = 0
         self._lock = threading.Lock()
         renew_in_children(self, "_lock")
-        self._patch = unittest.mock.patch.multiple(StampedeGuard, on=_on, runtime=_runtime)
+        self._patch = unittest.mock.patch.multiple(Runtimes, here=_here, current=_no_current)
 
     def __enter__(self) -> None:
         with self._lock:

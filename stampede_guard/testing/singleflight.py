@@ -8,6 +8,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from stampede_guard.durations import Duration
 from stampede_guard.errors import Misuse
 from stampede_guard.testing import asgi
 from stampede_guard.testing.counting import face_of, name_of
@@ -28,7 +29,7 @@ async def assert_single_flight(
     callers: int = 50,
     workers: int = 8,
     processes: bool = False,
-    timeout: float = TIMEOUT,
+    timeout: Duration = TIMEOUT,
 ) -> Herd:
     """Start `callers` at once, in `workers` workers: there must be exactly one computation, and all must get a
     result.
@@ -50,7 +51,7 @@ async def assert_single_flight(
         )  # fmt: skip
         _check(result, name_of(target if computes is None else computes))
         return result
-    checked_size(callers, workers, timeout)
+    longest = checked_size(callers, workers, timeout)
     if processes or args or kwargs:
         raise Misuse(
             "processes=, args= and kwargs= are for a function; an endpoint gets everything through its path"
@@ -62,7 +63,7 @@ async def assert_single_flight(
     if computes is None:
         computes = _endpoints(target)
     async with _asking(target, path, dict(headers or {})) as caller:
-        result = await herd_of(caller, callers=callers, workers=workers, computes=computes, timeout=timeout)
+        result = await herd_of(caller, callers=callers, workers=workers, computes=computes, timeout=longest)
     _check(result, name_of(computes))
     return result
 

@@ -24,13 +24,5 @@ def on_store(guard: StampedeGuard, store: Any) -> Iterator[Any]:
         raise Misuse(f"on_store() takes a StampedeGuard and a store, not a {type(guard).__name__}")
     if not hasattr(store, "open_session"):
         raise Misuse(f"on_store() takes a store, for example FaultyStore(), not a {type(store).__name__}")
-    before = guard._store, guard._runtimes, guard._current
-    guard._store, guard._runtimes, guard._current = store, {}, None
-    try:
+    with guard.engine.on_store(store):
         yield store
-    finally:
-        opened = guard._runtimes
-        guard._store, guard._runtimes, guard._current = before
-        for runtime in opened.values():
-            # Not closed: the event loop may be another one now, or may have ended.
-            runtime.abandon()

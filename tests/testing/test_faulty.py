@@ -246,7 +246,7 @@ class TestGuard:
             store.fail()
             # Somebody has to find out, and computes.
             await guard.get_or_compute("another", computing())
-            assert guard.runtime().away
+            assert guard.engine.runtime().away
             for _ in range(5):
                 assert await guard.get_or_compute("report", compute) == "value"
             assert compute.calls == 1  # type: ignore[attr-defined]

@@ -7,6 +7,7 @@ import pytest
 from stampede_guard import Misuse, StampedeGuard
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.testing import FaultyStore, on_store
+from tests.support.inside import store_of
 
 
 async def test_a_guard_uses_another_store_within_the_block_and_its_own_after_it() -> None:
@@ -18,15 +19,15 @@ async def test_a_guard_uses_another_store_within_the_block_and_its_own_after_it(
         return project
 
     await quality(7)
-    here = guard.runtime()
+    here = guard.engine.runtime()
     with on_store(guard, FaultyStore()) as store:
         await quality(8)
-        assert guard.runtime() is not here
+        assert guard.engine.runtime() is not here
         assert len(store.memory) == 1
         store.fail()
         assert await quality(9) == 9
     assert not store.memory._subscribers
-    assert guard.runtime() is here
+    assert guard.engine.runtime() is here
     assert len(own) == 1
     await guard.aclose()
 
@@ -35,7 +36,7 @@ async def test_it_is_put_back_after_an_error() -> None:
     guard = StampedeGuard(own := MemoryStore())
     with pytest.raises(LookupError), on_store(guard, MemoryStore()):
         raise LookupError
-    assert guard._store is own
+    assert store_of(guard) is own
 
 
 @pytest.mark.parametrize(

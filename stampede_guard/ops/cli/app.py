@@ -8,6 +8,7 @@ import typer
 import typer.core
 import typer.main
 
+from stampede_guard import __version__
 from stampede_guard.ops.cli.commands import COMMANDS, load
 
 __all__ = ["app"]
@@ -18,6 +19,11 @@ class Lazy(typer.core.TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The table itself, because a command's own help would import the command."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
@@ -41,8 +47,6 @@ app = typer.Typer(
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from stampede_guard import __version__
-
         typer.echo(f"stampede_guard {__version__}")
         raise typer.Exit
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from stampede_guard.errors import UrlError
+from stampede_guard.leases.kinds import PostgresLeases, RedisLeases
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -39,7 +40,6 @@ async def leases_at(url: str | None, namespace: str) -> AsyncIterator[Leases]:
             "no back end given: write --url postgresql://user@host/database or --url redis://host:6379/0, or set "
             "$STAMPEDE_GUARD_LEASES_URL"
         )
-    from stampede_guard.leases.kinds import PostgresLeases, RedisLeases
 
     client: Leases
     if _POSTGRES.match(url):

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from stampede_guard.errors import Misuse, StoreError
-from stampede_guard.ops.cli.running import console_at
+from stampede_guard.ops.cli.servers import console_at
+from stampede_guard.values.keys.builder import readable_name
 from stampede_guard.values.keys.explained import explain_name
 from stampede_guard.values.keys.kinds import UNNAMED
 
@@ -72,6 +73,4 @@ def _may_be_of(name: str, title: str, namespace: str) -> bool:
 
 def _as_in_keys(name: str) -> str:
     """A key keeps the end of a long name, and has no `<locals>` in the name of a local function."""
-    from stampede_guard.values.keys.builder import readable_name
-
     return unquote(readable_name(name))

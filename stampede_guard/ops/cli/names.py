@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from stampede_guard.engine.tags.templates import tag_key
 from stampede_guard.errors import Misuse
+from stampede_guard.http.requests.stored import is_note
 from stampede_guard.values.keys.explained import bare, explain_name
 
 if TYPE_CHECKING:
@@ -39,7 +40,5 @@ def is_tag(name: str, namespace: str) -> bool:
 
 def state_of(view: EntryView) -> State:
     """As the view says; but the HTTP cache stores its notes of responses that may not be stored as values."""
-    from stampede_guard.http.requests.stored import is_note
-
     noted = view.value is not None and is_note(view.value.body, view.value.size)
     return "uncacheable" if noted else view.state

@@ -7,30 +7,23 @@ import dataclasses
 import json
 import sys
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console as Screen
 
 from stampede_guard.errors import Misuse, StoreError
-from stampede_guard.ops.cli.options import given
 from stampede_guard.ops.cli.secrets import without_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from stampede_guard.stores.console.console import Console
-    from stampede_guard.stores.protocol import Session
 
 __all__ = [
     "FAILED",
     "WRONG",
     "answer",
-    "console_at",
     "run",
     "screen",
-    "session_at",
     "unreached",
     "warn_of",
 ]
@@ -99,46 +92,3 @@ def screen() -> Screen:
     # The text contains names and errors of other programs: [brackets] in it are not styles, :colons: not pictures.
     width = None if sys.stdout.isatty() else NARROW
     return Screen(width=width, highlight=False, soft_wrap=False, markup=False, emoji=False)
-
-
-def console_at(url: str | None) -> AbstractAsyncContextManager[Console]:
-    """The servers of the store at this URL."""
-    return _console_at(given(url))
-
-
-@asynccontextmanager
-async def _console_at(url: str) -> AsyncIterator[Console]:
-    from stampede_guard.api.urls import store_from_url
-    from stampede_guard.stores.console.console import Console
-
-    async with await Console.open(store_from_url(url)) as console:
-        yield console
-
-
-@asynccontextmanager
-async def session_at(url: str | None) -> AsyncIterator[Session]:
-    """A session like a guard's, for the steps of the protocol."""
-    from stampede_guard.api.urls import store_from_url
-
-    store = store_from_url(given(url))
-    if not store.shared:
-        raise Misuse("a memory:// store exists inside one process only: give the URL of a server")
-    session = store.open_session(_Nobody())
-    try:
-        yield session
-    finally:
-        await session.aclose()
-
-
-class _Nobody:
-    """A listener that ignores all messages."""
-
-    def heard(self, name: str, message: Any) -> None: ...
-
-    def changed(self, name: str, fence: int) -> None: ...
-
-    def gap(self) -> None: ...
-
-    def breaker_changed(self, *, away: bool, part: str = "", why: str = "") -> None: ...
-
-    def not_kept(self, name: str, error: StoreError) -> None: ...

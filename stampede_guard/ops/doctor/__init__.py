@@ -5,8 +5,8 @@ One file per check in `checks`. Each is a pure function from facts to findings, 
 
 from __future__ import annotations
 
+from stampede_guard.ops.doctor.diagnosis import Diagnosis, Level
 from stampede_guard.ops.doctor.examination import examine
 from stampede_guard.ops.doctor.facts import Facts, ServerFacts
-from stampede_guard.ops.doctor.finding import Finding, Level
 
-__all__ = ["Facts", "Finding", "Level", "ServerFacts", "examine"]
+__all__ = ["Diagnosis", "Facts", "Level", "ServerFacts", "examine"]

@@ -19,7 +19,7 @@ _LEVELS: dict[type, int] = {
     events.Fallback: logging.WARNING,
     events.TimedOut: logging.WARNING,
     events.TakenOver: logging.WARNING,
-    events.LeaseLost: logging.WARNING,
+    events.LeaseLapsed: logging.WARNING,
     events.BreakerOpened: logging.ERROR,
     events.BreakerClosed: logging.WARNING,
     events.Refused: logging.ERROR,
@@ -39,7 +39,7 @@ _SUMMARIZED = (
     events.Fallback,
     events.TimedOut,
     events.TakenOver,
-    events.LeaseLost,
+    events.LeaseLapsed,
 )
 """There may be one of these per call."""
 SUMMARY_SECONDS = 10.0

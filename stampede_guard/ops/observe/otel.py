@@ -49,7 +49,7 @@ class OpenTelemetryHook:
                 self._run_started(event)
             case events.JobEnded():
                 self._run_ended(event)
-            case events.TakenOver() | events.LeaseLost() | events.TimedOut() | events.Fallback():
+            case events.TakenOver() | events.LeaseLapsed() | events.TimedOut() | events.Fallback():
                 trace.get_current_span().add_event(
                     f"stampede_guard.{type(event).__name__}", {"stampede_guard.function": event.function}
                 )

@@ -110,7 +110,7 @@ class PrometheusHook:
                 self._timeouts.labels(self._label(event.function), event.what).inc()
             case events.TakenOver():
                 self._takeovers.labels(self._label(event.function)).inc()
-            case events.LeaseLost():
+            case events.LeaseLapsed():
                 self._lost.labels(self._label(event.function)).inc()
             case events.Compared():
                 self._shadow.labels(self._label(event.function), event.found).inc()

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from stampede_guard.durations import Duration
 from stampede_guard.errors import StoreRefused, StoreUnavailable
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.stores.protocol import Listener
@@ -71,12 +72,11 @@ class FaultyStore:
         for session in list(self._sessions):
             session.told_of(back=False)
 
-    def slow(self, seconds: float) -> None:
+    def slow(self, seconds: Duration) -> None:
         """Every answer takes this long. From `deadline` on it counts as a time-out, although the command was
         carried out.
         """
-        given.seconds("slow({})", seconds, meaning="the time that an answer takes")
-        self._delay = seconds
+        self._delay = given.seconds("slow({})", seconds, meaning="the time that an answer takes")
 
     def lose_replies(self, count: int) -> None:
         """The next `count` commands are carried out, and their answers never arrive."""

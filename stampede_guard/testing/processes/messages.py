@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from stampede_guard.errors import ComputeFailed
-from stampede_guard.testing.crowd import Outcome
+from stampede_guard.testing.crowd import CallerOutcome
 
-__all__ = ["LENGTH", "Job", "Report", "packed", "portable"]
+__all__ = ["LENGTH", "WorkerTask", "Report", "packed", "portable"]
 
 LENGTH = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class WorkerTask:
     """The task of one worker. `timeout` is in seconds."""
 
     module: str
@@ -32,7 +32,7 @@ class Report:
 
     problem: str = ""
     computations: int = 0
-    outcomes: tuple[Outcome, ...] = ()
+    outcomes: tuple[CallerOutcome, ...] = ()
 
 
 def packed(message: Any) -> bytes:
@@ -40,7 +40,7 @@ def packed(message: Any) -> bytes:
     return len(data).to_bytes(LENGTH, "big") + data
 
 
-def portable(outcome: Outcome) -> Outcome:
+def portable(outcome: CallerOutcome) -> CallerOutcome:
     """The same outcome. An error that cannot be pickled becomes one that describes it."""
     error = outcome.error
     if error is None:
@@ -50,4 +50,4 @@ def portable(outcome: Outcome) -> Outcome:
             return outcome
     except Exception:
         pass
-    return Outcome(None, ComputeFailed(type(error).__name__, str(error)), outcome.waited)
+    return CallerOutcome(None, ComputeFailed(type(error).__name__, str(error)), outcome.waited)

@@ -15,7 +15,7 @@ from typing import Any
 from stampede_guard.errors import Misuse, StampedeError
 from stampede_guard.testing.counting import face_of, name_of
 from stampede_guard.testing.crowd import Herd, shares
-from stampede_guard.testing.processes.messages import LENGTH, Job, Report, packed
+from stampede_guard.testing.processes.messages import LENGTH, Report, WorkerTask, packed
 
 __all__ = ["herd_of_processes"]
 
@@ -39,12 +39,12 @@ async def herd_of_processes(
             f"herd(processes=True) counts calls of a function decorated with @locked_cache or @cached_many, and "
             f"{name_of(function)} is not one"
         )
-    if not face._guarded()._store.shared:
+    if not face._guarded().engine.is_shared:
         raise Misuse(
             f"herd(processes=True) needs a store that processes share, and the guard of {name_of(function)} is in "
             'memory: use StampedeGuard.from_url("redis://localhost:6379/0"), or leave processes=True out'
         )
-    jobs = [Job(module, qualname, args, kwargs, share, timeout) for share in shares(callers, workers)]
+    jobs = [WorkerTask(module, qualname, args, kwargs, share, timeout) for share in shares(callers, workers)]
     try:
         orders = [packed(job) for job in jobs]
     except Exception as error:

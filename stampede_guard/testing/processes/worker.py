@@ -14,24 +14,24 @@ from typing import Any, BinaryIO
 from stampede_guard.errors import StampedeError
 from stampede_guard.testing.counting import counted, face_of
 from stampede_guard.testing.crowd import ask_all, result_of, threads_for
-from stampede_guard.testing.processes.messages import LENGTH, Job, Report, packed, portable
+from stampede_guard.testing.processes.messages import LENGTH, Report, WorkerTask, packed, portable
 
 __all__ = ["main"]
 
 
-async def _work(job: Job, orders: BinaryIO, replies: BinaryIO) -> Report:
+async def _work(job: WorkerTask, orders: BinaryIO, replies: BinaryIO) -> Report:
     function = _found(job)
     face = face_of(function)
     if face is None:
         raise StampedeError(f"{job.module}.{job.qualname} is not a cached function here")
     guard = face._guarded()
-    if not guard._store.shared:
+    if not guard.engine.is_shared:
         raise StampedeError(
             "its guard is in memory, which other processes do not see: give it a URL where the module is imported, or "
             "set $STAMPEDE_GUARD_URL for a bare @locked_cache"
         )
     # Connect before the herd begins, like workers that already serve.
-    await guard.runtime().session.read(f"{guard.prefix}=herd")
+    await guard.engine.fresh_for(f"{guard.prefix}=herd")
     replies.write(packed(Report()))
     await asyncio.to_thread(orders.readline)
     with counted(function) as count, threads_for(job.callers) as pool:
@@ -41,7 +41,7 @@ async def _work(job: Job, orders: BinaryIO, replies: BinaryIO) -> Report:
         return Report(computations=count(), outcomes=tuple(map(portable, outcomes)))
 
 
-def _found(job: Job) -> Any:
+def _found(job: WorkerTask) -> Any:
     found: Any = importlib.import_module(job.module)
     for name in job.qualname.split("."):
         found = getattr(found, name)
@@ -53,7 +53,9 @@ def main() -> None:
     # Output of the function must not mix with the report.
     replies = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
-    job: Job = pickle.loads(orders.read(int.from_bytes(orders.read(LENGTH), "big")))  # from our own parent
+    job: WorkerTask = pickle.loads(
+        orders.read(int.from_bytes(orders.read(LENGTH), "big"))
+    )  # from our own parent
     try:
         report = packed(asyncio.run(_work(job, orders, replies)))
     except Exception as error:

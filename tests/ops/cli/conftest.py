@@ -109,10 +109,10 @@ async def shop(server: ValkeyServer, namespace: str) -> AsyncIterator[Shop]:
         await quality(8, region="x" * 100)
         with pytest.raises(LookupError):
             await guard.get_or_compute("report:broken", broken)
-        session = guard.runtime().session
+        session = guard.engine.runtime().session
         held = guards.name("slow:1")
         assert isinstance(await session.acquire(held, flight="holder", policy=Policy(lease_ttl=60)), Granted)
-        other = guards.guard().runtime().session
+        other = guards.guard().engine.runtime().session
         await other.acquire(held, flight="waiter", policy=Policy())
         await session.fallback(held, flight="beside", policy=Policy())
         yield Shop(guard, quality, runs)

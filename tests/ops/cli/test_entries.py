@@ -190,7 +190,7 @@ async def test_invalidate_drops_an_entry_for_everybody(operator: Operator, shop:
 async def test_invalidate_raises_the_fence_so_that_what_is_under_way_is_not_stored(
     operator: Operator, shop: Shop
 ) -> None:
-    session, name = shop.guard.runtime().session, f"{operator.namespace}:=slow:1"
+    session, name = shop.guard.engine.runtime().session, f"{operator.namespace}:=slow:1"
     grant = await session.acquire(name, flight="holder", policy=shop.guard.policy)
     assert isinstance(grant, object)
     await operator.call("invalidate", "=slow:1")

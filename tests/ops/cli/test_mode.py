@@ -8,20 +8,21 @@ from bench.herd.valkey import ValkeyServer
 from tests.ops.cli.conftest import Operator, Shop
 from tests.support.gate import until
 from tests.support.guards import Guards
+from tests.support.inside import switches_of, watch_of
 
 
 async def test_a_switch_reaches_a_running_process(operator: Operator, shop: Shop) -> None:
-    await until(lambda: shop.guard.runtime()._switches._task is not None)
+    await until(lambda: watch_of(shop.guard.engine.runtime())._task is not None)
     told = await operator.call("mode", "shop.quality", "off")
     assert told.code == 0
     assert "shop.quality is in mode off" in told.out
-    await until(lambda: shop.guard._modes.fleet)
+    await until(lambda: switches_of(shop.guard))
     await shop.quality(7)
     assert shop.runs == [7, 8, 7]
     assert (await operator.call("mode")).out == "shop.quality  off  until it is changed\n"
     told = await operator.call("mode", "shop.quality", "default")
     assert "has its own mode again" in told.out
-    await until(lambda: not shop.guard._modes.fleet)
+    await until(lambda: not switches_of(shop.guard))
     await shop.quality(7)
     assert shop.runs == [7, 8, 7]
     assert "No switches" in (await operator.call("mode")).out
@@ -107,7 +108,9 @@ async def test_long_and_local_names_and_those_of_keys_are_known(operator: Operat
 
 async def test_where_there_are_no_entries_it_is_a_warning(operator: Operator, server: ValkeyServer) -> None:
     async with Guards(server.url, operator.namespace) as guards:
-        await guards.guard().runtime().session.switches(operator.namespace)  # connected, and nothing stored
+        await (
+            guards.guard().engine.runtime().session.switches(operator.namespace)
+        )  # connected, and nothing stored
         told = await operator.call("mode", "shop.quality", "bypass")
     assert told.code == 0 and "there are no entries" in told.err
     await operator.call("mode", "shop.quality", "default")

@@ -13,8 +13,8 @@ import pytest
 import stampede_guard.ops.cli
 from stampede_guard.errors import Misuse
 from stampede_guard.ops.cli.commands import COMMANDS
-from stampede_guard.ops.cli.messages import body_text, bytes_text, parse_seconds, seconds_text
 from stampede_guard.ops.cli.secrets import shown, without_secrets
+from stampede_guard.ops.cli.texts import body_text, bytes_text, parse_seconds, seconds_text
 from tests.ops.cli.conftest import PASSWORD, ROOT, Operator
 
 
@@ -74,6 +74,21 @@ async def test_a_url_that_cannot_be_read_is_told_without_its_password(operator: 
     ):
         told = await operator.call("doctor", "--url", url)
         assert told.code == 2, told
+
+
+def test_the_list_of_commands_imports_none_of_them(operator: Operator) -> None:
+    program = (
+        "import sys; from stampede_guard.ops.cli.app import app; "
+        "from typer.testing import CliRunner; r = CliRunner().invoke(app, ['--help']); "
+        "print(r.exit_code, [m for m in sys.modules if m == 'redis' or '.cli.commands.' in m])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "0 []"
+    listed = " ".join(operator.run("--help").out.split())
+    for command, summary in COMMANDS.items():
+        assert f"{command} {summary}" in listed
 
 
 def test_no_command_needs_more_than_its_own_module() -> None:
@@ -155,7 +170,7 @@ def test_times_are_read_as_people_write_them(text: str, seconds: float) -> None:
     assert parse_seconds(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1", "1w", "367d", "1e9", "nan", "m", "1" * 40])
+@pytest.mark.parametrize("text", ["", "0", "-1", "1y", "1h30", "53w", "367d", "1e9", "nan", "m", "1" * 40])
 def test_what_is_no_time_is_refused_with_examples(text: str) -> None:
     with pytest.raises(Misuse, match="write 90s, 30m, 2h or 1d"):
         parse_seconds(text)

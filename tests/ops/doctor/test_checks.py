@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stampede_guard.ops.doctor import Facts, Finding, ServerFacts, examine
+from stampede_guard.ops.doctor import Diagnosis, Facts, ServerFacts, examine
 from stampede_guard.ops.doctor.checks import OF_EACH_SERVER, OF_THE_WHOLE
 
 INFO = {
@@ -45,7 +45,7 @@ FACTS = Facts(
 )
 
 
-def found(check: str, *, facts: dict[str, Any] | None = None, **server: Any) -> Finding:
+def found(check: str, *, facts: dict[str, Any] | None = None, **server: Any) -> Diagnosis:
     """The one finding of a check about a server that differs in these facts from a good one."""
     (finding,) = [
         finding
@@ -79,7 +79,7 @@ def test_whatever_is_not_permitted_is_unknown_and_never_a_failure() -> None:
 
 
 @pytest.mark.parametrize("finding", examine(replace(FACTS, servers=(ServerFacts("a"),))))
-def test_everything_that_is_not_fine_says_what_was_seen(finding: Finding) -> None:
+def test_everything_that_is_not_fine_says_what_was_seen(finding: Diagnosis) -> None:
     assert finding.seen
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -20,7 +19,7 @@ from stampede_guard.events import (
     Fallback,
     Hit,
     Invalidated,
-    LeaseLost,
+    LeaseLapsed,
     Miss,
     Refreshed,
     Stale,
@@ -34,14 +33,9 @@ from tests.ops.observe.recorder import Recorder
 from tests.support.clock import Clock
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards
+from tests.support.inside import plan_of
 
 KEY = "report:7"
-
-
-@pytest.fixture(params=["memory", "valkey"])
-async def guards(request: pytest.FixtureRequest, valkey_url: str, namespace: str) -> AsyncIterator[Guards]:
-    async with Guards("memory" if request.param == "memory" else valkey_url, namespace) as made:
-        yield made
 
 
 def watched(guards: Guards, **fields: float) -> tuple[StampedeGuard, Recorder]:
@@ -189,11 +183,11 @@ async def test_a_value_that_a_last_look_found_is_told_as_another_callers(guards:
 
     holding = asyncio.create_task(holder.get_or_compute(KEY, compute))
     await gate.arrival()
-    session = holder.runtime().session
+    session = holder.engine.runtime().session
     beside = await session.fallback(name, flight="beside", policy=Policy(), newer_than=0)
     assert isinstance(beside, Granted)
     stored = False
-    read = guard.runtime().session.read
+    read = guard.engine.runtime().session.read
 
     def last_look(name: str) -> Any:
         async def look() -> Any:
@@ -205,14 +199,14 @@ async def test_a_value_that_a_last_look_found_is_told_as_another_callers(guards:
 
         return asyncio.ensure_future(look() if told.of(TimedOut) else read(name))
 
-    guard.runtime().session.read = last_look  # type: ignore[method-assign]
-    guard.runtime().read = last_look
-    deaf = guard.runtime().flights.concerned
-    guard.runtime().flights.concerned = lambda name, message: []  # type: ignore[method-assign]
+    guard.engine.runtime().session.read = last_look  # type: ignore[method-assign]
+    guard.engine.runtime().read = last_look
+    deaf = guard.engine.runtime().flights.concerned
+    guard.engine.runtime().flights.concerned = lambda name, message: []  # type: ignore[method-assign]
     call = guard.get_or_compute(KEY, value, wait_timeout=0.05, fallback_limit=0)
     assert await soon(call) == "value"
     assert stored and told.outcomes() == {"collapsed": 1}
-    guard.runtime().flights.concerned = deaf  # type: ignore[method-assign]
+    guard.engine.runtime().flights.concerned = deaf  # type: ignore[method-assign]
     gate.open()
     await soon(holding)
 
@@ -282,7 +276,7 @@ async def test_a_holder_that_has_vanished_is_told_as_taken_over() -> None:
     await gate.arrival()
     taking = asyncio.create_task(guard.get_or_compute(KEY, value))
     await until(lambda: told.of(Miss))
-    session: Any = holder.runtime().session
+    session: Any = holder.engine.runtime().session
     store.unsubscribe(session._inbox)  # as a process that dies does
     await until(lambda: clock.advance(0.1) or taking.done())
     assert await taking == "value"
@@ -302,12 +296,12 @@ async def test_a_lease_that_lapses_under_a_computation_is_told(guards: Guards) -
 
     call = asyncio.create_task(guard.get_or_compute(KEY, compute))
     await gate.arrival()
-    flight = guard.runtime().flights[guards.name(KEY)]
-    assert await guard.runtime().session.release(guards.name(KEY), flight=flight.id)
-    await until(lambda: told.of(LeaseLost))
+    flight = guard.engine.runtime().flights[guards.name(KEY)]
+    assert await guard.engine.runtime().session.release(guards.name(KEY), flight=flight.id)
+    await until(lambda: told.of(LeaseLapsed))
     gate.open()
     assert await soon(call) == "value"
-    assert len(told.of(LeaseLost)) == 1
+    assert len(told.of(LeaseLapsed)) == 1
 
 
 async def test_an_invalidation_is_told(guards: Guards) -> None:
@@ -319,14 +313,14 @@ async def test_an_invalidation_is_told(guards: Guards) -> None:
 async def test_the_log_says_why_the_store_is_away(caplog: pytest.LogCaptureFixture) -> None:
     guard = StampedeGuard(MemoryStore())
     with caplog.at_level(logging.WARNING, logger="stampede_guard"):
-        guard.runtime().breaker_changed(away=True, part="h:1", why="Connect call failed")
+        guard.engine.runtime().breaker_changed(away=True, part="h:1", why="Connect call failed")
     assert "the store's server h:1 is away (Connect call failed): one flight" in caplog.text
     await guard.aclose()
 
 
 async def test_the_breaker_tells_its_changes() -> None:
     guard = StampedeGuard(MemoryStore(), hooks=(told := Recorder(),))
-    runtime: Runtime = guard.runtime()
+    runtime: Runtime = guard.engine.runtime()
     runtime.breaker_changed(away=True)
     runtime.breaker_changed(away=True, part="10.0.0.7:6379")
     runtime.breaker_changed(away=False)
@@ -355,7 +349,7 @@ async def test_a_hook_that_raises_a_cancellation_cancels_nobody(kind: type) -> N
     guard = StampedeGuard(MemoryStore(), hooks=(looks_at_a_cancelled_future,))
     calls = [guard.get_or_compute(KEY, value) for _ in range(3)]
     assert await soon(asyncio.gather(*calls, return_exceptions=True)) == ["value"] * 3
-    assert not guard.runtime().flights
+    assert not guard.engine.runtime().flights
     await guard.aclose()
 
 
@@ -401,10 +395,11 @@ async def test_without_hooks_a_hit_takes_the_shortest_way_and_with_one_it_does_n
         return 1
 
     await one()
-    plan = guard._plans.plan(KEY, int, False, {})
-    assert guard.on(plan) is guard.runtime()
+    plan = plan_of(guard, KEY, int)
+    asked = guard.engine.ask(plan, "k")
+    assert asked is not None and asked[0] is guard.engine.runtime() and await asked[2] is None
     guard.add_hook(Recorder())
-    assert guard.on(plan) is None
+    assert guard.engine.ask(plan, "k") is None
     await guard.aclose()
 
 

@@ -114,7 +114,7 @@ PER_CALL: list[Callable[[str], events.Event]] = [
     lambda name: events.Fallback(name, "entry", "denied"),
     lambda name: events.TimedOut(name, "entry", "wait_timeout"),
     lambda name: events.TakenOver(name, "entry"),
-    lambda name: events.LeaseLost(name, "entry"),
+    lambda name: events.LeaseLapsed(name, "entry"),
 ]
 
 

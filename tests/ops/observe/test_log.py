@@ -31,7 +31,7 @@ TOLD: list[tuple[events.Event, int]] = [
     (events.Fallback("f", ENTRY, "denied"), logging.WARNING),
     (events.TimedOut("f", ENTRY, "compute_timeout"), logging.WARNING),
     (events.TakenOver("f", ENTRY), logging.WARNING),
-    (events.LeaseLost("f", ENTRY), logging.WARNING),
+    (events.LeaseLapsed("f", ENTRY), logging.WARNING),
     (events.BreakerOpened("10.0.0.7:6379"), logging.ERROR),
     (events.BreakerClosed(), logging.WARNING),
 ]
@@ -97,9 +97,9 @@ async def test_a_herd_is_one_line_whoever_writes_it(
         async with guard:
             calls = [asyncio.create_task(guard.get_or_compute("k", compute)) for _ in range(3)]
             await gate.arrival()
-            await until(lambda: any(flight.joined == 3 for flight in guard.runtime().flights.values()))
+            await until(lambda: any(flight.joined == 3 for flight in guard.engine.runtime().flights.values()))
             gate.open()
             await soon(asyncio.gather(*calls))
-            await until(lambda: not guard.runtime().flights)
+            await until(lambda: not guard.engine.runtime().flights)
     herds = [record for record in caplog.records if getattr(record, "callers", None)]
     assert [record.name for record in herds] == lines

@@ -1,4 +1,4 @@
-"""Which module contains which command. A module is imported when its command is called, or when all are listed.
+"""The commands, each with the sentence that `--help` lists. A module is imported when its command is called.
 
 So `stampede-guard audit` imports neither Redis nor the runtime. Each module has `register(app)`. It adds the
 module's command, or several below one name, to the `typer.Typer` that it gets.
@@ -6,35 +6,24 @@ module's command, or several below one name, to the `typer.Typer` that it gets.
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 __all__ = ["COMMANDS", "load"]
 
-COMMANDS = ("doctor", "keys", "show", "explain", "invalidate", "mode", "leases", "jobs", "audit")
+COMMANDS = {
+    "doctor": "Check reachability, latency, rights, eviction, memory, clock, cluster and versions.",
+    "keys": "List entries: fresh or stale, remaining time, token, size, lease, waiters.",
+    "show": "All parts of one entry: value, failure, record, lease, waiters, fallback slots.",
+    "explain": "Split the name of an entry: namespace, function, version, parameters.",
+    "invalidate": "Drop entries.",
+    "mode": "Switch modes for all processes.",
+    "leases": "Leases, elections included: which process holds what, and which processes wait.",
+    "jobs": "Jobs: their schedules, their history, and whether they are healthy.",
+    "audit": "Find unlocked caches in source code; `explain SG201` describes a rule.",
+}
 
 
 def load(name: str) -> Any:
     """The module of a command."""
-    command: Any
-    match name:
-        case "doctor":
-            from stampede_guard.ops.cli.commands import doctor as command
-        case "keys":
-            from stampede_guard.ops.cli.commands import keys as command
-        case "show":
-            from stampede_guard.ops.cli.commands import show as command
-        case "explain":
-            from stampede_guard.ops.cli.commands import explain as command
-        case "invalidate":
-            from stampede_guard.ops.cli.commands import invalidate as command
-        case "mode":
-            from stampede_guard.ops.cli.commands import mode as command
-        case "leases":
-            from stampede_guard.ops.cli.commands import leases as command
-        case "jobs":
-            from stampede_guard.ops.cli.commands import jobs as command
-        case "audit":
-            from stampede_guard.ops.cli.commands import audit as command
-        case _:
-            raise KeyError(name)
-    return command
+    return importlib.import_module(f"{__name__}.{name}")

@@ -8,11 +8,15 @@ import typer
 
 from stampede_guard.errors import StoreError
 from stampede_guard.ops.cli.options import Json, Namespace, Url, given
-from stampede_guard.ops.cli.running import FAILED, answer, console_at, run, screen, session_at
+from stampede_guard.ops.cli.running import FAILED, answer, run, screen
 from stampede_guard.ops.cli.secrets import shown, without_secrets
+from stampede_guard.ops.cli.servers import console_at, session_at
+from stampede_guard.ops.doctor import examine
+from stampede_guard.ops.doctor.facts import Facts
+from stampede_guard.ops.doctor.gather import gather, installed
 
 if TYPE_CHECKING:
-    from stampede_guard.ops.doctor import Facts, Finding
+    from stampede_guard.ops.doctor import Diagnosis, Facts
 
 __all__ = ["register"]
 
@@ -27,8 +31,6 @@ def doctor(url: Url = None, namespace: Namespace = "default", as_json: Json = Fa
     """Check reachability, latency, rights, eviction, memory, clock, cluster and versions, and report what to fix."""
 
     async def work() -> int:
-        from stampede_guard.ops.doctor import examine
-
         findings = examine(await _facts(url, namespace))
         if as_json:
             answer(findings)
@@ -40,9 +42,6 @@ def doctor(url: Url = None, namespace: Namespace = "default", as_json: Json = Fa
 
 
 async def _facts(url: str | None, namespace: str) -> Facts:
-    from stampede_guard.ops.doctor.facts import Facts
-    from stampede_guard.ops.doctor.gather import gather, installed
-
     where = shown(given(url))
     try:
         async with console_at(url) as console:
@@ -64,7 +63,7 @@ async def _switches(url: str | None, namespace: str) -> dict[str, str] | None:
     return {title: str(switch) for title, switch in found.items()}
 
 
-def _show(findings: list[Finding], url: str | None) -> None:
+def _show(findings: list[Diagnosis], url: str | None) -> None:
     from rich.table import Table
     from rich.text import Text
 

@@ -10,7 +10,9 @@ import typer
 from stampede_guard.errors import Misuse, StoreError
 from stampede_guard.ops.cli.names import complete, is_tag
 from stampede_guard.ops.cli.options import Json, Namespace, Url
-from stampede_guard.ops.cli.running import FAILED, answer, console_at, run, session_at, unreached, warn_of
+from stampede_guard.ops.cli.running import FAILED, answer, run, unreached, warn_of
+from stampede_guard.ops.cli.servers import console_at, session_at
+from stampede_guard.policy import Policy
 
 if TYPE_CHECKING:
     from stampede_guard.stores.protocol import Session
@@ -118,8 +120,6 @@ async def _drop(url: str | None, names: list[str], namespace: str, *, show: bool
 async def _drop_part(session: Session, names: list[str], namespace: str) -> int:
     """How many of these were dropped. Raises the first error if none was."""
     import asyncio
-
-    from stampede_guard.policy import Policy
 
     # The lifetimes only set the minimum time for which the fence is remembered. A record that lives longer stays.
     answers = await asyncio.gather(

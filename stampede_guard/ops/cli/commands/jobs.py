@@ -11,15 +11,19 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 
 from stampede_guard.errors import Misuse
+from stampede_guard.jobs.history.deadman import health_of
+from stampede_guard.jobs.messages import Outcome
+from stampede_guard.jobs.scheduler import Jobs
+from stampede_guard.jobs.schedules.schedule import moment
+from stampede_guard.leases.owner import called
 from stampede_guard.ops.cli.clients import LeasesUrl, leases_at, nobody
-from stampede_guard.ops.cli.messages import seconds_text
 from stampede_guard.ops.cli.options import Json, Namespace
 from stampede_guard.ops.cli.running import FAILED, answer, run, screen
+from stampede_guard.ops.cli.texts import seconds_text
 
 if TYPE_CHECKING:
     from stampede_guard.jobs.history.statistics import Statistics
     from stampede_guard.jobs.messages import JobView, RunView
-    from stampede_guard.jobs.scheduler import Jobs
 
 __all__ = ["register"]
 
@@ -44,8 +48,6 @@ def listed(url: LeasesUrl = None, namespace: Namespace = "default", as_json: Jso
     """Every job that a worker ever registered."""
 
     async def work() -> int:
-        from stampede_guard.jobs.scheduler import Jobs
-
         async with leases_at(url, namespace) as client:
             views = await Jobs(client).views()
         if as_json:
@@ -72,9 +74,6 @@ def history(
     """The outcomes of a job's slots, newest first, and the statistics of its newest 1,000."""
 
     async def work() -> int:
-        from stampede_guard.jobs.messages import Outcome
-        from stampede_guard.jobs.scheduler import Jobs
-
         unknown = [word for word in outcome or () if word not in get_args(Outcome)]
         if unknown:
             raise Misuse(f"{unknown[0]!r} is not an outcome: write {', '.join(get_args(Outcome))}")
@@ -124,8 +123,6 @@ def check(url: LeasesUrl = None, namespace: Namespace = "default", as_json: Json
     """
 
     async def work() -> int:
-        from stampede_guard.jobs.scheduler import Jobs
-
         async with leases_at(url, namespace) as client:
             found = await Jobs(client).health()
             withheld = await client.withheld()
@@ -157,8 +154,6 @@ def forget(
     """Delete a job that no longer exists, with its history. A program that still has the job registers it again."""
 
     async def work() -> int:
-        from stampede_guard.jobs.scheduler import Jobs
-
         async with leases_at(url, namespace) as client:
             done = await Jobs(client).forget(name)
         if not done:
@@ -178,8 +173,6 @@ def _elsewhere(namespace: str) -> str:
 
 def _jobs_of(program: str) -> Jobs:
     """Imports the program's module as a server does: the working directory comes first in the path."""
-    from stampede_guard.jobs.scheduler import Jobs
-
     module, _, path = program.partition(":")
     if not module or not path:
         raise Misuse(f"{program!r} names no jobs: write module:name, as in 'shop.tasks:jobs'")
@@ -212,8 +205,6 @@ def _table(views: list[JobView], prefix: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from stampede_guard.jobs.history.deadman import health_of
-
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("job", "schedule"):
         table.add_column(column, overflow="fold")
@@ -237,9 +228,6 @@ def _table(views: list[JobView], prefix: str) -> None:
 def _runs(runs: list[RunView], figures: Statistics) -> None:
     from rich.table import Table
     from rich.text import Text
-
-    from stampede_guard.jobs.schedules.schedule import moment
-    from stampede_guard.leases.owner import called
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("slot", "outcome", "took", "worker"):

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stampede_guard.errors import StoreError
-from stampede_guard.ops.cli.messages import bytes_text, seconds_text
+from stampede_guard.errors import Misuse, StoreError
 from stampede_guard.ops.cli.names import is_tag, state_of
 from stampede_guard.ops.cli.options import Json, Namespace, Url
-from stampede_guard.ops.cli.running import FAILED, answer, console_at, run, screen, unreached, warn_of
+from stampede_guard.ops.cli.running import FAILED, answer, run, screen, unreached, warn_of
+from stampede_guard.ops.cli.servers import console_at
+from stampede_guard.ops.cli.texts import bytes_text, seconds_text
+from stampede_guard.stores.console.view import EntryView
+from stampede_guard.values.keys.explained import explain_name
 
 if TYPE_CHECKING:
     from stampede_guard.stores.console.console import Console
-    from stampede_guard.stores.console.view import EntryView
 
 __all__ = ["register"]
 
@@ -76,8 +78,6 @@ def keys(
 
 async def _views(console: Console, names: list[str]) -> list[EntryView]:
     """Includes entries whose server returned only their names, as a master of a broken cluster does."""
-    from stampede_guard.stores.console.view import EntryView
-
     try:
         views = {view.name: view for view in await console.look(names)}
     except StoreError:
@@ -121,9 +121,6 @@ def _show(views: list[EntryView], namespace: str) -> None:
 
 
 def _apart(name: str, namespace: str) -> tuple[str, str]:
-    from stampede_guard.errors import Misuse
-    from stampede_guard.values.keys.explained import explain_name
-
     try:
         explained = explain_name(name, namespace=namespace)
     except Misuse:

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stampede_guard.errors import Misuse
+from stampede_guard.jobs.schedules.schedule import moment
+from stampede_guard.leases.messages import NotForced
+from stampede_guard.leases.owner import called
 from stampede_guard.ops.cli.clients import LeasesUrl, leases_at, nobody
-from stampede_guard.ops.cli.messages import seconds_text
 from stampede_guard.ops.cli.options import Json, Namespace
 from stampede_guard.ops.cli.running import FAILED, answer, run, screen
+from stampede_guard.ops.cli.texts import seconds_text
 
 if TYPE_CHECKING:
     from stampede_guard.leases.messages import Audit, LeaseView
@@ -109,8 +112,6 @@ def release(
     """
 
     async def work() -> int:
-        from stampede_guard.leases.messages import NotForced
-
         async with leases_at(url, namespace) as client:
             done = await client.force_release(name, token=token, by=by or _somebody(), now=now)
         if isinstance(done, NotForced):
@@ -155,8 +156,6 @@ def _as_json(view: LeaseView) -> dict[str, Any]:
 def _table(views: list[LeaseView], prefix: str) -> None:
     from rich.table import Table
 
-    from stampede_guard.leases.owner import called
-
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("lease", overflow="fold")
     table.add_column("held by", overflow="fold")
@@ -176,8 +175,6 @@ def _table(views: list[LeaseView], prefix: str) -> None:
 
 
 def _one(view: LeaseView, audits: list[Audit], name: str) -> None:
-    from stampede_guard.leases.owner import called
-
     said = [f"lease      {name}", f"token      {view.token}"]
     if view.held and view.owner is not None:
         said.append(f"held by    {called(view.owner)}, process {view.owner.process}")
@@ -195,6 +192,4 @@ def _one(view: LeaseView, audits: list[Audit], name: str) -> None:
 
 
 def _time(seconds: float) -> str:
-    from stampede_guard.jobs.schedules.schedule import moment
-
     return moment(int(seconds * 1000)).isoformat(timespec="seconds")

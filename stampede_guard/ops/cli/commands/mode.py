@@ -9,9 +9,10 @@ import typer
 
 from stampede_guard.errors import Misuse, StoreRefused, StoreUnavailable
 from stampede_guard.ops.cli.known import Known, functions_known
-from stampede_guard.ops.cli.messages import parse_seconds, seconds_text
 from stampede_guard.ops.cli.options import Json, Namespace, Url
-from stampede_guard.ops.cli.running import answer, console_at, run, session_at
+from stampede_guard.ops.cli.running import answer, run
+from stampede_guard.ops.cli.servers import console_at, session_at
+from stampede_guard.ops.cli.texts import parse_seconds, seconds_text
 from stampede_guard.stores.switch import EVERYTHING, LONGEST_TITLE, Switch
 
 if TYPE_CHECKING:

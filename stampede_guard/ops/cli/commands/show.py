@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stampede_guard.ops.cli.messages import body_text, bytes_text, seconds_text
-from stampede_guard.ops.cli.names import state_of
+from stampede_guard.errors import ComputeFailed
+from stampede_guard.ops.cli.names import complete, is_tag, state_of
 from stampede_guard.ops.cli.options import Json, Namespace, Url
-from stampede_guard.ops.cli.running import FAILED, answer, console_at, run
+from stampede_guard.ops.cli.running import FAILED, answer, run
+from stampede_guard.ops.cli.servers import console_at
+from stampede_guard.ops.cli.texts import body_text, bytes_text, seconds_text
+from stampede_guard.values.failures import decode_failure
 
 if TYPE_CHECKING:
     from stampede_guard.stores.console.view import EntryView
@@ -35,8 +38,6 @@ def show(
     """All parts of one entry: value, failure, record, lease, waiters, fallback slots."""
 
     async def work() -> int:
-        from stampede_guard.ops.cli.names import complete, is_tag
-
         full = complete(name, namespace)
         async with console_at(url) as console:
             (view,) = await console.look([full], body_bytes=MOST_BODY if value else 0)
@@ -103,9 +104,6 @@ def _failure(view: EntryView) -> list[str]:
     if view.failure.passes:
         left = seconds_text(view.failure.left)
         return [f"note      not to be stored; its callers compute beside each other for {left}"]
-    from stampede_guard.errors import ComputeFailed
-    from stampede_guard.values.failures import decode_failure
-
     error = decode_failure(view.failure.body)
     # The type only: a message may contain personal data.
     kind = error.type_name if isinstance(error, ComputeFailed) else type(error).__name__

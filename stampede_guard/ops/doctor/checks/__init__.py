@@ -20,19 +20,19 @@ from stampede_guard.ops.doctor.checks import (
     version,
     versions,
 )
+from stampede_guard.ops.doctor.diagnosis import Diagnosis
 from stampede_guard.ops.doctor.facts import Facts, ServerFacts
-from stampede_guard.ops.doctor.finding import Finding
 
 __all__ = ["OF_EACH_SERVER", "OF_THE_WHOLE"]
 
-OF_THE_WHOLE: tuple[Callable[[Facts], Iterator[Finding]], ...] = (
+OF_THE_WHOLE: tuple[Callable[[Facts], Iterator[Diagnosis]], ...] = (
     reachability.check,
     cluster.check,
     tls.check,
     versions.check,
     switches.check,
 )
-OF_EACH_SERVER: tuple[Callable[[Facts, ServerFacts], Iterator[Finding]], ...] = (
+OF_EACH_SERVER: tuple[Callable[[Facts, ServerFacts], Iterator[Diagnosis]], ...] = (
     latency.check,
     version.check,
     role.check,

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stampede_guard.ops.doctor.diagnosis import Diagnosis
 from stampede_guard.ops.doctor.facts import Facts, ServerFacts
-from stampede_guard.ops.doctor.finding import Finding
 
 __all__ = ["check"]
 
 
-def check(facts: Facts, server: ServerFacts) -> Iterator[Finding]:
+def check(facts: Facts, server: ServerFacts) -> Iterator[Diagnosis]:
     policy = (server.config or {}).get("maxmemory-policy") or (server.info or {}).get("maxmemory_policy")
     limit = (server.info or {}).get("maxmemory", "")
     if policy is None:
-        yield Finding("eviction", "unknown", "neither CONFIG GET nor INFO is permitted")
+        yield Diagnosis("eviction", "unknown", "neither CONFIG GET nor INFO is permitted")
     elif limit == "0":
         seen = f"{policy}, without a limit of memory"
-        yield Finding(
+        yield Diagnosis(
             "eviction",
             "warn",
             seen,
@@ -25,13 +25,13 @@ def check(facts: Facts, server: ServerFacts) -> Iterator[Finding]:
         )
     elif policy == "noeviction":
         seen = "noeviction: when it is full, new values are not stored; leases and invalidations still work"
-        yield Finding("eviction", "ok", seen)
+        yield Diagnosis("eviction", "ok", seen)
     elif policy.endswith("-random"):
         seen = f"{policy}: leases and fences in use may be evicted, too; each costs one more computation"
-        yield Finding("eviction", "warn", seen, "CONFIG SET maxmemory-policy allkeys-lfu, or -lru")
+        yield Diagnosis("eviction", "warn", seen, "CONFIG SET maxmemory-policy allkeys-lfu, or -lru")
     elif policy.endswith("-ttl"):
         seen = f"{policy}: keys with the shortest lifetime are evicted first, and these are the leases"
-        yield Finding("eviction", "warn", seen, "CONFIG SET maxmemory-policy allkeys-lfu, or -lru")
+        yield Diagnosis("eviction", "warn", seen, "CONFIG SET maxmemory-policy allkeys-lfu, or -lru")
     else:
         seen = f"{policy}: the least used keys are evicted first; an evicted lease or value costs one more computation"
-        yield Finding("eviction", "ok", seen)
+        yield Diagnosis("eviction", "ok", seen)

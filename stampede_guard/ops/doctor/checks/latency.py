@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stampede_guard.ops.doctor.diagnosis import Diagnosis
 from stampede_guard.ops.doctor.facts import Facts, ServerFacts
-from stampede_guard.ops.doctor.finding import Finding
 
 __all__ = ["DEADLINE", "SLOW", "check"]
 
@@ -15,10 +15,12 @@ DEADLINE = 0.5
 """Seconds after which a guard gives up on a command: the same as in stores.settings."""
 
 
-def check(facts: Facts, server: ServerFacts) -> Iterator[Finding]:
+def check(facts: Facts, server: ServerFacts) -> Iterator[Diagnosis]:
     times = sorted(server.latencies)
     if not times:
-        yield Finding("latency", "unknown", "no read was answered: " + server.errors.get("read", "not asked"))
+        yield Diagnosis(
+            "latency", "unknown", "no read was answered: " + server.errors.get("read", "not asked")
+        )
         return
     median, worst = times[len(times) // 2], times[min(len(times) - 1, len(times) * 99 // 100)]
     seen = f"median {median * 1000:.2f} ms, P99 {worst * 1000:.2f} ms of {len(times)} reads"
@@ -26,8 +28,10 @@ def check(facts: Facts, server: ServerFacts) -> Iterator[Finding]:
         mend = (
             f"a guard gives up after {DEADLINE:g} s: check for slow commands (SLOWLOG), swapping, a full CPU"
         )
-        yield Finding("latency", "fail", seen, mend)
+        yield Diagnosis("latency", "fail", seen, mend)
     elif median > SLOW:
-        yield Finding("latency", "warn", seen, "every hit costs this: put server and processes into one zone")
+        yield Diagnosis(
+            "latency", "warn", seen, "every hit costs this: put server and processes into one zone"
+        )
     else:
-        yield Finding("latency", "ok", seen)
+        yield Diagnosis("latency", "ok", seen)

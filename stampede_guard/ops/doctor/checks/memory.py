@@ -4,36 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stampede_guard.ops.doctor.diagnosis import Diagnosis
 from stampede_guard.ops.doctor.facts import Facts, ServerFacts
-from stampede_guard.ops.doctor.finding import Finding
 
 __all__ = ["check"]
 
 FULL = 0.9
 
 
-def check(facts: Facts, server: ServerFacts) -> Iterator[Finding]:
+def check(facts: Facts, server: ServerFacts) -> Iterator[Diagnosis]:
     info = server.info or {}
     used, limit = info.get("used_memory", ""), info.get("maxmemory", "")
     if not used.isdigit() or not limit.isdigit():
-        yield Finding("memory", "unknown", "INFO is not permitted")
+        yield Diagnosis("memory", "unknown", "INFO is not permitted")
         return
     megabytes = int(used) / 1024**2
     if int(limit) == 0:
-        yield Finding("memory", "ok", f"{megabytes:.1f} MiB used, no limit")
+        yield Diagnosis("memory", "ok", f"{megabytes:.1f} MiB used, no limit")
         return
     share = int(used) / int(limit)
     seen = f"{megabytes:.1f} MiB used of {int(limit) / 1024**2:.1f} MiB ({share:.0%})"
     if share >= FULL and (info.get("maxmemory_policy") == "noeviction"):
-        yield Finding(
+        yield Diagnosis(
             "memory",
             "fail",
             seen,
             "nothing is evicted, and soon nothing can be stored: raise maxmemory, or shorten ttl",
         )
     elif share >= FULL:
-        yield Finding(
+        yield Diagnosis(
             "memory", "warn", seen, "values are evicted before they expire: raise maxmemory, or shorten ttl"
         )
     else:
-        yield Finding("memory", "ok", seen)
+        yield Diagnosis("memory", "ok", seen)

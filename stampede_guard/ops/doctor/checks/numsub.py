@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stampede_guard.ops.doctor.diagnosis import Diagnosis
 from stampede_guard.ops.doctor.facts import Facts, ServerFacts
-from stampede_guard.ops.doctor.finding import Finding
 
 __all__ = ["check"]
 
 
-def check(facts: Facts, server: ServerFacts) -> Iterator[Finding]:
+def check(facts: Facts, server: ServerFacts) -> Iterator[Diagnosis]:
     if server.numsub is None:
-        yield Finding("sign of life", "unknown", "no script could be run: " + server.errors.get("numsub", ""))
+        yield Diagnosis(
+            "sign of life", "unknown", "no script could be run: " + server.errors.get("numsub", "")
+        )
     elif not server.numsub:
         seen = "scripts may not call PUBSUB NUMSUB"
         mend = "permit +pubsub|numsub; without it a killed holder is replaced after lease_ttl only"
-        yield Finding("sign of life", "warn", seen, mend)
+        yield Diagnosis("sign of life", "warn", seen, mend)
     else:
-        yield Finding("sign of life", "ok", "scripts can check whether a lease's holder is still alive")
+        yield Diagnosis("sign of life", "ok", "scripts can check whether a lease's holder is still alive")

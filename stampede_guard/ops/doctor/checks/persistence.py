@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stampede_guard.ops.doctor.diagnosis import Diagnosis
 from stampede_guard.ops.doctor.facts import Facts, ServerFacts
-from stampede_guard.ops.doctor.finding import Finding
 
 __all__ = ["check"]
 
 
-def check(facts: Facts, server: ServerFacts) -> Iterator[Finding]:
+def check(facts: Facts, server: ServerFacts) -> Iterator[Diagnosis]:
     info = server.info
     if info is None:
-        yield Finding("persistence", "unknown", "INFO is not permitted")
+        yield Diagnosis("persistence", "unknown", "INFO is not permitted")
         return
     if info.get("loading") == "1":
-        yield Finding(
+        yield Diagnosis(
             "persistence", "fail", "it is loading its data", "wait: until then it serves no commands"
         )
         return
@@ -35,6 +35,6 @@ def check(facts: Facts, server: ServerFacts) -> Iterator[Finding]:
         seen += f"; {replicas} replicas, behind by moments: a failover may lose leases, values and fences"
     if info.get("rdb_last_bgsave_status", "ok") != "ok":
         mend = "check its log and disk; with stop-writes-on-bgsave-error it refuses every lease"
-        yield Finding("persistence", "fail", "the last snapshot failed; " + seen, mend)
+        yield Diagnosis("persistence", "fail", "the last snapshot failed; " + seen, mend)
     else:
-        yield Finding("persistence", "ok", seen)
+        yield Diagnosis("persistence", "ok", seen)

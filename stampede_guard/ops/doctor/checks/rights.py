@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stampede_guard.ops.doctor.diagnosis import Diagnosis
 from stampede_guard.ops.doctor.facts import Facts, ServerFacts
-from stampede_guard.ops.doctor.finding import Finding
 
 __all__ = ["check"]
 
@@ -19,23 +19,23 @@ SPARED = {
 """Optional rights, and the cost of their absence."""
 
 
-def check(facts: Facts, server: ServerFacts) -> Iterator[Finding]:
+def check(facts: Facts, server: ServerFacts) -> Iterator[Diagnosis]:
     who = f"user {server.user!r}" if server.user else "this user"
     if server.denied is None:
-        yield Finding("rights", "unknown", f"{who} could not be tried: {server.errors.get('rights', '')}")
+        yield Diagnosis("rights", "unknown", f"{who} could not be tried: {server.errors.get('rights', '')}")
         return
     spared = [right for right in server.denied if _cost(right)]
     needed = [right for right in server.denied if right not in spared]
     if needed:
         grants = " ".join(right if right[0] in "~&" else f"+{right}" for right in server.denied)
         mend = f"ACL SETUSER {server.user or 'NAME'} {grants}    (docs/redis.md, Rights)"
-        yield Finding("rights", "fail", f"{who} may not: {', '.join(needed)}", mend)
+        yield Diagnosis("rights", "fail", f"{who} may not: {', '.join(needed)}", mend)
     elif spared:
         costs = "; ".join(f"without {right} {_cost(right)}" for right in spared)
         grants = " ".join(right if right[0] == "&" else f"+{right}" for right in spared)
-        yield Finding("rights", "warn", costs, f"ACL SETUSER {server.user or 'NAME'} {grants}")
+        yield Diagnosis("rights", "warn", costs, f"ACL SETUSER {server.user or 'NAME'} {grants}")
     else:
-        yield Finding(
+        yield Diagnosis(
             "rights", "ok", f"{who} has all rights that a guard needs in namespace {facts.namespace!r}"
         )
 

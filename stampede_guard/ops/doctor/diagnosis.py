@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Finding", "Level"]
+__all__ = ["Diagnosis", "Level"]
 
 Level = Literal["ok", "warn", "fail", "unknown"]
 """`unknown`: the check was not possible, usually because the user is not permitted to look."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """`seen`: the observation. `mend`: what to do about it; empty if nothing needs to be done."""
 
     check: str

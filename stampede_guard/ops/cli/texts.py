@@ -6,13 +6,15 @@ import json
 import re
 from typing import Any
 
+from stampede_guard.durations import seconds
 from stampede_guard.errors import Misuse
+from stampede_guard.values.codec.builtin import loads
+from stampede_guard.values.codec.stamped import opened_stamp
 
 __all__ = ["body_text", "bytes_text", "parse_seconds", "seconds_text"]
 
 LONGEST_SECONDS = 366 * 86_400.0
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
-_DURATION = re.compile(r"(?P<number>\d{1,9}(?:\.\d{1,3})?)(?P<unit>[smhd]?)")
+_BARE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,3})?")
 
 
 def seconds_text(seconds: float | None) -> str:
@@ -35,12 +37,12 @@ def bytes_text(size: int) -> str:
 
 
 def parse_seconds(text: str) -> float:
-    """`90`, `90s`, `30m`, `2h`, `1d`. Raises `Misuse`."""
-    found = _DURATION.fullmatch(text.strip())
-    seconds = float(found["number"]) * _UNITS[found["unit"] or "s"] if found is not None else 0.0
-    if not 1 <= seconds <= LONGEST_SECONDS:
+    """`90`, `90s`, `30m`, `1h30m`, `1d`. Raises `Misuse`."""
+    given = text.strip()
+    found = float(given) if _BARE.fullmatch(given) else seconds(given)
+    if not isinstance(found, float) or not 1 <= found <= LONGEST_SECONDS:
         raise Misuse(f"{text!r} is not a time between 1 s and 366 d: write 90s, 30m, 2h or 1d")
-    return seconds
+    return found
 
 
 def body_text(body: bytes, *, complete: bool) -> str:
@@ -50,14 +52,11 @@ def body_text(body: bytes, *, complete: bool) -> str:
 
 
 def _decoded(body: bytes) -> str | None:
-    from stampede_guard.values.codec.stamped import opened_stamp
-
     body = opened_stamp(body)
     try:
         return json.dumps(json.loads(body), ensure_ascii=False, indent=2)
     except ValueError:
         pass
-    from stampede_guard.values.codec.builtin import loads
 
     try:
         value: Any = loads(body)
