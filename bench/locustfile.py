@@ -1,14 +1,16 @@
 """The herd's users: many users, each with its own connection, not in step with each other.
 
-Runs by itself for people who know Locust:
+With Locust's own page, against the service that `make herd-serve` starts, or against your own:
 
     locust -f bench/locustfile.py --host http://127.0.0.1:8000
+    locust -f bench/locustfile.py --host http://127.0.0.1:8080 --path /reports/7 --period 2 --users 200
 
-Environment:
+The page and `--help` show both options:
 
-- HERD_PERIOD is the time from one request of a user to the next, in seconds (default 0.75).
-- HERD_PATH is the path of the requests (default /quality?project=1).
-- HERD_REQUESTS is a file for every single request, because Locust rounds its own percentiles.
+- `--path` is the path of the requests (or $HERD_PATH; default /quality?project=1).
+- `--period` is the time from one request of a user to the next, in seconds (or $HERD_PERIOD; default 0.75).
+
+$HERD_REQUESTS names a file for every single request, because Locust rounds its own percentiles.
 """
 
 from __future__ import annotations
@@ -21,9 +23,21 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from locust import FastHttpUser, events, task
+from locust.argument_parser import LocustArgumentParser
 
-PERIOD = float(os.environ.get("HERD_PERIOD", "0.75"))
-PATH = os.environ.get("HERD_PATH", "/quality?project=1")
+
+@events.init_command_line_parser.add_listener  # type: ignore[untyped-decorator]
+def _options(parser: LocustArgumentParser) -> None:
+    parser.add_argument(
+        "--path", env_var="HERD_PATH", default="/quality?project=1", help="path of the requests"
+    )
+    parser.add_argument(
+        "--period",
+        env_var="HERD_PERIOD",
+        type=float,
+        default=0.75,
+        help="seconds from one request of a user to the next",
+    )
 
 
 class Reader(FastHttpUser):
@@ -33,18 +47,21 @@ class Reader(FastHttpUser):
     network_timeout = 120.0
 
     def on_start(self) -> None:
-        self._offset = random.uniform(0.0, PERIOD)
+        options = self.environment.parsed_options
+        self._path: str = options.path
+        self._period: float = options.period
+        self._offset = random.uniform(0.0, self._period)
         time.sleep(self._offset)
 
     def wait_time(self) -> float:
         """Until this user's next beat. After a stall every user is back on its own beat, not all on one."""
         elapsed = time.time() - self._offset
-        beat = round(elapsed / PERIOD) + 1 + random.uniform(-0.1, 0.1)
-        return max(0.0, beat * PERIOD - elapsed)
+        beat = round(elapsed / self._period) + 1 + random.uniform(-0.1, 0.1)
+        return max(0.0, beat * self._period - elapsed)
 
     @task
     def read(self) -> None:
-        self.client.get(PATH, name="quality")
+        self.client.get(self._path, name=self._path.partition("?")[0])
 
 
 class Recorder:

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from stampede_guard.audit.reading import Unreadable, read
-from stampede_guard.audit.rule import all_rules
-from stampede_guard.audit.text import Text
+from stampede_guard.audit.files.reading import Unreadable, read
+from stampede_guard.audit.prefilter import Text
+from stampede_guard.audit.rules import all_rules
 
 __all__ = ["Tree", "passing", "whole"]
 

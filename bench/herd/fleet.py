@@ -32,7 +32,7 @@ class Fleet:
 
     On Linux each worker has its own socket (SO_REUSEPORT), so the kernel spreads connections by their address. With one
     shared socket, a worker that wakes takes all waiting connections, and some workers get none. Raises `RuntimeError`
-    with a worker's last output if one does not start.
+    with a worker's last output if one does not start, and `OSError` if `port` is taken. Port 0: any free one.
     """
 
     settings: Settings
@@ -60,7 +60,7 @@ class Fleet:
     def start(self) -> None:
         """Start all workers and wait until every one is ready."""
         logs = processes.temporary_directory("herd-workers-")
-        sockets = _listening_sockets(self.size)
+        sockets = _listening_sockets(self.size, self.port)
         self.port = sockets[0].getsockname()[1]
         read_end, write_end = os.pipe()
         environment = {**os.environ, **self.settings.to_environment()}
@@ -107,10 +107,15 @@ class Fleet:
                 )
 
 
-def _listening_sockets(count: int) -> list[socket.socket]:
+def _listening_sockets(count: int, port: int) -> list[socket.socket]:
     if not sys.platform.startswith("linux"):
-        return [_bound_socket(0, share=False)] * count  # elsewhere SO_REUSEPORT does not spread connections
-    first = _bound_socket(0, share=True)
+        return [
+            _bound_socket(port, share=False)
+        ] * count  # elsewhere SO_REUSEPORT does not spread connections
+    if port:
+        # Without SO_REUSEPORT: another program's socket with that option would take a part of the requests.
+        _bound_socket(port, share=False).close()
+    first = _bound_socket(port, share=True)
     port = first.getsockname()[1]
     return [first, *(_bound_socket(port, share=True) for _ in range(count - 1))]
 
@@ -118,5 +123,9 @@ def _listening_sockets(count: int) -> list[socket.socket]:
 def _bound_socket(port: int, *, share: bool) -> socket.socket:
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT if share else socket.SO_REUSEADDR, 1)
-    listening.bind(("127.0.0.1", port))
+    try:
+        listening.bind(("127.0.0.1", port))
+    except OSError:
+        listening.close()
+        raise
     return listening

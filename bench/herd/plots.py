@@ -12,7 +12,7 @@ from matplotlib import pyplot as plt
 from bench.herd.modes import Mode
 from bench.herd.story import Story, Told
 
-__all__ = ["COLOURS", "cost_per_hour", "main_picture", "png", "queries_per_expiry", "save"]
+__all__ = ["COLOURS", "cost_per_hour", "main_picture", "png", "queries_per_expiry", "save", "two_panels"]
 
 COLOURS: Final[dict[Mode, str]] = {
     "naive": "#7f1d1d",
@@ -54,6 +54,23 @@ def main_picture(story: Story) -> Any:
         axes[0][0].set_ylabel("a request's latency")
         axes[1][0].set_ylabel("database CPU, %")
         axes[1][0].set_ylim(0, 105)
+        return figure
+
+
+def two_panels(story: Story, before: Mode, after: Mode) -> Any:
+    """Latency over time in two modes side by side, for a page: few words, in letters that are readable there."""
+    with plt.rc_context({**_STYLE, "font.size": 13}):
+        figure, axes = plt.subplots(1, 2, sharex=True, sharey=True, layout="constrained", figsize=(10, 3.6))
+        for axis, mode, title in zip(
+            axes, (before, after), ("without: each worker computes", "with it: one computes"), strict=True
+        ):
+            _latency(axis, mode, story.modes[mode], letters=12)
+            axis.set_title(title, fontweight="bold", color=COLOURS[mode])
+            axis.set_xlabel("seconds")
+        axes[0].set_yscale("log")
+        axes[0].set_yticks([0.001, 0.01, 0.1, 1, 10], ["1 ms", "10 ms", "100 ms", "1 s", "10 s"])
+        axes[0].set_ylim(0.0007, 20)
+        axes[0].set_ylabel("time of a request")
         return figure
 
 
@@ -113,7 +130,7 @@ def save(picture: bytes, path: Path) -> None:
     path.write_bytes(picture)
 
 
-def _latency(axis: Any, mode: Mode, told: Told) -> None:
+def _latency(axis: Any, mode: Mode, told: Told, *, letters: float = 8) -> None:
     begin = told.recording.ramped
     shown = [request for request in told.recording.requests if request.start >= begin]
     axis.plot(
@@ -127,7 +144,7 @@ def _latency(axis: Any, mode: Mode, told: Told) -> None:
         label = f"{queries} quer{'y' if queries == 1 else 'ies'}"
         axis.annotate(
             label, (expiry, 0.985), xycoords=("data", "axes fraction"), xytext=(3, 0),
-            textcoords="offset points", va="top", fontsize=8, color="#374151",
+            textcoords="offset points", va="top", fontsize=letters, color="#374151",
         )  # fmt: skip
     axis.set_title(mode, fontweight="bold", color=COLOURS[mode])
 

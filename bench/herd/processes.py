@@ -20,15 +20,27 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
-__all__ = ["Child", "start", "temporary_directory"]
+__all__ = ["Child", "Process", "adopt", "start", "temporary_directory"]
+
+
+class Process(Protocol):
+    """A `subprocess.Popen`, or what is like one."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def returncode(self) -> int | None: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Child:
     """A running process group of ours, and the signal that ends it in good order."""
 
-    process: subprocess.Popen[bytes]
+    process: Process
     end_signal: signal.Signals
     log: Path | None
 
@@ -102,6 +114,13 @@ def start(
         )
     child = Child(process, end_signal, log)
     link.watch(child)
+    return child
+
+
+def adopt(process: Process, *, end_signal: signal.Signals, log: Path | None = None) -> Child:
+    """End this process, the first of its group, with ours. For one that was not started by `start`."""
+    child = Child(process, end_signal, log)
+    _link().watch(child)
     return child
 
 

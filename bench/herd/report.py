@@ -9,6 +9,7 @@ from pathlib import Path
 from string import Template
 
 from bench.herd import plots
+from bench.herd.modes import Mode
 from bench.herd.story import ABOUT, Story
 from bench.herd.table import FOOTNOTE, rows
 
@@ -18,7 +19,10 @@ _PAGE = Template(Path(__file__).with_name("report.html").read_text())
 
 
 def write_report(story: Story, path: Path) -> Path:
-    """Write the report to `path` and its main picture beside it, as PNG. Returns the picture's path."""
+    """Write the report to `path` and its main picture beside it, as PNG. Returns the picture's path.
+
+    If the incident and its cure are both among the modes, a picture of only these two is written as well.
+    """
     picture = plots.png(plots.main_picture(story))
     page = _PAGE.substitute(
         headline=escape(headline(story)),
@@ -34,6 +38,10 @@ def write_report(story: Story, path: Path) -> Path:
     path.write_text(page)
     beside = path.with_suffix(".png")
     plots.save(picture, beside)
+    cure: Mode = "guard-stale" if "guard-stale" in story.modes else "guard"
+    if {"local", cure} <= set(story.modes):
+        panels = plots.png(plots.two_panels(story, "local", cure))
+        plots.save(panels, path.with_name(f"{path.stem}-two.png"))
     return beside
 
 

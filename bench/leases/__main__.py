@@ -30,7 +30,7 @@ async def measured(store: Measured, options: argparse.Namespace) -> tuple[list[s
 
     alone = await one_answer(store)
     figures["alone"] = alone
-    row("grant and release, nobody waits", _ms(alone))
+    row("grant and release, no waiters", _ms(alone))
     crowds = [await waiters(store, count) for count in options.waiters]
     figures["waiters"] = [asdict(crowd) for crowd in crowds]
     for crowd in crowds:

@@ -14,7 +14,7 @@ from stampede_guard.errors import StoreError
 from stampede_guard.jobs import Jobs
 from stampede_guard.jobs.backends import runs_of
 from stampede_guard.jobs.messages import Claim, Claimed, Registration
-from stampede_guard.leases.messages import Ask, Granted, Held, Owner
+from stampede_guard.leases.messages import LeaseGranted, LeaseHeld, LeaseRequest, Owner
 
 __all__ = ["Burst", "Crowd", "Idle", "Past", "claims", "history", "idle_fleet", "one_answer", "waiters"]
 
@@ -204,9 +204,9 @@ async def one_answer(store: Measured) -> float:
     try:
 
         async def once() -> None:
-            asked = Ask(name="bench:alone", holder="a", owner=OWNER, lease_ttl=60.0)
+            asked = LeaseRequest(name="bench:alone", holder="a", owner=OWNER, lease_ttl=60.0)
             answer = await backend.acquire(asked, timeout=LONG)
-            assert isinstance(answer, Granted | Held)
+            assert isinstance(answer, LeaseGranted | LeaseHeld)
             await backend.release("bench:alone", holder="a", token=0, at_least_for=0, timeout=LONG)
 
         await once()

@@ -38,7 +38,7 @@ async def measure_away(sizes: AwaySizes, *, step: Callable[[], None]) -> list[Ro
         calls = {"away": _cached(away), "memory": _cached(memory)}
         for call in calls.values():
             await call(0)
-        if not away.runtime().away:
+        if not away.engine.runtime().away:
             raise AssertionError("the breaker must be open, or this measures something else")
         numbers = itertools.count(1)
         hits: dict[str, list[float]] = {name: [] for name in calls}

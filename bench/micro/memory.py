@@ -17,6 +17,7 @@ import psutil  # type: ignore[import-untyped]
 
 from bench.micro.row import Row
 from stampede_guard import Policy, StampedeGuard
+from stampede_guard.policy import Limits
 
 __all__ = ["measure_memory"]
 
@@ -60,7 +61,9 @@ def measure_memory(url: str, *, keys: int) -> Row:
 
 
 async def _call_each(url: str, keys: int) -> tuple[Footprint, Footprint]:
-    guard = StampedeGuard.from_url(url, namespace="micro-memory", policy=Policy(last_value_bytes=0, ttl=1.0))
+    guard = StampedeGuard.from_url(
+        url, namespace="micro-memory", policy=Policy(ttl=1.0), limits=Limits(last_value_bytes=0)
+    )
 
     @guard.locked_cache()
     async def value(number: int) -> dict[str, int]:

@@ -81,7 +81,7 @@ async def _calls(guard: StampedeGuard) -> dict[str, Call]:
 
     async with asyncio.timeout(PATIENCE):
         # Nothing is kept before the subscription stands.
-        while len(guard.runtime().l1) < 2:
+        while len(guard.engine.runtime().l1) < 2:
             await number(7)
             await dictionary(7)
     return {"number": number, "dictionary": dictionary, "async_lru": lru, "nothing": nothing}

@@ -16,12 +16,19 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from bench.scale.costs import Costs
-from stampede_guard.core import flight as core
+from stampede_guard.core import commands as do
+from stampede_guard.core import events as on
 from stampede_guard.core import scripts
+from stampede_guard.core.aboard import Aboard
 from stampede_guard.core.entry import EMPTY, Entry
+from stampede_guard.core.flight import begin, decide
+from stampede_guard.core.outcome import FlightOutcome
 from stampede_guard.policy import Policy
 
 __all__ = ["Expiry", "Herd", "simulate"]
+
+
+ABOARD = Aboard(1, 1, waits=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,8 +86,8 @@ class _Server:
     def carry_out(
         self,
         script: str,
-        step: Callable[[int], tuple[core.Event, scripts.Messages]],
-        reply: Callable[[core.Event], None],
+        step: Callable[[int], tuple[on.Event, scripts.Messages]],
+        reply: Callable[[on.Event], None],
     ) -> None:
         """The command has arrived. Its step runs when its turn comes."""
         fleet, arrived = self._fleet, self._fleet.now
@@ -101,10 +108,10 @@ class _Server:
         fleet.at(self._free_at + fleet.herd.network, lambda: reply(event))
 
     @staticmethod
-    def _kind(script: str, event: core.Event) -> str:
+    def _kind(script: str, event: on.Event) -> str:
         if (
             script == "acquire"
-            and isinstance(event, core.Answered)
+            and isinstance(event, on.StoreAnswered)
             and not isinstance(event.answer, scripts.Granted)
         ):
             return "held"
@@ -123,7 +130,7 @@ class _Process:
         self._heard: list[scripts.Message] = []
         self._waiting = False
         self._holds: scripts.Granted | None = None
-        self._state, command = core.begin(away=False)
+        self._state, command = begin(away=False)
         self._first = command
 
     def miss(self) -> None:
@@ -136,40 +143,40 @@ class _Process:
     def _listen(self) -> None:
         if self._waiting and self._heard:
             self._waiting = False
-            self._feed(core.Heard(self._heard.pop(0), True))
+            self._feed(on.Heard(self._heard.pop(0), ABOARD))
 
-    def _feed(self, event: core.Event) -> None:
-        self._state, command = core.decide(self._state, event, self._fleet.herd.policy)
+    def _feed(self, event: on.Event) -> None:
+        self._state, command = decide(self._state, event, self._fleet.herd.policy)
         self._carry_out(command)
 
-    def _carry_out(self, command: core.Command) -> None:
+    def _carry_out(self, command: do.Command) -> None:
         fleet = self._fleet
         match command:
-            case core.Ask():
+            case do.AskStore():
                 fleet.send("acquire", self._ask, self._feed)
-            case core.Wait(seconds):
+            case do.Wait(seconds):
                 self._waits += 1
                 self._waiting = True
                 turn = self._waits
                 fleet.at(fleet.now + seconds, lambda: self._look_again(turn))
                 self._listen()
-            case core.Keep():
+            case do.Keep():
                 self._waiting = True
                 self._listen()
-            case core.Compute(grant):
+            case do.Compute(grant):
                 fleet.computations += 1
                 self._heard.clear()
                 self._holds = grant
                 fleet.at(fleet.now + fleet.herd.policy.lease_ttl / 3, self._renew)
                 fleet.at(fleet.now + fleet.herd.compute, self._computed)
-            case core.Publish(grant, outcome):
+            case do.Publish(grant, outcome):
                 fleet.send("publish", lambda now: self._publish(grant, outcome, now), self._feed)
-            case core.Deliver():
+            case do.Deliver():
                 self.served_at = fleet.now
-                self._feed(core.Delivered(0))
-            case core.Release():
+                self._feed(on.Delivered(Aboard()))
+            case do.GiveBack():
                 raise AssertionError("every value here can be stored")
-            case core.Land():
+            case do.Land():
                 pass
             case _:
                 assert_never(command)
@@ -177,12 +184,12 @@ class _Process:
     def _look_again(self, turn: int) -> None:
         if self._waiting and turn == self._waits:
             self._waiting = False
-            self._feed(core.LookAgain(True))
+            self._feed(on.LookAgain(ABOARD))
 
     def _computed(self) -> None:
         self._holds = None
         self._fleet.computed_at = self._fleet.now
-        self._feed(core.Computed(b"value", away=False))
+        self._feed(on.ComputationEnded(b"value", away=False))
 
     def _renew(self) -> None:
         if self._holds is not None:
@@ -192,26 +199,26 @@ class _Process:
 
     # --- what the server runs ------------------------------------------------------------------
 
-    def _ask(self, now_us: int) -> tuple[core.Event, scripts.Messages]:
+    def _ask(self, now_us: int) -> tuple[on.Event, scripts.Messages]:
         server, policy = self._fleet.server, self._fleet.herd.policy
         ask = scripts.Ask(
             flight=self._name, inbox=self._inbox, epoch="epoch", lease_ms=round(policy.lease_ttl * 1000),
             record_ms=policy.record_ms, takeover_ms=round(policy.takeover_gap * 1000),
         )  # fmt: skip
         server.entry, answer = scripts.acquire(server.entry, ask, now_us=now_us, listening=server.listening)
-        return core.Answered(answer, self._fleet.draw(), True), ()
+        return on.StoreAnswered(answer, ABOARD, self._fleet.now, self._fleet.draw()), ()
 
-    def _renewal(self, grant: scripts.Granted, now_us: int) -> tuple[core.Event, scripts.Messages]:
+    def _renewal(self, grant: scripts.Granted, now_us: int) -> tuple[on.Event, scripts.Messages]:
         server, policy = self._fleet.server, self._fleet.herd.policy
         renewal = scripts.Renewal(
             self._name, grant.token, self._inbox, round(policy.lease_ttl * 1000), policy.record_ms
         )
         server.entry, _ = scripts.renew(server.entry, renewal, now_us=now_us, listening=server.listening)
-        return core.LookAgain(True), ()
+        return on.LookAgain(ABOARD), ()
 
     def _publish(
-        self, grant: scripts.Granted, outcome: core.Outcome, now_us: int
-    ) -> tuple[core.Event, scripts.Messages]:
+        self, grant: scripts.Granted, outcome: FlightOutcome, now_us: int
+    ) -> tuple[on.Event, scripts.Messages]:
         server, policy = self._fleet.server, self._fleet.herd.policy
         publication = scripts.Publication(
             flight=self._name, token=grant.token, epoch=grant.epoch, outcome=outcome.kind, body=outcome.body,
@@ -219,7 +226,7 @@ class _Process:
             inline_bytes=policy.inline_bytes,
         )  # fmt: skip
         server.entry, stored, messages = scripts.publish(server.entry, publication, now_us=now_us)
-        return core.PublishAnswered(stored), messages
+        return on.PublishAnswered(stored), messages
 
 
 class _Fleet:
@@ -235,14 +242,14 @@ class _Fleet:
         self.processes = [_Process(self, number) for number in range(herd.processes)]
         self.server = _Server(self, costs)
 
-    def at(self, when: float, do: Callable[[], None]) -> None:
-        heapq.heappush(self._events, (when, next(self._numbers), do))
+    def at(self, when: float, act: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (when, next(self._numbers), act))
 
     def send(
         self,
         script: str,
-        step: Callable[[int], tuple[core.Event, scripts.Messages]],
-        reply: Callable[[core.Event], None],
+        step: Callable[[int], tuple[on.Event, scripts.Messages]],
+        reply: Callable[[on.Event], None],
     ) -> None:
         self.at(self.now + self.herd.network, lambda: self.server.carry_out(script, step, reply))
 
@@ -250,8 +257,8 @@ class _Fleet:
         for process in self.processes:
             self.at(self.draw() * self.herd.spread, process.miss)
         while self._events:
-            self.now, _, do = heapq.heappop(self._events)
-            do()
+            self.now, _, act = heapq.heappop(self._events)
+            act()
         served = sorted(process.served_at for process in self.processes if process.served_at is not None)
         if len(served) != self.herd.processes:
             raise AssertionError(f"{self.herd.processes - len(served)} processes were never served")

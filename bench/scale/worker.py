@@ -14,6 +14,7 @@ from typing import Any
 
 from bench.micro.value import VALUE
 from stampede_guard import Policy, StampedeGuard
+from stampede_guard.policy import Limits
 
 CALLERS = 64
 
@@ -22,7 +23,10 @@ class Worker:
     def __init__(self, url: str, namespace: str) -> None:
         # Last values are for the time the store is away; a hundred thousand keys would only fill them.
         self.guard = StampedeGuard.from_url(
-            url, namespace=namespace, policy=Policy(ttl=600, wait_timeout=120, last_value_bytes=0)
+            url,
+            namespace=namespace,
+            policy=Policy(ttl=600, wait_timeout=120),
+            limits=Limits(last_value_bytes=0),
         )
         self.computations = 0
 

@@ -79,6 +79,7 @@ def test_the_report_is_one_file_that_loads_nothing_from_elsewhere(tmp_path: Path
     assert "local 8; guard 1" in page
     assert picture == tmp_path / "herd.png"
     assert picture.read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "herd-two.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_mode_without_any_expiry_can_still_be_reported(tmp_path: Path) -> None:
