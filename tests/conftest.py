@@ -26,9 +26,10 @@ from bench.herd.cluster import ValkeyCluster, ValkeySentinel
 from bench.herd.postgres import PostgresServer
 from bench.herd.valkey import ValkeyServer
 from tests.support.alone import Machine
+from tests.support.fixtures import guards_on
 from tests.support.order import dealt
 from tests.support.sendable import sendable
-from tests.support.traced import measured, without_children
+from tests.support.traced import collecting, measured, without_children
 
 # A busy machine is no fault of what is tested.
 hypothesis.settings.register_profile(
@@ -62,6 +63,14 @@ def pytest_configure_node(node: Any) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if _SHARED in config.stash:
         shutil.rmtree(config.stash[_SHARED], ignore_errors=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    with ExitStack() as around:
+        if _MACHINE in session.config.stash:
+            around.enter_context(collecting())
+        return (yield)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -143,6 +152,10 @@ async def valkey(valkey_url: str) -> AsyncIterator[redis.asyncio.Redis]:
         yield client
     finally:
         await client.aclose()
+
+
+# What is promised of a guard is promised on every store. A file about tags takes the cluster, too.
+guards = guards_on("memory", "valkey")
 
 
 @pytest.fixture

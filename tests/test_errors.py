@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import gc
 import logging
-from collections.abc import AsyncIterator
 from typing import Any
 
 import fastapi
@@ -16,13 +15,6 @@ from stampede_guard import ComputeFailed, ComputeTimeout, StampedeGuard, errors,
 from stampede_guard.errors import Misuse, Overloaded, PolicyError, StampedeError, StoreError, WaitTimeout
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, joined
-
-
-@pytest.fixture(params=["memory", "valkey"])
-async def guards(request: pytest.FixtureRequest, valkey_url: str, namespace: str) -> AsyncIterator[Guards]:
-    async with Guards("memory" if request.param == "memory" else valkey_url, namespace) as made:
-        yield made
-
 
 # --- the tree -------------------------------------------------------------------------------------------
 
@@ -76,7 +68,7 @@ async def together(here: StampedeGuard, there: StampedeGuard, failing: Failing, 
     callers += [asyncio.create_task(guard.get_or_compute("k", failing)) for guard in (here, there, there)]
     await joined(here, name, 2)
     await joined(there, name, 2)
-    await until(lambda: type(there.runtime().flights[name]._state).__name__ == "Waiting")
+    await until(lambda: type(there.engine.runtime().flights[name].state.phase).__name__ == "Waiting")
     failing.gate.open()
     return await soon(asyncio.gather(*callers, return_exceptions=True))
 
@@ -90,8 +82,7 @@ async def test_passengers_get_copies_of_the_exception_and_other_processes_hear_o
     assert len({id(outcome) for outcome in [*outcomes, failing.error]}) == 5
     assert type(outcomes[0]) is type(outcomes[1]) is LookupError
     assert outcomes[0].args == outcomes[1].args == failing.error.args
-    assert [str(outcome) for outcome in outcomes[2:]] == ["LookupError: no such project"] * 2
-    assert {type(outcome) for outcome in outcomes[2:]} == {ComputeFailed}
+    assert [repr(outcome) for outcome in outcomes[2:]] == ["LookupError('no such project')"] * 2
     assert failing.gate.entered == 1
 
 
@@ -102,7 +93,7 @@ async def test_for_error_ttl_nobody_tries_again_and_then_somebody_does(guards: G
     with pytest.raises(LookupError):
         await here.get_or_compute("k", failing)
     for guard in (here, there, guards.guard()):
-        with pytest.raises(ComputeFailed, match="LookupError: no such project"):
+        with pytest.raises(LookupError, match="no such project"):
             await guard.get_or_compute("k", failing)
     assert failing.gate.entered == 1
     await guards.age(guards.name("k"), 5)
@@ -117,7 +108,7 @@ async def test_without_error_ttl_those_who_wait_share_it_and_the_next_caller_tri
     here, there = guards.guard(error_ttl=0), guards.guard(error_ttl=0)
     failing = Failing(LookupError("no such project"))
     outcomes = await together(here, there, failing, guards.name("k"))
-    assert [type(outcome) for outcome in outcomes] == [LookupError] * 2 + [ComputeFailed] * 2
+    assert [type(outcome) for outcome in outcomes] == [LookupError] * 4
     assert failing.gate.entered == 1
     with pytest.raises(LookupError):
         await there.get_or_compute("k", failing)
@@ -147,7 +138,7 @@ async def test_a_failure_never_takes_the_place_of_a_value(guards: Guards) -> Non
     await guards.age(guards.name("k"), 61)
     for _ in range(3):
         assert await guard.get_or_compute("k", fails) == 1
-        await until(lambda: not guard.runtime().flights)
+        await until(lambda: not guard.engine.runtime().flights)
 
 
 async def test_an_http_exception_keeps_status_detail_and_headers_in_other_processes(guards: Guards) -> None:
@@ -174,7 +165,9 @@ async def test_what_one_caller_may_not_see_never_leaves_the_process(guards: Guar
     await refusing.gate.arrival()
     waiter = asyncio.create_task(there.get_or_compute("k", permitted))
     await joined(there, guards.name("k"), 1)
-    await until(lambda: type(there.runtime().flights[guards.name("k")]._state).__name__ == "Waiting")
+    await until(
+        lambda: type(there.engine.runtime().flights[guards.name("k")].state.phase).__name__ == "Waiting"
+    )
     refusing.gate.open()
     with pytest.raises(fastapi.HTTPException):
         await soon(leader)
@@ -253,10 +246,10 @@ async def test_a_computation_that_does_not_end_when_cancelled_is_left_alone_and_
 
     with pytest.raises(ComputeTimeout):
         await soon(guard.get_or_compute("k", stubborn))
-    assert guard.runtime().abandoned == 1
+    assert guard.engine.runtime().abandoned == 1
     assert "does not end" in caplog.text
     ended.set()
-    await until(lambda: guard.runtime().abandoned == 0)
+    await until(lambda: guard.engine.runtime().abandoned == 0)
 
 
 async def test_a_computation_cancelled_from_within_is_a_failure_and_no_cancellation(guards: Guards) -> None:
@@ -280,7 +273,7 @@ async def test_a_failure_that_nobody_waits_for_any_more_is_no_forgotten_exceptio
         caller.cancel()
     failing.gate.open()
     await asyncio.gather(*callers, return_exceptions=True)
-    await until(lambda: not guard.runtime().flights)
+    await until(lambda: not guard.engine.runtime().flights)
     gc.collect()
     assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
 
@@ -293,7 +286,7 @@ async def test_a_caller_cancelled_in_the_moment_of_failure_leaves_no_forgotten_e
     caplog.clear()  # of what other tests left behind
     caller = asyncio.create_task(guard.get_or_compute("k", failing))
     await failing.gate.arrival()
-    (passenger,) = guard.runtime().flights[guards.name("k")].passengers._aboard.values()
+    (passenger,) = guard.engine.runtime().flights[guards.name("k")].passengers._aboard.values()
     passenger.future.add_done_callback(lambda _: caller.cancel())
     failing.gate.open()
     await asyncio.gather(caller, return_exceptions=True)

@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,13 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "stampede_guard"
 LONGEST_FILE = 400
 LONGEST_FUNCTION = 60
+LARGEST_ROOM = 15
+
+# Private names of the guard that other objects have, too.
+SHARED_NAMES = {"_current", "_functions", "_leaving", "_lock", "_pending", "_store", "_tokens"}
+
+# Private names of the guard that other objects have, too.
+SHARED_NAMES = {"_current", "_functions", "_leaving", "_lock", "_pending", "_store", "_tokens"}
 
 # A path of somebody's machine, or the address of a package index: true in one place only.
 _LOCAL = re.compile(
@@ -22,6 +30,7 @@ _LOCAL = re.compile(
     r"|https?://[^\s)\"']*(?:pypi\.|pythonhosted|npmjs|/simple\b)"
     r"|(?:extra-)?index-url|find-links"
 )
+_PRIVATE = re.compile(r"(?:\b([a-z_]\w*)|[)\]])\.(_[a-z]\w*)")
 _PIN = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+")
 
 
@@ -62,6 +71,53 @@ def test_a_function_of_the_package_fits_on_a_screen() -> None:
     assert too_long == {}
 
 
+def test_a_folder_of_the_package_has_at_most_15_modules() -> None:
+    rooms = Counter(name.rpartition("/")[0] for name, _source in modules())
+    assert {name: count for name, count in rooms.items() if count > LARGEST_ROOM} == {}
+
+
+SAME_NAME = {
+    # Users know both: `stampede_guard.testing.Response`, and the term of RFC 9110.
+    "Response",
+    # Users know both: `stampede_guard.leases.Lease` protects work; the lease of a flight or a key is the protocol's.
+    "Lease",
+}
+
+
+def test_a_class_name_is_defined_once_in_the_package() -> None:
+    found: dict[str, set[str]] = {}
+    for name, source in modules():
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, set()).add(name)
+    assert {
+        name: sorted(files) for name, files in found.items() if len(files) > 1 and name not in SAME_NAME
+    } == {}
+
+
+def test_only_a_package_imports_our_own_modules_late() -> None:
+    """Late imports keep Redis out of a process that does not use it. Each is in an `__init__`, where it is seen."""
+    found = set()
+    for name, source in modules():
+        if name.endswith("__init__.py"):
+            continue
+        tree = ast.parse(source)
+        inside = [node for function in functions(source) for node in ast.walk(function)]
+        for node in inside:
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == PACKAGE.name:
+                found.add(f"{name}: {', '.join(alias.name for alias in node.names)}")
+            elif isinstance(node, ast.Import):
+                found |= {f"{name}: {a.name}" for a in node.names if a.name.split(".")[0] == PACKAGE.name}
+        found |= {
+            f"{name}: {text.value}"
+            for call in ast.walk(tree)
+            if isinstance(call, ast.Call) and ast.unparse(call.func).endswith("import_module")
+            for text in ast.walk(call)
+            if isinstance(text, ast.Constant) and str(text.value).startswith(PACKAGE.name)
+        }
+    assert found == set()
+
+
 def test_the_core_awaits_nothing() -> None:
     waiting = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
     found = {
@@ -71,6 +127,54 @@ def test_the_core_awaits_nothing() -> None:
         if isinstance(node, waiting)
     }
     assert found == set()
+
+
+def test_the_rule_of_freshness_is_written_once() -> None:
+    def named(node: ast.AST) -> str:
+        return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+    found = [
+        name
+        for name, source in modules()
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Compare)
+        and [named(part) for part in (node.left, *node.comparators)]
+        == ["stale_ms", "remaining_ms", "total_ms"]
+    ]
+    assert found == ["stampede_guard/core/entry.py"]
+
+
+def test_tests_name_private_attributes_of_the_guard_in_one_file_only() -> None:
+    """So a change inside the guard changes one file of the tests."""
+    inside = ROOT / "tests" / "support" / "inside.py"
+    names = {name for _, name in _PRIVATE.findall(inside.read_text("utf-8"))} - SHARED_NAMES
+    assert "_plans" in names
+    found = [
+        f"{file}: {owner}.{name}"
+        for file, source in modules(ROOT / "tests")
+        if ROOT / file != inside
+        for owner, name in _PRIVATE.findall(source)
+        if owner != "self" and (name in names or owner == "guard")
+    ]
+    assert found == []
+
+
+BEHIND_THE_DOOR = {"_runtimes", "flights", "remembered", "runtime", "session", "take_off"}
+FACES = ("api", "http", "integrations", "ops", "testing")
+
+
+def test_faces_use_the_engine_through_its_door() -> None:
+    """What `Engine` does not offer is private to it: the session of a store, flights, and the memories of a loop."""
+    of_a_face = [one for face in FACES for one in modules(PACKAGE / face)]
+    assert of_a_face, "no modules found: the rule would hold for nothing"
+    found = [
+        f"{name}:{node.lineno} .{node.attr}"
+        for name, source in of_a_face
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Attribute) and node.attr in BEHIND_THE_DOOR
+    ]
+    # A worker of a herd in one process is one more runtime, which a flight there must find.
+    assert {place.partition(":")[0] for place in found} <= {"stampede_guard/testing/seats.py"}, found
 
 
 def test_every_module_of_the_package_says_what_it_is() -> None:
@@ -124,6 +228,10 @@ def test_the_python_of_a_page_runs_as_it_is_written(page: str, valkey_url: str) 
     assert done.returncode == 0, done.stderr
 
 
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").split()) <= 700
+
+
 def test_an_exception_of_the_floors_is_for_types_only() -> None:
     """`ignore_imports` of a layers contract: upward, such an import names a type and loads nothing."""
     import tomllib
@@ -143,3 +251,19 @@ def test_an_exception_of_the_floors_is_for_types_only() -> None:
         tree = ast.parse(file.read_text("utf-8"))
         found += [rule for node in tree.body if isinstance(node, ast.ImportFrom) and node.module == imported]
     assert found == []
+
+
+def test_a_flight_decides_by_its_state_alone() -> None:
+    """What a flight knows is in `core.states.FlightState`, where the search sees it: its driver has no flags."""
+    tree = ast.parse((PACKAGE / "engine" / "flights" / "flight.py").read_text("utf-8"))
+    flags = {
+        target.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign)
+        for target in ast.walk(node)
+        if isinstance(target, ast.Attribute) and isinstance(target.ctx, ast.Store)
+        and isinstance(target.value, ast.Name) and target.value.id == "self"
+        and isinstance(node.value, ast.Constant | ast.BoolOp | ast.Compare | ast.UnaryOp)
+        and not (isinstance(node.value, ast.Constant) and node.value.value is None)
+    }  # fmt: skip
+    assert flags == set()

@@ -43,27 +43,56 @@ def next_test():
 """
 
 
+def run(program: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        check=False, capture_output=True, text=True, cwd=cwd, env=environment, timeout=60,
+    )  # fmt: skip
+
+
+UNDER = """
+import sys
+sys.path.insert(0, {root!r})
+import coverage
+from tests.support import traced
+
+started = [coverage.Coverage(data_file=None, config_file=False) for _ in range(3)]
+for tracer in started:
+    tracer.start()
+traced.SECONDS = 0.05
+with traced.measured():
+    while sys.gettrace() is not None:
+        pass
+assert coverage.Coverage.current() is started[-1], "and it goes on"
+started[-1].stop()
+assert sys.gettrace() is None
+"""
+
+
+def test_the_tracers_below_the_newest_do_not_go_on_where_it_stops() -> None:
+    """Otherwise the workers of `make test` measure every test to its end."""
+    done = run(UNDER.format(root=str(Path(__file__).parent.parent)))
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(("seconds", "missed"), [(0.05, "[5]"), (10_000.0, "[]")])
 def test_the_tracer_stops_when_a_test_has_computed_for_a_while_and_the_next_one_has_it_again(
     seconds: float, missed: str, tmp_path: Path
 ) -> None:
     (tmp_path / "traced_here.py").write_text(LINES)
     root = str(Path(__file__).parent.parent)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(root=root, seconds=seconds)],
-        check=False, capture_output=True, text=True, cwd=tmp_path, env=environment, timeout=60,
-    )  # fmt: skip
+    done = run(PROGRAM.format(root=root, seconds=seconds), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == missed
 
 
-def test_programs_are_run_without_the_tracer_and_what_is_there_is_put_back(
+def test_most_processes_are_run_without_the_tracer_and_what_is_there_is_put_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("COVERAGE_PROCESS_CONFIG", "given")
     with traced.without_children("tests/bench/test_micro.py::test_it"):
         assert "COVERAGE_PROCESS_CONFIG" not in os.environ
-    with traced.without_children("tests/chaos/test_herd.py::test_it"):
+    with traced.without_children("tests/traps/test_forks.py::test_it"):
         assert os.environ["COVERAGE_PROCESS_CONFIG"] == "given"
     assert os.environ["COVERAGE_PROCESS_CONFIG"] == "given"

@@ -57,7 +57,7 @@ class Crowd:
             await asyncio.sleep(0.01)
 
     async def _compute(self, number: int, key: str) -> int:
-        alone = self.guards[number].runtime().session.away
+        alone = self.guards[number].engine.runtime().session.away
         self._running[number, key] += 1
         self._running_alone[number] += alone
         self.peak = max(self.peak, self._running.total())

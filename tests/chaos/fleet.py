@@ -22,11 +22,13 @@ from typing import Any, Self
 
 from bench.herd import processes
 from tests.chaos.journal import Journal
+from tests.support import forked
 
 __all__ = ["Call", "Event", "Fleet", "Outcome", "Worker"]
 
 PATIENCE = 90.0
 """Seconds until a test gives up on an event. Nothing is concluded from how long one took."""
+WORKER = "tests.chaos.worker"
 ROOT = Path(__file__).resolve().parents[2]
 
 Event = dict[str, Any]
@@ -146,7 +148,7 @@ class Fleet:
         *,
         url: str = "",
         uvloop: bool = False,
-        program: str = "tests.chaos.worker",
+        program: str = WORKER,
         **policy: Any,
     ) -> list[Worker]:
         """Start workers and wait until each is ready to be told something; none has used its guard yet."""
@@ -169,13 +171,17 @@ class Fleet:
             "uvloop": uvloop,
         }
         ours, theirs = socket.socketpair()
+        log, told = self._directory / f"{name}.log", json.dumps(settings)
         with theirs:
-            child = processes.start(
-                [sys.executable, "-m", program, str(theirs.fileno()), json.dumps(settings)],
-                log=self._directory / f"{name}.log",
-                cwd=ROOT,
-                pass_fds=[theirs.fileno()],
-            )
+            if program == WORKER:
+                child = forked.start(program, told, log=log, sock=theirs)
+            else:
+                child = processes.start(
+                    [sys.executable, "-m", program, str(theirs.fileno()), told],
+                    log=log,
+                    cwd=ROOT,
+                    pass_fds=[theirs.fileno()],
+                )
         worker = Worker(name, self, child, None, None)  # type: ignore[arg-type]
         self.workers.append(worker)
 

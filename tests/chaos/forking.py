@@ -46,7 +46,7 @@ class Program:
         return sorted(set(await asyncio.gather(*(self.call(key, 0.5) for _ in range(CALLERS)))))
 
     def inbox(self) -> str:
-        session: Any = self.guard.runtime().session
+        session: Any = self.guard.engine.runtime().session
         return str(session._inbox.confirmed_name)
 
     def connections(self) -> list[str]:
@@ -99,7 +99,7 @@ class Program:
         reports = await asyncio.to_thread(self.collect, children)
         again = await self.call("known", 0.0)
         after = self.connections()
-        away = self.guard.runtime().away
+        away = self.guard.engine.runtime().away
         await self.guard.aclose()
         return {
             "known": known,

@@ -104,7 +104,7 @@ async def test_a_wait_for_a_pooled_connection_is_never_read_as_an_outage(
             assert computations == 1 + CALLERS
             await asyncio.gather(*(guard.get_or_compute(f"k{number}", compute) for number in range(CALLERS)))
             assert computations == 1 + CALLERS
-            assert not guard.runtime().away
+            assert not guard.engine.runtime().away
     finally:
         for connection in taken:
             await pool.release(connection)

@@ -107,7 +107,7 @@ class Bench:
         before = len(self.started)
         for guard in (self.mine, self.other):
             assert await self.call(guard, key) == self.ended[-1]
-            assert not guard.runtime().flights
+            assert not guard.engine.runtime().flights
         assert len(self.started) == before
 
 
@@ -338,7 +338,7 @@ async def test_a_fallback_overtaken_by_its_own_wake_up_is_no_cancellation_of_its
 ) -> None:
     async with bench("valkey", valkey_url, namespace, wait_timeout=0.05, fallback_timeout=20.0) as it:
         gate, holding = asyncio.Event(), asyncio.Event()
-        session: Any = it.mine.runtime().session
+        session: Any = it.mine.engine.runtime().session
         publish = session.publish
 
         async def slow() -> str:
@@ -359,5 +359,5 @@ async def test_a_fallback_overtaken_by_its_own_wake_up_is_no_cancellation_of_its
         del session.publish
         gate.set()
         await holder
-        for task in list(it.mine.runtime().fallbacks.values()):
+        for task in list(it.mine.engine.runtime().fallbacks.values()):
             task.cancel()

@@ -12,7 +12,7 @@ from redis.backoff import NoBackoff
 
 from bench.herd.valkey import ValkeyServer
 from stampede_guard import StampedeGuard
-from stampede_guard.policy import Policy
+from stampede_guard.policy import Limits, Policy
 from stampede_guard.stores.connections.wire import value_key
 from tests.chaos.crowd import Crowd
 from tests.chaos.faulty import FAULTS, Fault, Faulty, black_hole, nobody_there
@@ -22,7 +22,8 @@ from tests.support.proxy import FaultProxy
 KEYS = [f"k{number}" for number in range(4)]
 GUARDS = 3
 # A short lease: who waits for a holder when the store goes believes in him for so long.
-POLICY = Policy(ttl=0.1, max_local_computations=2, lease_ttl=0.5, poll_interval=0.2)
+POLICY = Policy(ttl=0.1, lease_ttl=0.5, poll_interval=0.2)
+LIMITS = Limits(max_local_computations=2)
 LASTING = 0.5
 """Seconds that a fault lasts at least."""
 
@@ -41,7 +42,8 @@ async def faulty(own_valkey: ValkeyServer, namespace: str) -> AsyncIterator[Faul
 async def guards(faulty: Faulty, namespace: str) -> AsyncIterator[list[StampedeGuard]]:
     """Each has its own flights, connections and breaker, as a process has."""
     made = [
-        StampedeGuard.from_url(faulty.proxy.url, namespace=namespace, policy=POLICY) for _ in range(GUARDS)
+        StampedeGuard.from_url(faulty.proxy.url, namespace=namespace, policy=POLICY, limits=LIMITS)
+        for _ in range(GUARDS)
     ]
     yield made
     for guard in made:
@@ -57,7 +59,7 @@ async def stored_anew(it: Faulty) -> None:
 
 
 def anybody_away(guards: list[StampedeGuard]) -> bool:
-    return any(guard.runtime().away for guard in guards)
+    return any(guard.engine.runtime().away for guard in guards)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
@@ -69,15 +71,15 @@ async def test_no_caller_sees_it_and_no_more_is_computed_at_once_than_is_allowed
         await until(lambda: len(crowd.computed) == len(KEYS))
         async with fault(faulty):
             if FAULTS[fault]:
-                await until(lambda: all(guard.runtime().away for guard in guards))
+                await until(lambda: all(guard.engine.runtime().away for guard in guards))
             crowd.count_anew()
             await asyncio.sleep(LASTING)  # the fault itself
             await until(lambda: all(crowd.calls[number] > 20 for number in range(GUARDS)))
             assert FAULTS[fault] is None or anybody_away(guards) is FAULTS[fault]
             assert crowd.peak <= GUARDS * len(KEYS) and crowd.of_one_key <= 1
-            assert crowd.alone <= POLICY.max_local_computations
+            assert crowd.alone <= LIMITS.max_local_computations
             if FAULTS[fault]:
-                assert 0 < crowd.peak <= GUARDS * POLICY.max_local_computations
+                assert 0 < crowd.peak <= GUARDS * LIMITS.max_local_computations
         await until(lambda: not anybody_away(guards))
         crowd.count_anew()
         await asyncio.wait_for(stored_anew(faulty), 20.0)
@@ -114,7 +116,7 @@ async def test_the_first_values_are_stored_within_a_second_of_the_stores_return(
         while len(took) < 4 and min(took, default=1.0) >= 1.0:
             await until(lambda: crowd.computed and not anybody_away(guards))
             async with fault(faulty):
-                await until(lambda: all(guard.runtime().away for guard in guards))
+                await until(lambda: all(guard.engine.runtime().away for guard in guards))
             back = loop.time()
             await asyncio.wait_for(stored_anew(faulty), 20.0)
             took.append(loop.time() - back)

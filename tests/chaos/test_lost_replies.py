@@ -30,13 +30,14 @@ class Account:
     async def compute(self) -> int:
         self.started += 1
         self.running.set()
-        await asyncio.sleep(0.8)
+        await asyncio.sleep(2.0)
         return self.started
 
 
 async def one_loss(url: str, namespace: str, number: int, fate: Fate) -> None:
     """The holder's `number`-th script is carried out and its reply lost; a waiter sits on an unharmed connection."""
-    rules = Policy(lease_ttl=1.5)
+    # Renewed every 1.5 s. A lost renewal must not be the end of the lease: that would be another fault.
+    rules = Policy(lease_ttl=4.5)
     account = Account()
     async with (
         FaultProxy(port_of(url)) as proxy,

@@ -203,7 +203,7 @@ async def test_each_thread_finds_the_part_of_its_own_event_loop(valkey_url: str,
 
     async def look() -> int:
         loop = asyncio.get_running_loop()
-        strangers = sum(guard.runtime().loop is not loop for _ in range(20_000))
+        strangers = sum(guard.engine.runtime().loop is not loop for _ in range(20_000))
         await guard.aclose()
         return strangers
 

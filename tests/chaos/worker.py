@@ -22,18 +22,18 @@ from typing import Any
 from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.api.urls import store_from_url
 from stampede_guard.engine.loops.runtime import Runtime
-from stampede_guard.policy import Policy
 from stampede_guard.stores.redis import RedisStore
 from stampede_guard.stores.scripted import ScriptedSession
 from tests.chaos.hammer import Hammer
 from tests.chaos.journal import Journal
 from tests.chaos.tasks import Tasks
+from tests.support.fields import fields_of_guard
 
 __all__ = ["Worker", "main"]
 
 
 class Worker:
-    """`settings`: name, url, namespace, journal (a path), policy (fields), deadline (s, or None for the default)."""
+    """`settings`: name, url, namespace, journal (a path), policy (fields, also of Limits), deadline (s, or None)."""
 
     def __init__(self, settings: dict[str, Any], writer: asyncio.StreamWriter) -> None:
         self._writer = writer
@@ -41,8 +41,8 @@ class Worker:
         self._calls: dict[str, list[asyncio.Task[Any]]] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._namespace = settings["namespace"]
-        policy = Policy(**settings["policy"])
-        self.guard = StampedeGuard(client_or_store(settings), namespace=settings["namespace"], policy=policy)
+        fields = fields_of_guard(**settings["policy"])
+        self.guard = StampedeGuard(client_or_store(settings), namespace=settings["namespace"], **fields)
         self.hammer = Hammer(settings["name"], self.guard, Journal(Path(settings["journal"])))
         self._watch()
 
@@ -83,7 +83,7 @@ class Worker:
             case {"do": "stop"}:
                 self.hammer.stop()
             case {"do": "status"}:
-                runtime = self.guard.runtime()
+                runtime = self.guard.engine.runtime()
                 self.report(
                     "status",
                     away=runtime.away,

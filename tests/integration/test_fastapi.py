@@ -17,12 +17,7 @@ from stampede_guard import StampedeGuard, locked_cache
 from stampede_guard.errors import KeyPartError, Misuse, UnsupportedValue
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, joined
-
-
-@pytest.fixture(params=["memory", "valkey"])
-async def guards(request: pytest.FixtureRequest, valkey_url: str, namespace: str) -> AsyncIterator[Guards]:
-    async with Guards("memory" if request.param == "memory" else valkey_url, namespace) as made:
-        yield made
+from tests.support.inside import last_used_of
 
 
 @contextlib.asynccontextmanager
@@ -226,7 +221,7 @@ async def test_a_burst_of_requests_to_two_workers_is_one_computation(guards: Gua
         requests = [asyncio.create_task(client.get("/slow/7")) for client in (one, two) * 20]
         await gate.arrival()
         for guard, _ in workers:
-            await until(lambda: sum(f.joined for f in guard.runtime().flights.values()) == 20)  # noqa: B023
+            await until(lambda: sum(f.joined for f in guard.engine.runtime().flights.values()) == 20)  # noqa: B023
         gate.open()
         answers = await soon(asyncio.gather(*requests))
     assert {answer.json()["project"] for answer in answers} == {7}
@@ -251,7 +246,7 @@ async def test_an_http_exception_is_the_same_for_leader_passengers_and_other_pro
     async with client_of(apps[0]) as one, client_of(apps[1]) as two:
         requests = [asyncio.create_task(client.get("/missing/7")) for client in (one, one, two, two)]
         await gate.arrival()
-        await until(lambda: sum(f.joined for f in here.runtime().flights.values()) == 2)
+        await until(lambda: sum(f.joined for f in here.engine.runtime().flights.values()) == 2)
         gate.open()
         answers = await soon(asyncio.gather(*requests))
         answers.append(await two.get("/missing/7"))
@@ -305,7 +300,7 @@ async def test_a_yielded_session_is_used_within_its_request_also_when_the_value_
         # A refresh in the background would find the session closed; this request computes it itself.
         assert (await client.get("/session/4")).json() == 40
         assert calls == ["by_session"] * 2
-        assert not guard.runtime().flights
+        assert not guard.engine.runtime().flights
 
 
 async def test_when_the_client_of_the_leading_request_leaves_the_next_request_computes_with_its_own_session(
@@ -384,15 +379,22 @@ def test_a_return_annotation_of_a_response_is_refused(kind: type) -> None:
         locked_cache(ttl=300)(endpoint)
 
 
-async def test_a_response_that_no_annotation_announced_is_an_error_and_not_half_an_answer(
+async def test_a_response_that_no_annotation_announced_is_served_whole_to_each_and_an_error_if_strict(
     guards: Guards,
 ) -> None:
-    @guards.guard().locked_cache()
-    async def endpoint():  # type: ignore[no-untyped-def]
-        return fastapi.responses.JSONResponse({"a": 1})
+    app, guard, made = FastAPI(), guards.guard(), []
 
+    @app.get("/")
+    @guard.locked_cache()
+    async def endpoint():  # type: ignore[no-untyped-def]
+        made.append(fastapi.responses.JSONResponse({"a": 1}))
+        return made[-1]
+
+    async with client_of(app) as client:
+        replies = await soon(asyncio.gather(*[client.get("/") for _ in range(3)]))
+    assert [reply.json() for reply in replies] == [{"a": 1}] * 3 and len(made) == 3
     with pytest.raises(UnsupportedValue, match="JSONResponse, which cannot be stored"):
-        await endpoint()
+        await guards.guard(strict=True).locked_cache(name="strict")(endpoint.__wrapped__)()
 
 
 @pytest.mark.parametrize("options", [{}, {"unkeyed": ("told",)}, {"key": lambda told: ""}])
@@ -524,7 +526,7 @@ async def test_the_guard_closes_with_the_app_and_before_the_apps_own_end(guards:
                 request.cancel()
 
     serving = asyncio.create_task(serve())
-    await until(lambda: guard._current is None and gate.entered)
+    await until(lambda: last_used_of(guard) is None and gate.entered)
     gate.open()
     await soon(serving)
     assert order == ["database open", "computed", "database closed"]

@@ -108,7 +108,7 @@ async def test_a_query_past_soft_timeout_runs_to_its_end_and_its_value_is_stored
         for _ in range(3):
             assert await asyncio.wait_for(guard.get_or_compute("k", held), PATIENCE) == 1
         await become(observer, "/* slow */", 1)
-    await until(lambda: not guard.runtime().flights)
+    await until(lambda: not guard.engine.runtime().flights)
     assert await guard.get_or_compute("k", held) == 2
     assert queries == 2
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
 import httpx
 import pytest
@@ -17,12 +16,7 @@ from stampede_guard import locked_cache
 from stampede_guard.errors import KeyPartError, UnsupportedValue
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards
-
-
-@pytest.fixture(params=["memory", "valkey"])
-async def guards(request: pytest.FixtureRequest, valkey_url: str, namespace: str) -> AsyncIterator[Guards]:
-    async with Guards("memory" if request.param == "memory" else valkey_url, namespace) as made:
-        yield made
+from tests.support.inside import runtimes_of
 
 
 def client_of(app: Starlette) -> httpx.AsyncClient:
@@ -108,7 +102,7 @@ async def test_what_takes_a_request_is_computed_within_a_request_and_handed_over
         leader = send("ann", "four")
         await gate.arrival()
         passenger = send("bob", "eleven more")
-        await until(lambda: sum(flight.joined for flight in guard.runtime().flights.values()) == 2)
+        await until(lambda: sum(flight.joined for flight in guard.engine.runtime().flights.values()) == 2)
         leader.cancel()
         with pytest.raises(asyncio.CancelledError):
             await leader
@@ -160,4 +154,4 @@ async def test_install_answers_503_and_closes_with_the_app(guards: Guards) -> No
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "1")
         gate.open()
         await soon(leader)
-    assert guard._runtimes == {}
+    assert runtimes_of(guard) == {}

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.herd.processes import Child
 from tests.soak.faults import STORES, Faults
 from tests.soak.journal import Call, Computation, Event, Journal, Lifetime, now, read
 from tests.soak.judge import Judge, Violation
+from tests.support import forked
 
 __all__ = ["Report", "soak"]
 
-ROOT = Path(__file__).resolve().parents[2]
 WORKERS = 3
 QUIET = (2.0, 6.0)
 """Seconds between two faults: in some pauses what a fault explains has ended, and everything is judged."""
@@ -48,7 +48,7 @@ class _Crew:
     ends: float
     draw: random.Random
     mutant: str
-    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    running: dict[str, Child] = field(default_factory=dict)
     began: dict[str, float] = field(default_factory=dict)
     started: int = 0
 
@@ -56,19 +56,17 @@ class _Crew:
         self.started += 1
         label = f"worker{self.started}"
         seconds = max(1.0, self.ends - now())
-        program = [sys.executable, "-m", "tests.soak.worker", self.url, str(self.folder), label]
         given = [f"{seconds:.3f}", str(self.draw.randrange(2**32)), *([self.mutant] if self.mutant else [])]
-        log = (self.folder / f"{label}.log").open("wb")
-        self.running[label] = subprocess.Popen([*program, *given], cwd=ROOT, stdout=log, stderr=log)
+        self.running[label] = forked.start(
+            "tests.soak.worker", self.url, str(self.folder), label, *given, log=self.folder / f"{label}.log"
+        )
         self.began[label] = now()
 
     def pids(self) -> dict[str, int]:
-        return {label: process.pid for label, process in self.running.items() if process.poll() is None}
+        return {label: child.pid for label, child in self.running.items() if child.running}
 
     def kill(self, label: str) -> None:
-        process = self.running.pop(label)
-        process.kill()
-        process.wait()
+        self.running.pop(label).kill()
         killed = Lifetime(label, self.began[label], now(), clean=False)
         Journal(self.folder / f"{label}-end.jsonl").write(killed)
         if self.ends - now() > 2.0:
@@ -77,13 +75,12 @@ class _Crew:
     def wait(self) -> list[str]:
         """The last words of workers that did not end well."""
         failed = []
-        for label, process in self.running.items():
+        for label, child in self.running.items():
             try:
-                code = process.wait(PATIENCE)
+                code = child.process.wait(PATIENCE)
             except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
                 code = -1
+            child.kill()
             if code != 0:
                 failed.append(
                     f"{label} ended with {code}: {(self.folder / f'{label}.log').read_text()[-2000:]}"
@@ -113,6 +110,7 @@ async def soak(
     faults: Faults | None = None
     with STORES[store]() as started:
         servers = getattr(started, "servers", None) or [started]
+        await asyncio.to_thread(forked.prepare)
         crew = _Crew(started.url, folder, now() + seconds, draw, mutant)
         journal = Journal(folder / "faults.jsonl")
         for _ in range(WORKERS):

@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from stampede_guard import Policy, StampedeGuard
+from stampede_guard.policy import Limits
 from tests.soak.journal import Computation, Journal, now
 from tests.soak.source import ITEMS, USERS, Source, key_of
 
-__all__ = ["POLICY", "Functions", "SourceFailed"]
+__all__ = ["LIMITS", "POLICY", "Functions", "SourceFailed"]
 
 POLICY = Policy(
     ttl=1.5,
@@ -26,8 +27,8 @@ POLICY = Policy(
     compute_timeout=5.0,
     fallback_timeout=1.0,
     poll_interval=0.3,
-    drain_timeout=2.0,
 )
+LIMITS = Limits(drain_timeout=2.0)
 L1_SECONDS = 0.5
 FAILS, SLOW = 0.04, 0.1
 """Shares of computations."""

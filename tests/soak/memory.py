@@ -15,7 +15,7 @@ from pathlib import Path
 
 from stampede_guard import StampedeGuard
 from stampede_guard.testing.faults.faulty import FaultyStore
-from tests.soak.functions import POLICY, Functions
+from tests.soak.functions import LIMITS, POLICY, Functions
 from tests.soak.journal import Event, Fault, Journal, now, read
 from tests.soak.judge import Judge, Violation
 from tests.soak.source import Source
@@ -70,7 +70,7 @@ def soak_in_memory(folder: Path, *, seconds: float, seed: int) -> tuple[list[Vio
     journal, ends = Journal(folder / "faults.jsonl"), now() + seconds
     workers = []
     for each in range(GUARDS):
-        guard, label = StampedeGuard(store, namespace="soak", policy=POLICY), f"guard{each}"
+        guard, label = StampedeGuard(store, namespace="soak", policy=POLICY, limits=LIMITS), f"guard{each}"
         made = Functions(guard, Source(folder / "source"), Journal(folder / f"{label}.jsonl"), label, seed)
         workers += [
             _LoopOf(made, folder, label, number, draw.randrange(2**32)) for number in range(1, LOOPS + 1)

@@ -59,8 +59,8 @@ def _users_share_entries() -> None:
 def _late_passengers_are_served() -> None:
     deliver = delivery.Delivery.deliver
 
-    def to_everyone(self: Any, outcome: Any, to: Any) -> Any:
-        return deliver(self, outcome, "everyone" if to in ("covered", "before_compute") else to)
+    def to_everyone(self: Any, outcome: Any, to: Any, **keeps: Any) -> Any:
+        return deliver(self, outcome, "everyone" if to in ("covered", "before_compute") else to, **keeps)
 
     delivery.Delivery.deliver = to_everyone  # type: ignore[method-assign]
 

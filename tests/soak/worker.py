@@ -17,7 +17,7 @@ from typing import Any
 
 from stampede_guard import StampedeGuard, WaitTimeout
 from stampede_guard.errors import StampedeError, StoreRefused
-from tests.soak.functions import L1_SECONDS, POLICY, Functions, SourceFailed
+from tests.soak.functions import L1_SECONDS, LIMITS, POLICY, Functions, SourceFailed
 from tests.soak.journal import Call, Fault, Invalidation, Journal, Lifetime, now
 from tests.soak.source import FUNCTIONS, ITEMS, USERS, Source, key_of
 
@@ -131,7 +131,7 @@ def work(url: str, folder: Path, label: str, seconds: float, seed: int, mutant: 
         from tests.soak.mutants import MUTANTS
 
         MUTANTS[mutant].apply()
-    guard = StampedeGuard.from_url(url, namespace="soak", policy=POLICY)
+    guard = StampedeGuard.from_url(url, namespace="soak", policy=POLICY, limits=LIMITS)
     asyncio.run(Worker(guard, folder, label, seed).run(seconds))
 
 

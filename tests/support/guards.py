@@ -16,9 +16,10 @@ from stampede_guard.stores.redis import RedisStore
 from stampede_guard.stores.settings import DEADLINE
 from stampede_guard.values.codec import codec_for
 from tests.support.clock import Clock
+from tests.support.fields import Fields, fields_of_guard
 from tests.support.gate import until
 
-__all__ = ["Guards"]
+__all__ = ["Guards", "joined", "ours"]
 
 
 class Guards:
@@ -46,20 +47,20 @@ class Guards:
             assert ours() == set(), "tasks of a closed guard are still running"
 
     def guard(self, **fields: Any) -> StampedeGuard:
-        """One more process of the fleet. `fields` are those of its Policy."""
-        policy = Policy(**fields)
+        """One more process of the fleet. `fields` are those of its Policy and its Limits."""
+        given = fields_of_guard(**fields)
         if self.memory is not None:
-            guard = StampedeGuard(self.memory, namespace=self.namespace, policy=policy)
+            guard = StampedeGuard(self.memory, namespace=self.namespace, **given)
         else:
-            guard = self._on_server(policy)
+            guard = self._on_server(given)
         self.made.append(guard)
         return guard
 
-    def _on_server(self, policy: Policy) -> StampedeGuard:
+    def _on_server(self, given: Fields) -> StampedeGuard:
         if self.deadline == DEADLINE:
-            return StampedeGuard.from_url(self.url, namespace=self.namespace, policy=policy)
+            return StampedeGuard.from_url(self.url, namespace=self.namespace, **given)
         store = RedisStore.from_url(self.url, deadline=self.deadline)
-        return StampedeGuard(store, namespace=self.namespace, policy=policy)
+        return StampedeGuard(store, namespace=self.namespace, **given)
 
     def name(self, key: str, type: Any = Any) -> str:
         """The entry's name in the store for a key given to `get_or_compute` or `single`."""
@@ -68,7 +69,7 @@ class Guards:
 
     async def put(self, name: str, body: bytes) -> None:
         """Store these bytes as the value of an entry, as a flight would."""
-        session, policy = self.guard().runtime().session, Policy()
+        session, policy = self.guard().engine.runtime().session, Policy()
         grant = await session.acquire(name, flight="given", policy=policy)
         assert isinstance(grant, Granted)
         assert await session.publish(
@@ -81,7 +82,7 @@ class Guards:
             self.clock.advance(seconds)
             return
         for guard in self.made:
-            pauses = guard.runtime().failing
+            pauses = guard.engine.runtime().failing
             for name, (ends, token) in pauses._ends.items():
                 pauses._ends[name] = (ends - seconds, token)
         async with redis.asyncio.Redis.from_url(self.url) as client:
@@ -110,7 +111,7 @@ class Guards:
 
 async def joined(guard: StampedeGuard, name: str, callers: int) -> None:
     """Wait until so many callers have joined the flight of an entry in this guard."""
-    flights = guard.runtime().flights
+    flights = guard.engine.runtime().flights
     await until(lambda: name in flights and flights[name].joined >= callers)
 
 

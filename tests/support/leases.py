@@ -10,11 +10,11 @@ from typing import Any, Protocol
 
 import asyncpg  # type: ignore[import-untyped]
 
-from stampede_guard.leases.backend import Backend
 from stampede_guard.leases.core.queue import Place
-from stampede_guard.leases.memory import MemoryBackend, Rows
-from stampede_guard.leases.messages import Ask, Granted, Owner
+from stampede_guard.leases.memory import LeaseRows, MemoryBackend
+from stampede_guard.leases.messages import LeaseGranted, LeaseRequest, Owner
 from stampede_guard.leases.postgres.backend import PostgresBackend
+from stampede_guard.leases.protocol import Backend
 from stampede_guard.leases.redis.backend import RedisBackend
 from stampede_guard.stores.protocol import Store
 
@@ -29,13 +29,13 @@ def owner(holder: str) -> Owner:
     return Owner(process=f"process-{holder}", pod=f"pod-{holder}", host="host", pid=7, label=holder)
 
 
-def ask(name: str, holder: str, *, lease_ttl: float = 60.0, place: float = 0.0) -> Ask:
-    return Ask(name=name, holder=holder, owner=owner(holder), lease_ttl=lease_ttl, place=place)
+def ask(name: str, holder: str, *, lease_ttl: float = 60.0, place: float = 0.0) -> LeaseRequest:
+    return LeaseRequest(name=name, holder=holder, owner=owner(holder), lease_ttl=lease_ttl, place=place)
 
 
 async def granted(backend: Backend, name: str, holder: str, *, lease_ttl: float = 60.0) -> int:
     answer = await backend.acquire(ask(name, holder, lease_ttl=lease_ttl), timeout=LONG)
-    assert isinstance(answer, Granted), answer
+    assert isinstance(answer, LeaseGranted), answer
     return answer.token
 
 
@@ -58,7 +58,7 @@ class World(Protocol):
 class MemoryWorld:
     def __init__(self) -> None:
         self.now = 1_700_000_000.0
-        self.rows = Rows(lambda: self.now)
+        self.rows = LeaseRows(lambda: self.now)
         self._opened: list[Backend] = []
 
     def open(self) -> Backend:

@@ -8,10 +8,21 @@ from typing import Any
 from stampede_guard import StampedeGuard
 from tests.support.gate import Gate
 
-__all__ = ["KEY", "TAGS", "Source"]
+__all__ = ["KEY", "TAGS", "Counted", "Source"]
 
 KEY = "report:7"
 TAGS = ("project:7", "all")
+
+
+class Counted:
+    """A computation that counts, and gives the number of its run."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    async def __call__(self) -> int:
+        self.runs += 1
+        return self.runs
 
 
 class Source:

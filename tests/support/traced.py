@@ -1,15 +1,22 @@
-"""How much of a test is measured for coverage: its beginning.
+"""How much of a test is measured for coverage: its beginning, in this process.
 
 A tracer makes Python two to three times as slow. A flood, a fuzz or a thousand seeds reach almost all of their lines in
 the first moment, and then the same lines again. So the tracer of a test stops when its process has computed for a
 while. The next test has it again. What a test does and asserts stays the same.
+
+The processes that tests start run the same package as the tests themselves. Their tracers cost more than their work, so
+only those are measured whose lines no test reaches in its own process.
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import pkgutil
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,23 +25,52 @@ try:
 except ModuleNotFoundError:  # an environment without it measures nothing
     coverage = None  # type: ignore[assignment]
 
-__all__ = ["measured", "without_children"]
+if TYPE_CHECKING:
+    from coverage import Coverage
+
+__all__ = ["collecting", "measured", "without_children"]
 
 SECONDS = 0.25
 """Of computing, with the tracer."""
 
-PROGRAMS = ("tests/bench/", "tests/integration/test_herd.py", "tests/soak/", "tests/test_example")
-"""Their processes are the programs of `bench` and `examples`, and the soak's. They reach no line of the package that
-the tests of `chaos` and `integration` do not reach, and each spends more on the tracer than on its work."""
+WITH_CHILDREN = (
+    "tests/api/test_sync.py",
+    "tests/chaos/test_processes.py",
+    "tests/leases/test_processes.py",
+    "tests/ops/cli/test_program.py",
+    "tests/test_traced.py",
+    "tests/testing/",
+    "tests/traps/test_forks.py",
+    "tests/traps/test_signals.py",
+)
+"""The processes that these tests start are measured: forks, signals, the end of a process, and the programs."""
 
 _CHILDREN = "COVERAGE_PROCESS_CONFIG"
 """coverage.py starts in each Python process that finds this in its environment."""
+
+_the_only: Coverage | None = None
+
+
+def _only_tracer() -> Coverage | None:
+    """The tracer of this process. A worker of pytest-xdist has three: from its environment, and two from pytest-cov.
+
+    They are a stack: where one stops, the one below it goes on. So the others stop for good.
+    """
+    global _the_only
+    newest = coverage.Coverage.current() if coverage is not None else None
+    if newest is None or newest is _the_only:
+        return newest
+    while (tracer := coverage.Coverage.current()) is not None:
+        tracer.stop()
+    newest.start()
+    _the_only = newest
+    return newest
 
 
 @contextmanager
 def measured() -> Iterator[None]:
     """Stop the tracer of this process, if it has one, after `SECONDS` of computing, and start it again at the end."""
-    tracer = coverage.Coverage.current() if coverage is not None else None
+    tracer = _only_tracer()
     if tracer is None:
         yield
         return
@@ -56,9 +92,28 @@ def measured() -> Iterator[None]:
 
 
 @contextmanager
+def collecting() -> Iterator[None]:
+    """Measure how the package is imported, and nothing else of a collection, which takes as long as many tests."""
+    tracer = _only_tracer()
+    if tracer is None:
+        yield
+        return
+    package = importlib.import_module("stampede_guard")
+    for module in pkgutil.walk_packages(package.__path__, "stampede_guard.", onerror=lambda name: None):
+        if not module.name.endswith("__main__"):
+            with contextlib.suppress(ImportError):  # of what is not installed here
+                importlib.import_module(module.name)
+    tracer.stop()
+    try:
+        yield
+    finally:
+        tracer.start()
+
+
+@contextmanager
 def without_children(path: str) -> Iterator[None]:
-    """Processes that the tests of these files start are not measured."""
-    if not path.startswith(PROGRAMS):
+    """Processes that the tests start are not measured, except those of `WITH_CHILDREN`."""
+    if path.startswith(WITH_CHILDREN):
         yield
         return
     with pytest.MonkeyPatch.context() as patch:

@@ -34,12 +34,6 @@ from tests.support.gate import Gate, until
 from tests.support.guards import Guards
 
 
-@pytest.fixture(params=["memory", "valkey"])
-async def guards(request: pytest.FixtureRequest, valkey_url: str, namespace: str) -> AsyncIterator[Guards]:
-    async with Guards("memory" if request.param == "memory" else valkey_url, namespace) as made:
-        yield made
-
-
 @pytest.fixture
 async def memory(namespace: str) -> AsyncIterator[Guards]:
     async with Guards("memory", namespace) as made:
@@ -146,7 +140,7 @@ EACH = pytest.mark.parametrize("kind", CHANGES)
 
 async def landed(guard: StampedeGuard) -> None:
     """Until nothing is computed any more, also in the background."""
-    await until(lambda: not len(guard.runtime().flights))
+    await until(lambda: not len(guard.engine.runtime().flights))
 
 
 @EACH

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
@@ -13,16 +13,11 @@ from stampede_guard import StampedeGuard, cached_many, configure
 from stampede_guard.stores.switch import Switch
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards
+from tests.support.inside import fleet_sets
 
 USER: ContextVar[str] = ContextVar("user", default="nobody")
 LOCALE: ContextVar[str] = ContextVar("locale", default="none")
 _BYPASS = Switch("bypass")
-
-
-@pytest.fixture(params=["memory", "valkey"])
-async def guards(request: pytest.FixtureRequest, valkey_url: str, namespace: str) -> AsyncIterator[Guards]:
-    async with Guards("memory" if request.param == "memory" else valkey_url, namespace) as made:
-        yield made
 
 
 @pytest.fixture
@@ -41,9 +36,7 @@ def sampled(guard: StampedeGuard, function: Any, ids: range) -> tuple[int, int]:
     plan = next(
         cell.cell_contents._plan for cell in function.__closure__ if hasattr(cell.cell_contents, "_plan")
     )
-    modes = {
-        id: guard.mode_of(plan, name.removeprefix(guard.prefix)) for id, name in function.keys(ids).items()
-    }
+    modes = {id: guard.engine.mode_of(plan, name) for id, name in function.keys(ids).items()}
     inside = next(id for id, mode in modes.items() if mode == "on")
     outside = next(id for id, mode in modes.items() if mode == "off")
     return inside, outside
@@ -171,7 +164,7 @@ async def test_a_call_within_bypassed_meets_no_call_without(
 
     if mode == "bypass":
         # The outer one does without the store by its mode, and what it calls is served from there.
-        guard._modes = guard._modes.with_fleet({"shop.outer": _BYPASS, f"{guard.namespace}:outer": _BYPASS})
+        fleet_sets(guard, {"shop.outer": _BYPASS, f"{guard.namespace}:outer": _BYPASS})
     order = [bypassing, ordinary] if bypassing_first else [ordinary, bypassing]
     calls = [asyncio.create_task(call()) for call in order]
     await until(lambda: nested.began == 2)

@@ -47,7 +47,7 @@ class Held:
     """Answers of one of a session's methods are held back until `arrive`; or, with `instead`, never come."""
 
     def __init__(self, guard: StampedeGuard, method: str, *, instead: Exception | None = None) -> None:
-        self._runtime = runtime = guard.runtime()
+        self._runtime = runtime = guard.engine.runtime()
         self._method = method
         self._inner = inner = getattr(runtime.session, method)
         self._gate = gate = Gate()
@@ -78,7 +78,7 @@ class Lost:
     """One of a session's methods fails until `heal`."""
 
     def __init__(self, guard: StampedeGuard, method: str) -> None:
-        self._session = session = guard.runtime().session
+        self._session = session = guard.engine.runtime().session
         self._method, self._inner = method, getattr(session, method)
 
         async def lost(*_: Any, **__: Any) -> Any:
@@ -163,7 +163,7 @@ async def test_a_read_answered_during_an_invalidation_that_turns_out_pending_is_
         # Known to the store, and not to this process.
         assert await face(there, source)[0]() == 1
         ask, invalidate = face(here, source)
-        here.runtime().session.hears_changes("traps:x")
+        here.engine.runtime().session.hears_changes("traps:x")
         read = Held(here, "read")
         reading = asyncio.ensure_future(ask())
         await read.answered()
@@ -178,7 +178,7 @@ async def test_a_read_answered_during_an_invalidation_that_turns_out_pending_is_
         assert await soon(told) == "pending"
         assert await soon(ask()) == 2, "this process serves what it has itself invalidated"
         store.recover()
-        await until(lambda: not here.runtime().away)
+        await until(lambda: not here.engine.runtime().away)
         assert await soon(ask()) == 2
 
 
@@ -190,7 +190,7 @@ async def test_a_read_that_was_on_its_way_is_not_remembered_when_it_is_answered_
     async with guard_on(store, l1_ttl=300.0) as here, guard_on(store) as there:
         assert await face(there, source)[0]() == 1
         ask, invalidate = face(here, source)
-        here.runtime().session.hears_changes("traps:x")
+        here.engine.runtime().session.hears_changes("traps:x")
         read = Held(here, "read")
         reading = asyncio.ensure_future(ask())
         await read.answered()
@@ -250,7 +250,7 @@ async def test_a_pending_invalidation_of_another_event_loop_is_obeyed(
     async with guard_on(store, l1_ttl=300.0) as root:
         guard = root.within(within) if within else root
         ask = lambda: guard.get_or_compute(KEY, source.read, tags=tags)  # noqa: E731
-        guard.runtime().session.hears_changes("traps:x")
+        guard.engine.runtime().session.hears_changes("traps:x")
         assert [await ask(), await ask()] == [1, 1]
         source.number = 2
         store.fail()
@@ -262,7 +262,7 @@ async def test_a_pending_invalidation_of_another_event_loop_is_obeyed(
         assert await soon(ask()) == 2
         source.number = 3
         store.recover()
-        await until(lambda: not guard.runtime().away)
+        await until(lambda: not guard.engine.runtime().away)
         assert await soon(ask()) == 3, "and it was applied"
 
 
@@ -271,9 +271,9 @@ async def test_a_copy_of_another_event_loop_goes_in_the_same_turn(tags: tuple[st
     store, source = FaultyStore(), Database()
     async with guard_on(store, l1_ttl=300.0) as guard:
         ask = lambda: guard.get_or_compute(KEY, source.read, tags=tags)  # noqa: E731
-        guard.runtime().session.hears_changes("traps:x")
+        guard.engine.runtime().session.hears_changes("traps:x")
         await ask()
-        assert await ask() == 1 and len(guard.runtime().l1) == 1
+        assert await ask() == 1 and len(guard.engine.runtime().l1) == 1
         source.number = 2
         assert (guard.sync.invalidate_tag("t") if tags else guard.sync.invalidate(KEY)) == "done"
         assert await soon(ask()) == 2
@@ -283,7 +283,7 @@ async def test_a_read_answered_while_another_event_loop_invalidates_in_vain_is_r
     store, source = FaultyStore(), Database()
     async with guard_on(store, l1_ttl=300.0) as here, guard_on(store) as there:
         assert await there.get_or_compute(KEY, source.read) == 1
-        here.runtime().session.hears_changes("traps:x")
+        here.engine.runtime().session.hears_changes("traps:x")
         read = Held(here, "read")
         reading = asyncio.ensure_future(here.get_or_compute(KEY, source.read))
         await read.answered()
@@ -294,7 +294,7 @@ async def test_a_read_answered_while_another_event_loop_invalidates_in_vain_is_r
         assert await soon(reading) == 1
         assert await soon(here.get_or_compute(KEY, source.read)) == 2
         store.recover()
-        await until(lambda: not here.runtime().away)
+        await until(lambda: not here.engine.runtime().away)
 
 
 async def test_a_flight_of_before_is_nothing_for_who_comes_after_a_pending_invalidation_of_another_loop() -> (
@@ -327,9 +327,9 @@ async def test_what_is_pending_when_its_event_loop_ends_is_applied_by_another() 
             return told
 
         assert await in_thread(lambda: asyncio.run(invalidate())) == "pending"
-        assert guard.runtime().away, "it waits in the event loop that is left"
+        assert guard.engine.runtime().away, "it waits in the event loop that is left"
         store.recover()
-        await until(lambda: not guard.runtime().away)
+        await until(lambda: not guard.engine.runtime().away)
         assert await soon(other.get_or_compute(KEY, source.read)) == 2
 
 
@@ -356,7 +356,7 @@ async def test_who_joins_after_a_pending_invalidation_gets_nothing_from_before_t
         assert await soon(before) == 1
         assert await soon(after) == 2, "it came after the invalidation"
         lost.heal()
-        await until(lambda: not guard.runtime().away)
+        await until(lambda: not guard.engine.runtime().away)
         assert await soon(ask()) == 2
 
 
@@ -368,10 +368,10 @@ async def test_after_a_refresh_no_older_copy_is_served(held: bool) -> None:
     store, source = FaultyStore(), Database()
     async with guard_on(store, l1_ttl=300.0) as guard:
         call = guard.locked_cache(name="read")(source.read)
-        guard.runtime().session.hears_changes("traps:x")
+        guard.engine.runtime().session.hears_changes("traps:x")
         await call()
         assert await call() == 1
-        runtime = guard.runtime()
+        runtime = guard.engine.runtime()
         # No message tells of the change.
         store.memory.tell_watchers = lambda *_: None  # type: ignore[method-assign]
         reading = None
@@ -393,7 +393,7 @@ async def test_after_a_refresh_no_event_loop_serves_an_older_copy() -> None:
     store, source = FaultyStore(), Database()
     async with guard_on(store, l1_ttl=300.0) as guard:
         call = guard.locked_cache(name="read")(source.read)
-        guard.runtime().session.hears_changes("traps:x")
+        guard.engine.runtime().session.hears_changes("traps:x")
         await call()
         assert await call() == 1
         store.memory.tell_watchers = lambda *_: None  # type: ignore[method-assign]
@@ -419,5 +419,5 @@ async def test_after_a_refresh_without_the_store_no_event_loop_serves_an_older_v
         assert await in_thread(lambda: asyncio.run(_refreshed(guard, call))) == 2
         assert await soon(call()) == 2
         store.recover()
-        await until(lambda: not guard.runtime().away)
+        await until(lambda: not guard.engine.runtime().away)
         assert await soon(call()) == 2

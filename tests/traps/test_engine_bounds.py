@@ -15,6 +15,7 @@ from stampede_guard.core.scripts import FailedRecently, Granted, Held, Uncacheab
 from stampede_guard.engine.flights.backoff import MOST, Backoff
 from stampede_guard.engine.flights.once import Once
 from stampede_guard.engine.flights.passenger import Passenger
+from stampede_guard.policy import Limits
 from stampede_guard.stores.connections.wire import entry_keys, parse_value, value_bytes
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.stores.protocol import Session
@@ -22,6 +23,7 @@ from stampede_guard.stores.redis import RedisStore
 from stampede_guard.testing.faults.faulty import FaultyStore
 from tests.support.clock import Clock
 from tests.support.gate import Gate, soon, until
+from tests.support.inside import apart_of, closing_of, runtimes_of
 from tests.support.listener import RecordingListener
 
 HOUR_MS = 3_600_000
@@ -220,7 +222,7 @@ async def test_thousands_of_passengers_may_leave_at_once(monkeypatch: pytest.Mon
     async with StampedeGuard(MemoryStore(), policy=Policy(ttl=60.0)) as guard:
         first = asyncio.ensure_future(guard.get_or_compute("k", compute))
         await gate.arrival()
-        (flight,) = guard.runtime().flights.values()
+        (flight,) = guard.engine.runtime().flights.values()
         callers = [asyncio.ensure_future(guard.get_or_compute("k", compute)) for _ in range(count)]
         await until(lambda: len(flight.passengers) == count + 1)
         flight.passengers._aboard = Counted(flight.passengers._aboard)
@@ -256,8 +258,10 @@ async def test_flights_apart_land_without_a_search() -> None:
         await gate.hold()
         return 1
 
-    async with StampedeGuard(MemoryStore(), policy=Policy(ttl=60.0, max_flights=3_000)) as guard:
-        runtime = guard.runtime()
+    async with StampedeGuard(
+        MemoryStore(), policy=Policy(ttl=60.0), limits=Limits(max_flights=3_000)
+    ) as guard:
+        runtime = guard.engine.runtime()
         call = guard.locked_cache(name="k", should_cache=lambda value: False)(compute)
         first = asyncio.ensure_future(call())
         await gate.arrival()
@@ -269,7 +273,7 @@ async def test_flights_apart_land_without_a_search() -> None:
         for other in apart:
             other.task.cancel()
         await soon(asyncio.wait([other.task for other in apart]))
-        assert runtime.flights.of(flight.name) == [flight] and not runtime.flights._apart
+        assert runtime.flights.of(flight.name) == [flight] and not apart_of(runtime)
         gate.open()
         assert await soon(first) == 1
 
@@ -285,14 +289,14 @@ async def test_who_closes_second_waits_for_the_end_as_well(how: str) -> None:
         await gate.hold()
         return 1
 
-    guard = StampedeGuard(FaultyStore(), policy=Policy(ttl=60.0, drain_timeout=60.0))
+    guard = StampedeGuard(FaultyStore(), policy=Policy(ttl=60.0), limits=Limits(drain_timeout=60.0))
     if how == "close of the plain functions' part":
         await _close_plain_functions_twice(guard)
         return
     caller = asyncio.ensure_future(guard.get_or_compute("k", compute))
     await gate.arrival()
     first = asyncio.ensure_future(guard.aclose())
-    await until(lambda: not guard._runtimes)
+    await until(lambda: not runtimes_of(guard))
     second = asyncio.ensure_future(guard.aclose() if how == "aclose" else guard.__aexit__(None, None, None))
     third = asyncio.ensure_future(guard.aclose())
     for _ in range(50):
@@ -304,7 +308,7 @@ async def test_who_closes_second_waits_for_the_end_as_well(how: str) -> None:
     gate.open()
     await soon(asyncio.gather(first, second))
     assert caller.done() and await caller == 1
-    assert not guard._leaving
+    assert not closing_of(guard)
 
 
 async def _close_plain_functions_twice(guard: StampedeGuard) -> None:
@@ -319,7 +323,7 @@ async def _close_plain_functions_twice(guard: StampedeGuard) -> None:
     caller = asyncio.ensure_future(asyncio.to_thread(plain))
     await until(begun.is_set)
     first = asyncio.ensure_future(asyncio.to_thread(guard.close))
-    await until(lambda: guard._leaving)
+    await until(lambda: closing_of(guard))
     others = [asyncio.ensure_future(asyncio.to_thread(guard.close)), asyncio.ensure_future(guard.aclose())]
     await asyncio.sleep(0.05)
     assert not first.done() and not any(other.done() for other in others)
@@ -329,12 +333,12 @@ async def _close_plain_functions_twice(guard: StampedeGuard) -> None:
 
 
 async def test_a_computation_may_close_its_own_guard() -> None:
-    guard = StampedeGuard(MemoryStore(), policy=Policy(ttl=60.0, drain_timeout=60.0))
+    guard = StampedeGuard(MemoryStore(), policy=Policy(ttl=60.0), limits=Limits(drain_timeout=60.0))
     closing: list[asyncio.Task[None]] = []
 
     async def compute() -> int:
         closing.append(asyncio.ensure_future(asyncio.shield(guard.aclose())))
-        await until(lambda: guard._leaving)
+        await until(lambda: closing_of(guard))
         await guard.aclose()
         return 1
 

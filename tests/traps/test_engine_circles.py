@@ -10,15 +10,17 @@ from typing import Any
 import pytest
 
 from stampede_guard import Policy, StampedeGuard
+from stampede_guard.policy import Limits
 from stampede_guard.stores.memory import MemoryStore
 from tests.support.gate import soon, until
+from tests.support.inside import close_here
 
-FOR_EVER = Policy(ttl=60.0, wait_timeout=3600.0, compute_timeout=3600.0, fallback_limit=0, drain_timeout=0.1)
+FOR_EVER = Policy(ttl=60.0, wait_timeout=3600.0, compute_timeout=3600.0, fallback_limit=0)
 
 
 @pytest.fixture
 async def guard() -> AsyncIterator[StampedeGuard]:
-    async with StampedeGuard(MemoryStore(), policy=FOR_EVER) as guard:
+    async with StampedeGuard(MemoryStore(), policy=FOR_EVER, limits=Limits(drain_timeout=0.1)) as guard:
         yield guard
 
 
@@ -99,7 +101,7 @@ async def test_a_wait_that_is_given_up_does_not_hide_another_one_for_the_same_fl
 
     async def a() -> Any:
         given_up, goes_on = asyncio.ensure_future(call_b()), asyncio.ensure_future(call_b())
-        await until(lambda: len(guard.runtime().flights) == 2)
+        await until(lambda: len(guard.engine.runtime().flights) == 2)
         given_up.cancel()
         await asyncio.wait({given_up})
         go_on.set()
@@ -117,9 +119,9 @@ async def test_a_circle_through_a_flight_that_callers_do_not_find_is_found_at_on
     guard: StampedeGuard,
 ) -> None:
     async def a() -> Any:
-        (flight,) = guard.runtime().flights.values()
+        (flight,) = guard.engine.runtime().flights.values()
         # As an early refresh is, when a caller's read fails meanwhile.
-        guard.runtime().flights.set_apart(flight)
+        guard.engine.runtime().flights.set_apart(flight)
         return await call_b()
 
     async def b() -> Any:
@@ -155,7 +157,7 @@ async def test_a_circle_over_several_event_loops_is_found_at_once(guard: Stamped
             try:
                 return await call_coroutine()
             finally:
-                await guard._close_here()
+                await close_here(guard)
 
         return asyncio.run(elsewhere())
 

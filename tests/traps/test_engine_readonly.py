@@ -61,7 +61,7 @@ async def test_what_another_process_has_invalidated_is_served_by_no_replica(
         demote(own_valkey)
         for key in keys:
             assert await soon(here.get_or_compute(key, source.read)) == 2, "its reads are answered"
-        assert not here.runtime().away, "a server that answers is not away"
+        assert not here.engine.runtime().away, "a server that answers is not away"
         assert here.health().status == "full"
         source.number = 3
         for key in keys:
@@ -73,7 +73,7 @@ async def test_what_another_process_has_invalidated_is_served_by_no_replica(
             "what is computed meanwhile counts until the next invalidation"
         )
         promote(own_valkey)
-        await until(lambda: not here.runtime().away)
+        await until(lambda: not here.engine.runtime().away)
         assert await soon(there.get_or_compute(keys[0], source.read)) == 3
         assert source.computed == 3 * len(keys) + 1
         assert await soon(here.get_or_compute("another", source.read)) == 3

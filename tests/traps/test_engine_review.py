@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from stampede_guard import Policy, StampedeGuard
+from stampede_guard import StampedeGuard
 from stampede_guard.engine.away.pending import AT_ONCE
 from stampede_guard.errors import StoreRefused, StoreUnavailable
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.testing.faults.faulty import FaultyStore
+from tests.support.fields import fields_of_guard
 from tests.support.gate import Gate, soon, until
+from tests.support.inside import pending_of, runtimes_of, unsettled_of
 
 while_decoding: list[Callable[[], object]] = []
 """Called once, by the next value that is decoded."""
@@ -33,7 +35,7 @@ class Report:
 
 
 def guard_on(store: Any, **fields: Any) -> StampedeGuard:
-    return StampedeGuard(store, namespace="review", policy=Policy(ttl=300.0, **fields))
+    return StampedeGuard(store, namespace="review", **fields_of_guard(ttl=300.0, **fields))
 
 
 class Loop:
@@ -87,10 +89,10 @@ async def test_a_copy_is_not_kept_of_what_another_event_loop_outdates_while_it_i
         async def report() -> Report:
             return Report(next(numbers))
 
-        guard.runtime().session.hears_changes("review:x")
+        guard.engine.runtime().session.hears_changes("review:x")
         assert (await report()).number == 1
         assert (await report()).number == 1
-        l1 = guard.runtime().l1
+        l1 = guard.engine.runtime().l1
         assert len(l1) == 1, "copies are kept"
         l1.drop(report.key())
         while_decoding.append(lambda: elsewhere.call(getattr(report, how)))
@@ -123,7 +125,7 @@ async def test_what_waits_in_an_event_loop_that_ended_without_closing_the_guard_
         elsewhere.close()
         store.recover()
         assert await soon(ask()) == 2
-        await until(lambda: not guard.runtime().away)
+        await until(lambda: not guard.engine.runtime().away)
         assert await soon(other.get_or_compute("k", compute)) == 2
         assert await soon(ask()) == 2
 
@@ -145,7 +147,7 @@ async def test_who_inherits_what_waits_is_an_event_loop_that_runs() -> None:
     closing.call(guard.aclose)
     closing.close()
     store.recover()
-    await until(lambda: not guard.runtime().away)
+    await until(lambda: not guard.engine.runtime().away)
     await guard.aclose()
     stopped.close()
 
@@ -164,16 +166,16 @@ async def test_who_closes_before_it_has_inherited_hands_on_what_waits() -> None:
     await ask()
     store.fail()
     assert await guard.invalidate("k") == "pending"
-    heir = guard.part_of(first.loop)
+    heir = runtimes_of(guard).get(first.loop)
     assert heir is not None
     # It is told so, and its part is closed before it gets there.
-    heir._pending.closing = True
+    pending_of(heir).closing = True
     await guard.aclose()
     store.recover()
-    part = guard.part_of(second.loop)
+    part = runtimes_of(guard).get(second.loop)
     assert part is not None
     await until(lambda: not part.unsettled.pending)
-    heir._pending.closing = False
+    pending_of(heir).closing = False
     for loop in (first, second):
         loop.call(guard.aclose)
         loop.close()
@@ -195,7 +197,7 @@ async def test_what_turns_out_pending_after_the_guard_was_closed_does_not_wait_f
         assert await ask(guard) == 1
         if with_heir:
             assert heir.call(lambda: ask(guard)) == 1
-        session, gate = guard.runtime().session, Gate()
+        session, gate = guard.engine.runtime().session, Gate()
 
         async def lost(*_: object, **__: object) -> object:
             await gate.hold()
@@ -208,7 +210,7 @@ async def test_what_turns_out_pending_after_the_guard_was_closed_does_not_wait_f
         await guard.aclose()
         gate.open()
         assert await soon(told) == "pending"
-        await until(lambda: not guard._unsettled.names)
+        await until(lambda: not unsettled_of(guard).names)
         if with_heir:
             assert await soon(ask(other)) == 2, "another event loop of the guard has applied it"
             heir.call(guard.aclose)
@@ -219,7 +221,7 @@ async def test_what_turns_out_pending_after_the_guard_was_closed_does_not_wait_f
 async def test_a_batch_with_leases_needs_no_turn_of_those_that_compute_without_the_store() -> None:
     store = FaultyStore()
     async with guard_on(store, max_local_computations=1) as guard:
-        session, gate = guard.runtime().session, Gate()
+        session, gate = guard.engine.runtime().session, Gate()
 
         async def refused(*_: object, **__: object) -> object:
             raise StoreRefused("NOREPLICAS", may_pass=True)
@@ -247,7 +249,7 @@ async def test_a_batch_with_leases_needs_no_turn_of_those_that_compute_without_t
 async def test_an_invalidation_that_a_store_answers_with_a_fault_of_its_own_is_tried_again() -> None:
     store = FaultyStore()
     async with guard_on(store) as guard:
-        session = guard.runtime().session
+        session = guard.engine.runtime().session
         invalidate, answers = session.invalidate, [StoreUnavailable("no answer"), StoreUnavailable("none")]
 
         async def faulty(*args: Any, **kwargs: Any) -> Any:
@@ -258,13 +260,13 @@ async def test_an_invalidation_that_a_store_answers_with_a_fault_of_its_own_is_t
         session.invalidate = faulty  # type: ignore[method-assign]
         answers.append(ValueError("a fault"))  # type: ignore[arg-type]
         assert await guard.invalidate("k", type=int) == "pending"
-        await until(lambda: not guard.runtime().away)
+        await until(lambda: not guard.engine.runtime().away)
 
 
 async def test_many_that_a_store_answers_with_a_fault_of_its_own_hold_up_no_other() -> None:
     store = FaultyStore()
     async with guard_on(store) as guard:
-        session = guard.runtime().session
+        session = guard.engine.runtime().session
         invalidate = session.invalidate
 
         async def faulty(name: str, **kwargs: Any) -> Any:
@@ -278,12 +280,12 @@ async def test_many_that_a_store_answers_with_a_fault_of_its_own_hold_up_no_othe
             assert await guard.invalidate(key, type=int) == "pending"
         session.invalidate = faulty  # type: ignore[method-assign,assignment]
         store.recover()
-        await until(lambda: not any("good" in name for name in guard._unsettled.pending))
+        await until(lambda: not any("good" in name for name in unsettled_of(guard).pending))
 
 
 async def test_two_values_that_a_store_does_not_keep_at_once_do_not_hide_each_other() -> None:
     async with guard_on(MemoryStore()) as guard:
-        runtime = guard.runtime()
+        runtime = guard.engine.runtime()
         full = StoreRefused("OOM", may_pass=True, kind="full")
         runtime.not_kept("review:a", full)
         runtime.not_kept("review:b", full)

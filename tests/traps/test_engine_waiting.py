@@ -28,7 +28,7 @@ class Source:
 
 def refusing(guard: StampedeGuard) -> None:
     """This process's invalidations are refused for now, and so are its leases; its reads are answered."""
-    session = guard.runtime().session
+    session = guard.engine.runtime().session
 
     async def refused(*_: object, **__: object) -> object:
         raise StoreRefused("NOREPLICAS", may_pass=True)
@@ -79,4 +79,4 @@ async def test_what_is_computed_while_an_invalidation_waits_still_counts() -> No
         for _ in range(5):
             assert await soon(guard.get_or_compute("k", source.read)) == 2
         assert source.computed == 2
-        await until(lambda: guard.runtime().away)
+        await until(lambda: guard.engine.runtime().away)

@@ -7,7 +7,7 @@ import contextvars
 import dataclasses
 import http
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from typing import Any
 
 import asyncpg
@@ -39,14 +39,9 @@ from stampede_guard.values.masking import mask
 from stampede_guard.values.personal import is_personal
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, joined
+from tests.support.inside import runtimes_of
 
 REQUEST = httpx.Request("GET", "https://api.example.com/v1/rows?token=s3cret-value&page=2")
-
-
-@pytest.fixture(params=["memory", "valkey"])
-async def guards(request: pytest.FixtureRequest, valkey_url: str, namespace: str) -> AsyncIterator[Guards]:
-    async with Guards("memory" if request.param == "memory" else valkey_url, namespace) as made:
-        yield made
 
 
 # --- copies ---------------------------------------------------------------------------------------
@@ -422,7 +417,7 @@ async def test_callers_of_a_plain_function_have_one_each(guards: Guards) -> None
 
     calls = [asyncio.create_task(asyncio.to_thread(plain, 1)) for _ in range(4)]
     await asyncio.to_thread(begun.wait, 60)
-    runtime = next(iter(guard._runtimes.values()))
+    runtime = next(iter(runtimes_of(guard).values()))
     await until(lambda: sum(flight.joined for flight in runtime.flights.values()) == 4)
     go_on.set()
     assert_apart(await failed(calls), original)
@@ -671,7 +666,7 @@ async def test_every_face_asks_for_the_next_caller(guards: Guards, called: Calle
     strangers = [f"stranger {number}" for number in range(10)]  # more than may take over at once
     calls = [asyncio.create_task(called(guard, forum, user)) for user in [*strangers, "bob", "carol"]]
     await forum.gate.arrival()
-    runtime = guard.runtime()
+    runtime = guard.engine.runtime()
     await until(lambda: sum(flight.joined for flight in runtime.flights.values()) == 12)
     forum.gate.open()
     *refused, bob, carol = await failed(calls)
@@ -717,7 +712,7 @@ async def test_plain_functions_ask_for_the_next_caller(guards: Guards) -> None:
     first = asyncio.create_task(asyncio.to_thread(thread, "alice"))
     await asyncio.to_thread(begun.wait, 60)
     second = asyncio.create_task(asyncio.to_thread(thread, "bob"))
-    runtime = next(iter(guard._runtimes.values()))
+    runtime = next(iter(runtimes_of(guard).values()))
     await until(lambda: sum(flight.joined for flight in runtime.flights.values()) == 2)
     go_on.set()
     alice, bob = await failed([first, second])
@@ -973,7 +968,7 @@ async def test_what_a_callback_raises_is_told_as_what_it_is(
 
     error = await told(many([1, 2]))
     assert type(error) is kind and text in str(error)
-    await until(lambda: not guard.runtime().flights)
+    await until(lambda: not guard.engine.runtime().flights)
     # Nothing is left in a state in which the next call would wait or fail.
     assert await soon(guards.guard().get_or_compute("other", compute)) == 1
 
@@ -1012,7 +1007,7 @@ async def test_what_a_computation_raises_ends_nobody_elses(
     # An ordinary failure is remembered for error_ttl. What ends a process is its caller's alone.
     key = "other" if issubclass(kind, Exception) else "k"
     assert await soon(guard.get_or_compute(key, works)) == "value"
-    await until(lambda: not guard.runtime().flights)
+    await until(lambda: not guard.engine.runtime().flights)
 
 
 async def test_one_callers_exit_is_not_its_passengers(guards: Guards) -> None:

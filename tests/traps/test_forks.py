@@ -22,6 +22,7 @@ from stampede_guard.leases import MemoryLeases
 from stampede_guard.testing import counting, seats
 import stampede_guard.values.forks
 from stampede_guard.engine.threads.locks import PassableLock
+from tests.support.inside import plans_of, store_of
 
 os.environ["STAMPEDE_GUARD_URL"] = "memory://"
 where = sys.argv[1]
@@ -55,10 +56,10 @@ from stampede_guard.engine.flights import reentry
 OWNERS = {
     "defaults": lambda: [defaults],
     "reentry": lambda: [reentry],
-    "guard": lambda: [guard],
-    "tenant": lambda: [tenant],
-    "plans": lambda: [*vars(guard._plans).values(), guard._plans],
-    "memory store": lambda: [guard._store],
+    "guard": lambda: [guard, *vars(guard).values(), *vars(guard.engine).values()],
+    "tenant": lambda: [tenant, *vars(tenant).values()],
+    "plans": lambda: [*vars(plans_of(guard)).values(), plans_of(guard)],
+    "memory store": lambda: [store_of(guard)],
     "house": lambda: [leases],
     "warmer": lambda: [the_warmer],
     "counting": lambda: [counting],

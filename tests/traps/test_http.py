@@ -10,6 +10,7 @@ import pytest
 from stampede_guard import CacheRoute
 from tests.http.fleet import App, cached, start
 from tests.support.gate import until
+from tests.support.inside import store_of
 from tests.traps.web import Reply, Site, serving
 
 MODIFIED = {"last-modified": "Wed, 01 Jan 2020 00:00:00 GMT"}
@@ -32,7 +33,7 @@ def telling(app: App, answer: Any) -> App:
 async def at_once(site: Site, count: int, *, behind: int = 1, **fields: str) -> list[Reply]:
     """A herd that waits for the call under way, and the answers when it goes on."""
     herd = [asyncio.ensure_future(site.ask(**fields)) for _ in range(count)]
-    runtime = site.guard.runtime()
+    runtime = site.guard.engine.runtime()
     await until(lambda: sum(flight.joined for flight in runtime.flights.values()) >= count + behind)
     site.app.go.set()
     async with asyncio.timeout(60):
@@ -526,7 +527,7 @@ async def test_the_name_of_an_entry_has_the_whole_url() -> None:
     path = "/reports/" + "x" * 300 + "/7?page=" + "y" * 200
     async with serving(app) as site:
         await site.ask(path)
-        (name,) = [flight for flight in site.guard._store._entries if "reports" in flight]  # type: ignore[attr-defined]
+        (name,) = [flight for flight in store_of(site.guard)._entries if "reports" in flight]  # type: ignore[attr-defined]
         assert path.partition("?")[0] in name and "y" * 200 in name
         long = "/" + "z" * 9000
         assert [(await site.ask(long)).body for _ in range(2)] == [b"answer 2", b"answer 3"]

@@ -23,7 +23,7 @@ def odd(name: str, said: dict[str, str], body: bytes = b"mine") -> App:
 
 
 def waiting(fleet: Fleet) -> int:
-    return sum(flight.joined for guard in fleet.guards for flight in guard.runtime().flights.values())
+    return sum(flight.joined for guard in fleet.guards for flight in guard.engine.runtime().flights.values())
 
 
 @pytest.mark.parametrize("said", ["no-cache", "max-age=0", "max-age=60, no-cache", "public, s-maxage=0"])

@@ -81,7 +81,7 @@ async def test_the_application_hears_of_its_client_leaving() -> None:
     async with serving(Starlette(routes=[Route("/", endpoint)])) as site:
         _, writer = await asyncio.open_connection("127.0.0.1", site.port)
         writer.write(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
-        await until(lambda: bool(site.guard.runtime().flights))
+        await until(lambda: bool(site.guard.engine.runtime().flights))
         writer.close()
         async with asyncio.timeout(30):
             await heard.wait()

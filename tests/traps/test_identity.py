@@ -33,6 +33,7 @@ from stampede_guard.api.defaults import default_guard
 from stampede_guard.api.identity.registry import MOST_NAMES
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.values.codec import codec_for
+from tests.support.inside import definitions_of, functions_of, plans_of, tenants_of
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
@@ -511,7 +512,7 @@ def within_a_tenant(guard: StampedeGuard) -> None:
 
 def in_two_guards_of_one_tenant(guard: StampedeGuard) -> None:
     first = guard.within("acme")
-    guard._tenants.clear()  # as when 1,024 others have been asked for
+    tenants_of(guard).clear()  # as when 1,024 others have been asked for
     assert guard.within("acme") is not first
     guard_of = iter((first, guard.within("acme")))
 
@@ -642,7 +643,7 @@ def test_one_function_decorated_again_with_the_same_options_is_one(guard: Stampe
         guard.locked_cache(ttl=60, key=by_id, tags=("all",), context=(TENANT,))(read)
         guard.locked_cache(ttl=60, name="lambda", key=lambda id: id, should_cache=bool)(read)
         guard.locked_cache(ttl=60, name="partial")(functools.partial(read, 7))
-    assert len(guard._functions) == 3
+    assert len(functions_of(guard)) == 3
 
 
 def in_a_request(guard: StampedeGuard, user: str) -> Any:
@@ -712,7 +713,7 @@ def test_a_function_made_in_each_request_is_one_where_nothing_about_it_can_diffe
     for user in ["alice", "bob"] * 50:
         seen.add(make(guard, user).__wrapped__)
     gc.collect()
-    assert len(guard._functions) == names
+    assert len(functions_of(guard)) == names
     assert not seen, "none of them is kept"
 
 
@@ -741,8 +742,8 @@ def test_many_tenants_may_have_the_same_function_for_little_memory(guard: Stampe
 
     for number in range(2000):
         guard.within(f"tenant-{number}").locked_cache(ttl=60)(read)
-    assert len(guard._functions) == 2000
-    assert len({id(definition) for definition in guard._functions._functions.values()}) == 1
+    assert len(functions_of(guard)) == 2000
+    assert len({id(definition) for definition in definitions_of(guard)}) == 1
 
 
 def test_no_name_is_forgotten_so_there_is_an_end_to_them(
@@ -1548,7 +1549,7 @@ async def test_an_invalidation_finds_the_types_of_a_tenant_however_many_came_aft
     await guard.within("acme").get_or_compute("report:7", source.read, type=int)
     for number in range(1100):
         guard.within(f"tenant{number}")
-    assert "acme" not in guard._tenants
+    assert "acme" not in tenants_of(guard)
     source.number = 2
     assert await guard.within("acme").invalidate("report:7") == "done"
     assert await guard.within("acme").get_or_compute("report:7", source.read, type=int) == 2
@@ -1598,7 +1599,7 @@ async def test_a_plan_is_found_again_without_making_its_codec_anew(
     source = Source()
     for number in range(30):
         await guard.within(f"tenant{number}").get_or_compute(f"user{number}:7", source.read, type=int, ttl=60)
-    assert made == [int] and len(guard._plans) == 10
+    assert made == [int] and len(plans_of(guard)) == 10
     await guard.aclose()
 
 

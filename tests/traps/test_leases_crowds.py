@@ -19,17 +19,17 @@ from stampede_guard.errors import StoreUnavailable
 from stampede_guard.jobs import Jobs
 from stampede_guard.jobs.backends import runs_of
 from stampede_guard.jobs.backends.memory import MemoryRuns
-from stampede_guard.jobs.messages import Claim, Claimed, JobView, Look, Registration, Seen
+from stampede_guard.jobs.messages import Claim, Claimed, JobPoll, JobView, PollAnswer, Registration
 from stampede_guard.leases import PostgresLeases
-from stampede_guard.leases.backend import Backend
 from stampede_guard.leases.core import holding
-from stampede_guard.leases.core.holding import Answered, Sleep, Waiting, decide
+from stampede_guard.leases.core.holding import AwaitingLease, BackendAnswered, Sleep, decide
 from stampede_guard.leases.core.moves import Freed, Want
 from stampede_guard.leases.core.queue import CALLED
 from stampede_guard.leases.core.timing import WATCHING, job_timing, leader_timing
-from stampede_guard.leases.messages import Held, Owner
+from stampede_guard.leases.messages import LeaseHeld, Owner
 from stampede_guard.leases.postgres.backend import PostgresBackend
 from stampede_guard.leases.postgres.connections import APPLICATION_NAME, Connections
+from stampede_guard.leases.protocol import Backend
 from stampede_guard.stores.redis import RedisStore
 from tests.leases.test_hold import Faulty
 from tests.leases.virtual import Fleet, virtually
@@ -102,7 +102,7 @@ class TestWaiters:
             await backend.acquire(with_turn(question, 5.0), timeout=LONG)
         await backend.release(name, holder="a", token=token, at_least_for=0, timeout=LONG)
         answer = await backend.acquire(with_turn(ask(name, "b", place=300), 5.0), timeout=LONG)
-        assert isinstance(answer, Held) and answer.ahead == 1 and 0 < answer.remaining <= 5.0
+        assert isinstance(answer, LeaseHeld) and answer.ahead == 1 and 0 < answer.remaining <= 5.0
         await world.age(name, 6)
         await granted(backend, name, "b")
 
@@ -118,7 +118,7 @@ class TestWaiters:
         await world.age(name, 11)
         # Nobody gave it back, and nobody was told: who asks out of turn has those before it called.
         answer = await backend.acquire(with_turn(ask(name, "w3", place=300), 5.0), timeout=LONG)
-        assert isinstance(answer, Held) and answer.remaining <= 5.0
+        assert isinstance(answer, LeaseHeld) and answer.remaining <= 5.0
         await until(lambda: len(calls) == 3)
         assert [holder for holder, _ in calls] == ["w0", "w1", "w2"]
         await world.age(name, 6)
@@ -132,7 +132,7 @@ class TestWaiters:
         await world.crowd(name, 990)
         for number in (0, 500, 989):
             answer = await backend.acquire(ask(name, f"w{number}", place=600), timeout=LONG)
-            assert isinstance(answer, Held) and answer.ahead == number
+            assert isinstance(answer, LeaseHeld) and answer.ahead == number
         await backend.release(name, holder="a", token=token, at_least_for=0, timeout=LONG)
         await granted(backend, name, "w0")
         view = await backend.show(name, timeout=LONG)
@@ -180,10 +180,10 @@ class TestWaiters:
             ]
             await outside.hset(key, title, json.dumps(row))
             answer = await backend.acquire(ask(title, "new", place=30), timeout=LONG)
-            assert isinstance(answer, Held) and answer.ahead == 2
+            assert isinstance(answer, LeaseHeld) and answer.ahead == 2
             await backend.release(title, holder="a", token=token, at_least_for=0, timeout=LONG)
             answer = await backend.acquire(ask(title, "new", place=30), timeout=LONG)
-            assert isinstance(answer, Held) and answer.owner == Owner(process="old1")
+            assert isinstance(answer, LeaseHeld) and answer.owner == Owner(process="old1")
             await granted(backend, title, "old1")
         finally:
             await made.aclose()
@@ -242,12 +242,14 @@ class TestHowOftenWaitersAsk:
     def test_a_call_brings_the_next_question_forward_by_its_own_rank(self) -> None:
         timing = job_timing()
         state, _ = decide(holding.Idle(), Want(100.0, 900.0), timing)
-        held = Held(Owner(process="x"), 1, 50.0, 500)
-        state, command = decide(state, Answered(held, 100.1, 0.5, hears=True), timing)
-        assert isinstance(state, Waiting) and isinstance(command, Sleep) and command.until >= 104
+        held = LeaseHeld(Owner(process="x"), 1, 50.0, 500)
+        state, command = decide(state, BackendAnswered(held, 100.1, 0.5, hears=True), timing)
+        assert isinstance(state, AwaitingLease) and isinstance(command, Sleep) and command.until >= 104
         for _ in range(2):
             state, _ = decide(state, holding.Looked(command.until), timing)
-            state, command = decide(state, Answered(held, command.until + 0.1, 0.5, hears=True), timing)
+            state, command = decide(
+                state, BackendAnswered(held, command.until + 0.1, 0.5, hears=True), timing
+            )
             assert isinstance(command, Sleep)
         assert command.until > 120
         state, command = decide(state, Freed(120.0, 0.5, 0), timing)
@@ -435,7 +437,7 @@ class Counted(MemoryRuns):
         self.asked["register_all"] += 1
         return await super().register_all(registrations)
 
-    async def look(self, looks: Any, *, again: int, timeout: float = 0.0) -> list[Seen]:
+    async def look(self, looks: Any, *, again: int, timeout: float = 0.0) -> list[PollAnswer]:
         self.asked["look"] += 1
         return await super().look(looks, again=again)
 
@@ -514,18 +516,18 @@ async def test_one_look_says_what_single_steps_say(
             assert isinstance(answer, Claimed)
         unknown = Registration(job=f"{namespace}:nobody", schedule="s", fingerprint="f", rhythm=1.0)
         seen = await runs.look(
-            [Look(registration=one, attempts=3) for one in (*given, unknown)], again=5, timeout=LONG
+            [JobPoll(registration=one, attempts=3) for one in (*given, unknown)], again=5, timeout=LONG
         )
         assert [one.view.job if one.view else None for one in seen] == [*(one.job for one in given), None]
         assert [one.view.schedule for one in seen if one.view] == [one.schedule for one in given]
         assert [run.slot for run in seen[1].vanished] == [slot]
         assert seen[1].vanished[0].outcome == "abandoned" and seen[1].vanished[0].owner == owner("x")
         assert seen[0].vanished == seen[2].vanished == ()
-        (seen_again,) = await runs.look([Look(registration=given[1], attempts=3)], again=5, timeout=LONG)
+        (seen_again,) = await runs.look([JobPoll(registration=given[1], attempts=3)], again=5, timeout=LONG)
         assert [run.slot for run in seen_again.again] == [slot] and seen_again.vanished == ()
         assert seen_again.view.last_error == "the worker vanished"
         assert seen_again.view == await same_but_for_the_time(runs, seen_again.view)
-        (other,) = await runs.look([Look(registration=given[1], attempts=1)], again=5, timeout=LONG)
+        (other,) = await runs.look([JobPoll(registration=given[1], attempts=1)], again=5, timeout=LONG)
         assert other.again == ()
     finally:
         await world.aclose()

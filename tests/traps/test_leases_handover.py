@@ -19,8 +19,8 @@ from bench.herd.valkey import ValkeyServer
 from stampede_guard.jobs import Jobs, Run
 from stampede_guard.leases import PostgresLeases, RedisLeases
 from stampede_guard.leases.core import grants
-from stampede_guard.leases.core.grants import EMPTY, GONE_FOR, Row
-from stampede_guard.leases.messages import Ask, Granted, Held, Owner, Refused, Renewed
+from stampede_guard.leases.core.grants import EMPTY, GONE_FOR, LeaseRow
+from stampede_guard.leases.messages import LeaseGranted, LeaseHeld, LeaseRefused, LeaseRequest, Owner, Renewed
 from tests.support.gate import until
 from tests.support.leases import LONG, ask
 
@@ -29,25 +29,25 @@ AGES = 60.0
 # --- the rules
 
 
-def question(holder: str, *, place: float = 0.0) -> Ask:
-    return Ask(name="n", holder=holder, owner=Owner(process=holder), lease_ttl=AGES, place=place)
+def question(holder: str, *, place: float = 0.0) -> LeaseRequest:
+    return LeaseRequest(name="n", holder=holder, owner=Owner(process=holder), lease_ttl=AGES, place=place)
 
 
-def held(now: float, *, witness: str = "inbox") -> Row:
+def held(now: float, *, witness: str = "inbox") -> LeaseRow:
     row, answer = grants.ask(EMPTY, question("a"), now, witness=witness)
-    assert isinstance(answer, Granted)
+    assert isinstance(answer, LeaseGranted)
     return row
 
 
 def test_a_holder_that_is_gone_at_two_questions_far_enough_apart_is_followed() -> None:
     row, answer = grants.ask(held(100.0), question("b"), 101.0, gone=True)
-    assert isinstance(answer, Held) and answer.remaining == pytest.approx(GONE_FOR)
+    assert isinstance(answer, LeaseHeld) and answer.remaining == pytest.approx(GONE_FOR)
     row, answer = grants.ask(row, question("b"), 101.0 + GONE_FOR / 2, gone=True)
-    assert isinstance(answer, Held)
+    assert isinstance(answer, LeaseHeld)
     row, answer = grants.ask(row, question("b"), 101.0 + GONE_FOR, gone=True)
-    assert isinstance(answer, Granted) and answer.token > 100_000_000
+    assert isinstance(answer, LeaseGranted) and answer.token > 100_000_000
     _, renewed = grants.renew(row, holder="a", token=100_000_000, lease_ttl=AGES, now=105.0)
-    assert renewed == Refused("taken"), "who comes back learns it"
+    assert renewed == LeaseRefused("taken"), "who comes back learns it"
 
 
 @pytest.mark.parametrize("sign", ["renewal", "seen again", "asked again"])
@@ -63,29 +63,29 @@ def test_a_sign_of_life_takes_the_doubt_back(sign: str) -> None:
         case _:
             row, _ = grants.ask(row, question("b"), 102.0, gone=False)
     row, answer = grants.ask(row, question("b"), 101.0 + GONE_FOR + 1, gone=True)
-    assert isinstance(answer, Held) and row.holder == "a"
+    assert isinstance(answer, LeaseHeld) and row.holder == "a"
 
 
 def test_a_holder_that_renews_without_a_witness_is_protected_by_its_deadline() -> None:
     row, _ = grants.renew(held(100.0), holder="a", token=100_000_000, lease_ttl=AGES, now=101.0)
     for second in range(102, 161):
         row, answer = grants.ask(row, question("b"), float(second), gone=True)
-        assert isinstance(answer, Held), second
+        assert isinstance(answer, LeaseHeld), second
     _, answer = grants.ask(row, question("b"), 161.0, gone=True)
-    assert isinstance(answer, Granted)
+    assert isinstance(answer, LeaseGranted)
 
 
 def test_who_was_granted_without_a_witness_is_never_followed_before_its_deadline() -> None:
     row = held(100.0, witness="")
     for second in range(101, 160):
         row, answer = grants.ask(row, question("b"), float(second), gone=True)
-        assert isinstance(answer, Held)
+        assert isinstance(answer, LeaseHeld)
 
 
 def test_a_clock_that_is_set_back_between_the_questions_begins_the_doubt_anew() -> None:
     row, _ = grants.ask(held(100.0), question("b"), 130.0, gone=True)
     row, answer = grants.ask(row, question("b"), 110.0, gone=True)
-    assert isinstance(answer, Held) and row.missing_since == 110.0
+    assert isinstance(answer, LeaseHeld) and row.missing_since == 110.0
 
 
 Step = tuple[str, float]
@@ -100,7 +100,7 @@ def explore(rule: Any = grants.ask) -> set[str]:
     faults: set[str] = set()
     frontier = {(held(100.0), 100, True, True, False)}
     for _ in range(9):
-        following: set[tuple[Row, int, bool, bool, bool]] = set()
+        following: set[tuple[LeaseRow, int, bool, bool, bool]] = set()
         for row, now, alive, connected, owing in frontier:
             for event in ("pass", "kill", "break", "reconnect", "ask", "renew"):
                 then, lives, there, owes, after = now, alive, connected, owing, row
@@ -125,7 +125,7 @@ def explore(rule: Any = grants.ask) -> set[str]:
                     )
                 elif event == "ask":
                     after, answer = rule(row, question("b"), float(then), gone=not connected)
-                    if isinstance(answer, Granted):
+                    if isinstance(answer, LeaseGranted):
                         if alive and now < 100 + AGES:
                             faults.add("two believe")
                         continue
@@ -139,7 +139,7 @@ def test_in_no_order_is_a_holder_followed_that_lives_and_reaches_the_back_end() 
 
 
 def test_the_search_finds_what_one_sighting_alone_would_do() -> None:
-    def hasty(row: Row, asked: Ask, now: float, *, gone: bool) -> Any:
+    def hasty(row: LeaseRow, asked: LeaseRequest, now: float, *, gone: bool) -> Any:
         return grants.ask(replace(row, missing_since=now - GONE_FOR) if gone else row, asked, now, gone=gone)
 
     assert explore(hasty) == {"two believe"}
@@ -242,7 +242,7 @@ async def test_a_run_that_stands_still_keeps_its_lease(url: str, namespace: str)
             assert view is not None and view.held
             backend: Any = leases.part().backend
             answer = await backend.acquire(ask(f"{namespace}:once", "x"), timeout=LONG)
-            assert isinstance(answer, Held) and answer.remaining > GONE_FOR
+            assert isinstance(answer, LeaseHeld) and answer.remaining > GONE_FOR
         assert ran == []
     finally:
         await jobs.stop()
@@ -264,7 +264,7 @@ async def test_a_holder_whose_connection_breaks_says_so_at_once_and_keeps_its_le
         backend.on_freed(heard.append)
         name = f"{namespace}:kept"
         granted = await backend.acquire(replace(ask(name, "a"), handed_over=True), timeout=LONG)
-        assert isinstance(granted, Granted)
+        assert isinstance(granted, LeaseGranted)
         if hasattr(backend, "ear"):
             backend.ear._connection.terminate()
         else:
@@ -273,7 +273,7 @@ async def test_a_holder_whose_connection_breaks_says_so_at_once_and_keeps_its_le
         renewed = await backend.renew(name, holder="a", token=granted.token, lease_ttl=60, timeout=LONG)
         assert renewed == Renewed()
         answer = await asking.acquire(ask(name, "b"), timeout=LONG)
-        assert isinstance(answer, Held) and answer.remaining > GONE_FOR
+        assert isinstance(answer, LeaseHeld) and answer.remaining > GONE_FOR
     finally:
         await one.aclose()
         await other.aclose()
@@ -295,10 +295,10 @@ async def test_a_sign_of_life_in_another_database_says_nothing_of_the_holder(
         await until(lambda: bool(backend.ear.witness))
         name = f"{namespace}:kept"
         granted = await backend.acquire(replace(ask(name, "a"), handed_over=True), timeout=LONG)
-        assert isinstance(granted, Granted)
+        assert isinstance(granted, LeaseGranted)
         asking: Any = other.part().backend
         answer = await asking.acquire(ask(name, "b"), timeout=LONG)
-        assert isinstance(answer, Held) and answer.remaining > GONE_FOR
+        assert isinstance(answer, LeaseHeld) and answer.remaining > GONE_FOR
     finally:
         await one.aclose()
         await other.aclose()

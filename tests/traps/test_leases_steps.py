@@ -14,8 +14,8 @@ import redis.asyncio
 from bench.herd.valkey import ValkeyServer
 from stampede_guard.jobs.backends import runs_of
 from stampede_guard.jobs.backends.redis.backend import RedisRuns
-from stampede_guard.jobs.messages import Claim, Claimed, Look, Registration, Seen
-from stampede_guard.leases.messages import Granted
+from stampede_guard.jobs.messages import Claim, Claimed, JobPoll, PollAnswer, Registration
+from stampede_guard.leases.messages import LeaseGranted
 from stampede_guard.leases.redis.backend import RedisBackend
 from stampede_guard.stores.redis import RedisStore
 from tests.support.leases import LONG, MemoryWorld, PostgresWorld, RedisWorld, World, ask, granted, owner
@@ -80,7 +80,7 @@ class TestWhoWaits:
         await server.crowd(600, lapsed=True)
         before = await server.counted()
         answer = await server.backend.acquire(ask(NAME, "b", place=30), timeout=LONG)
-        assert isinstance(answer, Granted)
+        assert isinstance(answer, LeaseGranted)
         assert await steps_were_small(server, before) > 5
 
     async def test_a_release_calls_the_first_that_lives(self, server: Server) -> None:
@@ -183,12 +183,12 @@ async def test_one_look_at_a_hundred_jobs_whose_workers_vanished_is_a_small_step
     for job in jobs:
         for number in range(6):
             await claimed(runs, job, slot + number, attempts=3)
-    looks = [Look(registration=registration(job), attempts=3) for job in jobs]
+    looks = [JobPoll(registration=registration(job), attempts=3) for job in jobs]
 
     rests: list[str] = []
     rest = RedisRuns._rest
 
-    async def noted(self: Any, look: Look, seen: Seen, again: int, timeout: float) -> Seen:
+    async def noted(self: Any, look: JobPoll, seen: PollAnswer, again: int, timeout: float) -> PollAnswer:
         if not rests:
             await steps_were_small(server, before)
         rests.append(look.registration.job)
@@ -231,7 +231,7 @@ async def test_none_waits_behind_those_that_nobody_may_try_again(
                 await runs.sweep(job, timeout=LONG)
         await claimed(runs, job, slot + 30, attempts=5)
         await runs.sweep(job, timeout=LONG)
-        two = [Look(registration=registration(job), attempts=2)]
+        two = [JobPoll(registration=registration(job), attempts=2)]
         (seen,) = await runs.look(two, again=20, timeout=LONG)
         assert [run.slot for run in seen.again] == [slot + 30]
     finally:

@@ -136,7 +136,7 @@ def test_a_switch_in_a_namespace_without_processes_fails_and_names_those_that_ha
 async def test_the_loops_and_guards_of_a_process_are_one_process(server: ValkeyServer) -> None:
     async with Guards(server.url, "shop") as guards:
         for _ in range(3):
-            await guards.guard().runtime().session.switches("shop")
+            await guards.guard().engine.runtime().session.switches("shop")
         told = await Operator(server.url, "shop").call("mode", "*", "bypass", "--json")
         assert told.json["processes"] == 1
 

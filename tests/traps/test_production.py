@@ -108,10 +108,10 @@ class TestOneSslContextPerStore:
             assert await guard.get_or_compute("k:1", _seven) == 7
             for _ in range(2):
                 await secure.refuse()
-                while not guard.runtime().session.away:
+                while not guard.engine.runtime().session.away:
                     await guard.get_or_compute("k:2", _seven)
                 await secure.listen()
-                await until(lambda: not guard.runtime().session.away)
+                await until(lambda: not guard.engine.runtime().session.away)
             assert len(contexts) == 1
 
     async def test_a_certificate_that_was_rotated_is_read_by_the_next_connection(
@@ -124,7 +124,7 @@ class TestOneSslContextPerStore:
             await guard.get_or_compute("k:1", _seven)
             file.write_text(CERTIFICATE.read_text() + "\n# rotated\n")
             secure.cut()
-            await until(lambda: not guard.runtime().session._lane.connected)  # type: ignore[attr-defined]
+            await until(lambda: not guard.engine.runtime().session._lane.connected)  # type: ignore[attr-defined]
             await guard.get_or_compute("k:2", _seven)
             await until(lambda: len(contexts) == 2)
             assert set(contexts) == {"stampede_guard tls"}
@@ -193,7 +193,7 @@ class TestConfigurationIsToldApartFromOutages:
                 await guard.get_or_compute(f"k:{number}", _seven)
             assert guard.health().status == "refused"
             shutil.copy(CERTIFICATE, file)
-            await until(lambda: not guard.runtime().session.away)
+            await until(lambda: not guard.engine.runtime().session.away)
             assert guard.health().status == "ok"
             assert [event.kind for event in told if isinstance(event, Recovered)] == ["configuration"]
             assert "lets this guard in again" in caplog.text

@@ -31,7 +31,7 @@ async def use(guard: StampedeGuard) -> None:
     """All three of its connections: commands, a subscription, and renewals."""
     assert await guard.get_or_compute("k:1", _seven) == 7
     policy = guard.policy
-    await guard.runtime().session.renew(f"{guard.prefix}k", flight="f", token=1, policy=policy)
+    await guard.engine.runtime().session.renew(f"{guard.prefix}k", flight="f", token=1, policy=policy)
 
 
 async def test_a_namespace_is_in_the_name_of_each_connection(own_valkey: ValkeyServer) -> None:
@@ -85,7 +85,7 @@ class TestWithoutTheRight:
             assert named(own_valkey) == [""] * 3
             with own_valkey.client() as client:
                 client.client_kill_filter(_type="normal", skipme=True)
-            await until(lambda: not guard.runtime().session._lane.connected)  # type: ignore[attr-defined]
+            await until(lambda: not guard.engine.runtime().session._lane.connected)  # type: ignore[attr-defined]
             assert await guard.get_or_compute("k:2", _seven) == 7
             assert (await guard.check_health()).status == "ok"
         assert not [record for record in caplog.records if record.name.startswith("stampede_guard")]

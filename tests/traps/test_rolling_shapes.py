@@ -16,6 +16,7 @@ from stampede_guard import StampedeGuard
 from stampede_guard.errors import Undecodable
 from stampede_guard.values.codec import codec_for
 from stampede_guard.values.codec.stamped import MOST_LOOKS, STAMP_BYTES, _shape_of, opened_stamp, stamp_of
+from tests.support.inside import store_of
 
 PROGRAM = """
     import asyncio, logging, os, sys
@@ -265,7 +266,7 @@ async def test_every_kind_of_entry_tells_it(
     caplog.set_level(logging.WARNING, "stampede_guard")
     async with StampedeGuard.from_url("memory://", namespace=namespace) as before:
         old = before.locked_cache(ttl=60, name=f"{namespace}.q", **options)(made(1))
-        async with StampedeGuard(before._store, namespace=namespace) as after:
+        async with StampedeGuard(store_of(before), namespace=namespace) as after:
             new = after.locked_cache(ttl=60, name=f"{namespace}.q", **options)(made(1, "[project]"))
             assert await old(7) == {"n": 7} and await new(8) == [8]
             assert await new(7) == {"n": 7} == await new(7)
@@ -280,7 +281,7 @@ async def test_functions_of_many_ids_tell_it(namespace: str, caplog: pytest.LogC
 
     async with StampedeGuard.from_url("memory://", namespace=namespace) as before:
         old = before.cached_many(ttl=60, name=f"{namespace}.m")(source("{'a': n}"))
-        async with StampedeGuard(before._store, namespace=namespace) as after:
+        async with StampedeGuard(store_of(before), namespace=namespace) as after:
             new = after.cached_many(ttl=60, name=f"{namespace}.m")(source("{'b': n}"))
             assert await old([1]) == {1: {"a": 1}} and await new([1, 2]) == {1: {"a": 1}, 2: {"b": 2}}
     assert "another shape" in caplog.text

@@ -15,6 +15,7 @@ import pytest
 from stampede_guard import StampedeGuard
 from stampede_guard.errors import KeyPartError
 from stampede_guard.values.keys.codeversion import code_version
+from tests.support.inside import store_of
 
 
 def made(source: str, name: str = "f", *, file: str = "shop.py") -> Callable[..., Any]:
@@ -143,7 +144,7 @@ async def test_a_deploy_with_other_code_uses_other_entries() -> None:
     )
     async with StampedeGuard.from_url("memory://", namespace="shop") as before:
         ours = before.locked_cache(ttl=60, name="quality", version="auto")(old)
-        async with StampedeGuard(before._store, namespace="shop") as after:
+        async with StampedeGuard(store_of(before), namespace="shop") as after:
             theirs = after.locked_cache(ttl=60, name="quality", version="auto")(new)
             assert [await ours(7), await theirs(7), await ours(7), await theirs(7)] == [7, 700, 7, 700]
             assert ours.key(7) != theirs.key(7)

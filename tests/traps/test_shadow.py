@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from typing import Any
 
@@ -15,14 +15,9 @@ from stampede_guard.engine.modes.kept import kept_name
 from stampede_guard.policy import Mode
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards
+from tests.support.inside import comparisons_of, runtimes_of
 
 USER: ContextVar[str] = ContextVar("user", default="nobody")
-
-
-@pytest.fixture(params=["memory", "valkey"])
-async def guards(request: pytest.FixtureRequest, valkey_url: str, namespace: str) -> AsyncIterator[Guards]:
-    async with Guards("memory" if request.param == "memory" else valkey_url, namespace) as made:
-        yield made
 
 
 Call = Callable[[StampedeGuard], Awaitable[Any]]
@@ -109,7 +104,7 @@ FACES = [function, refreshed, tagged, method, plain, many, key, block, tenant]
 
 
 async def no_looks(guard: StampedeGuard) -> None:
-    await until(lambda: not any(runtime.shadow._looks for runtime in list(guard._runtimes.values())))
+    await until(lambda: not any(comparisons_of(runtime) for runtime in list(runtimes_of(guard).values())))
 
 
 async def called_in_shadow(guard: StampedeGuard, call: Callable[[], Awaitable[Any]], times: int) -> None:
@@ -206,7 +201,7 @@ async def test_shadow_joins_no_flight_and_nobody_joins_it(guards: Guards) -> Non
     await gate.arrival()
     guard.mode = "on"
     later = asyncio.create_task(as_user("bob"))
-    await until(lambda: any(flight.joined == 2 for flight in guard.runtime().flights.values()))
+    await until(lambda: any(flight.joined == 2 for flight in guard.engine.runtime().flights.values()))
     gate.open()
     assert await soon(asyncio.gather(on, shadow, later)) == ["nobody", "alice", "nobody"]
 
@@ -226,7 +221,7 @@ async def test_what_is_kept_knows_of_invalidations_by_processes_that_are_not_in_
 async def test_what_stands_under_the_entrys_own_name_is_never_a_shadows(guards: Guards) -> None:
     guard = guards.guard(mode="shadow")
     await called_in_shadow(guard, key(guard), 3)
-    session, name = guard.runtime().session, guards.name("page:7")
+    session, name = guard.engine.runtime().session, guards.name("page:7")
     assert await session.read(name) is None
     assert await session.read(kept_name(name)) is not None
 

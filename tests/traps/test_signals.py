@@ -22,8 +22,9 @@ from typing import Any
 import pytest
 
 import stampede_guard
-from stampede_guard import Policy, StampedeGuard, configure, locked_cache
+from stampede_guard import StampedeGuard, configure, locked_cache
 from stampede_guard.core.entry import Record
+from stampede_guard.policy import Limits
 from stampede_guard.stores.memory import MemoryStore
 from tests.support.listener import PATIENCE
 
@@ -137,7 +138,7 @@ def handling(guard: StampedeGuard) -> Callable[[], None]:
 def test_a_handler_that_uses_the_cache_waits_for_nothing_that_it_interrupts(
     first: int,
 ) -> None:
-    guard = StampedeGuard(MemoryStore(), policy=Policy(max_threads=2))
+    guard = StampedeGuard(MemoryStore(), limits=Limits(max_threads=2))
     handler = handling(guard)
     handler()
 

@@ -31,6 +31,7 @@ from stampede_guard.stores.protocol import Session
 from stampede_guard.stores.redis import RedisSession
 from tests.support.asking import POLICY
 from tests.support.gate import until
+from tests.support.inside import runtimes_of
 from tests.support.listener import PATIENCE, RecordingListener
 from tests.support.proxy import FaultProxy, Link
 from tests.support.scripted_server import ScriptedServer, array, bulk
@@ -614,7 +615,7 @@ class TestARefusalHasABeginningAndAnEnd:
                     del server.answers[script]
                     if good is not None:
                         server.answers[script] = good
-                    await until(lambda: not guard.runtime().away)
+                    await until(lambda: not guard.engine.runtime().away)
                     await use()
                     assert guard.health().status == "ok"
                     assert len(watched.lines(ENDS[status])) == turn
@@ -750,7 +751,7 @@ class TestOneOutageIsOneLine:
             assert await asyncio.to_thread(plain, turn) == turn
 
         def away() -> list[bool]:
-            runtimes = [*first._runtimes.values(), *second._runtimes.values()]
+            runtimes = [*runtimes_of(first).values(), *runtimes_of(second).values()]
             assert len(runtimes) == 3
             return [runtime.session.away for runtime in runtimes]
 
@@ -778,7 +779,7 @@ class TestOneOutageIsOneLine:
         guard = StampedeGuard.from_url(proxy.url, namespace=namespace)
 
         async def until_away() -> None:
-            while not guard.runtime().session.away:
+            while not guard.engine.runtime().session.away:
                 await guard.get_or_compute("k:1", _seven)
 
         async def until_back(turn: int) -> None:

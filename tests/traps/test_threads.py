@@ -19,8 +19,10 @@ from stampede_guard import Policy, StampedeGuard
 from stampede_guard.engine.threads.portal import portal
 from stampede_guard.engine.threads.threads import Threads
 from stampede_guard.errors import ComputeFailed, ComputeTimeout
+from stampede_guard.policy import Limits
 from stampede_guard.stores.memory import MemoryStore
 from tests.support.clock import Clock
+from tests.support.inside import runtimes_of
 from tests.support.listener import PATIENCE
 
 ENDS: list[BaseException] = [
@@ -39,7 +41,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 
 def limited(threads: int, **fields: Any) -> Iterator[StampedeGuard]:
-    made = StampedeGuard(MemoryStore(), policy=Policy(max_threads=threads, **fields))
+    made = StampedeGuard(MemoryStore(), limits=Limits(max_threads=threads), policy=Policy(**fields))
     yield made
     made.close()
 
@@ -56,14 +58,14 @@ def guard() -> Iterator[StampedeGuard]:
 
 @pytest.fixture
 async def loop_guard() -> AsyncIterator[StampedeGuard]:
-    made = StampedeGuard(MemoryStore(), policy=Policy(max_threads=1))
+    made = StampedeGuard(MemoryStore(), limits=Limits(max_threads=1))
     yield made
     await made.aclose()
 
 
 def threads_of(guard: StampedeGuard) -> Threads:
     async def its_part() -> Threads:
-        return guard.runtime().threads
+        return guard.engine.runtime().threads
 
     return portal().call(its_part)
 
@@ -218,7 +220,7 @@ def test_where_the_portals_loop_breaks_down_callers_are_told_and_the_next_gets_a
     caller = threading.Thread(target=lambda: told.append(raised_by(held)))
     told: list[BaseException] = []
     caller.start()
-    wait_until(lambda: guard.part_of(broken.loop) and guard.part_of(broken.loop).flights)
+    wait_until(lambda: broken.loop in runtimes_of(guard) and runtimes_of(guard)[broken.loop].flights)
 
     def fail(*_: Any) -> None:
         raise OSError("the selector is closed")
@@ -300,7 +302,9 @@ def test_three_hundred_stale_keys_use_no_more_than_max_threads(nested: str, pool
     """Each of them calls another cached function, for a while, and gives its place up meanwhile."""
     clock = Clock()
     guard = StampedeGuard(
-        MemoryStore(clock=clock), policy=Policy(max_threads=4, ttl=10, stale_ttl=1000, max_flights=1000)
+        MemoryStore(clock=clock),
+        policy=Policy(ttl=10, stale_ttl=1000),
+        limits=Limits(max_threads=4, max_flights=1000),
     )
     outer, most, before = Busy(), [0], computing()
 
@@ -414,7 +418,7 @@ async def test_a_chain_through_the_main_event_loop_makes_progress(loop_guard: St
 
 
 def test_a_chain_through_another_guard_makes_progress(one: StampedeGuard) -> None:
-    other = StampedeGuard(MemoryStore(), namespace="other", policy=Policy(max_threads=1))
+    other = StampedeGuard(MemoryStore(), namespace="other", limits=Limits(max_threads=1))
 
     @one.locked_cache(name="shop.inner")
     def inner() -> int:
@@ -600,7 +604,7 @@ async def test_on_an_event_loop_too_it_reaches_its_caller_and_nobody_else(
         told = await asyncio.wait_for(told_by(call), PATIENCE)
         assert told is not None and is_or_tells(told, error)
         assert await other == 7
-        assert not guard.runtime().flights
+        assert not guard.engine.runtime().flights
 
 
 async def told_by(call: Callable[[], Any]) -> BaseException | None:
@@ -637,7 +641,7 @@ async def test_a_refresh_in_the_background_that_would_end_the_process_ends_nothi
         fails[0] = True
         assert await function() == 1, "stale"
         async with asyncio.timeout(PATIENCE):
-            while guard.runtime().flights:  # noqa: ASYNC110
+            while guard.engine.runtime().flights:  # noqa: ASYNC110
                 await asyncio.sleep(0)
         assert len(runs) == 2
         fails[0] = False

@@ -68,7 +68,7 @@ class Site:
             writer.close()
 
     async def settled(self) -> None:
-        while flights := list(self.guard.runtime().flights.values()):
+        while flights := list(self.guard.engine.runtime().flights.values()):
             await asyncio.wait([flight.landed for flight in flights])
 
     async def ask_all(self, requests: list[dict[str, str]], path: str = "/") -> list[str]:
