@@ -5,6 +5,8 @@ VENV ?= .venv
 PYTEST_ARGS ?=
 TEST_WORKERS ?= 4
 HERD_ARGS ?= --quick
+MODE ?= guard
+SERVE_ARGS ?=
 MICRO_ARGS ?=
 PEERS_VENV ?= .venv-peers
 PEERS_ARGS ?=
@@ -29,11 +31,13 @@ HTTP_READY = $(HTTP_VENV)/.ready
 AUDIT_READY = $(AUDIT_VENV)/.ready
 APSCHEDULER4_READY = $(APSCHEDULER4_VENV)/.ready
 
+# Tests and the demo start hundreds of processes: each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Reports and caches of the tools stay in the checkout, also where HOME is missing or read-only.
 export MPLCONFIGDIR = $(CURDIR)/.cache/matplotlib
 
-.PHONY: help demo test test-redis test-pgbouncer test-apscheduler4 apscheduler4 check bench bench-peers bench-http bench-scale bench-leases search soak interpreters floor venv clean lint format types public-types imports coverage audit bench-audit
+.PHONY: help demo herd-serve test test-redis test-pgbouncer test-apscheduler4 apscheduler4 check bench bench-peers bench-http bench-scale bench-leases search soak interpreters floor venv clean lint format types public-types imports coverage audit bench-audit
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -41,6 +45,9 @@ help: ## this list
 
 demo: $(READY) ## the production herd, reproduced and cured (HERD_ARGS=--full for all six modes)
 	$(BIN)/python -m bench.herd $(HERD_ARGS)
+
+herd-serve: $(READY) ## its service alone, for Locust's own page (MODE=naive|local|incident-fix|guard|guard-stale|middleware)
+	$(BIN)/python -m bench.herd.serve --mode $(MODE) $(SERVE_ARGS)
 
 test: $(READY) ## every test, on a real Valkey from its wheel (PYTEST_ARGS="-k takeover" for some)
 	@rm -f .coverage .coverage.*

@@ -30,7 +30,8 @@ class OutOfStock(Exception):
         self.item = item
 
 
-# HTTPException crosses processes as it is; other types once you say how. The rest arrives as ComputeFailed.
+# Not needed here: an exception whose class is imported in both processes arrives as itself if JSON can express it.
+# For other exceptions, say how they travel. What cannot travel arrives as ComputeFailed.
 register_failure(OutOfStock, lambda error: {"item": error.item}, lambda content: OutOfStock(content["item"]))
 
 

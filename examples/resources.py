@@ -35,10 +35,9 @@ async def new_session() -> AsyncIterator[Session]:
     print("session closed")
 
 
-# A call does not give `db`, and FastAPI does not ask for it; the default is for type checkers. A hit opens nothing.
+# A call does not give `db`, and FastAPI does not ask for it. A hit opens nothing.
 @guard.locked_cache(ttl=300, stale_ttl=3600, resources={"db": new_session})
-async def counted(project: int, db: Session | None = None) -> int:
-    assert db is not None
+async def counted(project: int, db: Session) -> int:
     return await db.count(project)
 
 

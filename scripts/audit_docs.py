@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stampede_guard.audit.explain import pages, table
+from stampede_guard.audit.reports.explain import pages, table
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "audit.md"
 MARK = "<!-- rules: written by scripts/audit_docs.py -->\n"

@@ -1,4 +1,4 @@
-"""Writes what the audit says of examples/audited_app into its README and the project's own.
+"""Writes what the audit says of examples/audited_app into its README and the page of the audit.
 
     python -m scripts.audited_app
 
@@ -20,7 +20,7 @@ from bench.herd.valkey import ValkeyServer
 
 ROOT = Path(__file__).resolve().parent.parent
 APP = "examples/audited_app"
-PAGES = (ROOT / APP / "README.md", ROOT / "README.md")
+PAGES = (ROOT / APP / "README.md", ROOT / "docs" / "audit.md")
 BEGIN, END = "<!-- {name}: written by scripts/audited_app.py -->\n", "<!-- end of {name} -->"
 
 
