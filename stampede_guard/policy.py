@@ -29,6 +29,8 @@ Times are seconds, as floats. A time may be given as `ttl=300`, `ttl="5m"` or `t
 | `sample` | 1 | share | 0.1 = one key in ten is cached, always the same ones; the others call a plain function |
 | `share` | False | | True gives all callers of one flight the same mutable object |
 | `strict` | False | | True: a result that cannot be stored is an error, not a value that is served uncached |
+| `compression` | None | | `"zstd"` compresses values; it needs the extra `compression` |
+| `compression_min_bytes` | 4 KiB | bytes | a smaller value is stored as it is: compressing it saves little |
 
 Fields of `Limits` bound what one guard uses in one process, for all its functions together. Pass them as
 `StampedeGuard(..., limits=Limits(...))`. The guards of its tenants share them.
@@ -58,13 +60,14 @@ from stampede_guard.errors import Misuse, PolicyError
 __all__ = ["Limits", "Mode", "Policy", "PolicyFields", "check_fields", "checked_limits", "checked_policy"]
 
 Mode = Literal["on", "shadow", "bypass", "off"]
+Compression = Literal["zstd"]
 
 _POSITIVE_SECONDS = (
     "ttl", "lease_ttl", "wait_timeout", "compute_timeout", "fallback_timeout", "poll_interval", "takeover_gap",
 )  # fmt: skip
 _SECONDS_OR_ZERO = ("stale_ttl", "error_ttl", "soft_timeout", "uncacheable_ttl", "l1_ttl")
 _POSITIVE_COUNTS = ("max_passengers", "max_value_bytes", "uncacheable_limit")
-_COUNTS_OR_ZERO = ("fallback_limit", "max_handovers", "inline_bytes")
+_COUNTS_OR_ZERO = ("fallback_limit", "max_handovers", "inline_bytes", "compression_min_bytes")
 _POSITIVE_LIMITS = ("max_flights", "max_local_computations", "max_threads", "l1_bytes", "l1_entries")
 MOST_MS = 10**12 - 1
 """The longest lifetime in a stored value, in milliseconds: 31 years. A policy allows 20 (`ttl` plus `stale_ttl`)."""
@@ -99,6 +102,8 @@ class PolicyFields(TypedDict, total=False):
     sample: float
     share: bool
     strict: bool
+    compression: Compression | None
+    compression_min_bytes: int
 
 
 class _Fields(PolicyFields, total=False):
@@ -135,6 +140,8 @@ class Policy:
     sample: float = 1.0
     share: bool = False
     strict: bool = False
+    compression: Compression | None = None
+    compression_min_bytes: int = 4 * 1024
 
     if TYPE_CHECKING:
         # More types may be given than are read.
@@ -152,6 +159,10 @@ class Policy:
             _check_count(field, getattr(self, field), least=0)
         if self.mode not in get_args(Mode):
             raise PolicyError("mode", self.mode, f"it must be one of {', '.join(get_args(Mode))}")
+        if self.compression is not None and self.compression not in get_args(Compression):
+            raise PolicyError(
+                "compression", self.compression, 'it must be "zstd", or None for no compression'
+            )
         _check_share("sample", self.sample)
         for field in ("share", "strict"):
             if not isinstance(getattr(self, field), bool):

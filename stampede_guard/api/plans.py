@@ -17,6 +17,7 @@ from stampede_guard.errors import Misuse
 from stampede_guard.policy import Policy, check_fields
 from stampede_guard.stores.switch import LONGEST_TITLE
 from stampede_guard.values.codec import Codec, codec_for
+from stampede_guard.values.codec.compressed import compressing
 from stampede_guard.values.forks import renew_in_children
 from stampede_guard.values.keys.kinds import UNNAMED, kind_of
 from stampede_guard.values.keys.naming import DOCTOR
@@ -133,6 +134,7 @@ class Plans:
         refuse_early(fields, request_bound=request_bound)
         if tagged:
             codec = TaggedCodec(codec)
+        codec = compressing(codec, policy)
         return Plan(title=title, policy=policy, codec=codec, request_bound=request_bound, direct=not tagged)
 
     def entries(self, key: str, type: Any) -> list[str]:

@@ -25,6 +25,7 @@ from stampede_guard.errors import StoreError
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.values.annotations import alternatives, live_kind, resolve
 from stampede_guard.values.codec import Codec, function_codec, return_annotation
+from stampede_guard.values.codec.compressed import compressing
 from stampede_guard.values.keys import KeyBuilder
 
 if TYPE_CHECKING:
@@ -100,10 +101,11 @@ class Face(Generic[P, R]):
         return function_codec(self._function, annotation, told.name, told.version, pickle=told.pickle)
 
     def _make_plan(self, base: Policy) -> Plan:
+        policy = base.replace(**self._fields)
         return Plan(
             title=self._keys.name,
-            policy=base.replace(**self._fields),
-            codec=self._codec,
+            policy=policy,
+            codec=compressing(self._codec, policy),
             request_bound=bool(self._options.unkeyed) or self._takes_live_things(),
             variables=self._options.context,
             direct=not self._options.tags,

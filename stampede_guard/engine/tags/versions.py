@@ -71,9 +71,14 @@ class TaggedCodec:
 
     def __init__(self, inner: Codec, templates: Sequence[str] = ()) -> None:
         self.inner = inner
+        self._templates = templates
         # Includes the templates: values from before a change of templates lack the versions that are compared now.
         self.fingerprint = f"{inner.fingerprint} tags {list(templates)}" if templates else inner.fingerprint
         self.shareable = inner.shareable
+
+    def around(self, inner: Codec) -> TaggedCodec:
+        """The same for values that are encoded in another way."""
+        return TaggedCodec(inner, self._templates)
 
     def encode(self, value: Any) -> bytes:
         return sealed(self.inner.encode(value), ())

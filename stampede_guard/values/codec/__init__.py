@@ -18,6 +18,7 @@ from stampede_guard.values.codec.builtin import BuiltinCodec
 from stampede_guard.values.codec.immutable import is_immutable
 from stampede_guard.values.codec.shapes import Shape, shape_of
 from stampede_guard.values.codec.stamped import Stamped, stamp_of
+from stampede_guard.values.codec.tables import table_of
 from stampede_guard.values.codec.typed import MsgspecCodec, PickleCodec, PydanticCodec
 from stampede_guard.values.keys.codeversion import AUTO
 from stampede_guard.values.keys.naming import full_name
@@ -69,6 +70,8 @@ def codec_for(
     `pickle=True` stores anything that pickles, for types that nothing else can hold. `function`, with its `title`:
     values carry a stamp of its code where the annotation leaves their shape open; see `values.codec.stamped`.
     """
+    if not pickle and (table := table_of(annotation)) is not None:
+        return table
     shape = shape_of(annotation, lenient=pickle)
     codec = _codec_of(shape, annotation, pickle=pickle)
     stamp = stamp_of(function) if function is not None and shape.open else b""

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from stampede_guard.errors import Misuse, Undecodable
 from stampede_guard.values.codec import Codec
+from stampede_guard.values.codec.compressed import unpacked
 
 __all__ = ["ABSENT", "ManyCodec", "checked"]
 
@@ -36,6 +37,8 @@ class ManyCodec:
             return self._inner.decode(data[1:])
         if self.says_absent(data):
             return ABSENT
+        if (body := unpacked(data)) is not None:
+            return self.decode(body)
         raise Undecodable("stored bytes are not those of an entry of a batch")
 
     @staticmethod

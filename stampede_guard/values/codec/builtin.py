@@ -18,11 +18,12 @@ from msgspec import msgpack
 
 from stampede_guard.errors import Undecodable, UnsupportedValue
 from stampede_guard.values.annotations import live_kind, root_package
+from stampede_guard.values.codec.compressed import unpacked
 
 __all__ = ["EXACT_TYPES", "BuiltinCodec", "dumps", "lift", "loads", "refusal"]
 
-# The numbers are part of the stored format: never give one a new meaning. 13 is that of stamps: see
-# `values.codec.stamped`.
+# The numbers are part of the stored format: never give one a new meaning. 13 is that of stamps, 14 of
+# compressed values: see `values.codec.stamped` and `values.codec.compressed`.
 (
     _WIDE_INT,
     _WILD_STR,
@@ -195,6 +196,15 @@ def refusal(value: Any) -> UnsupportedValue:
             f"the function returned a {name}, which cannot be stored and given to other callers; "
             f"return the data itself, or cache whole responses with StampedeMiddleware"
         )
+    if root_package(kind) in ("numpy", "pandas", "pyarrow"):
+        cure = "call .item() on a single number" if hasattr(value, "item") and not _has_length(value) else ""
+        return UnsupportedValue(
+            f"the result holds a {name}; "
+            + (
+                cure
+                or f"if it is the whole result, annotate the function: -> {kind.__name__} (docs/values.md)"
+            )
+        )
     if isinstance(value, Mapping) or hasattr(value, "_mapping") or hasattr(value, "keys"):
         return UnsupportedValue(f"the result holds a {name}; return plain dictionaries instead: dict(row)")
     return UnsupportedValue(
@@ -202,6 +212,14 @@ def refusal(value: Any) -> UnsupportedValue:
         f"annotate the function (a pydantic model, dataclass, TypedDict, msgspec.Struct, enum ...), "
         f"return Python's own types, or ask for pickle by name: pickle=True"
     )
+
+
+def _has_length(value: Any) -> bool:
+    try:
+        len(value)
+    except TypeError:
+        return False
+    return True
 
 
 class BuiltinCodec:
@@ -221,4 +239,6 @@ class BuiltinCodec:
         try:
             return _loads(data)
         except Exception as error:
+            if (body := unpacked(data)) is not None:
+                return self.decode(body)
             raise Undecodable(f"stored bytes are damaged: {type(error).__name__}") from error

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.errors import KeyPartError
+from stampede_guard.values.codec.compressed import unpacked
 from stampede_guard.values.keys.codeversion import code_version
 
 if TYPE_CHECKING:
@@ -94,7 +95,8 @@ class Stamped:
 
     def _decode_others(self, data: bytes) -> Any:
         if data[:2] != _MARK or len(data) < STAMP_BYTES:
-            return self.inner.decode(data)
+            body = unpacked(data)
+            return self.inner.decode(data) if body is None else self.decode(body)
         value = self.inner.decode(data[STAMP_BYTES:])
         # Two minor versions of Python compile the same source to different code.
         self._seen.others(value, other_code=data[2] == self._stamp[2])

@@ -13,6 +13,7 @@ from msgspec import msgpack
 
 from stampede_guard.errors import Undecodable, UnsupportedValue
 from stampede_guard.values.codec.builtin import EXACT_TYPES, dumps, lift, loads
+from stampede_guard.values.codec.compressed import unpacked
 from stampede_guard.values.codec.likeness import alike, difference
 from stampede_guard.values.codec.shapes import TEXTUAL, Shape
 
@@ -112,6 +113,8 @@ class MsgspecCodec(_Verified):
         try:
             return self._convert(loads(data))
         except Exception as error:
+            if (body := unpacked(data)) is not None:
+                return self.decode(body)
             raise Undecodable(f"stored bytes are not a {self._annotation}: {type(error).__name__}") from error
 
     def _convert(self, value: Any) -> Any:
@@ -156,6 +159,8 @@ class PydanticCodec(_Verified):
         try:
             return self._adapter.validate_python(loads(data), **self._names)
         except Exception as error:
+            if (body := unpacked(data)) is not None:
+                return self.decode(body)
             raise Undecodable(f"stored bytes are not a {self._annotation}: {type(error).__name__}") from error
 
     def _attempts(self) -> Iterator[_Attempt]:
@@ -208,4 +213,6 @@ class PickleCodec:
         try:
             return pickle.loads(data)  # the user asked for pickle by name
         except Exception as error:
+            if (body := unpacked(data)) is not None:
+                return self.decode(body)
             raise Undecodable(f"stored bytes cannot be unpickled: {type(error).__name__}") from error
