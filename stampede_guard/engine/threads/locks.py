@@ -12,6 +12,7 @@ dictionary, but not two that must agree.
 from __future__ import annotations
 
 import threading
+import time
 
 from stampede_guard.values.forks import in_children
 
@@ -39,6 +40,8 @@ class PassableLock:
             return
         held.append(True)
         while not self._lock.acquire(timeout=LOOK_SECONDS):
+            # The lock may be older than gevent's patches. Then its holder is a greenlet, which runs only now.
+            time.sleep(0)
             if any(thread in WAITING for thread in list(self._inside) if thread != me):
                 held[0] = False
                 return

@@ -22,6 +22,12 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, ParamSpec, TypeVar
 
+from stampede_guard.engine.threads.greenlets import (
+    ended_copy,
+    new_event_loop,
+    start_thread,
+    this_greenlet,
+)
 from stampede_guard.engine.threads.locks import WAITING
 from stampede_guard.engine.threads.threads import waiting
 from stampede_guard.errors import Misuse, WaitTimeout
@@ -105,15 +111,18 @@ class Portal:
     """`loop` runs in a thread of its own until the process ends."""
 
     def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
+        self.loop = new_event_loop()
         self.ended = False
         """Whether its thread is gone because of a fault in the loop itself."""
         self._stopped = False
         self._calls: set[_Call] = set()
-        self._thread = threading.Thread(target=self._serve, name="stampede_guard portal", daemon=True)
-        self._thread.start()
+        self._ident = 0
+        self._greenlet: Any = None
+        self._copied = False
+        self._thread = start_thread(self._serve, name="stampede_guard portal")
 
     def _serve(self) -> None:
+        self._ident, self._greenlet = threading.get_ident(), this_greenlet()
         try:
             while not self._stopped:
                 try:
@@ -122,7 +131,8 @@ class Portal:
                     # Raised in a callback without a waiting caller. The loop must still do its other work.
                     log.exception("the event loop of plain functions goes on after a function raised an exit")
         except BaseException:
-            log.exception("the event loop of plain functions has ended")
+            if not self._copied:
+                log.exception("the event loop of plain functions has ended")
         finally:
             self.ended = True
             for call in list(self._calls):
@@ -134,7 +144,7 @@ class Portal:
         The caller's thread waits. An interruption of the wait (Ctrl-C, a soft time limit) takes the call back and is
         raised. Raises `Misuse` on the portal's own thread, which would wait for itself.
         """
-        if threading.get_ident() == self._thread.ident:
+        if threading.get_ident() == self._ident:
             raise Misuse(
                 "a cached plain function was called on stampede_guard's own event loop, for example from a function "
                 "given as key=: it would wait for itself. Call the undecorated function (`.__wrapped__`) there."
@@ -190,6 +200,8 @@ class Portal:
     def forget(self) -> None:
         """After a fork, in the child. The loop is kept: closing the copy would disturb the parent's loop."""
         _of_the_parents.append(self)
+        self._copied = True
+        ended_copy(self._greenlet)
 
     def stop(self) -> None:
         """Called before the interpreter ends: a running thread would use objects that no longer exist."""
@@ -197,7 +209,8 @@ class Portal:
             with contextlib.suppress(Exception):
                 close()
         self.leave()
-        self._thread.join(STOP_SECONDS)
+        if self._thread is not None:
+            self._thread.join(STOP_SECONDS)
 
     def leave(self) -> None:
         """End the loop. Later calls are refused, because they would wait for ever."""

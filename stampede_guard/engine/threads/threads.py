@@ -18,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, Protocol
 
+from stampede_guard.engine.threads.greenlets import start_thread
 from stampede_guard.errors import ComputeFailed
 from stampede_guard.values.forks import in_children
 
@@ -201,11 +202,8 @@ class Threads:
         if self._idle:
             self._idle.pop().put(job)
             return
-        thread = threading.Thread(
-            target=self._work, args=(job,), name="stampede_guard computation", daemon=True
-        )
         try:
-            thread.start()
+            start_thread(self._work, job, name="stampede_guard computation")
         except RuntimeError as error:  # the process has reached its limit of threads
             self._begun.discard(job)
             self._give_up_place(job)
