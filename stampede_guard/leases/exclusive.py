@@ -57,6 +57,10 @@ class Skipped:
     def __repr__(self) -> str:
         return "SKIPPED"
 
+    def __reduce__(self) -> str:
+        # The name of the one object. Task queues pickle results, and callers write `result is SKIPPED`.
+        return "SKIPPED"
+
 
 SKIPPED: Final = Skipped()
 """The result of a call that did not run, because another one runs."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import pickle
 
 import pytest
 
@@ -157,3 +159,8 @@ def test_one_that_would_wait_for_itself_under_a_short_lease_is_told_so_too() -> 
             await exclusive.run(outer)
 
     virtually(main)
+
+
+def test_a_skipped_result_stays_the_one_object_when_a_task_queue_pickles_it() -> None:
+    assert pickle.loads(pickle.dumps(SKIPPED)) is SKIPPED
+    assert copy.deepcopy([SKIPPED]) == [SKIPPED]

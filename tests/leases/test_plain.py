@@ -312,7 +312,7 @@ with leases.hold("first"):
         ("atexit.register(bye)", "held"),
         # As if it had been registered before the package was imported.
         (
-            "atexit.unregister(portal._at_exit), atexit.register(bye), atexit.register(portal._at_exit)",
+            "atexit.unregister(portal.end_portal), atexit.register(bye), atexit.register(portal.end_portal)",
             "refused",
         ),
     ],

@@ -33,7 +33,7 @@ from stampede_guard.engine.threads.threads import waiting
 from stampede_guard.errors import Misuse, WaitTimeout
 from stampede_guard.values.forks import in_children
 
-__all__ = ["Portal", "at_end", "portal", "portal_loop"]
+__all__ = ["Portal", "at_end", "end_portal", "portal", "portal_loop"]
 
 log = logging.getLogger("stampede_guard")
 
@@ -270,13 +270,12 @@ def _after_fork() -> None:
         found.forget()
 
 
-def _at_exit() -> None:
+@atexit.register
+def end_portal() -> None:
+    """Close what uses the portal, and end it. For a child process that ends with `os._exit`, call it before that."""
     found = _made.get("portal")
     if found is not None:
         found.stop()
-
-
-atexit.register(_at_exit)
 
 
 def _set(future: asyncio.Future[None]) -> None:

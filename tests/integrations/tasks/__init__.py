@@ -1,0 +1,1 @@
+"""Task systems, each with its real broker and real worker processes."""
