@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -105,9 +104,10 @@ def test_celerys_forked_workers(fleet: Callable[..., Fleet]) -> None:
         workers.exclusive(submit)
 
 
-def test_celerys_threads_in_two_processes(fleet: Callable[..., Fleet]) -> None:
-    four = ("--concurrency", "4")
-    workers = fleet(*(celery_worker("threads", *four, "--hostname", f"{uuid.uuid4()}") for _ in range(2)))
+def test_celerys_threads_and_greenlets(fleet: Callable[..., Fleet]) -> None:
+    """Two processes with four tasks at once each, one in threads, one in greenlets."""
+    pools = ("threads", "gevent")
+    workers = fleet(*(celery_worker(pool, "--concurrency", "4", "--hostname", pool) for pool in pools))
     with to_celery(workers) as submit:
         workers.herd(submit, "report", "plain", processes=2)
         workers.exclusive(submit)
