@@ -56,6 +56,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
 
 from stampede_guard.durations import Duration, advice, seconds
 from stampede_guard.errors import Misuse, PolicyError
+from stampede_guard.options import nearest, options_of
 
 __all__ = ["Limits", "Mode", "Policy", "PolicyFields", "check_fields", "checked_limits", "checked_policy"]
 
@@ -110,6 +111,25 @@ class _Fields(PolicyFields, total=False):
     ttl: Duration
 
 
+def check_fields(fields: Mapping[str, object], others: Iterable[str] = ()) -> None:
+    """Raise `PolicyError` for an unknown field. `others`: options that the user may have meant instead."""
+    known = [field.name for field in dataclasses.fields(Policy)]
+    for name, value in fields.items():
+        if name not in known:
+            raise PolicyError(name, value, _unknown(name, known, others))
+
+
+def _unknown(name: str, known: list[str], others: Iterable[str]) -> str:
+    if name in _OF_GUARDS:
+        return f"it belongs to the guard: StampedeGuard.from_url(..., {name}=...)"
+    if name in {field.name for field in dataclasses.fields(Limits)}:
+        return f"it belongs to the guard: StampedeGuard.from_url(..., limits=Limits({name}=...))"
+    near = nearest(name, [*known, *others])
+    hint = f" (do you mean {near}?)" if near else ""
+    return f"there is no such field{hint}; the fields are {', '.join(sorted(known))}"
+
+
+@options_of("Policy", own=_Fields.__annotations__, refuse=check_fields)
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
     """What one cached function may do, and for how long. See the module's first table for fields and reasons.
@@ -251,6 +271,7 @@ class _LimitFields(TypedDict, total=False):
     drain_timeout: Duration
 
 
+@options_of("Limits", own=_LimitFields.__annotations__)
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Limits:
     """What one guard may use in one process. See the module's second table for fields and reasons.
@@ -291,26 +312,6 @@ def checked_limits(limits: Limits | None) -> Limits:
     if given is not None and not isinstance(given, Limits):
         raise Misuse(f"limits= is a Limits, not a {type(given).__name__}: write limits=Limits(max_threads=8)")
     return limits or Limits()
-
-
-def check_fields(fields: Mapping[str, object], others: Iterable[str] = ()) -> None:
-    """Raise `PolicyError` for an unknown field. `others`: options that the user may have meant instead."""
-    known = [field.name for field in dataclasses.fields(Policy)]
-    for name, value in fields.items():
-        if name not in known:
-            raise PolicyError(name, value, _unknown(name, known, others))
-
-
-def _unknown(name: str, known: list[str], others: Iterable[str]) -> str:
-    if name in _OF_GUARDS:
-        return f"it belongs to the guard: StampedeGuard.from_url(..., {name}=...)"
-    if name in {field.name for field in dataclasses.fields(Limits)}:
-        return f"it belongs to the guard: StampedeGuard.from_url(..., limits=Limits({name}=...))"
-    import difflib
-
-    near = difflib.get_close_matches(name, [*known, *others], n=1)
-    hint = f" (do you mean {near[0]}?)" if near else ""
-    return f"there is no such field{hint}; the fields are {', '.join(sorted(known))}"
 
 
 def _to_seconds(owner: Policy | Limits, field: str, *, least: float) -> None:

@@ -12,6 +12,8 @@ from stampede_guard.api.defaults import make_with
 from stampede_guard.api.environment import NAMESPACE, NOT_GIVEN, given_namespace
 from stampede_guard.api.identity.registry import Registry
 from stampede_guard.api.keywords import (
+    OWN_OF_GUARDS,
+    OWN_OF_VALUES,
     CacheOptions,
     GuardOptions,
     ManyOptions,
@@ -34,7 +36,8 @@ from stampede_guard.engine.hooks import Hooks
 from stampede_guard.engine.tags.templates import checked_tags, tag_key, tag_names
 from stampede_guard.errors import Misuse
 from stampede_guard.events import Hook
-from stampede_guard.policy import Mode, checked_limits, checked_policy
+from stampede_guard.options import takes_options
+from stampede_guard.policy import Mode, check_fields, checked_limits, checked_policy
 from stampede_guard.values.keys.explained import Explanation, explain_name
 
 if TYPE_CHECKING:
@@ -59,10 +62,10 @@ class StampedeGuard:
     _outer: StampedeGuard | None = None
     """For the guard of a tenant: the guard that it is within."""
 
+    @takes_options("StampedeGuard", own=OWN_OF_GUARDS, refuse=check_options)
     def __init__(self, client: Any, **options: Unpack[GuardOptions]) -> None:
-        check_options(options)
         namespace, given_as = given_namespace(options.get("namespace", NOT_GIVEN))
-        if not NAMESPACE.fullmatch(namespace or ""):
+        if not isinstance(namespace, str) or not NAMESPACE.fullmatch(namespace):
             raise Misuse(f"{given_as} is not allowed: write 1 to 64 letters, digits, dots, colons, - or _")
         self.policy = checked_policy(options.get("policy"))
         self.limits = checked_limits(options.get("limits"))
@@ -79,6 +82,7 @@ class StampedeGuard:
         self._tenants = Tenants()
 
     @classmethod
+    @takes_options("StampedeGuard", own=OWN_OF_GUARDS, refuse=check_options)
     def from_url(cls, url: str, **options: Unpack[GuardOptions]) -> Self:
         """`memory://`, `redis://`, `rediss://` (TLS), `unix://`, `redis+cluster://` or `redis+sentinel://`.
 
@@ -89,12 +93,14 @@ class StampedeGuard:
 
     # --- using it ------------------------------------------------------------------------------
 
+    @takes_options("guard.locked_cache", own=OWN_OF_VALUES, refuse=check_fields)
     def locked_cache(
         self, *misplaced: Never, resources: Opened = NO_RESOURCES, **options: Unpack[CacheOptions]
     ) -> CacheDecorator[Opened]:
         """The decorator for this guard. It has the options of `stampede_guard.locked_cache`."""
         return decorators.locked_cache(*misplaced, guard=self, resources=resources, **options)
 
+    @takes_options("guard.cached_many", own=OWN_OF_VALUES, refuse=check_fields)
     def cached_many(
         self, *misplaced: Never, resources: Opened = NO_RESOURCES, **options: Unpack[ManyOptions]
     ) -> ManyDecorator[Opened]:
@@ -162,6 +168,7 @@ class StampedeGuard:
         plan = self._plans.plan(key, type, True, options, tagged=bool(names))
         return Single(self.engine, plan, self.prefix + entry_key(key, type, plan), names)
 
+    @takes_options("guard.invalidate")
     async def invalidate(self, key: str, *, type: Any = Any) -> Invalidation:
         """Drop the entry of `get_or_compute(key)` or `single(key)`, with the same `type`.
 

@@ -5,7 +5,7 @@ A face takes them as `**options: Unpack[...]`. Its docstring has their meaning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from stampede_guard.values.encryption import Encryption
 
 __all__ = [
+    "OWN_OF_GUARDS",
+    "OWN_OF_VALUES",
     "CacheOptions",
     "GuardOptions",
     "ManyOptions",
     "Resources",
     "ValueOptions",
     "check_options",
-    "refuse_others",
 ]
 
 Resources = Mapping[str, Callable[[], Any]]
@@ -69,19 +70,22 @@ class ManyOptions(CacheOptions, total=False):
     max_ids: int
 
 
-def refuse_others(what: str, given: Iterable[str], known: Collection[str]) -> None:
-    """Raise `Misuse` for names in `given` that are not in `known`. The error names the nearest option."""
-    for name in sorted(set(given) - set(known)):
-        import difflib
+OWN_OF_GUARDS = ("namespace", "policy", "limits", "encryption")
+"""Options of a guard whose types the guard checks itself."""
+OWN_OF_VALUES = (
+    *PolicyFields.__annotations__,
+    "ttl",
+    "should_cache",
+    "tags",
+    "name",
+    "key",
+    "context",
+)
+"""Options of values and functions whose types are checked where they are used."""
 
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
-        hint = f" (do you mean {near[0]}?)" if near else ""
-        raise Misuse(f"{what} has no {name}{hint}; it has {', '.join(known)}")
 
-
-def check_options(options: GuardOptions) -> None:
-    """Raise `Misuse` for a name that a guard does not have. The error names the place for it."""
+def check_options(options: Mapping[str, Any], _: object = None) -> None:
+    """Raise `Misuse` for names of fields of a policy or of limits. The error names the place for them."""
     for keyword, kind in (("policy", Policy), ("limits", Limits)):
         for name in options.keys() & kind.__dataclass_fields__.keys():
             raise Misuse(f"StampedeGuard has no {name}: write {keyword}={kind.__name__}({name}=...)")
-    refuse_others("StampedeGuard", options, GuardOptions.__annotations__)

@@ -118,7 +118,9 @@ class Plans:
         return f"{self._namespace}:{UNNAMED if name is None else name}"
 
     def _made(self, type: Any, fields: dict[str, Any]) -> tuple[Codec, Policy]:
-        check_fields(fields, others=ValueOptions.__annotations__)
+        if isinstance(type, list | dict | set):
+            raise Misuse(f"type={type!r} is not a type: write it as an annotation, such as type=list[int]")
+        check_fields(fields, others=(*ValueOptions.__annotations__, "type", "request_bound"))
         return codec_for(type), self._policy.replace(**fields)
 
     def _new(
@@ -131,6 +133,8 @@ class Plans:
         common: tuple[Codec, Policy],
     ) -> Plan:
         codec, policy = common
+        if not isinstance(request_bound, bool):
+            raise Misuse(f"request_bound={request_bound!r} is not allowed: it must be True or False")
         refuse_early(fields, request_bound=request_bound)
         if tagged:
             codec = TaggedCodec(codec)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     Opened = TypeVarWithDefault("Opened", bound=Resources | None, default=None)
     Opened_co = TypeVarWithDefault("Opened_co", bound=Resources | None, default=None, covariant=True)
 else:  # Python 3.13 is the first with defaults; type checkers know them for all versions
-    Opened = TypeVar("Opened")
+    Opened = TypeVar("Opened", bound=Resources | None)
     Opened_co = TypeVar("Opened_co", covariant=True)
 
 NO_RESOURCES: Final[Any] = None

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
-from stampede_guard.durations import advice, seconds
+from stampede_guard.durations import Duration, advice, seconds
 from stampede_guard.errors import Misuse
 from stampede_guard.http.requests.settings import field_names
+from stampede_guard.options import takes_options
 
 __all__ = ["cache_control"]
 
 _SECONDS = ("max_age", "s_maxage", "stale_while_revalidate", "stale_if_error")
-_FLAGS = ("public", "private", "no_store", "no_cache", "must_revalidate", "immutable")
 _LONGEST = 2**31
 _CONTRADICTIONS = (
     ("no_store", (*_SECONDS, "public", "immutable")),
@@ -21,7 +21,25 @@ _CONTRADICTIONS = (
 )
 
 
-def cache_control(*, vary: tuple[str, ...] = (), **directives: float | bool) -> Callable[..., None]:
+class CacheDirectives(TypedDict, total=False):
+    """Directives of Cache-Control, as `cache_control` takes them."""
+
+    max_age: Duration
+    s_maxage: Duration
+    stale_while_revalidate: Duration
+    stale_if_error: Duration
+    public: bool
+    private: bool
+    no_store: bool
+    no_cache: bool
+    must_revalidate: bool
+    immutable: bool
+
+
+@takes_options("cache_control", own=CacheDirectives.__annotations__)
+def cache_control(
+    *, vary: tuple[str, ...] = (), **directives: Unpack[CacheDirectives]
+) -> Callable[..., None]:
     """`@app.get("/prices", dependencies=[Depends(cache_control(max_age=60, stale_while_revalidate=600))])`.
 
     Sets Cache-Control, and Vary, on the endpoint's response. It does not set them on errors, which the framework
@@ -31,7 +49,7 @@ def cache_control(*, vary: tuple[str, ...] = (), **directives: float | bool) -> 
     """
     from starlette.responses import Response
 
-    header = _header(directives)
+    header = _header(dict(directives))
     names = b", ".join(field_names(vary, what="vary")).decode()
 
     def set_headers(response: Any) -> None:
@@ -55,14 +73,11 @@ def _header(directives: dict[str, Any]) -> str:
                     f"cache_control({name}={value!r}): it must be a number of seconds{advice(value)}"
                 )
             parts.append(f"{word}={int(time)}")
-        elif name in _FLAGS:
+        else:
             if not isinstance(value, bool):
                 raise Misuse(f"cache_control({name}={value!r}): it must be True or left out")
             if value:
                 parts.append(word)
-        else:
-            known = ", ".join((*_SECONDS, *_FLAGS))
-            raise Misuse(f"cache_control({name}=...): there is no such directive; there are {known}")
     given = {name for name, value in directives.items() if value is not False}
     for one, others in _CONTRADICTIONS:
         wrong = sorted(given & set(others)) if one in given else []

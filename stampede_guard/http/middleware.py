@@ -26,6 +26,7 @@ from stampede_guard.http.requests.settings import MiddlewareOptions, Settings
 from stampede_guard.http.spec.invalidation import is_safe
 from stampede_guard.http.spec.status import CacheStatus
 from stampede_guard.http.visit import Visit
+from stampede_guard.options import takes_options
 
 __all__ = ["StampedeMiddleware"]
 
@@ -56,6 +57,7 @@ class StampedeMiddleware:
     `stampede_guard.http.requests.settings` has the defaults. Raises `Misuse` at creation for invalid arguments.
     """
 
+    @takes_options("StampedeMiddleware", own=("guard",))
     def __init__(
         self, app: Any, *, guard: StampedeGuard | None = None, **options: Unpack[MiddlewareOptions]
     ) -> None:

@@ -7,10 +7,12 @@ from typing import Any
 
 from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.errors import Misuse
+from stampede_guard.options import takes_options
 
 __all__ = ["health_endpoint"]
 
 
+@takes_options("health_endpoint")
 def health_endpoint(
     guard: StampedeGuard, *, serving: Iterable[str] = ("ok",)
 ) -> Callable[[Any], Awaitable[Any]]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from stampede_guard.api.keywords import refuse_others
 from stampede_guard.durations import Duration
 from stampede_guard.errors import Misuse, PolicyError
 from stampede_guard.jobs.messages import Registration
@@ -16,6 +15,7 @@ from stampede_guard.jobs.schedules.schedule import Schedule, fingerprint, rhythm
 from stampede_guard.jobs.threads import result_of
 from stampede_guard.leases import checks
 from stampede_guard.leases.core.timing import JOB_TTL, Timing, job_timing
+from stampede_guard.options import refuse_others
 
 __all__ = ["MISFIRE_GRACE", "Job", "JobOverlap", "Terms", "check_fit", "function_of", "name_of", "terms_of"]
 

@@ -29,6 +29,7 @@ from stampede_guard.jobs.table import PostgresRows, Rows, ScheduleTable
 from stampede_guard.leases import checks
 from stampede_guard.leases.client import Leases
 from stampede_guard.leases.keeping.loop_state import LoopState
+from stampede_guard.options import ALL, takes_options
 
 __all__ = ["Jobs"]
 
@@ -47,6 +48,7 @@ class Jobs(JobRecords):
     Raises `Misuse` for invalid arguments.
     """
 
+    @takes_options("Jobs", own=ALL)
     def __init__(
         self,
         leases: Leases,
@@ -73,6 +75,7 @@ class Jobs(JobRecords):
 
     # --- jobs and schedules
 
+    @takes_options("jobs.cron", own=ALL)
     def cron(
         self,
         expression: str,
@@ -90,6 +93,7 @@ class Jobs(JobRecords):
         """
         return self._decorator(cron_of(expression, tz=tz, dialect=dialect), name, terms)
 
+    @takes_options("jobs.every", own=ALL)
     def every(
         self,
         seconds: Duration,
@@ -101,6 +105,7 @@ class Jobs(JobRecords):
         """`@jobs.every(300)`: counted from midnight in UTC, or from `anchor`. Write one if `seconds` divide no day."""
         return self._decorator(Every.of(seconds, anchor=anchor), name, terms)
 
+    @takes_options("jobs.add", own=ALL)
     def add(
         self,
         function: Callable[..., Any],
@@ -135,6 +140,7 @@ class Jobs(JobRecords):
             self._follow(job)
         return job
 
+    @takes_options("jobs.table", own=ALL)
     def table(
         self,
         functions: Mapping[str, Callable[..., Any]],
@@ -205,6 +211,7 @@ class Jobs(JobRecords):
         for table in self._tables:
             self._follow_table(table)
 
+    @takes_options("jobs.stop")
     async def stop(self, *, drain_timeout: Duration | None = None) -> None:
         """Stop claiming slots, and wait `drain_timeout` seconds for runs. Then cancel them: they are `abandoned`.
 

@@ -15,7 +15,6 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
 
 from stampede_guard.api.environment import NOT_GIVEN, given_namespace
-from stampede_guard.api.keywords import refuse_others
 from stampede_guard.durations import Duration
 from stampede_guard.engine.hooks import Hooks
 from stampede_guard.engine.threads.portal import at_end, portal, portal_loop
@@ -32,6 +31,7 @@ from stampede_guard.leases.messages import Audit, Forced, LeaseView, NotForced, 
 from stampede_guard.leases.owner import this_process
 from stampede_guard.leases.protocol import Backend
 from stampede_guard.leases.warmer import Warmer, WarmerOptions
+from stampede_guard.options import ALL, takes_options
 from stampede_guard.values.forks import in_children
 
 if TYPE_CHECKING:
@@ -66,12 +66,12 @@ class Leases:
     timers, for simulations. Raises `Misuse` for an invalid namespace or hook.
     """
 
+    @takes_options("Leases", own=("namespace", "label", "hooks"))
     def __init__(
         self,
         open_backend: Callable[[], Backend],
         **options: Unpack[LeasesOptions],
     ) -> None:
-        refuse_others("Leases", options, LeasesOptions.__annotations__)
         namespace, given_as = given_namespace(options.get("namespace", NOT_GIVEN))
         label, hooks = options.get("label", ""), options.get("hooks", ())
         if not NAMESPACE.fullmatch(checks.text(namespace)):
@@ -95,6 +95,7 @@ class Leases:
 
     # --- features built on a lease
 
+    @takes_options("leases.hold", own=ALL)
     def hold(
         self,
         name: str,
@@ -112,12 +113,12 @@ class Leases:
         grant. Raises `LeaseTaken` when the wait is over. Raises `StoreError` when the back end is away: the body does
         not run. Raises `PolicyError` for durations that contradict each other.
         """
-        _refuse_others("hold", timing, "lease_ttl", "wait", "at_least_for")
         durations = job_timing(lease_ttl, **timing)
         longest = checks.seconds("wait", wait, endless=True)
         held = checks.seconds("at_least_for", at_least_for)
         return Hold(self, self.full(name), durations, wait=longest, at_least_for=held)
 
+    @takes_options("leases.election", own=ALL)
     def election(
         self,
         name: str,
@@ -133,7 +134,6 @@ class Leases:
         resigns. `on_lost(lease)` is called after it. Both may be coroutine functions. Raises `PolicyError` for
         durations that contradict each other.
         """
-        _refuse_others("election", timing, "on_elected", "on_lost", "lease_ttl")
         durations = leader_timing(lease_ttl, **timing)
         for field, function in (("on_elected", on_elected), ("on_lost", on_lost)):
             if function is not None:
@@ -142,6 +142,7 @@ class Leases:
         self._elections.append(made)
         return made
 
+    @takes_options("leases.run_exclusive", own=ALL)
     def run_exclusive(
         self,
         name: str,
@@ -153,7 +154,6 @@ class Leases:
         **timing: Unpack[TimingOptions],
     ) -> RunExclusive:
         """A decorator: at most one call runs at a time, in all processes. See `stampede_guard.leases.exclusive`."""
-        _refuse_others("run_exclusive", timing, "overlap", "at_least_for", "wait", "lease_ttl")
         durations = job_timing(lease_ttl, **timing)
         longest = checks.seconds("wait", wait, endless=True)
         held = checks.seconds("at_least_for", at_least_for)
@@ -161,6 +161,7 @@ class Leases:
             self, self.full(name), durations, overlap=overlap, at_least_for=held, wait=longest
         )
 
+    @takes_options("leases.warmer", own=ALL)
     def warmer(self, guard: StampedeGuard, name: str = "warmer", **options: Unpack[WarmerOptions]) -> Warmer:
         """The elected worker refreshes hot keys before they expire. See `stampede_guard.leases.warmer`."""
         return Warmer(self, guard, name, **options)
@@ -171,6 +172,7 @@ class Leases:
         """The lease as the back end knows it; None if it was never granted."""
         return await self.part().backend.show(self.full(name), timeout=OPERATOR_TIMEOUT)
 
+    @takes_options("leases.views")
     async def views(self, *, limit: int = 1_000) -> list[LeaseView]:
         """The leases of this namespace, at most `limit`."""
         return await self.part().backend.views(self.prefix, limit=limit, timeout=OPERATOR_TIMEOUT)
@@ -183,10 +185,12 @@ class Leases:
             found = await asked(lease_ttl, timeout=OPERATOR_TIMEOUT)
         return found
 
+    @takes_options("leases.audits")
     async def audits(self, *, limit: int = 100) -> list[Audit]:
         """The actions of operators in this namespace, newest first."""
         return await self.part().backend.audits(self.prefix, limit=limit, timeout=OPERATOR_TIMEOUT)
 
+    @takes_options("leases.force_release")
     async def force_release(self, name: str, *, token: int, by: str, now: bool = False) -> Forced | NotForced:
         """Ask the holder to release the lease, if its token is still `token`. `by`: the operator who asks.
 
@@ -340,10 +344,6 @@ class Leases:
     def _forget_closed_loops(self) -> None:
         for loop in [loop for loop in self._parts if loop.is_closed()]:
             del self._parts[loop]
-
-
-def _refuse_others(feature: str, timing: TimingOptions, *own: str) -> None:
-    refuse_others(f"leases.{feature}", timing, (*own, *TimingOptions.__annotations__))
 
 
 def _can_be_a_name(name: object) -> bool:

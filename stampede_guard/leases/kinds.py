@@ -10,12 +10,12 @@ from typing import Any, Literal, Self, Unpack
 from urllib.parse import urlsplit
 
 from stampede_guard.api.environment import NOT_GIVEN, given_namespace
-from stampede_guard.api.keywords import refuse_others
 from stampede_guard.durations import Duration
 from stampede_guard.errors import Misuse, PolicyError, UrlError
 from stampede_guard.leases import checks, postgres, redis
 from stampede_guard.leases.client import Leases, LeasesOptions
 from stampede_guard.leases.memory import LeaseRows, MemoryBackend
+from stampede_guard.options import ALL, refuse_others, takes_options
 
 __all__ = ["MemoryLeases", "PostgresLeases", "RedisLeases"]
 
@@ -70,6 +70,7 @@ class MemoryLeases(Leases):
     Several `MemoryLeases` may have the same `rows`. They share the leases as several processes share a database.
     """
 
+    @takes_options("MemoryLeases", own=ALL)
     def __init__(
         self,
         *,
@@ -77,7 +78,6 @@ class MemoryLeases(Leases):
         clock: Callable[[], float] = time.time,
         **options: Unpack[LeasesOptions],
     ) -> None:
-        refuse_others("MemoryLeases", options, ("rows", "clock", *LeasesOptions.__annotations__))
         if rows is not None and not isinstance(rows, LeaseRows):
             raise Misuse(f"rows={rows!r}: write the `rows` of another MemoryLeases, or omit rows=")
         if not callable(clock):
@@ -128,10 +128,8 @@ class PostgresLeases(_Elsewhere):
         _check_port(url)
         # `statement_cache_size` is not an option: behind a pooler, a prepared statement may meet another connection.
         drivers = inspect.signature(driver.connect).parameters.keys() - {"dsn", "statement_cache_size"}
-        others = options.keys() - drivers
-        refuse_others(
-            "PostgresLeases (beside what asyncpg.connect takes)", others, PostgresOptions.__annotations__
-        )
+        whose = "PostgresLeases (beside what asyncpg.connect takes)"
+        refuse_others(whose, options, PostgresOptions.__annotations__, also=drivers)
         listen: object = options.get("listen", True)
         if not isinstance(listen, bool) and "://" not in checks.text(listen):
             raise PolicyError("listen", listen, "write True, False, or a URL past the pooler")
@@ -139,6 +137,7 @@ class PostgresLeases(_Elsewhere):
         return cls._made("from_url", url, dict(options))
 
     @classmethod
+    @takes_options("PostgresLeases.from_connect", own=ALL)
     def from_connect(cls, connect: Callable[[], Awaitable[Any]], **options: Unpack[PostgresOptions]) -> Self:
         """`await connect()` makes a new asyncpg connection for each call, in the event loop that calls it.
 
@@ -167,6 +166,7 @@ class RedisLeases(_Elsewhere):
         return redis.RedisBackend
 
     @classmethod
+    @takes_options("RedisLeases", own=ALL)
     def from_url(cls, url: str, **options: Unpack[RedisOptions]) -> Self:
         """`redis://host:6379/0` and `rediss://`. Options: those of `Leases`, and of `RedisBackend.from_url`.
 
@@ -179,6 +179,7 @@ class RedisLeases(_Elsewhere):
         return cls._checked("from_url", url, options)
 
     @classmethod
+    @takes_options("RedisLeases", own=ALL)
     def from_client(cls, client: Any, **options: Unpack[RedisOptions]) -> Self:
         """Your own `redis.asyncio` `Redis`, `RedisCluster` or `Sentinel(...).master_for(...)`.
 

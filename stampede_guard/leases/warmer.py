@@ -21,7 +21,6 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, Unpack
 
-from stampede_guard.api.keywords import refuse_others
 from stampede_guard.durations import Duration
 from stampede_guard.errors import Misuse, StampedeError
 from stampede_guard.events import Computed, Event
@@ -30,6 +29,7 @@ from stampede_guard.leases.core.timing import TimingOptions
 from stampede_guard.leases.election import Election, OnLeader
 from stampede_guard.leases.keeping.loop_state import log
 from stampede_guard.leases.lease import Lease
+from stampede_guard.options import refuse_others
 from stampede_guard.values.forks import renew_in_children
 
 if TYPE_CHECKING:

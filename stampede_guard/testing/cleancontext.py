@@ -10,6 +10,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from stampede_guard.errors import Misuse
+from stampede_guard.options import takes_options
 from stampede_guard.testing.counting import face_of, name_of
 
 __all__ = ["assert_same_in_clean_context"]
@@ -17,6 +18,7 @@ __all__ = ["assert_same_in_clean_context"]
 _OURS = "stampede_guard"
 
 
+@takes_options("assert_same_in_clean_context")
 async def assert_same_in_clean_context(
     function: Any, *, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
 ) -> Any:

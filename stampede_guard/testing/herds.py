@@ -7,6 +7,7 @@ from typing import Any
 
 from stampede_guard.durations import Duration
 from stampede_guard.errors import Misuse
+from stampede_guard.options import takes_options
 from stampede_guard.testing.counting import counted, face_of, name_of
 from stampede_guard.testing.crowd import Caller, Herd, ask_all, checked_size, result_of, shares, threads_for
 from stampede_guard.testing.processes.processes import herd_of_processes
@@ -17,6 +18,7 @@ __all__ = ["herd", "herd_of"]
 TIMEOUT = 60.0
 
 
+@takes_options("herd", own=("args", "callers", "workers", "timeout"))
 async def herd(
     fn: Callable[..., Any],
     *,

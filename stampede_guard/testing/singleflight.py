@@ -10,6 +10,7 @@ from typing import Any
 
 from stampede_guard.durations import Duration
 from stampede_guard.errors import Misuse
+from stampede_guard.options import takes_options
 from stampede_guard.testing import asgi
 from stampede_guard.testing.counting import face_of, name_of
 from stampede_guard.testing.crowd import Caller, Herd, checked_size
@@ -18,6 +19,7 @@ from stampede_guard.testing.herds import TIMEOUT, herd, herd_of
 __all__ = ["assert_single_flight"]
 
 
+@takes_options("assert_single_flight", own=("path", "args", "callers", "workers", "timeout"))
 async def assert_single_flight(
     target: Any,
     path: str | None = None,

@@ -156,10 +156,10 @@ def test_type_checkers_know_every_term_of_a_job_with_its_type() -> None:
 def test_a_term_that_there_is_not_is_refused_with_those_that_there_are(jobs: Jobs) -> None:
     with pytest.raises(
         Misuse,
-        match=r"has no time_limt \(do you mean time_limit\?\); it has overlap, .*, name$",
+        match=r"has no time_limt \(do you mean time_limit\?\); it has anchor, name, overlap, ",
     ):
         jobs.every(300, time_limt=3)
-    with pytest.raises(Misuse, match=r"a job has no name.*; it has overlap, .*, lease_ttl$"):
+    with pytest.raises(Misuse, match=r"jobs.table has no name.*; it has connect, .*, lease_ttl"):
         jobs.table({"sync": nothing}, rows=Edited(), name="x")
 
 

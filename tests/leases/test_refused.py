@@ -172,7 +172,7 @@ def test_a_warmer_has_a_guard_and_options_that_there_are() -> None:
     with pytest.raises(Misuse, match="warms a StampedeGuard, not a NoneType"):
         leases.warmer(None)
     with pytest.raises(
-        Misuse, match=r"a warmer has no mots \(do you mean most\?\); it has .*, most, at_once, every"
+        Misuse, match=r"leases.warmer has no mots \(do you mean most\?\); it has .*, most, at_once, every"
     ):
         leases.warmer(StampedeGuard.from_url("memory://"), mots=5)
 

@@ -13,9 +13,9 @@ from stampede_guard.api.decorators.callables import is_coroutine_function
 from stampede_guard.api.decorators.decorator import Face
 from stampede_guard.api.decorators.manyids import distinct, id_of, ids_of, like, value_of
 from stampede_guard.api.decorators.methods import in_its_place, taken_from
-from stampede_guard.api.decorators.options import Options, refuse_positions
+from stampede_guard.api.decorators.options import Options, check_guard, refuse_positions
 from stampede_guard.api.identity.sameness import Given
-from stampede_guard.api.keywords import ManyOptions
+from stampede_guard.api.keywords import OWN_OF_VALUES, ManyOptions
 from stampede_guard.api.types import NO_RESOURCES, Invalidation, ManyDecorator, Opened
 from stampede_guard.durations import Duration
 from stampede_guard.engine.calls import MOST_ATTEMPTS, ArgumentsChanged
@@ -30,7 +30,8 @@ from stampede_guard.engine.engine import (
 from stampede_guard.engine.plan import Plan, Run
 from stampede_guard.engine.tasks import contained, outcome_of
 from stampede_guard.errors import Misuse, PolicyError, StoreError
-from stampede_guard.policy import Mode, Policy
+from stampede_guard.options import takes_options
+from stampede_guard.policy import Mode, Policy, check_fields
 from stampede_guard.values.arguments.captured import IMMUTABLE, Copying
 from stampede_guard.values.codec import Codec
 from stampede_guard.values.codec.batched import ABSENT, ManyCodec, checked
@@ -44,6 +45,7 @@ MAX_IDS = 500
 ABSENT_TTL = 10.0
 
 
+@takes_options("cached_many", own=OWN_OF_VALUES, refuse=check_fields)
 def cached_many(
     *misplaced: Never,
     guard: StampedeGuard | None = None,
@@ -64,6 +66,7 @@ def cached_many(
     for `locked_cache`.
     """
     refuse_positions("cached_many", misplaced)
+    check_guard(guard)
     ids, absent_ttl = options.pop("ids", None), options.pop("absent_ttl", None)
     max_ids = options.pop("max_ids", MAX_IDS)
     if type(max_ids) is not int or max_ids < 1:

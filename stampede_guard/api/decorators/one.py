@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, Never, Unpack, cast
 from stampede_guard.api.decorators.callables import is_coroutine_function
 from stampede_guard.api.decorators.decorator import Face
 from stampede_guard.api.decorators.methods import in_its_place, taken_from
-from stampede_guard.api.decorators.options import Options, refuse_positions
+from stampede_guard.api.decorators.options import Options, check_guard, refuse_positions
 from stampede_guard.api.decorators.plain import PlainFace
-from stampede_guard.api.keywords import CacheOptions
+from stampede_guard.api.keywords import OWN_OF_VALUES, CacheOptions
 from stampede_guard.api.types import NO_RESOURCES, CacheDecorator, Opened
+from stampede_guard.options import takes_options
+from stampede_guard.policy import check_fields
 
 if TYPE_CHECKING:
     from stampede_guard.api.guard import StampedeGuard
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["locked_cache"]
 
 
+@takes_options("locked_cache", own=OWN_OF_VALUES, refuse=check_fields)
 def locked_cache(
     *misplaced: Never,
     guard: StampedeGuard | None = None,
@@ -49,6 +52,7 @@ def locked_cache(
     Raises `PolicyError`, `KeyPartError`, `UnsupportedValue` or `Misuse` at decoration.
     """
     refuse_positions("locked_cache", misplaced)
+    check_guard(guard)
     own, fields = Options.of(options, resources=resources)
 
     def decorate(given: Any) -> Any:

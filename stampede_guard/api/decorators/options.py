@@ -15,7 +15,7 @@ from stampede_guard.stores.switch import LONGEST_TITLE
 from stampede_guard.values.annotations import alternatives, resolve, root_package
 from stampede_guard.values.keys.naming import checked_name
 
-__all__ = ["Options", "refuse_one_callers_answer", "refuse_positions"]
+__all__ = ["Options", "check_guard", "refuse_one_callers_answer", "refuse_positions"]
 
 _ONE_CALLERS = frozenset({"Response", "BackgroundTasks", "BackgroundTask"})
 
@@ -94,6 +94,12 @@ def refuse_positions(decorator: str, given: tuple[Any, ...]) -> None:
     else:
         write = f"{decorator}(ttl=300, name=..., version=...)"
     raise Misuse(f"{decorator} takes its options by name: write {write}")
+
+
+def check_guard(guard: object) -> None:
+    """Raise `Misuse` for anything but a guard or None."""
+    if guard is not None and not hasattr(guard, "locked_cache"):
+        raise Misuse(f"guard= is a StampedeGuard, not a {type(guard).__name__}: write guard=guard")
 
 
 def refuse_one_callers_answer(function: Callable[..., Any], options: Options) -> None:

@@ -13,6 +13,7 @@ from stampede_guard.errors import Misuse
 from stampede_guard.http.spec.directives import Directives
 from stampede_guard.http.spec.fields import token
 from stampede_guard.http.spec.storing import NEVER_STORED
+from stampede_guard.options import options_of
 
 __all__ = ["CacheRoute", "Scope"]
 
@@ -25,6 +26,7 @@ _METHODS = frozenset({"GET", "HEAD", "POST"})
 _LONGEST = 366 * 86_400.0
 
 
+@options_of("CacheRoute", own=("ttl", "stale_ttl", "key", "statuses", "cookies"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheRoute:
     """Cache responses for paths like `pattern` for `ttl` seconds, unless the response's own fields decide.

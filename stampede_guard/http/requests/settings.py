@@ -9,12 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
-from stampede_guard.api.keywords import refuse_others
 from stampede_guard.durations import Duration, advice, seconds
 from stampede_guard.errors import Misuse
 from stampede_guard.http.requests.requester import ALWAYS, SAFE, is_credential, names_a_user
 from stampede_guard.http.requests.routes import CacheRoute, ClientDirectives
 from stampede_guard.http.spec.fields import token
+from stampede_guard.options import refuse_others
 
 __all__ = ["MiddlewareOptions", "Settings"]
 

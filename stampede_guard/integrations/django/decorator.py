@@ -18,17 +18,20 @@ from typing import Any, Never, Unpack, cast
 from asgiref.sync import iscoroutinefunction
 from django.core.cache import close_caches
 
-from stampede_guard.api.keywords import CacheOptions
+from stampede_guard.api.keywords import OWN_OF_VALUES, CacheOptions
 from stampede_guard.api.types import NO_RESOURCES, CacheDecorator, Opened
 from stampede_guard.errors import Misuse
 from stampede_guard.integrations.django.bridge import AsyncCaller, Caller
 from stampede_guard.integrations.django.guards import guard_of
 from stampede_guard.integrations.django.invalidation import after_commit, has_pending_invalidations
 from stampede_guard.integrations.django.views import AsyncViewCall, ViewCall, is_view, view_key, view_name
+from stampede_guard.options import takes_options
+from stampede_guard.policy import check_fields
 
 __all__ = ["locked_cache"]
 
 
+@takes_options("locked_cache", own=OWN_OF_VALUES, refuse=check_fields)
 def locked_cache(
     *misplaced: Never,
     using: str = "default",

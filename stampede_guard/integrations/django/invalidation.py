@@ -16,6 +16,7 @@ from django.db.models.signals import class_prepared, m2m_changed, post_save, pre
 from stampede_guard.errors import Misuse
 from stampede_guard.integrations.django.bridge import wait
 from stampede_guard.integrations.django.guards import guard_of
+from stampede_guard.options import takes_options
 
 if TYPE_CHECKING:
     from stampede_guard.api.guard import StampedeGuard
@@ -50,6 +51,7 @@ class _Pending:
             await asyncio.gather(*(self.guard.invalidate_tag(tag) for tag in tags[start : start + _AT_ONCE]))
 
 
+@takes_options("invalidate_on_commit")
 def invalidate_on_commit(*tags: str, using: str | None = None, cache: str = "default") -> None:
     """Invalidate these tags when the current transaction of the database `using` commits; at once without one.
 
@@ -160,6 +162,7 @@ class _Mapping:
 MAPPED: dict[type[models.Model], list[_Mapping]] = {}
 
 
+@takes_options("invalidates")
 def invalidates(*templates: str, cache: str = "default") -> Callable[[M], M]:
     """A decorator of models: `@invalidates("project:{project_id}", "projects")`.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import os
@@ -9,13 +10,14 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from django.core.exceptions import ImproperlyConfigured
+from redis import BlockingConnectionPool, SSLConnection, UnixDomainSocketConnection
 
 from stampede_guard.api.guard import StampedeGuard
-from stampede_guard.api.keywords import refuse_others
 from stampede_guard.durations import advice, seconds
 from stampede_guard.errors import Misuse
 from stampede_guard.integrations.django.client import Client
 from stampede_guard.integrations.django.values import Serializer
+from stampede_guard.options import refuse_others
 from stampede_guard.policy import Limits, Policy
 
 __all__ = ["LEASED", "LIST", "PAGE", "CacheSettings", "Shared", "all_shared", "shared", "timeout_in_seconds"]
@@ -26,6 +28,8 @@ LEASED = (PAGE, LIST, "template.cache.", "django.contrib.sessions.cached_db")
 """How keys begin that Django gets, computes and sets: `OPTIONS["lease_on_miss"]`."""
 _SCHEMES = ("redis://", "rediss://", "unix://", "valkey://", "valkeys://")
 _PATIENCE = {"socket_timeout": 0.5, "socket_connect_timeout": 0.5}
+_DRIVERS = (SSLConnection, UnixDomainSocketConnection, BlockingConnectionPool)
+"""The classes whose parameters are options of a connection."""
 _DEFAULTS = {"wait_timeout": 20.0}
 """Most servers give a request 30 s."""
 
@@ -60,6 +64,7 @@ class CacheSettings(NamedTuple):
         serializer = rest.pop("serializer", None)
         if serializer != "pickle":  # Django's own, which is its default
             rest["serializer"] = Serializer if serializer is None else serializer
+        _refuse_unknown(rest)
         chosen: Any = _DEFAULTS | dict(rest.pop("policy", {}))
         bounds: Any = dict(rest.pop("limits", {}))
         try:
@@ -69,6 +74,20 @@ class CacheSettings(NamedTuple):
         except Misuse as error:
             raise ImproperlyConfigured(f"policy and limits in OPTIONS of the cache: {error}") from error
         return cls(url, namespace, policy, limits, leased, _PATIENCE | rest)
+
+
+def _refuse_unknown(options: Mapping[str, Any]) -> None:
+    """redis-py refuses an unknown option at the first connection only. Raises `ImproperlyConfigured`."""
+    if "pool_class" in options:
+        return  # a class of the user's own may take more
+    ours = ("namespace", "serializer", "policy", "limits", "lease_on_miss", "pool_class", "parser_class")
+    theirs = {
+        name for kind in _DRIVERS for base in kind.__mro__ for name in inspect.signature(base).parameters
+    }
+    try:
+        refuse_others("OPTIONS of the cache", options, ours, also=theirs - {"self", "args", "kwargs"})
+    except Misuse as error:
+        raise ImproperlyConfigured(f"{error}, and what redis-py takes") from error
 
 
 def timeout_in_seconds(params: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from stampede_guard.jobs.keeping import OPERATOR_TIMEOUT
 from stampede_guard.jobs.messages import JobView, Outcome, Registration, RunView
 from stampede_guard.leases import checks
 from stampede_guard.leases.client import Leases
+from stampede_guard.options import ALL, takes_options
 
 __all__ = ["JobRecords"]
 
@@ -39,11 +40,13 @@ class JobRecords:
     async def view(self, name: str) -> JobView | None:
         return await self.runs().view(self.leases.full(name), timeout=OPERATOR_TIMEOUT)
 
+    @takes_options("jobs.views", own=("limit",))
     async def views(self, *, limit: int = 1_000) -> list[JobView]:
         """All jobs of the namespace that any worker ever registered, except forgotten ones."""
         checks.whole("limit", limit, least=0)
         return await self.runs().views(self.leases.prefix, limit=limit, timeout=OPERATOR_TIMEOUT)
 
+    @takes_options("jobs.history", own=("limit", "before"))
     async def history(
         self, name: str, *, limit: int = 100, before: int | None = None, outcomes: Sequence[Outcome] = ()
     ) -> list[RunView]:
@@ -69,6 +72,7 @@ class JobRecords:
         """The dead-man signal of every job of the namespace, including jobs that this worker does not have."""
         return [health_of(view) for view in await self.views()]
 
+    @takes_options("jobs.app", own=ALL)
     def app(self, *, allow: Allow | None = None) -> JobsApp:
         """An ASGI application that shows all this as JSON. It answers 403 unless `allow(scope)` returns True."""
         return JobsApp(self, allow)

@@ -110,7 +110,7 @@ class PostgresBackend:
         listen: bool | Connect = True,
     ) -> PostgresBackend:
         """`await connect()` makes a new asyncpg connection; `listen`: another one for listening. Raises `Misuse`."""
-        ear = listen if isinstance(listen, bool) else connect_with(listen)
+        ear = listen if isinstance(listen, bool) else connect_with(listen, option="listen")
         return cls(connect_with(connect), schema=schema, connections=connections, listen=ear)
 
     async def create_schema(self, *, timeout: float = SCHEMA_PATIENCE) -> None:

@@ -73,14 +73,14 @@ def _named(dsn: str, settings: dict[str, Any]) -> dict[str, Any]:
     return settings | {"server_settings": {"application_name": APPLICATION_NAME, **given}}
 
 
-def connect_with(connect: Connect) -> Connect:
+def connect_with(connect: Connect, *, option: str = "connect") -> Connect:
     """Connections from the user's function. Raises `Misuse` if it is not callable.
 
     The result raises `Misuse` later if the function returns a pool's connection or another object.
     """
     if not callable(connect):
         raise Misuse(
-            "connect must be a function without arguments that returns a new asyncpg connection: write "
+            f"{option} must be a function without arguments that returns a new asyncpg connection: write "
             f"lambda: asyncpg.connect(...), not a {type(connect).__name__}"
         )
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from stampede_guard import events
 from stampede_guard.events import Event
+from stampede_guard.options import takes_options
 
 __all__ = ["LogHook"]
 
@@ -62,6 +63,7 @@ class LogHook:
 
     logs_herds = True
 
+    @takes_options("LogHook")
     def __init__(
         self,
         logger: Any = None,

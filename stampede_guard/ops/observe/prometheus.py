@@ -29,6 +29,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
 
 from stampede_guard import events
 from stampede_guard.events import Event
+from stampede_guard.options import takes_options
 
 __all__ = ["PrometheusHook"]
 
@@ -47,6 +48,7 @@ _LEASES: dict[type[Event], str] = {
 class PrometheusHook:
     """One per process and registry: a second one raises prometheus-client's `ValueError` for the duplicate names."""
 
+    @takes_options("PrometheusHook")
     def __init__(self, registry: CollectorRegistry = REGISTRY, *, prefix: str = "stampede_guard") -> None:
         def counter(name: str, text: str, *labels: str) -> Counter:
             return Counter(f"{prefix}_{name}", text, labels, registry=registry)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from stampede_guard.durations import Duration
 from stampede_guard.errors import StoreRefused, StoreUnavailable
+from stampede_guard.options import takes_options
 from stampede_guard.stores.memory import MemoryStore
 from stampede_guard.stores.protocol import Listener
 from stampede_guard.testing import given
@@ -43,6 +44,7 @@ class FaultyStore:
 
     shared = False
 
+    @takes_options("FaultyStore")
     def __init__(
         self,
         *,

@@ -81,3 +81,12 @@ def test_the_command_has_the_url_and_the_namespace_of_the_settings(
         capfd.readouterr()
         call_command("stampede_guard", "keys", "--json")
         assert "shop.total" not in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("option", "meant"),
+    [("polcy", "policy"), ("lease_on_mis", "lease_on_miss"), ("socket_timeot", "socket_timeout")],
+)
+def test_a_misspelt_option_of_the_cache_is_refused_with_the_nearest_one(option: str, meant: str) -> None:
+    with pytest.raises(ImproperlyConfigured, match=rf"has no {option} \(do you mean {meant}\?\)"):
+        found(LOCATION="redis://localhost", OPTIONS={"namespace": "shop", option: 1})

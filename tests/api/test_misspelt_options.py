@@ -1,0 +1,225 @@
+"""Every public callable refuses a misspelt option, and a value of the wrong type, and names the nearest option.
+
+The callables are found by introspection. A new one is covered without a change here, or this test fails.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import inspect
+import itertools
+import pkgutil
+from collections.abc import Callable, Iterator
+from typing import Any, Unpack, get_args, get_origin
+
+import asyncpg
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from redis.asyncio import Redis
+
+import stampede_guard
+from stampede_guard import CacheRoute, Limits, Misuse, Policy, StampedeError, StampedeGuard
+from stampede_guard.jobs import Jobs
+from stampede_guard.jobs.schedules.schedule import Every
+from stampede_guard.leases import Leases, MemoryLeases
+from stampede_guard.stores.memory import MemoryStore
+
+GIVEN = {Policy, Limits, CacheRoute}
+"""Dataclasses that users make. The library makes all others."""
+LIBRARY_CALLS = {"Election", "Previous", "Run", "Warmer", "FaultyStore.answer", "FaultyStore.open_session"}
+"""What only the library calls."""
+
+
+class Guards:
+    """A guard of a test: `herd` and its kin call its function."""
+
+    guard = StampedeGuard.from_url("memory://", namespace="options")
+
+
+@Guards.guard.locked_cache(ttl=60)
+async def quality(project: int = 7) -> int:
+    return project
+
+
+async def compute() -> int:
+    return 7
+
+
+async def products(ids: list[int]) -> dict[int, int]:
+    return dict.fromkeys(ids, 7)
+
+
+FILLERS: dict[str, Any] = {
+    "compute": compute, "app": None, "seconds": 300, "expression": "0 3 * * *", "url": "memory://",
+    "name": "import", "key": "report:7", "guard": Guards.guard, "client": MemoryStore(), "by": "alice", "token": 1,
+    "PostgresLeases.from_url.url": "postgresql://nobody@localhost/none",
+    "RedisLeases.from_url.url": "redis://localhost:1/0",
+    "connect": compute, "RedisLeases.from_client.client": Redis(),
+    "open_backend": lambda: None, "leases": MemoryLeases(), "fn": quality, "function": quality, "target": quality,
+    "schedule": Every.of(300), "functions": {"sync": quality}, "pattern": "/reports/*", "rows": None, "ttl": 60,
+}  # fmt: skip
+"""Something for each parameter that must be given."""
+ANYTHING = {"type", "pickle"}
+"""Options that any value may be given to."""
+
+
+NUMBERS = itertools.count()
+DRIVERS = set(inspect.signature(asyncpg.connect).parameters)
+"""Options that are passed on to asyncpg."""
+NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class Wrong:
+    """No option takes it, except one that takes anything."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Public:
+    name: str
+    call: Callable[..., Any]
+    options: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def public_modules() -> Iterator[Any]:
+    """The package, its rooms that users import, and each integration and hook."""
+    yield stampede_guard
+    for room in ("leases", "jobs", "testing"):
+        yield importlib.import_module(f"stampede_guard.{room}")
+    for room in ("integrations", "observe"):
+        package = importlib.import_module(f"stampede_guard.{room}")
+        for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+            yield importlib.import_module(module.name)
+
+
+def options_of(function: Any) -> tuple[str, ...]:
+    """Keyword options by name: not those of a function that takes any name."""
+    found: list[str] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            found.append(parameter.name)
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            whole = inspect.unwrap(function)
+            packed = eval(str(parameter.annotation), vars(inspect.getmodule(whole)))
+            if get_origin(packed) is Unpack:
+                found += get_args(packed)[0].__annotations__
+    return tuple(found)
+
+
+def is_ours(function: Any) -> bool:
+    return str(getattr(inspect.unwrap(function), "__module__", "")).startswith("stampede_guard.")
+
+
+def public_callables() -> Iterator[Public]:
+    seen: set[Any] = set()
+    for module in public_modules():
+        for name in module.__all__:
+            given = getattr(module, name)
+            if inspect.isclass(given) and not issubclass(given, BaseException):
+                yield from of_class(given, seen)
+            elif inspect.isfunction(given) and is_ours(given) and given not in seen and options_of(given):
+                seen.add(given)
+                yield Public(name, given, options_of(given))
+
+
+def of_class(given: Any, seen: set[Any]) -> Iterator[Public]:
+    if getattr(given, "_is_protocol", False) or (dataclasses.is_dataclass(given) and given not in GIVEN):
+        return
+    for name, member in inspect.getmembers(given):
+        function = getattr(member, "__func__", member)
+        if not inspect.isfunction(function) or (name.startswith("_") and name != "__init__"):
+            continue
+        if not is_ours(function) or function in seen or not options_of(function):
+            continue
+        seen.add(function)
+        title = given.__name__ if name == "__init__" else f"{given.__name__}.{name}"
+        if title in LIBRARY_CALLS:
+            continue
+        call: Any = (
+            given if name == "__init__" else member if inspect.ismethod(member) else bound(given, name)
+        )
+        yield Public(title, call, options_of(function))
+
+
+def bound(given: Any, name: str) -> Any:
+    """The method of an object, which users have."""
+    if given is StampedeGuard:
+        return getattr(Guards.guard, name)
+    if issubclass(given, Leases):
+        return getattr(MemoryLeases(), name)
+    made = {Policy: Policy, Jobs: lambda: Jobs(MemoryLeases())}.get(given)
+    assert made is not None, f"say how to make a {given.__name__}"
+    return getattr(made(), name)
+
+
+CALLABLES = list(public_callables())
+
+
+async def called(public: Public, /, **options: Any) -> None:
+    """Call it with these options, and with something for each parameter that must be given."""
+    filled: dict[str, Any] = {}
+    for parameter in inspect.signature(public.call).parameters.values():
+        needed = parameter.default is parameter.empty and parameter.kind in NAMED
+        if needed and parameter.name not in options:
+            filled[parameter.name] = FILLERS.get(f"{public}.{parameter.name}", FILLERS[parameter.name])
+    if public.name.endswith(("locked_cache", "cached_many")):
+        filled |= {"name": f"function{next(NUMBERS)}"} if "name" not in options else {}
+    if public.name == "Jobs.table" and not {"connect", "rows"} & options.keys():
+        filled["connect"] = compute
+    made = public.call(**filled, **options)
+    if public.name in ("Jobs.cron", "Jobs.every"):
+        made(lambda: None)
+    elif public.name.endswith(("locked_cache", "cached_many")):
+        made(products if public.name.endswith("cached_many") else quality)
+    if inspect.isawaitable(made):
+        await made
+
+
+def misspelt(name: str) -> Iterator[str]:
+    yield name + name[-1]
+    yield name[0] + name
+    if len(name) > 3:
+        yield name[:-1]
+        yield name[0] + name[2] + name[1] + name[3:]
+
+
+def test_the_callables_that_users_know_are_among_those_found() -> None:
+    found = {str(public) for public in CALLABLES}
+    assert found >= {
+        "StampedeGuard", "StampedeGuard.from_url", "StampedeGuard.single", "StampedeGuard.get_or_compute",
+        "StampedeMiddleware", "CacheRoute", "Policy", "Limits", "cache_control", "locked_cache", "cached_many",
+        "Leases.hold", "Leases.election", "Jobs", "Jobs.cron", "Jobs.every", "herd", "assert_single_flight",
+        "health_endpoint", "invalidates", "PrometheusHook", "LogHook",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("public", CALLABLES, ids=str)
+async def test_a_misspelt_option_is_refused_with_the_nearest_one(public: Public) -> None:
+    for option in public.options:
+        for wrong in set(misspelt(option)) - set(public.options):
+            with pytest.raises(Misuse) as refused:
+                await called(public, **{wrong: Wrong()})
+            assert wrong in str(refused.value), (option, wrong)
+            assert f"do you mean {option}?" in str(refused.value), (option, wrong)
+
+
+@pytest.mark.parametrize("public", CALLABLES, ids=str)
+async def test_a_value_of_the_wrong_type_is_refused_with_the_name_of_its_option(public: Public) -> None:
+    for option in set(public.options) - DRIVERS:
+        refused = []
+        for wrong in (Wrong(), 5, "?", None, print, [Wrong()]):
+            try:
+                await called(public, **{option: wrong})
+            except StampedeError as error:
+                assert isinstance(error, Misuse), (option, wrong)
+                refused.append(str(error))
+            except AssertionError:
+                pass  # the test kit's answer to a value of the right type
+            except ImproperlyConfigured:
+                refused.append(
+                    option
+                )  # Django's decorator passes it to the guard's decorator, which is here, too
+        assert option in ANYTHING or any(option in text for text in refused), (option, refused)
