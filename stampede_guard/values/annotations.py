@@ -37,11 +37,13 @@ _LIVE: dict[str, frozenset[str]] = {
     "asyncpg": frozenset({"Connection", "Pool", "PoolConnectionProxy"}),
     "boto3": frozenset({"Session"}),
     "httpx": frozenset({"AsyncClient", "Client", "Request", "Response"}),
+    "litestar": frozenset({"ASGIConnection", "ASGIResponse", "File", "Response", "State", "Stream"}),
     "motor": frozenset({"AgnosticClient", "AgnosticCollection", "AgnosticDatabase"}),
     "psycopg": frozenset({"BaseConnection", "BaseCursor"}),
     "psycopg2": frozenset({"connection", "cursor"}),
     "psycopg_pool": frozenset({"BasePool"}),
     "pymongo": frozenset({"AsyncMongoClient", "Collection", "Database", "MongoClient"}),
+    "quart": frozenset({"BaseRequestWebsocket", "Response"}),
     "redis": frozenset({"ConnectionPool", "Pipeline", "PubSub", "Redis", "RedisCluster"}),
     "requests": frozenset({"Session", "Response"}),
     "sqlalchemy": frozenset(

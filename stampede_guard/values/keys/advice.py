@@ -22,6 +22,9 @@ _DATABASES = frozenset(
     .split()
 )  # fmt: skip
 
+_OF_USERS = frozenset({"aiohttp", "boto3", "django", "flask", "httpx", "litestar", "quart", "requests"})
+"""Packages whose objects often belong to one user."""
+
 _OF_DATABASES = frozenset({"conn", "connection", "cursor", "database", "db", "engine", "pool", "transaction"})
 """Names of parameters. A class `Session` may be a user's session, but a parameter `db` is not."""
 
@@ -31,7 +34,7 @@ def is_request(kind: type) -> bool:
     """Whether it is a request or a connection of a web framework."""
     return any(
         base.__name__ in _REQUESTS
-        and root_package(base) in ("starlette", "fastapi", "aiohttp", "django", "flask")
+        and root_package(base) in ("starlette", "fastapi", "aiohttp", "django", "flask", "litestar", "quart")
         for base in getattr(kind, "__mro__", ())
     )
 
@@ -39,7 +42,7 @@ def is_request(kind: type) -> bool:
 def _may_be_a_user(parameter: str, kinds: Sequence[type]) -> bool:
     bases = [base for kind in kinds for base in getattr(kind, "__mro__", (kind,))]
     packages = {root_package(base) for base in bases}
-    if packages & {"aiohttp", "requests", "httpx", "boto3", "django", "flask"} or any(map(is_request, kinds)):
+    if packages & _OF_USERS or any(map(is_request, kinds)):
         return True
     if packages & _DATABASES or packages & {"starlette"} or parameter in _OF_DATABASES:
         return False
