@@ -285,5 +285,5 @@ def errors() -> None:
 
 
 def positional_fields_are_refused() -> None:
-    Policy(300)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    Policy(object())  # type: ignore[call-arg, arg-type]  # pyright: ignore[reportCallIssue]
     locked_cache(300)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
