@@ -49,10 +49,11 @@ Fields of `Limits` bound what one guard uses in one process, for all its functio
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, get_args
 
 from stampede_guard.durations import Duration, advice, seconds
 from stampede_guard.errors import Misuse, PolicyError
@@ -111,6 +112,30 @@ class _Fields(PolicyFields, total=False):
     ttl: Duration
 
 
+class _Given:
+    """What `Policy` remembers beside its fields."""
+
+    __slots__ = ("given",)
+
+    given: frozenset[str]
+    """The names of the fields that were given. The environment may set the others."""
+
+
+P = TypeVar("P", bound=type)
+
+
+def _remembers_given(policy: P) -> P:
+    init: Any = policy.__init__  # type: ignore[misc]
+
+    @functools.wraps(init)
+    def remembering(self: Any, **fields: Any) -> None:
+        init(self, **fields)
+        object.__setattr__(self, "given", frozenset(fields))
+
+    policy.__init__ = remembering  # type: ignore[misc]
+    return policy
+
+
 def check_fields(fields: Mapping[str, object], others: Iterable[str] = ()) -> None:
     """Raise `PolicyError` for an unknown field. `others`: options that the user may have meant instead."""
     known = [field.name for field in dataclasses.fields(Policy)]
@@ -130,8 +155,9 @@ def _unknown(name: str, known: list[str], others: Iterable[str]) -> str:
 
 
 @options_of("Policy", own=_Fields.__annotations__, refuse=check_fields)
+@_remembers_given
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Policy:
+class Policy(_Given):
     """What one cached function may do, and for how long. See the module's first table for fields and reasons.
 
     Raises `PolicyError` for a value that cannot work. The error names the field, the value and the rule.
@@ -224,7 +250,10 @@ class Policy:
         """The same policy with some fields changed. Raises `PolicyError` for an unknown field."""
         check_fields(fields)
         changed: dict[str, Any] = {**fields}
-        return dataclasses.replace(self, **changed)
+        made = dataclasses.replace(self, **changed)
+        # A policy from another process has its fields only.
+        object.__setattr__(made, "given", getattr(self, "given", frozenset()) | fields.keys())
+        return made
 
     @property
     def total_ms(self) -> int:

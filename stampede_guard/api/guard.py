@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, Unpack, overload
 
 from stampede_guard.api import decorators, fastapi, urls
 from stampede_guard.api.defaults import make_with
-from stampede_guard.api.environment import NAMESPACE, NOT_GIVEN, given_namespace
+from stampede_guard.api.environment import (
+    NAMESPACE,
+    NOT_GIVEN,
+    given_namespace,
+    warn_of_unknown,
+    with_environment,
+)
 from stampede_guard.api.identity.registry import Registry
 from stampede_guard.api.keywords import (
     OWN_OF_GUARDS,
@@ -67,7 +73,8 @@ class StampedeGuard:
         namespace, given_as = given_namespace(options.get("namespace", NOT_GIVEN))
         if not isinstance(namespace, str) or not NAMESPACE.fullmatch(namespace):
             raise Misuse(f"{given_as} is not allowed: write 1 to 64 letters, digits, dots, colons, - or _")
-        self.policy = checked_policy(options.get("policy"))
+        self.policy = with_environment(checked_policy(options.get("policy")))
+        warn_of_unknown()
         self.limits = checked_limits(options.get("limits"))
         store = urls.store_for(client, options.get("encryption"))
         engine = Engine(store, namespace, self.limits, Hooks(options.get("hooks", ())))

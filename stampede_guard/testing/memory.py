@@ -8,6 +8,7 @@ import unittest.mock
 from collections.abc import Iterator
 
 from stampede_guard.api import defaults
+from stampede_guard.api.environment import policy_variables
 from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.engine.modes.modes import MODE_VARIABLE
 from stampede_guard.policy import Policy
@@ -19,10 +20,11 @@ __all__ = ["default_guard_in_memory"]
 
 @contextlib.contextmanager
 def default_guard_in_memory(clock: FakeClock) -> Iterator[StampedeGuard]:
-    """Strict. Ignores `$STAMPEDE_GUARD_MODE`: a test with this guard wants to see it cache."""
+    """Strict. Ignores the environment's modes and policy: a test with this guard wants to see it cache."""
     before = defaults._default
     with unittest.mock.patch.dict(os.environ):
-        for variable in [name for name in os.environ if name.startswith(MODE_VARIABLE)]:
+        policy = set(policy_variables().values())
+        for variable in [name for name in os.environ if name.startswith(MODE_VARIABLE) or name in policy]:
             del os.environ[variable]
         # A test must see that its results are not cached.
         guard = StampedeGuard(MemoryStore(clock=clock), namespace="test", policy=Policy(strict=True))

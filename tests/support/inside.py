@@ -19,7 +19,7 @@ from stampede_guard.engine.loops.runtime import Runtime
 from stampede_guard.engine.modes.switches import Switches
 from stampede_guard.engine.plan import Plan
 from stampede_guard.engine.threads.locks import PassableLock
-from stampede_guard.policy import Limits
+from stampede_guard.policy import Limits, Policy
 from stampede_guard.stores.switch import Switch
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "plan_of",
     "plans_lock_of",
     "plans_of",
+    "policy_of",
     "runtimes_of",
     "shadow_tokens_of",
     "store_of",
@@ -163,3 +164,9 @@ def fences_of(l1: L1) -> Collection[str]:
 def apart_of(runtime: Runtime) -> Sized:
     """The flights beside the one that others may join."""
     return runtime.flights._apart
+
+
+def policy_of(function: Any) -> Policy:
+    """The policy of a decorated function."""
+    policy: Policy = vars(function.set_mode.__self__)["_plan"].policy
+    return policy

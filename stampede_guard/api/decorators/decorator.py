@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 from stampede_guard.api.decorators.callables import bound_objects, bound_values
 from stampede_guard.api.decorators.options import Options, refuse_one_callers_answer
 from stampede_guard.api.defaults import default_guard, register_bare
+from stampede_guard.api.environment import with_environment
 from stampede_guard.api.identity.definition import Definition
 from stampede_guard.api.identity.sameness import Given, mark_cached
 from stampede_guard.api.types import Invalidation
@@ -70,7 +71,7 @@ class Face(Generic[P, R]):
             secret=options.secret,
         )
         # Check now, against the defaults: a mistake is then an error at import, not at the first call.
-        base = guard.policy if guard is not None else Policy()
+        base = guard.policy if guard is not None else with_environment(Policy())
         self._plan = self._make_plan(base)
         refuse_early(fields, request_bound=self._plan.request_bound)
         self._planned_for = guard

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from django.core.exceptions import ImproperlyConfigured
 from redis import BlockingConnectionPool, SSLConnection, UnixDomainSocketConnection
 
+from stampede_guard.api.environment import with_environment
 from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.durations import advice, seconds
 from stampede_guard.errors import Misuse
@@ -30,7 +31,7 @@ _SCHEMES = ("redis://", "rediss://", "unix://", "valkey://", "valkeys://")
 _PATIENCE = {"socket_timeout": 0.5, "socket_connect_timeout": 0.5}
 _DRIVERS = (SSLConnection, UnixDomainSocketConnection, BlockingConnectionPool)
 """The classes whose parameters are options of a connection."""
-_DEFAULTS = {"wait_timeout": 20.0}
+_DEFAULTS: Any = {"wait_timeout": 20.0}
 """Most servers give a request 30 s."""
 
 
@@ -65,10 +66,12 @@ class CacheSettings(NamedTuple):
         if serializer != "pickle":  # Django's own, which is its default
             rest["serializer"] = Serializer if serializer is None else serializer
         _refuse_unknown(rest)
-        chosen: Any = _DEFAULTS | dict(rest.pop("policy", {}))
+        chosen: Any = dict(rest.pop("policy", {}))
         bounds: Any = dict(rest.pop("limits", {}))
         try:
-            policy = Policy().replace(**chosen)
+            policy = with_environment(Policy().replace(**chosen))
+            for name in _DEFAULTS.keys() - policy.given:
+                policy = policy.replace(**{name: _DEFAULTS[name]})
             refuse_others('OPTIONS["limits"]', bounds, Limits.__dataclass_fields__)
             limits = Limits(**bounds)
         except Misuse as error:

@@ -9,6 +9,7 @@ import typer.core
 import typer.main
 
 from stampede_guard import __version__
+from stampede_guard.api.environment import unknown_variables
 from stampede_guard.ops.cli.commands import COMMANDS, load
 
 __all__ = ["app"]
@@ -58,3 +59,5 @@ def main(
     ] = False,
 ) -> None:
     """Inspect and control a stampede_guard cache. Every command takes --help."""
+    for sentence in unknown_variables():
+        typer.echo(f"stampede-guard: {sentence}", err=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from stampede_guard.api.environment import with_environment
 from stampede_guard.errors import Misuse, StoreError
 from stampede_guard.ops.cli.names import complete, is_tag
 from stampede_guard.ops.cli.options import Json, Namespace, Url
@@ -121,10 +122,11 @@ async def _drop_part(session: Session, names: list[str], namespace: str) -> int:
     """How many of these were dropped. Raises the first error if none was."""
     import asyncio
 
+    policy = with_environment(Policy())
     # The lifetimes only set the minimum time for which the fence is remembered. A record that lives longer stays.
     answers = await asyncio.gather(
         *(
-            session.drop_tag(name) if is_tag(name, namespace) else session.invalidate(name, policy=Policy())
+            session.drop_tag(name) if is_tag(name, namespace) else session.invalidate(name, policy=policy)
             for name in names
         ),
         return_exceptions=True,
