@@ -153,14 +153,19 @@ class Face(Generic[P, R]):
 
         return with_resources
 
+    def _starter(self) -> Callable[[Any, Any], Run]:
+        """Called in the caller's context. The computation itself begins in a clean one."""
+        return self._start
+
     def _run(self, args: Any, kwargs: Any, key: str) -> Run:
         """The computation of a call, with the arguments that made its key: see `stampede_guard.engine.calls`."""
+        start = self._starter()
         if self._keys.may_change(args, kwargs):
-            return Call(self._plan, self._keys, self._start, args, kwargs, key)
+            return Call(self._plan, self._keys, start, args, kwargs, key)
 
         def compute() -> Awaitable[Any]:
             self._keys.fitted.note(args, kwargs)
-            return self._start(args, kwargs)()
+            return start(args, kwargs)()
 
         return compute
 
@@ -188,7 +193,7 @@ class Face(Generic[P, R]):
             run = self._tagged_run(engine, args, kwargs, key := self._keys.build(args, kwargs))
             return run, engine.serve(self._plan, engine.prefix + key, run)
 
-        return await served_again(self._plan, run, ask, self._start(args, kwargs))
+        return await served_again(self._plan, run, ask, self._starter()(args, kwargs))
 
     async def _refresh(self, args: Any, kwargs: Any) -> Any:
         key, *others = self._entries(args, kwargs)

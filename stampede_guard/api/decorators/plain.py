@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from stampede_guard.api.decorators.decorator import Face
+from stampede_guard.api.surroundings import Surroundings, surroundings_of_caller
 from stampede_guard.api.types import Invalidation
 from stampede_guard.engine.engine import NOTHING
 from stampede_guard.engine.plan import Plan, Run
@@ -32,9 +33,15 @@ class PlainFace(Face[P, R]):
         plan.in_thread = True
         return plan
 
-    def _start(self, args: Any, kwargs: Any) -> Run:
+    def _starter(self) -> Callable[[Any, Any], Run]:
+        return functools.partial(self._start, surroundings=surroundings_of_caller())
+
+    def _start(self, args: Any, kwargs: Any, surroundings: Surroundings | None = None) -> Run:
         """The computation, made on the portal's loop with the guard's runtime there."""
-        return self._guarded().engine.in_thread(functools.partial(self._compute, args, kwargs))
+        compute = functools.partial(self._compute, args, kwargs)
+        if surroundings is not None:
+            compute = functools.partial(surroundings, compute, self._function.__qualname__)
+        return self._guarded().engine.in_thread(compute)
 
     def _compute(self, args: Any, kwargs: Any) -> Any:
         with contextlib.ExitStack() as stack:

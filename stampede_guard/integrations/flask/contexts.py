@@ -1,0 +1,84 @@
+"""The contexts in which a cached function of a Flask application computes.
+
+A computation runs in a thread of the guard, and its value is for all callers with the same arguments. So it gets an
+application context of its own: the same `current_app`, an empty `g`, and with Flask-SQLAlchemy a session of its own.
+The context ends with the computation: `teardown_appcontext` runs, and the session is removed.
+
+There is no request in it. Otherwise, one visitor's request could decide what all others get. A function that reads
+`request` or `session` fails with a `Misuse` that says what to write. So does one that reads what a `before_request`
+function has put into `g`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from flask import current_app, g, has_app_context
+
+from stampede_guard.api.surroundings import Surroundings, surround_with
+from stampede_guard.errors import Misuse
+
+__all__ = ["explained"]
+
+_NO_REQUEST = "outside of request context"
+_EXAMPLE = "page=request.args['page']"
+_NO_URL = "outside an active request"
+
+
+class _Application:
+    """The application of the caller, for a computation in another thread."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    def __call__(self, compute: Callable[[], Any], name: str) -> Any:
+        with self._app.app_context(), explained(name):
+            return compute()
+
+
+def _application_of_caller() -> Surroundings | None:
+    if not has_app_context():
+        return None
+    proxy: Any = current_app
+    return _Application(proxy._get_current_object())
+
+
+surround_with(_application_of_caller)
+
+
+@contextmanager
+def explained(name: str) -> Iterator[None]:
+    """Raise `Misuse` where the computation misses something of its caller's request."""
+    try:
+        yield
+    except RuntimeError as error:
+        if _NO_REQUEST in str(error):
+            raise Misuse(
+                f"{name}() uses the request or the session of one caller, but its value is for all callers with the "
+                f"same arguments. Pass it as an argument, so that it is in the key: {_call(name, _EXAMPLE)}. "
+                "To cache a view's whole response, write @stampede.cached_view"
+            ) from error
+        if _NO_URL in str(error):
+            raise Misuse(
+                f"{name}() makes a URL, and has no request to take the host from. Set app.config['SERVER_NAME'], or "
+                f"pass the URL as an argument: {_call(name, 'url=url_for(...)')}"
+            ) from error
+        raise
+    except AttributeError as error:
+        if error.obj is not _own_g():
+            raise
+        raise Misuse(
+            f"{name}() reads g.{error.name}, which it has not set: a shared computation has a `g` of its own. "
+            f"Pass the value as an argument, which is then in the key: {_call(name, f'{error.name}=g.{error.name}')}"
+        ) from error
+
+
+def _call(name: str, argument: str) -> str:
+    return f"{name.rpartition('.')[2]}(..., {argument})"
+
+
+def _own_g() -> Any:
+    proxy: Any = g
+    return proxy._get_current_object()

@@ -1,0 +1,69 @@
+"""Which responses of a cached view may be stored, and how they become bytes.
+
+Stored and shared: status 200. Shared by the callers of one flight, but not stored: another status.
+Neither, so each caller gets a response of its own: a response that sets a cookie or changes the session, a stream or a
+file, 401 and 403, `Cache-Control: private`, `no-store` or `no-cache`, a `Vary` that the key does not cover, a view that
+looked for a header field that is not in the key, and one that used `after_this_request`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from typing import Any
+
+from stampede_guard.values.codec.builtin import dumps, loads
+
+__all__ = ["OWN", "bytes_of", "may_be_stored", "reason_against", "response_from"]
+
+_STORED, _SHARED = b"s", b"p"
+OWN = b"o"
+"""The bytes of a response that each caller must compute for itself. The reason follows."""
+_OF_ONE_CALLER = frozenset({401, 403})
+
+
+def reason_against(
+    response: Any, session: Any, *, covered: AbstractSet[str], missed: AbstractSet[str], later: bool
+) -> str | None:
+    """Why the response must not be shared. `covered`: header fields, in lower case, that the key covers. `missed`:
+    those that the view looked for, and that the key does not have. `later`: the view used `after_this_request`.
+    """
+    control = response.cache_control
+    if "Set-Cookie" in response.headers or getattr(session, "modified", False):
+        return "it sets a cookie"
+    if getattr(session, "accessed", False) and "cookie" not in covered:
+        return "it reads the session, although ignore= names the cookie"
+    if response.is_streamed or response.direct_passthrough:
+        return "it is a stream or a file"
+    if control.private or control.no_store or control.no_cache:
+        return "its Cache-Control forbids it"
+    if response.status_code in _OF_ONE_CALLER:
+        return f"its status is {response.status_code}"
+    if others := {name.lower() for name in response.vary} - covered:
+        return f"it varies with {', '.join(sorted(others))}: write vary= for that"
+    if missed:
+        names = ", ".join(repr(name) for name in sorted(missed))
+        return (
+            f"it depends on fields that are not in its key: write vary=({names},), or ignore= if it does not"
+        )
+    return "the view used after_this_request" if later else None
+
+
+def bytes_of(response: Any) -> bytes:
+    kind = _STORED if response.status_code == 200 else _SHARED
+    headers = [[name, value] for name, value in response.headers.items() if name.lower() != "content-length"]
+    return kind + dumps([response.status, headers, response.get_data()])
+
+
+def may_be_stored(body: bytes) -> bool:
+    return body[:1] == _STORED
+
+
+def response_from(body: bytes, kind: Any) -> Any:
+    """A response of this caller's own, of the class `kind`."""
+    status, headers, data = loads(body[1:])
+    response = kind(data, status=status)
+    response.headers.clear()
+    for name, value in headers:
+        response.headers.add(name, value)
+    response.headers["Content-Length"] = str(len(data))
+    return response

@@ -1,0 +1,254 @@
+"""Whole responses of views.
+
+The computation gets a request that is made of the key alone: GET, scheme, host, path, query, and the header fields in
+`vary`. It has no cookies, no credentials, no address of a client, and no session data. So a view cannot put anything
+of one visitor into a response for others, whatever it reads. `before_request` functions do not run for it. They have
+run for the caller. URL value preprocessors do run, because they depend on the URL only.
+
+Not served from the cache: methods other than GET and HEAD, requests with a body, and requests with a cookie, another
+credential, or a field that names a user, as the HTTP cache knows them. `ignore=` allows such fields: the response does
+not depend on them. See `responses` for what is stored.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import io
+import logging
+import sys
+from collections.abc import Callable, Iterable
+from collections.abc import Set as AbstractSet
+from typing import Any, ParamSpec, Protocol, TypeVar
+from urllib.parse import urlencode
+
+from flask import current_app, request
+
+from stampede_guard.errors import Misuse
+from stampede_guard.http.requests.requester import SAFE, is_credential, names_a_user, overrides_method
+from stampede_guard.integrations.flask.contexts import explained
+from stampede_guard.integrations.flask.helpers import AppState, Faces, named_like
+from stampede_guard.integrations.flask.responses import (
+    OWN,
+    bytes_of,
+    may_be_stored,
+    reason_against,
+    response_from,
+)
+from stampede_guard.values.annotations import resolve
+
+__all__ = ["ViewDecorator", "cached_view"]
+
+log = logging.getLogger("stampede_guard")
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_REFUSED = frozenset({"key", "unkeyed", "resources", "should_cache", "context", "pickle"})
+_OF_SERVERS = ("REMOTE_USER", "SSL_CLIENT_S_DN", "SSL_CLIENT_CERT")
+"""Where a web server tells a WSGI application who the user is."""
+_OF_COPIES = frozenset(
+    {"host", "cache-control", "pragma", "range", "if-range", "if-match", "if-none-match"}
+    | {"if-modified-since", "if-unmodified-since"}
+)
+"""Without them, the complete response is right for all."""
+_URL, _QUERY = "stampede_guard_url", "stampede_guard_query"
+
+
+class ViewDecorator(Protocol):
+    def __call__(self, view: Callable[P, R], /) -> Callable[P, R]: ...
+
+
+def cached_view(
+    state: Callable[[], AppState],
+    *,
+    vary: Iterable[str],
+    ignore: Iterable[str],
+    query: Iterable[str] | None,
+    options: dict[str, Any],
+) -> Any:
+    for name in sorted(_REFUSED & options.keys()):
+        raise Misuse(
+            f"cached_view has no {name}=: the key of a view is its URL, and what vary= names. Cache a function that "
+            "the view calls instead: @stampede.locked_cache makes a key of its arguments"
+        )
+    asked = _Asked(
+        _names("vary", vary), _names("ignore", ignore), None if query is None else _names("query", query)
+    )
+
+    def decorate(view: Any) -> Any:
+        if not inspect.isroutine(view):
+            raise Misuse(
+                f"cached_view is for the function of a view, not {view!r}. For a class, write "
+                "cached_view(ttl=60)(Page.as_view('page')), or decorators = [stampede.cached_view(ttl=60)] in it"
+            )
+        named = {**options, "name": options.get("name") or _name_of(view)}
+        secret = (*_names("secret", options.get("secret", ())), _QUERY)
+        relay = _relay(view, named["name"], asked)
+        faces = Faces(relay, {**named, "secret": secret, "should_cache": may_be_stored}, state)
+        return _serving(view, faces, asked)
+
+    return decorate
+
+
+class _Asked:
+    """What of a request is in the key."""
+
+    def __init__(self, vary: tuple[str, ...], ignore: tuple[str, ...], query: tuple[str, ...] | None) -> None:
+        self.vary = tuple(sorted(name.lower() for name in vary))
+        ignored = frozenset(name.lower() for name in ignore)
+        for name in self.vary:
+            if is_credential(name.encode()):
+                raise Misuse(
+                    f"vary= names {name}, which proves who a visitor is. To cache what one user gets, cache a function "
+                    "with the user's id as an argument, and call it in the view"
+                )
+        if both := ignored & set(self.vary):
+            raise Misuse(f"vary= and ignore= both name {', '.join(sorted(both))}: write it in one of them")
+        self._query = query
+        self._unseen = frozenset(name.encode() for name in ignored)
+        self.covered = frozenset(self.vary) | ({"cookie", "authorization"} - ignored)
+        """Requests with a cookie are not shared, so that a response may vary with it."""
+        self.known = self.covered | ignored | _OF_COPIES
+        """The fields that a view may look for. Others are missing in its request, although the caller's has them."""
+
+    def may_share(self) -> bool:
+        if request.method not in ("GET", "HEAD") or request.content_length:
+            return False
+        if "transfer-encoding" in request.headers or any(map(request.environ.get, _OF_SERVERS)):
+            return False
+        known = SAFE | self._unseen | {name.encode() for name in self.vary}
+        names = {
+            name.lower().encode("latin-1", "replace") for name, value in request.headers if value
+        } - known
+        return not overrides_method(names) and not any(
+            is_credential(name) or names_a_user(name) for name in names
+        )
+
+    def url(self) -> tuple[Any, ...]:
+        environ = request.environ
+        fields = tuple((name, request.headers.get(name)) for name in self.vary)
+        return (
+            request.scheme,
+            request.host,
+            environ.get("SCRIPT_NAME", ""),
+            environ.get("PATH_INFO", ""),
+            fields,
+        )
+
+    def query(self) -> str:
+        if self._query is None:
+            return str(request.environ.get("QUERY_STRING", ""))
+        return urlencode([(name, value) for name in self._query for value in request.args.getlist(name)])
+
+
+class _Environ(dict[str, Any]):
+    """It notes fields of the request that the view looks for, and that are not in the key."""
+
+    def __init__(self, given: dict[str, Any], known: AbstractSet[str]) -> None:
+        super().__init__(given)
+        self.missed: set[str] = set()
+        self._known = known
+
+    def __getitem__(self, name: str) -> Any:
+        self._look_at(name)
+        return super().__getitem__(name)
+
+    def __contains__(self, name: object) -> bool:
+        self._look_at(name)
+        return super().__contains__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self._look_at(name)
+        return super().get(name, default)
+
+    def _look_at(self, name: Any) -> None:
+        if isinstance(name, str) and name.startswith("HTTP_"):
+            field = name[5:].replace("_", "-").lower()
+            if field not in self._known:
+                self.missed.add(field)
+
+
+def _environ(url: Any, query: str) -> dict[str, Any]:
+    scheme, host, root, path, fields = url
+    name, _, port = host.rpartition(":") if host.rpartition(":")[2].isdecimal() else (host, "", "")
+    return {
+        "REQUEST_METHOD": "GET", "SCRIPT_NAME": root, "PATH_INFO": path, "QUERY_STRING": query,
+        "SERVER_NAME": name, "SERVER_PORT": port or ("443" if scheme == "https" else "80"),
+        "SERVER_PROTOCOL": "HTTP/1.1", "HTTP_HOST": host,
+        "wsgi.version": (1, 0), "wsgi.url_scheme": scheme, "wsgi.input": io.BytesIO(), "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True, "wsgi.multiprocess": True, "wsgi.run_once": False,
+    } | {f"HTTP_{field.upper().replace('-', '_')}": value for field, value in fields if value is not None}  # fmt: skip
+
+
+def _relay(view: Any, name: str, asked: _Asked) -> Any:
+    told: set[str] = set()
+
+    def relay(*args: Any, stampede_guard_url: Any, stampede_guard_query: str, **kwargs: Any) -> bytes:
+        app = current_app
+        environ = _Environ(_environ(stampede_guard_url, stampede_guard_query), asked.known)
+        context = app.request_context(environ)
+        with context, explained(name):
+            _preprocess_url()
+            environ.missed.clear()
+            response = app.make_response(app.ensure_sync(view)(*args, **kwargs))
+            session = getattr(context, "_session", None)
+            later = getattr(context, "_after_request_functions", None)
+            reason = reason_against(
+                response, session, covered=asked.covered, missed=environ.missed, later=bool(later)
+            )
+            if reason is None:
+                if getattr(session, "accessed", False):
+                    response.vary.add("Cookie")
+                return bytes_of(response)
+            response.close()
+        if reason not in told:
+            told.add(reason)
+            log.warning("a response of %s() is computed for each caller: %s", name, reason)
+        return OWN
+
+    parameters = list(inspect.signature(view).parameters.values())
+    last = bool(parameters) and parameters[-1].kind is inspect.Parameter.VAR_KEYWORD
+    parameters[len(parameters) - last : len(parameters) - last] = [
+        inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY) for one in (_URL, _QUERY)
+    ]
+    return named_like(view, relay, inspect.Signature(parameters), resolve(view) | {"return": bytes})
+
+
+def _preprocess_url() -> None:
+    found = current_app.url_value_preprocessors
+    for scope in (None, *reversed(request.blueprints)):
+        for function in found.get(scope, ()):
+            function(request.endpoint, request.view_args)
+
+
+def _serving(view: Any, faces: Faces, asked: _Asked) -> Any:
+    @functools.wraps(view)
+    def serve(*args: Any, **kwargs: Any) -> Any:
+        if asked.may_share():
+            ours: dict[str, Any] = {_URL: asked.url(), _QUERY: asked.query()}
+            body = faces.here()(*args, **kwargs, **ours)
+            if body != OWN:
+                return response_from(body, current_app.response_class)
+        return current_app.ensure_sync(view)(*args, **kwargs)
+
+    def set_mode(mode: Any) -> None:
+        faces.here().set_mode(mode)
+
+    made: Any = serve
+    made.set_mode = set_mode
+    return serve
+
+
+def _name_of(view: Any) -> str:
+    """All functions of `as_view()` have one qualified name. Their names and modules tell them apart."""
+    qualified = view.__qualname__
+    return f"{view.__module__}.{view.__name__ if qualified.startswith('View.as_view.') else qualified}"
+
+
+def _names(option: str, given: Any) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else tuple(given)
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise Misuse(f'{option}= takes names, such as {option}=("page",), not {name!r}')
+    return names
