@@ -20,6 +20,7 @@ from redis.asyncio import Redis
 
 import stampede_guard
 from stampede_guard import CacheRoute, Limits, Misuse, Policy, StampedeError, StampedeGuard
+from stampede_guard.integrations.flask import Stampede
 from stampede_guard.jobs import Jobs
 from stampede_guard.jobs.schedules.schedule import Every
 from stampede_guard.leases import Leases, MemoryLeases
@@ -150,7 +151,7 @@ def bound(given: Any, name: str) -> Any:
         return getattr(Guards.guard, name)
     if issubclass(given, Leases):
         return getattr(MemoryLeases(), name)
-    made = {Policy: Policy, Jobs: lambda: Jobs(MemoryLeases())}.get(given)
+    made = {Policy: Policy, Jobs: lambda: Jobs(MemoryLeases()), Stampede: Stampede}.get(given)
     assert made is not None, f"say how to make a {given.__name__}"
     return getattr(made(), name)
 
@@ -165,14 +166,14 @@ async def called(public: Public, /, **options: Any) -> None:
         needed = parameter.default is parameter.empty and parameter.kind in NAMED
         if needed and parameter.name not in options:
             filled[parameter.name] = FILLERS.get(f"{public}.{parameter.name}", FILLERS[parameter.name])
-    if public.name.endswith(("locked_cache", "cached_many")):
+    if public.name.endswith(("locked_cache", "cached_many", "cached_view")):
         filled |= {"name": f"function{next(NUMBERS)}"} if "name" not in options else {}
     if public.name == "Jobs.table" and not {"connect", "rows"} & options.keys():
         filled["connect"] = compute
     made = public.call(**filled, **options)
     if public.name in ("Jobs.cron", "Jobs.every"):
         made(lambda: None)
-    elif public.name.endswith(("locked_cache", "cached_many")):
+    elif public.name.endswith(("locked_cache", "cached_many", "cached_view")):
         made(products if public.name.endswith("cached_many") else quality)
     if inspect.isawaitable(made):
         await made

@@ -8,7 +8,7 @@ from typing import Any, Never, Unpack, cast
 from flask import Flask, current_app, has_app_context
 
 from stampede_guard.api.guard import StampedeGuard
-from stampede_guard.api.keywords import CacheOptions
+from stampede_guard.api.keywords import OWN_OF_VALUES, CacheOptions
 from stampede_guard.api.types import NO_RESOURCES, CacheDecorator, Opened
 from stampede_guard.errors import Misuse
 from stampede_guard.integrations.flask.command import command
@@ -16,6 +16,8 @@ from stampede_guard.integrations.flask.errors import answer_errors
 from stampede_guard.integrations.flask.helpers import AppState, cached_helper
 from stampede_guard.integrations.flask.settings import GuardSettings
 from stampede_guard.integrations.flask.views import ViewDecorator, cached_view
+from stampede_guard.options import takes_options
+from stampede_guard.policy import check_fields
 
 __all__ = ["Stampede"]
 
@@ -35,16 +37,19 @@ class Stampede:
     `ComputeTimeout`, and the original's status to `ComputeFailed`, unless the application has handlers of its own.
     """
 
+    @takes_options("Stampede", own=("guard", "app"))
     def __init__(self, app: Flask | None = None, *, guard: StampedeGuard | None = None) -> None:
         self._guard = _checked(guard)
         if app is not None:
             self.init_app(app)
 
+    @takes_options("init_app", own=("guard", "app"))
     def init_app(self, app: Flask, *, guard: StampedeGuard | None = None) -> None:
         """Give the application its guard, the error handlers and the command `flask stampede`.
 
         Raises `Misuse` for a wrong key or value in `app.config`, and for an application that has a guard already.
         """
+        given = _checked(guard) or self._guard
         if not isinstance(app, Flask):
             raise Misuse(f"Stampede takes a Flask application, not {type(app).__name__}")
         if EXTENSION in app.extensions:
@@ -52,7 +57,6 @@ class Stampede:
                 f"the application {app.name!r} has a guard already: make one Stampede() in a module of its own, and "
                 "import it where you decorate"
             )
-        given = _checked(guard) or self._guard
         app.extensions[EXTENSION] = AppState(GuardSettings.of(app).guard() if given is None else given)
         answer_errors(app)
         app.cli.add_command(command)
@@ -62,6 +66,7 @@ class Stampede:
         """The guard of the current application: `stampede.guard.sync.invalidate_tag("project:7")`. Raises `Misuse`."""
         return self._state().guard
 
+    @takes_options("stampede.locked_cache", own=OWN_OF_VALUES, refuse=check_fields)
     def locked_cache(
         self, *misplaced: Never, resources: Opened = NO_RESOURCES, **options: Unpack[CacheOptions]
     ) -> CacheDecorator[Opened]:
@@ -78,6 +83,7 @@ class Stampede:
 
         return cast("CacheDecorator[Opened]", decorate)
 
+    @takes_options("stampede.cached_view", own=OWN_OF_VALUES, refuse=check_fields)
     def cached_view(
         self,
         *misplaced: Never,

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from stampede_guard.api.guard import StampedeGuard
-from stampede_guard.api.keywords import refuse_others
 from stampede_guard.errors import Misuse
+from stampede_guard.options import refuse_others
 from stampede_guard.policy import Limits, Policy
 
 __all__ = ["PREFIX", "GuardSettings"]

@@ -444,6 +444,7 @@ def test_an_argument_that_is_no_part_of_the_url_is_in_the_key(stampede: Stampede
         ({"vary": ("Cookie",)}, "vary= names cookie, which proves who a visitor is"),
         ({"vary": ("User-Agent",), "ignore": ("user-agent",)}, "both name user-agent"),
         ({"query": (1,)}, "query= takes names"),
+        ({"very": ("X-Tenant",)}, "vary"),
     ],
 )
 def test_options_that_cannot_work_are_errors(options: Any, words: str, stampede: Stampede) -> None:
