@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from stampede_guard.api.decorators.decorator import Face
-from stampede_guard.api.surroundings import Surroundings, surroundings_of_caller
 from stampede_guard.api.types import Invalidation
 from stampede_guard.engine.engine import NOTHING
 from stampede_guard.engine.plan import Plan, Run
 from stampede_guard.engine.threads.portal import portal
+from stampede_guard.engine.threads.surroundings import Surroundings, surroundings_of_caller
 from stampede_guard.errors import Misuse
 from stampede_guard.policy import Mode, Policy
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from flask import current_app, g, has_app_context
 
-from stampede_guard.api.surroundings import Surroundings, surround_with
+from stampede_guard.engine.threads.surroundings import Surroundings, surround_with
 from stampede_guard.errors import Misuse
 
 __all__ = ["explained"]
