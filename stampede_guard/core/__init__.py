@@ -4,7 +4,7 @@ Nothing here awaits, reads a clock, draws a random number or logs. Time, draws a
 whole protocol can be searched exhaustively (`tests/core/`), and tests compare each store with the same functions.
 
 `entry`    what a store keeps for one key
-`scripts`  the six atomic steps on an entry; `stores/lua/*.lua` are their twins
+`scripts`  the atomic steps on an entry; `stores/lua/*.lua` are their twins
 `flight`   one computation of one key in one process: `decide(state, event, policy)`;
            its words are in `states`, `events`, `commands`, `outcome` and `aboard`
 `caller`   how long one caller waits, what it gets when its patience ends, and which flight it may join

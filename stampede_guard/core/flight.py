@@ -90,7 +90,9 @@ def _answered(state: State, event: on.StoreAnswered, policy: Policy) -> Step:
         state = state._replace(late=False, trusted_until=0.0, suspected=False, overtakes=False)
     match answer:
         case Found(reading) if overtakes:
-            return _ask(state._replace(newer_than=max(state.newer_than, reading.token)))
+            # It overtakes what it finds next, too: 1. B has a token for a value and has not stored it yet. 2. A changes
+            # the data, refreshes, and finds an older value. 3. B's value is stored, and is newer than what A found.
+            return _ask(state._replace(newer_than=max(state.newer_than, reading.token), overtakes=True))
         case Found(reading):
             return _deliver(state, FlightOutcome("value", reading.body, reading), "covered")
         case FailedRecently(body, _, remaining_ms):

@@ -49,6 +49,7 @@ __all__ = [
     "release",
     "renew",
     "replaces_fresh",
+    "stamp",
 ]
 
 
@@ -212,6 +213,18 @@ def fallback(entry: Entry, ask: FallbackAsk, *, now_us: int) -> tuple[Entry, Fou
     record = replace(record, last=token, expires_us=expires_us)
     slots = (*others, Slot(ask.flight, now_us + ask.slot_ms * 1000))
     return replace(entry, record=record, slots=slots), Granted(token, record.epoch)
+
+
+def stamp(entry: Entry, *, epoch: str, now_us: int, record_ms: int) -> tuple[Entry, Granted]:
+    """A token for a value that a caller has already. It takes no lease: the holder goes on, and is outdated."""
+    # Why a token before the value, and not both in one step: 1. A stores a value in one step, and gets no answer. 2. A
+    # changes the data and invalidates. 3. The store carries out the first step only now: the old value is back. With a
+    # token from before, the publication in 3 is below the fence.
+    entry = prune(entry, now_us)
+    record = entry.record or _new_record(entry, epoch, now_us)
+    token = max(entry.highest_token + 1, record.last + 1, now_us)
+    record = replace(record, last=token, expires_us=max(record.expires_us, now_us + record_ms * 1000))
+    return replace(entry, record=record), Granted(token, record.epoch)
 
 
 def _new_record(entry: Entry, epoch: str, now_us: int) -> Record:

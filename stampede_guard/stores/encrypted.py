@@ -165,6 +165,9 @@ class EncryptedSession:
     async def admits(self, name: str, grant: Granted) -> bool:
         return await self._inner.admits(name, grant)
 
+    async def stamp(self, name: str, **asked: Any) -> Granted:
+        return await self._inner.stamp(name, **asked)
+
     async def fence(self, name: str) -> tuple[str, int] | None:
         return await self._inner.fence(name)
 

@@ -319,6 +319,14 @@ class MemorySession:
         record = self._store.look(name).record
         return record is not None and record.admits(grant.epoch, grant.token)
 
+    async def stamp(self, name: str, *, policy: Policy) -> Granted:
+        epoch, record_ms = uuid.uuid4().hex, policy.record_ms
+
+        def step(entry: Entry, now_us: int, _: frozenset[str]) -> tuple[Entry, Granted, Messages]:
+            return *scripts.stamp(entry, epoch=epoch, now_us=now_us, record_ms=record_ms), ()
+
+        return self._store.change(name, step)
+
     async def fallback(
         self, name: str, *, flight: str, policy: Policy, newer_than: int = 0
     ) -> Found | Granted | Denied:

@@ -89,6 +89,9 @@ class Session(Protocol):
     async def admits(self, name: str, grant: Granted) -> bool:
         """Whether a value with this grant could still be stored, apart from a newer value. Changes nothing."""
 
+    async def stamp(self, name: str, *, policy: Policy) -> Granted:
+        """A token for a value that a caller has already, for `publish`. It takes no lease and no place."""
+
     async def fallback(
         self, name: str, *, flight: str, policy: Policy, newer_than: int = 0
     ) -> Found | Granted | Denied: ...

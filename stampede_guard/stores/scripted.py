@@ -48,6 +48,7 @@ _INVALIDATE = Script("invalidate")
 _FENCE = Script("fence", prelude=False)
 _RELEASE = Script("release")
 _ADMITS = Script("admits")
+_STAMP = Script("stamp")
 _FALLBACK = Script("fallback")
 _TAG = Script("tag")
 _DROP_TAG = Script("drop_tag")
@@ -194,6 +195,14 @@ class ScriptedSession(ABC):
 
     async def admits(self, name: str, grant: Granted) -> bool:
         return bool(await self._run(_ADMITS, name, [b"%d" % grant.token, grant.epoch.encode()]))
+
+    async def stamp(self, name: str, *, policy: Policy) -> Granted:
+        answer = parse_answer(
+            await self._run(_STAMP, name, [uuid.uuid4().hex.encode(), b"%d" % policy.record_ms])
+        )
+        if isinstance(answer, Granted):
+            return answer
+        raise malformed("the stamp script")
 
     async def fallback(
         self, name: str, *, flight: str, policy: Policy, newer_than: int = 0

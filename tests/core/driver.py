@@ -94,7 +94,9 @@ class Driver:
         return StoreFailed(away, aboard(flight), float(flight.clock), 0.0, sent)
 
     def _decide(self, before: int, event: Event) -> tuple[int, Command]:
-        key = (before, type(event), event)
+        # Answers do not compare the token issued last.
+        last = getattr(event.answer, "last", 0) if isinstance(event, StoreAnswered) else 0
+        key = (before, type(event), event, last)
         decided = self._decided.get(key)
         if decided is None:
             state, command = self.core.decide(self.table[before], event, self.setup.policy)
@@ -210,11 +212,16 @@ class Driver:
         confirmed = world.processes[number].link in (ON, BROKEN)
         inbox = f"i{number}" if confirmed or self.core.names_unconfirmed_inbox else ""
         kept = tuple(what for what in flight.kept if what != GAP)
-        flight = flight._replace(pending=("ask", inbox), kept=kept, passengers=_mark(flight, 2))
+        flight = flight._replace(
+            pending=self._question(flight, inbox), kept=kept, passengers=_mark(flight, 2)
+        )
         world = self._put(world, number, flight=flight)
         if world.processes[number].pending:
             return self._feed(world, number, self._not_answered(flight, away=True, sent=False))
         return world
+
+    def _question(self, flight: Flight, inbox: str) -> tuple[Any, ...]:
+        return ("ask", inbox, self._state(flight).newer_than)
 
     def _tell(self, world: World, number: int, event: Event) -> World:
         """Something happens that changes what the flight knows, and not what it does."""
@@ -312,7 +319,7 @@ class Driver:
     def _execute(self, world: World, number: int) -> World:
         """The store carries out what the flight has sent."""
         flight = self._flight(world, number)
-        world, reply = self._run(world, flight.name, self._state(flight).newer_than, flight.pending)
+        world, reply = self._run(world, flight.name, flight.pending)
         flight = self._flight(world, number)
         if flight.pending[0] == "release":
             return self._released(world, number, flight)
@@ -325,11 +332,9 @@ class Driver:
         world = self._put(world, number, flight=flight)
         return self._feed(world, number, Delivered(aboard(flight), answered))
 
-    def _run(
-        self, world: World, name: str, newer_than: int, command: tuple[Any, ...]
-    ) -> tuple[World, tuple[Any, ...]]:
+    def _run(self, world: World, name: str, command: tuple[Any, ...]) -> tuple[World, tuple[Any, ...]]:
         match command:
-            case ("ask", inbox):
+            case ("ask", inbox, newer_than):
                 world, answer = self.store.acquire(world, name, newer_than, inbox)
                 return world, ("asked", self.table.id(answer))
             case ("publish", grant, outcome):

@@ -12,7 +12,6 @@ from tests.core.world import (
     BROKEN,
     OFF,
     ON,
-    Flight,
     Ghost,
     Process,
     World,
@@ -31,7 +30,7 @@ class Faults(Driver):
         cost, ghosts = 0, list(world.ghosts)
         if process.flight is not None:
             if process.flight.pending[0] in ("ask", "publish", "release"):
-                ghosts.append(Ghost(process.flight.name, self._with_newer(process.flight)))
+                ghosts.append(Ghost(process.flight.name, process.flight.pending))
             cost = int(process.flight.pending[0] in ("compute", "publish"))
         cost += process.fallback is not None and process.fallback.pending[0] != "ask"
         dead = Process(False, True, OFF, process.breaker, process.flights, None, (), (), None, -1, ())
@@ -92,7 +91,7 @@ class Faults(Driver):
         process = world.processes[number]
         ghosts = list(world.ghosts)
         if flight.pending[0] in ("ask", "publish", "release"):
-            ghosts.append(Ghost(flight.name, self._with_newer(flight)))
+            ghosts.append(Ghost(flight.name, flight.pending))
         failed = breaker.failed(self.table[process.breaker])
         kind = flight.pending[0]
         world = self._fault(world, int(kind == "release"))._replace(ghosts=tuple(sorted(ghosts)))
@@ -107,8 +106,7 @@ class Faults(Driver):
     def _run_ghost(self, world: World, place: int) -> World:
         ghosts = list(world.ghosts)
         ghost = ghosts.pop(place)
-        *command, newer_than = ghost.command
-        return self._run(world._replace(ghosts=tuple(ghosts)), ghost.flight, newer_than, tuple(command))[0]
+        return self._run(world._replace(ghosts=tuple(ghosts)), ghost.flight, ghost.command)[0]
 
     def _give_back(self, world: World, number: int) -> World:
         """A landed flight's unanswered commands can no longer run: release what they may have got."""
@@ -123,6 +121,3 @@ class Faults(Driver):
         """A message is lost, and the process notices that there was a gap."""
         world = self._put(self._fault(world, 0), number, inbox=world.processes[number].inbox[1:])
         return self._notice(world, number, GAP)
-
-    def _with_newer(self, flight: Flight) -> tuple[Any, ...]:
-        return (*flight.pending, self._state(flight).newer_than)

@@ -66,6 +66,7 @@ class Model(Faults):
             spare_pending=setup.pending,
             demands=setup.demands,
             patients=setup.patients,
+            spare_puts=setup.puts,
         )
 
     def moves(self, world: World) -> list[Move]:
@@ -242,6 +243,30 @@ class Model(Faults):
             return 1
         grants = [self._grant(process.flight) for process in world.processes]
         return int(any(grant is not None and grant.token >= fence for grant in grants))
+
+    # --- values without a computation -------------------------------------------------------------
+
+    def _put_value(self, world: World) -> World:
+        """Somebody knows a new truth, and takes a token for it. Nothing is stored yet."""
+        world, granted = self.store.stamp(world._replace(truth=world.truth + 1))
+        puts = tuple(sorted((*world.puts, (self.table.id(granted), world.truth))))
+        return world._replace(puts=puts, spare_puts=world.spare_puts - 1)
+
+    def _execute_put(self, world: World, place: int) -> World:
+        """Stored or refused, and returned at once. From then on no caller may be served anything older.
+
+        It may also be carried out long after its caller has given it up: after any invalidation.
+        """
+        waiting = list(world.puts)
+        grant, version = waiting.pop(place)
+        record, granted = self.table[world.entry].record, self.table[grant]
+        is_same = record is not None and record.epoch == granted.epoch
+        overtaken = record.fence > granted.token if is_same else world.faults < self.setup.faults
+        world, stored = self.store.publish(world, "put", granted, FlightOutcome("value", b"v%d" % version))
+        if not stored and not overtaken:
+            raise Violation("a value was refused although nothing newer had come")
+        settled = max(world.settled, version) if stored else world.settled
+        return world._replace(puts=tuple(waiting), settled=settled)
 
     # --- subscriptions and renewal ---------------------------------------------------------------
 

@@ -21,6 +21,7 @@ PROGRESS = frozenset(
         "finish",
         "hear",
         "execute_invalidation",
+        "execute_put",
         "apply_pending",
         "subscribe",
         "confirm",
@@ -59,11 +60,14 @@ def list_moves(world: World, setup: Setup, table: Table) -> list[Move]:
             _times(moves, number, process, world, setup, table)
             _renewals(moves, number, process, world, setup, table)
     moves += [("execute_invalidation", place) for place in range(len(world.invalidations))]
+    moves += [("execute_put", place) for place in _different(world.puts)]
     moves += [("run_ghost", place) for place in _different(world.ghosts)]
     if world.faults < setup.faults and _is_unowned(world, table) and _ends(table[world.entry].lease, world):
         moves.append(("lapse_unowned",))
     _uncacheable(moves, world, setup, table)
     _arrivals(moves, world, setup, table)
+    if world.spare_puts:
+        moves.append(("put_value",))
     if world.spare_invalidations:
         _invalidations(moves, world, table)
     if world.spare_pending:

@@ -23,6 +23,7 @@ from stampede_guard.core.events import (
 from stampede_guard.core.states import FlightState, Landed, Waiting
 from tests.core.mutations_clock import CLOCK
 from tests.core.mutations_flight import FLIGHT
+from tests.core.mutations_puts import PUTS
 from tests.core.mutations_uncacheable import UNCACHEABLE
 from tests.core.steps import Core
 from tests.core.world import Setup
@@ -377,5 +378,5 @@ MUTATIONS = {
 }
 MUTATIONS |= {
     name: Mutation(core, setup, finds)
-    for name, (finds, setup, core) in (UNCACHEABLE | CLOCK | FLIGHT).items()
+    for name, (finds, setup, core) in (UNCACHEABLE | CLOCK | FLIGHT | PUTS).items()
 }

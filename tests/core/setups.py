@@ -43,6 +43,14 @@ QUICK = (
     Setup(stale_at_start=True, faults=1),
     Setup(stale_at_start=True, invalidations=1, refreshes=1),
     Setup(listening_known=False, faults=1),
+    Setup(puts=2),
+    Setup(callers=3, puts=1),
+    Setup(puts=1, invalidations=1),
+    Setup(callers=1, puts=1, demands=1),
+    Setup(puts=1, refreshes=1, stale_at_start=True),
+    Setup(puts=1, events=1),
+    Setup(callers=1, puts=1, faults=1),
+    Setup(puts=1, faults=1, kinds=frozenset({"evict_record"})),
     Setup(faults=1, kinds=frozenset({"clock"}), invalidations=1),
     Setup(faults=2, kinds=frozenset({"clock", "crash"}), listening_known=False),
     Setup(faults=1, kinds=frozenset({"clock"}), events=1),
@@ -75,6 +83,9 @@ NOT_CACHEABLE = (
 QUICK += NOT_CACHEABLE
 
 DEEP = (
+    Setup(puts=1, faults=1),
+    Setup(puts=1, faults=1, invalidations=1),
+    Setup(puts=2, invalidations=1),
     Setup(draws=2, invalidations=1),
     Setup(draws=2, faults=1),
     Setup(processes=3, draws=3),

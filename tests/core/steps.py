@@ -37,6 +37,7 @@ class Core:
     release: Callable[..., Any] = scripts.release
     renew: Callable[..., Any] = scripts.renew
     fallback: Callable[..., Any] = scripts.fallback
+    stamp: Callable[..., Any] = scripts.stamp
     begin: Callable[..., Any] = flight.begin
     decide: Callable[..., Any] = flight.decide
     may_join: Callable[..., Any] = caller.may_join
@@ -150,8 +151,9 @@ class Store:
             and after.record.fence != before.record.fence
         ):
             raise Violation("acquire moved an existing fence")
-        # A refresh may have to create a record beside a fresh value; its fence is then above that value's token.
-        if self.setup.refreshes or self.setup.draws or before.record is None:
+        # A refresh, or a stamp, may have to create a record beside a fresh value; its fence is then above that value's
+        # token.
+        if self.setup.refreshes or self.setup.draws or self.setup.puts or before.record is None:
             return
         if isinstance(answer, Found) and answer.reading.token < before.record.fence:
             raise Violation("acquire served a value older than the fence")
@@ -298,6 +300,15 @@ class Store:
                 raise Violation("a fallback was denied a place although there is room")
         created = entry.record is not None and entry.record.epoch == epoch
         return world._replace(entry=self.table.id(entry), epochs=world.epochs + created), answer
+
+    def stamp(self, world: World) -> tuple[World, Granted]:
+        epoch, before = f"e{world.epochs}", self.table[world.entry]
+        entry, granted = self.core.stamp(before, epoch=epoch, now_us=world.now, record_ms=self.record_ms)
+        if (entry.value, entry.lease) != (before.value, before.lease):
+            raise Violation("a stamp changed more than the record")
+        created = entry.record is not None and entry.record.epoch == epoch
+        world = self._note_new_token(world, granted)
+        return world._replace(entry=self.table.id(entry), epochs=world.epochs + created), granted
 
     # --- loss ------------------------------------------------------------------------------------
 

@@ -153,8 +153,9 @@ class TagModel(Model):
             return self._answered(world, number, found)
         # Asked again in the same breath: nobody else is covered by that.
         inbox = f"i{number}" if world.processes[number].link in (ON, BROKEN) else ""
-        world = self._put(world, number, flight=flight._replace(pending=("ask", inbox)))
-        return self._tell(world, number, OutdatedUpTo(found.reading.token))
+        world = self._tell(world, number, OutdatedUpTo(found.reading.token))
+        flight = self._flight(world, number)
+        return self._put(world, number, flight=flight._replace(pending=self._question(flight, inbox)))
 
     def _wait(self, world: World, number: int, flight: Flight) -> World:
         message = None if not flight.kept or flight.kept[0] == GAP else self.table[flight.kept[0]]

@@ -300,6 +300,7 @@ def test_a_refresh_overtakes_what_was_computed_or_stored_before_the_first_answer
     assert heard[1] == AskStore(), "the holder has ended"
     state, command = after(Asking(), answered(Found(READING)), overtakes=True)
     assert (state.newer_than, command) == (READING.token, AskStore())
+    assert state.overtakes, "what it finds next may be older than its call, too"
     state, _ = after(Asking(), answered(GRANT), overtakes=True)
     assert not state.overtakes
 

@@ -66,6 +66,8 @@ class Setup:
     """Calls of `refresh()`: each of these callers must get what is computed after its call."""
     patients: int = 0
     """Callers with a stale value that wait for a while."""
+    puts: int = 0
+    """Values that are there without a computation: each takes a token and is stored under it."""
     bypassed: bool = False
     """All flights are: none asks the store."""
     subscribed: bool = True
@@ -92,6 +94,7 @@ class Setup:
         parts += [f"{self.draws} early refreshes"] if self.draws else []
         parts += [f"{self.demands} calls of refresh()"] if self.demands else []
         parts += [f"{self.patients} patient callers"] if self.patients else []
+        parts += [f"{self.puts} values set"] if self.puts else []
         parts += ["bypassed"] if self.bypassed else []
         parts += ["not yet subscribed"] if not self.subscribed else []
         parts += ["renewals"] if self.renewals else []
@@ -106,9 +109,10 @@ class Setup:
 class Flight(NamedTuple):
     """One flight and what its driver waits for.
 
-    `pending`: ("ask", inbox) and ("publish", grant, outcome) are sent but not carried out; ("asked", answer) and
-    ("published", stored) are carried out, with the reply on its way; ("compute", truth); ("release", outcome);
-    ("wait",); ("pause",), before it asks again. A passenger is `4 * need + 2 * covered + before_compute`.
+    `pending`: ("ask", inbox, newer_than) and ("publish", grant, outcome) are sent but not carried out;
+    ("asked", answer) and ("published", stored) are carried out, with the reply on its way; ("compute", truth);
+    ("release", outcome); ("wait",); ("pause",), before it asks again.
+    A passenger is `4 * need + 2 * covered + before_compute`.
 
     What the search itself knows of the flight, and holds against its decisions: `heard_of_holder` (1: its last answer
     was "held", 2: by a suspect), `has_failed` (its last computation), `handed_out`, `patient` (callers with a stale
@@ -195,11 +199,14 @@ class World(NamedTuple):
     spare_pending: int = 0
     demands: int = 0
     patients: int = 0
+    spare_puts: int = 0
+    puts: tuple[tuple[int, int], ...] = ()
+    """The grant and version of each value that has its token and is not stored yet."""
 
     @property
     def quiet(self) -> bool:
         """Every caller that came has been served and nothing is under way."""
-        return not self.invalidations and all(
+        return not (self.invalidations or self.puts) and all(
             process.flight is None
             and not process.missed
             and not process.looks
@@ -256,8 +263,9 @@ class Table:
         self.own_moves: dict[tuple[int, Process], list[tuple[Any, ...]]] = {}
 
     def id(self, thing: Any) -> int:
-        # 1 == True == 1.0: things of different types must not meet.
-        found = self._ids.setdefault((type(thing), thing), len(self._things))
+        # 1 == True == 1.0: things of different types must not meet. Nor must answers that differ in what they do not
+        # compare: a stamp issues a token and leaves all else as it was.
+        found = self._ids.setdefault((type(thing), thing, getattr(thing, "last", 0)), len(self._things))
         if found == len(self._things):
             self._things.append(thing)
         return found

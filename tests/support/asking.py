@@ -8,7 +8,7 @@ from stampede_guard.core.scripts import Granted, Held
 from stampede_guard.policy import Policy
 from stampede_guard.stores.protocol import Session
 
-__all__ = ["POLICY", "established", "fail", "fill", "grant", "held", "publish"]
+__all__ = ["POLICY", "established", "fail", "fill", "grant", "held", "publish", "put"]
 
 # All of these are ages that a test brings about, never times it waits for.
 POLICY = Policy(ttl=20, stale_ttl=10, error_ttl=6, lease_ttl=10, takeover_gap=2)
@@ -46,6 +46,11 @@ async def fill(session: Session, name: str, body: bytes = b"body") -> Granted:
     granted = await grant(session, name)
     assert await publish(session, name, granted, body)
     return granted
+
+
+async def put(session: Session, name: str, granted: Granted, body: bytes = b"put") -> bool:
+    """Store a value under a token without a lease."""
+    return await publish(session, name, granted, body, flight="putter")
 
 
 def established(port: int) -> int:

@@ -49,6 +49,7 @@ SCRIPTS = (
     "invalidate",
     "release",
     "admits",
+    "stamp",
     "fallback",
     "tag",
     "drop_tag",
@@ -255,6 +256,12 @@ class Worlds:
         record = prune(self.entry, self.now_us).record
         pure = record is not None and record.admits(asked.epoch, asked.pure)
         assert pure == bool(self.script("admits", asked.real, asked.epoch))
+        self.same_messages(())
+
+    def stamp(self, flight: str) -> None:
+        epoch = f"epoch-{next(self.epochs)}"
+        self.entry, pure = scripts.stamp(self.entry, epoch=epoch, now_us=self.now_us, record_ms=RECORD)
+        self.same_answer(pure, self.script("stamp", epoch, RECORD), flight)
         self.same_messages(())
 
     def fallback(self, flight: str, limit: int, newer: int | None = None) -> None:

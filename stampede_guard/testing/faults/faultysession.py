@@ -117,6 +117,9 @@ class FaultySession:
     async def admits(self, name: str, grant: Granted) -> bool:
         return await self._ask(lambda: self._inner.admits(name, grant))
 
+    async def stamp(self, name: str, **asked: Any) -> Granted:
+        return await self._ask(lambda: self._inner.stamp(name, **asked), writes=True)
+
     async def fallback(self, name: str, **asked: Any) -> Found | Granted | Denied:
         return await self._ask(lambda: self._inner.fallback(name, **asked), writes=True)
 
