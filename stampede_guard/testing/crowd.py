@@ -11,13 +11,27 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from stampede_guard.errors import Misuse
 from stampede_guard.testing import given
 
-__all__ = ["Caller", "Herd", "CallerOutcome", "ask_all", "checked_size", "result_of", "shares", "threads_for"]
+__all__ = [
+    "Caller",
+    "Herd",
+    "CallerOutcome",
+    "ask_all",
+    "checked_size",
+    "result_of",
+    "shares",
+    "threads_for",
+    "without_kit",
+]
 
+WORKERS = 8
+_KIT = Path(__file__).parent.as_posix()
 Caller = Callable[[], Awaitable[Any]]
 
 
@@ -57,9 +71,11 @@ class Herd:
         )
 
 
-def checked_size(callers: Any, workers: Any, timeout: Any) -> float:
-    """The time-out in seconds. Raises `Misuse` for an impossible herd."""
+def checked_size(callers: Any, workers: Any, timeout: Any) -> tuple[int, float]:
+    """The number of workers, and the time-out in seconds. Raises `Misuse` for an impossible herd."""
+    __tracebackhide__ = True
     given.count("callers={}", callers, meaning="how many there are in all", least=1)
+    workers = min(WORKERS, callers) if workers is None else workers
     given.count("workers={}", workers, meaning="how many serve them", least=1)
     seconds = given.seconds("timeout={}", timeout, meaning="the time that the whole herd may take")
     if callers < workers:
@@ -67,7 +83,7 @@ def checked_size(callers: Any, workers: Any, timeout: Any) -> float:
             f"callers={callers} are too few for workers={workers}: `callers` counts those of all workers together, "
             "and each worker needs one"
         )
-    return seconds
+    return workers, seconds
 
 
 def shares(callers: int, workers: int) -> list[int]:
@@ -75,8 +91,23 @@ def shares(callers: int, workers: int) -> list[int]:
     return [callers // workers + (worker < callers % workers) for worker in range(workers)]
 
 
+def without_kit(error: BaseException) -> BaseException:
+    """The error without the frames of this kit: a test's failure shows what its own code did."""
+    frames = []
+    trace = error.__traceback__
+    while trace is not None:
+        if not Path(trace.tb_frame.f_code.co_filename).as_posix().startswith(_KIT):
+            frames.append(trace)
+        trace = trace.tb_next
+    kept: TracebackType | None = None
+    for frame in reversed(frames):
+        kept = TracebackType(kept, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
+    return error.with_traceback(kept)
+
+
 async def ask_all(callers: Sequence[Caller], *, timeout: float) -> list[CallerOutcome]:
     """Start all callers at once. Raises `TimeoutError` if some have no result after `timeout` seconds."""
+    __tracebackhide__ = True
     loop = asyncio.get_running_loop()
     tasks = [loop.create_task(_outcome(caller), name="stampede_guard herd") for caller in callers]
     try:

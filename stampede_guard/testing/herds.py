@@ -25,12 +25,14 @@ async def herd(
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
     callers: int = 50,
-    workers: int = 8,
+    workers: int | None = None,
     processes: bool = False,
     computes: Any = None,
     timeout: Duration = TIMEOUT,
 ) -> Herd:
     """Call `fn(*args, **kwargs)` from `callers` callers in `workers` workers at once; return the outcome.
+
+    Without `workers`, there are eight, or one per caller if there are fewer callers.
 
     By default the workers are simulated in this process and on this event loop. Each has its own flights, last
     values and session on the guard's store, which may be memory. With `processes=True` they are spawned processes
@@ -44,7 +46,8 @@ async def herd(
 
     Raises `Misuse` if `fn` cannot be called or counted, `TimeoutError` if callers have no result in time.
     """
-    longest = checked_size(callers, workers, timeout)
+    __tracebackhide__ = True
+    workers, longest = checked_size(callers, workers, timeout)
     if not callable(fn):
         raise Misuse(
             f"herd() takes a function, not a {type(fn).__name__}: write herd(fn, args=(7,)), not herd(fn(7))"
@@ -80,6 +83,7 @@ async def herd(
 
 async def herd_of(caller: Caller, *, callers: int, workers: int, computes: Any, timeout: float) -> Herd:
     """The same for any caller."""
+    __tracebackhide__ = True
     with counted(computes) as count:
         async with seats(workers) as taken:
             asking = [

@@ -13,7 +13,7 @@ from stampede_guard.errors import Misuse
 from stampede_guard.options import takes_options
 from stampede_guard.testing import asgi
 from stampede_guard.testing.counting import face_of, name_of
-from stampede_guard.testing.crowd import Caller, Herd, checked_size
+from stampede_guard.testing.crowd import Caller, Herd, checked_size, without_kit
 from stampede_guard.testing.herds import TIMEOUT, herd, herd_of
 
 __all__ = ["assert_single_flight"]
@@ -29,12 +29,12 @@ async def assert_single_flight(
     kwargs: Mapping[str, Any] | None = None,
     headers: Mapping[str, str] | None = None,
     callers: int = 50,
-    workers: int = 8,
+    workers: int | None = None,
     processes: bool = False,
     timeout: Duration = TIMEOUT,
 ) -> Herd:
     """Start `callers` at once, in `workers` workers: there must be exactly one computation, and all must get a
-    result.
+    result. Without `workers`, there are eight, or one per caller if there are fewer callers.
 
     `target` is an ASGI application or an asynchronous client (`httpx.AsyncClient`), and `path` is the requested
     path. Or it is a cached function, called with `args` and `kwargs`. An application's lifespan runs around the
@@ -46,6 +46,7 @@ async def assert_single_flight(
     Raises `AssertionError` if there were more computations than one, or none, or if a caller got an error or a
     response of 500 or above. Raises `Misuse` if the target cannot be called or counted.
     """
+    __tracebackhide__ = True
     if path is None:
         result = await herd(
             target, args=args, kwargs=kwargs, callers=callers, workers=workers,
@@ -53,7 +54,7 @@ async def assert_single_flight(
         )  # fmt: skip
         _check(result, name_of(target if computes is None else computes))
         return result
-    longest = checked_size(callers, workers, timeout)
+    workers, longest = checked_size(callers, workers, timeout)
     if processes or args or kwargs:
         raise Misuse(
             "processes=, args= and kwargs= are for a function; an endpoint gets everything through its path"
@@ -108,12 +109,13 @@ def _all_endpoints(app: Any) -> Iterator[Any]:
 
 
 def _check(result: Herd, what: str) -> None:
+    __tracebackhide__ = True
     size = f"{result.callers} callers in {result.workers} workers"
     statuses = [getattr(value, "status_code", None) for value in result.values]
     seen = ", ".join(sorted({str(status) for status in statuses if status is not None}))
     answered = f" The answers had status {seen}." if seen else ""
     if result.errors:
-        first = result.errors[0]
+        first = without_kit(result.errors[0])
         raise AssertionError(
             f"{len(result.errors)} of {size} got an error, the first of them {type(first).__name__}: {first} "
             f"({what} was computed {_times(result.computations)})"
