@@ -55,16 +55,26 @@ class LastSeen:
     def bytes(self) -> int:
         return self._kept.bytes
 
+    def has_seen(self, name: str, reading: Reading) -> bool:
+        """Whether this very value is known already, as for most hits. Then there is nothing to `keep`."""
+        known = self._kept.items.get(name)
+        if known is None or (seen := known.reading) is None:
+            return False
+        if seen is reading or seen.token == reading.token > 0:
+            known.hits += 1
+            return True
+        return False
+
     def keep(self, name: str, reading: Reading, *, now: float, proof: Proof | None = None) -> None:
         """Remember a value just seen, with the time it has left. `proof`: of a value that this process computed."""
+        if self.has_seen(name, reading):
+            return
         known = self._kept.items.get(name)
         fence = 0
         if known is not None:
             known.hits += 1
             fence = known.fence
             seen = known.reading
-            if seen is not None and (seen is reading or seen.token == reading.token > 0):
-                return
             # An older read was answered later. Token 0 is this process's own value, which has no known order.
             if 0 < reading.token < max(fence, seen.token if seen is not None else 0):
                 return

@@ -59,7 +59,8 @@ class Remembering:
         if name in self.unsettled.names and reading.token:
             # Requested before the invalidation, answered after it. Until that is applied, the store's values are old.
             return
-        self.last.keep(name, reading, now=self.now(), proof=proof)
+        if not self.last.has_seen(name, reading):
+            self.last.keep(name, reading, now=self.now(), proof=proof)
 
     def learn(self, name: str, reading: Reading) -> None:
         """A flight has stored or found this value. No event loop of this process may serve an older one."""

@@ -66,6 +66,8 @@ class Runtime(Remembering):
     """Created inside the event loop that it serves."""
 
     closing = False
+    found_fresh: Reading | None = None
+    """The fresh reading served last. It is judged once for all callers of its tick."""
     _end: asyncio.Task[None] | None = None
 
     def __init__(

@@ -125,7 +125,7 @@ class Lane:
 
     def _flush(self) -> None:
         pipe = self._pipe
-        if pipe is not None and pipe.closing and self._connection is not None:
+        if pipe is not None and pipe.is_closing() and self._connection is not None:
             self._lost(self._connection, ConnectionResetError("the connection was closed"))
         if not self._outgoing or self._leaves:
             return

@@ -52,13 +52,9 @@ class Pipe(asyncio.Protocol):
         self._on_reply = on_reply
         self._on_end = on_end
         self._on_ready = on_ready
-        self._is_closing: Callable[[], bool] = transport.is_closing
+        self.is_closing: Callable[[], bool] = transport.is_closing
         self.write: Callable[[bytes], None] = transport.write
         self.paused = False
-
-    @property
-    def closing(self) -> bool:
-        return self._is_closing()
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -75,7 +71,7 @@ class Pipe(asyncio.Protocol):
                     self._on_end(InvalidResponse("an unexpected push message in RESP 2"))
                     return
                 self._on_reply(reply)
-                if self._is_closing():
+                if self.is_closing():
                     return
             self._within = self._is_within_reply()
             if self._within:
