@@ -33,7 +33,6 @@ from stampede_guard.engine.putting import put
 from stampede_guard.engine.refreshing import refresh
 from stampede_guard.engine.tags.versions import TaggedCodec, tagged, tags_of
 from stampede_guard.engine.threads.portal import portal, portal_loop
-from stampede_guard.errors import Undecodable
 from stampede_guard.values.codec.batched import ABSENT
 
 if TYPE_CHECKING:
@@ -207,7 +206,7 @@ class Engine:
 
     # --- for the HTTP cache, which judges freshness itself --------------------------------------
 
-    async def read(self, plan: Plan, name: str) -> tuple[Reading | None, Any]:
+    def read(self, plan: Plan, name: str) -> Awaitable[tuple[Reading | None, Any]]:
         """The stored value, fresh or stale, or what this process saw last while the store does not serve it.
 
         The second item is the decoded value. `NOTHING`: there is none, or its bytes cannot be decoded.
@@ -215,18 +214,7 @@ class Engine:
         runtime = self._runtimes.current
         if runtime is None or runtime.loop is not _running():
             runtime = self._runtimes.here()
-        seen = await serving.look_up(runtime, name)
-        reading = seen.reading
-        # The breaker may have opened just now. Otherwise the flight asks once more.
-        if seen.source == "memory" or (seen.failed and runtime.away_for(name)):
-            reading = None if runtime.only_waits(name) else runtime.last.aged(name, now=runtime.now())
-        if reading is None:
-            return None, NOTHING
-        try:
-            return reading, plan.decode(reading.body)
-        except Undecodable as error:
-            runtime.warn_undecodable(plan, error)
-            return reading, NOTHING
+        return serving.read(runtime, plan, name)
 
     def compute(
         self, plan: Plan, name: str, run: Run, old: Reading | None, *, bypassed: bool

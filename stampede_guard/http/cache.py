@@ -7,7 +7,10 @@ import contextvars
 import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.core.entry import Reading
@@ -42,11 +45,12 @@ _SHORTEST = 0.001
 _Place = tuple[asyncio.AbstractEventLoop, str]
 
 
-class Lookup(NamedTuple):
+class Lookup(msgspec.Struct, frozen=True):
     """What was read for a request. `key` is the entry's name without the guard's prefix. `stored` is None if the store
     has no response for this request. Then `reading` may be of another value there. `varies`: the store has a response
     for other requests. `crowded`: a response that is used more has its place. `replaces`: nothing was read, because a
-    flight replaces a stale one. `age` is its age at the time `at`. The identities in `refused` need not wait."""
+    flight replaces a stale one. `age` is its age at the time `at`; None = now. The identities in `refused` need not
+    wait."""
 
     key: str
     stored: StoredResponse | None = None
@@ -55,7 +59,7 @@ class Lookup(NamedTuple):
     varies: bool = False
     replaces: bool = False
     crowded: bool = False
-    at: float = 0.0
+    at: float | None = None
     refused: frozenset[bytes] = frozenset()
 
 
@@ -131,21 +135,21 @@ class Cache:
 
     async def look_up(self, request: CacheRequest) -> Lookup:
         """One round trip; two for a variant that is not the one in the base entry."""
-        key = self.key_of(request)
-        found = await self._read(key)
+        key, engine = self.key_of(request), self.engine
+        found = self._found(key, *await engine.read(self.plan, engine.prefix + key))
         base = found.stored
-        if base is None or base.is_for(request.fields):
+        if base is None or not base.vary or base.is_for(request.fields):
             return found
         wanted = nominated(request.fields, base.vary)
         place = variant_name(key, base.nonce, wanted, variants=self.settings.variants)
         asked = self.usage.add((place, wanted))
-        other = await self._read(place)
+        other = self._found(place, *await engine.read(self.plan, engine.prefix + place))
         if other.stored is not None and not other.stored.is_for(request.fields):
             used = self.usage.count((place, other.stored.nominated))
             # If there is only one place, variants take turns.
             fresh = self.settings.variants > 1 and other.stored.situation(other.age).is_fresh
-            other = other._replace(stored=None, crowded=not wins(asked, used, fresh=fresh))
-        return other._replace(varies=other.stored is None)
+            other = replace(other, stored=None, crowded=not wins(asked, used, fresh=fresh))
+        return replace(other, varies=other.stored is None)
 
     def key_of(self, request: CacheRequest) -> str:
         return base_name(
@@ -156,15 +160,14 @@ class Cache:
             forwarded=request.forwarded_for,
         )
 
-    async def _read(self, key: str) -> Lookup:
-        reading, stored = await self.engine.read(self.plan, self.engine.prefix + key)
+    def _found(self, key: str, reading: Reading | None, stored: Any) -> Lookup:
         if reading is None or stored is NOTHING:
             return Lookup(key, reading=reading)
         if isinstance(stored, Refusal):
             remembered = stored.mark == TWICE.mark and not self.lifted.passes(key)
             refused = stored.identities if remembered else frozenset()
             return Lookup(key, reading=reading, refused=refused)
-        return Lookup(key, stored, reading, stored.age + _resident(reading, stored), at=self.engine.now())
+        return Lookup(key, stored, reading, stored.age + _resident(reading, stored))
 
     def resident(self, key: str, stored: StoredResponse) -> float:
         """Seconds for which a flight's response has been in the store. It is long if the flight found the response
@@ -191,12 +194,16 @@ class Cache:
         self.marks.note(key, maker, count=ENOUGH)
         return maker.identity == request.requester.identity
 
+    def noted(self, found: Lookup) -> Lookup:
+        """The same before a wait: see `aged`. A hit does not wait, so it asks no clock."""
+        return found if found.stored is None else replace(found, at=self.engine.now())
+
     def aged(self, found: Lookup) -> Lookup:
         """The same after a wait."""
-        if found.stored is None:
+        if found.stored is None or found.at is None:
             return found
         now = self.engine.now()
-        return found._replace(age=found.age + max(0.0, now - found.at), at=now)
+        return replace(found, age=found.age + max(0.0, now - found.at), at=now)
 
     def tell(self, found: Lookup, *, fresh: bool) -> None:
         hooks = self.engine.hooks

@@ -76,15 +76,12 @@ class StampedeMiddleware:
         return self._cache
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._app(scope, self._closing(receive), send)
-        elif scope["type"] != "http":
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                receive = self._closing(receive)
             await self._app(scope, receive, send)
-        else:
-            await self._http(scope, receive, send)
-
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        cache = self.cache
+            return
+        cache = self._cache or self.cache
         mode = cache.engine.mode_of(cache.plan)
         fields, names, target = parsed(scope)
         method = scope["method"]

@@ -58,7 +58,8 @@ class Visit:
                 found = Lookup(cache.key_of(request))
             else:
                 found = (cache.joined(request) if not number else None) or await cache.look_up(request)
-            if found.stored is not None and not request.may_have(found.stored):
+            stored = found.stored
+            if stored is not None and stored.guessed and not request.may_have(stored):
                 why, detail = "bypass", "nothing to go by"
                 break
             if await self._from_store(found):
@@ -73,7 +74,7 @@ class Visit:
             if alike or cache.marks.passes(found.key, lambda: request.requester):
                 detail = "uncacheable"
                 break
-            if await self._from_flight(found, why, bypassed=bypassed):
+            if await self._from_flight(cache.noted(found), why, bypassed=bypassed):
                 return
             if self._let_through:
                 detail = "uncacheable"
@@ -117,7 +118,7 @@ class Visit:
             return True
         if stored is None or decision == "validate":
             return False
-        if not covers(stored, self._request):
+        if stored.part and not covers(stored, self._request):
             if b"only-if-cached" not in request_directives(self._request.asking):
                 return False
             await self._only_if_cached()
@@ -137,7 +138,8 @@ class Visit:
         self, found: Lookup, stored: StoredResponse, age: float, detail: str | None = None
     ) -> CacheStatus:
         left = math.floor(stored.lifetime - age)
-        return CacheStatus(hit=True, ttl=left, key=self._exposed(found), detail=detail)
+        key = found.key if self._cache.settings.expose_key else None
+        return CacheStatus(hit=True, ttl=left, key=key, detail=detail)
 
     def _stores(self, found: Lookup) -> bool:
         """Whether its flight's response reaches the store."""
@@ -146,10 +148,10 @@ class Visit:
     def _exposed(self, found: Lookup) -> str | None:
         return found.key if self._cache.settings.expose_key else None
 
-    async def _serve(self, stored: StoredResponse, age: float, status: CacheStatus) -> None:
+    def _serve(self, stored: StoredResponse, age: float, status: CacheStatus) -> Awaitable[None]:
         response = answer(stored, self._request, age=age, now=self._cache.now())
         head = self._request.method == "HEAD"
-        await send_response(self._send, response, status, self._cache.settings, head=head)
+        return send_response(self._send, response, status, self._cache.settings, head=head)
 
     # --- a flight ------------------------------------------------------------------------------
 

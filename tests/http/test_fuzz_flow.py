@@ -8,6 +8,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stampede_guard import CacheRoute
 from stampede_guard.errors import Undecodable
@@ -125,7 +126,7 @@ def test_two_targets_share_a_name_only_if_they_are_equal(pairs: list[tuple[str, 
             scope = {"scheme": "http", "path": "/", "raw_path": f"/{text}".encode(), "query_string": b""}
             target = target_of(scope, ((b"host", host.encode()),))
             assert target is not None
-            targets += [target, target._replace(query=text)]
+            targets += [target, replace(target, query=text)]
     for one in targets:
         for other in targets:
             assert (base_name("p", one) == base_name("p", other)) == (one == other)

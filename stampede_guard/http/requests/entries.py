@@ -9,11 +9,11 @@ follows the response's own fields, and is never served what a route stored for r
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 from urllib.parse import quote, unquote, unquote_plus, urlsplit
 
+import msgspec
+
 from stampede_guard.http.requests.routes import CacheRoute, Scope
-from stampede_guard.http.spec.fields import lines
 from stampede_guard.http.spec.message import Fields
 from stampede_guard.values.parts.parts import digest, escape
 
@@ -26,7 +26,7 @@ _HOST = re.compile(rb"(?:[A-Za-z0-9._~!$&'()*+,;=%-]+|\[[0-9A-Fa-f:.v]+\])(?::[0
 _PORTS = {"http": ":80", "https": ":443"}
 
 
-class Target(NamedTuple):
+class Target(msgspec.Struct, frozen=True):
     """The target of a request. `path` and `query` are the bytes of the request, as text in Latin-1. `rewritten` is
     the path that the application sees, if it is another one.
     """
@@ -47,12 +47,13 @@ def target_of(scope: Scope, fields: Fields) -> Target | None:
     """None if the target is unclear: there is more than one Host, or an invalid one. Also None if the target is not
     a path, as in a request to a proxy (RFC 9112, 3.2.2), or too long for the name of an entry.
     """
-    hosts = lines(fields, b"host")
-    if len(hosts) > 1 or (hosts and _HOST.fullmatch(hosts[0]) is None):
-        return None
+    hosts = [value for name, value in fields if name == b"host"]
     scheme = str(scope.get("scheme") or "http").lower()
     if hosts:
-        host = hosts[0].decode("latin-1").lower()
+        named = hosts[0].strip(b" \t")
+        if len(hosts) > 1 or _HOST.fullmatch(named) is None:
+            return None
+        host = named.decode("latin-1").lower()
     else:
         server = scope.get("server") or ("", None)
         host = f"{server[0]}:{server[1]}"
@@ -91,7 +92,7 @@ def base_name(
     operator can match it.
     """
     query = target.query if route is None else _selected(target.query, route)
-    text = escape(f"{target.scheme}://{target.host}{target.path}") + "?" + escape(query)
+    text = escape(f"{target.scheme}://{target.host}{target.path}") + "?" + (escape(query) if query else "")
     kind = "" if route is None else f"r:{digest(part)}:" if part else "r:"
     if forwarded:
         kind = f"f:{digest(forwarded)}:{kind}"
