@@ -14,7 +14,7 @@ order per inbox, and may be arbitrarily late. The driver's duties, as the core s
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from stampede_guard.core import breaker
 from stampede_guard.core.aboard import Aboard
@@ -46,12 +46,14 @@ from stampede_guard.core.events import (
 from stampede_guard.core.outcome import FlightOutcome
 from stampede_guard.core.states import Computing, FlightKind, FlightState, Publishing
 from tests.core.moves import GAP
-from tests.core.steps import Core, Store, version_of
+from tests.core.steps import Core, Store, too_old, version_of
 from tests.core.world import (
     BROKEN,
     LATER,
     ON,
     Flight,
+    Process,
+    Seen,
     Setup,
     Table,
     Violation,
@@ -75,13 +77,10 @@ class Driver:
         return with_process(world, number, changes)
 
     def _flight(self, world: World, number: int) -> Flight:
-        flight = world.processes[number].flight
-        assert flight is not None
-        return flight
+        return cast(Flight, world.processes[number].flight)
 
     def _state(self, flight: Flight) -> FlightState:
-        state: FlightState = self.table[flight.state]
-        return state
+        return cast(FlightState, self.table[flight.state])
 
     def _phase(self, flight: Flight) -> Any:
         return self._state(flight).phase
@@ -89,6 +88,15 @@ class Driver:
     def _grant(self, flight: Flight | None) -> Any:
         """The grant under which a flight computes, if there is one."""
         return None if flight is None else getattr(self._phase(flight), "grant", None)
+
+    def seen(self, process: Process | Seen) -> Seen:
+        """What the others see of a process."""
+        if isinstance(process, Seen):
+            return process
+        phase = self._phase(process.flight) if process.flight is not None else None
+        grant = getattr(phase, "grant", None)
+        passes = isinstance(phase, Computing) and grant is not None and not grant.leased and process.alive
+        return Seen(process.alive, process.hears, passes, 0 if grant is None else grant.token)
 
     def _not_answered(self, flight: Flight, *, away: bool, sent: bool) -> StoreFailed:
         return StoreFailed(away, aboard(flight), float(flight.clock), 0.0, sent)
@@ -236,11 +244,8 @@ class Driver:
 
     def _check_others_let_through(self, world: World, number: int) -> None:
         """How many compute beside each other is bounded, unless a fault has lost the slots."""
-        computing = 1
-        for other, process in enumerate(world.processes):
-            phase = self._phase(process.flight) if process.flight is not None and process.alive else None
-            grant = phase.grant if isinstance(phase, Computing) else None
-            computing += other != number and grant is not None and not grant.leased
+        seen = [self.seen(process) for process in world.processes]
+        computing = 1 + sum(process.passes for process in seen) - seen[number].passes
         if computing > self.setup.policy.uncacheable_limit and world.faults == self.setup.faults:
             raise Violation(f"{computing} were let through at once")
 
@@ -393,7 +398,3 @@ def aboard(flight: Flight) -> Aboard:
 
 def _mark(flight: Flight, bit: int) -> tuple[int, ...]:
     return tuple(passenger | bit for passenger in flight.passengers)
-
-
-def too_old(version: int, need: int) -> str:
-    return f"a caller that began after invalidation {need} had returned was served version {version}"

@@ -18,10 +18,9 @@ from stampede_guard.core.events import (
 )
 from stampede_guard.core.outcome import FlightOutcome
 from stampede_guard.core.states import FlightKind
-from tests.core.driver import too_old
 from tests.core.faults import Faults
-from tests.core.moves import GAP, Move, list_moves
-from tests.core.steps import version_of
+from tests.core.moves import GAP, Move, common_moves, moves_of
+from tests.core.steps import too_old, version_of
 from tests.core.world import (
     BROKEN,
     NOON,
@@ -38,7 +37,7 @@ STALE = Value(b"v0", NOON - 10, total_ms=10**6, stale_ms=10**6, expires_us=10**1
 
 
 class Model(Faults):
-    """`moves` lists what may happen next and `make` lets it happen; a broken promise raises `Violation`."""
+    """`moves_of` and `common_moves` list what may happen next. `make` lets it happen, or raises `Violation`."""
 
     def start(self) -> World:
         setup = self.setup
@@ -69,8 +68,11 @@ class Model(Faults):
             spare_puts=setup.puts,
         )
 
-    def moves(self, world: World) -> list[Move]:
-        return list_moves(world, self.setup, self.table)
+    def moves_of(self, number: int, process: Process, shared: World) -> list[Move]:
+        return moves_of(number, process, shared, self.setup, self.table)
+
+    def common_moves(self, world: World) -> list[Move]:
+        return common_moves(world, self.setup, self.table)
 
     def make(self, world: World, move: Move) -> World:
         after: World = getattr(self, "_" + move[0])(world, *move[1:])
@@ -241,8 +243,9 @@ class Model(Faults):
             return 1
         if entry.lease is not None and entry.lease.token >= fence:
             return 1
-        grants = [self._grant(process.flight) for process in world.processes]
-        return int(any(grant is not None and grant.token >= fence for grant in grants))
+        tokens = [self.seen(process).token for process in world.processes]
+        assert None not in tokens, "an invalidation is shown the tokens of all"
+        return int(any(token and token >= fence for token in tokens))
 
     # --- values without a computation -------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from stampede_guard.core.entry import EMPTY, Failure, Lease, in_time
 from stampede_guard.core.states import Asking, Computing, FlightState, Publishing
-from tests.core.world import BROKEN, OFF, ON, OPEN, SLOTS_MS, Process, Setup, Table, World
+from tests.core.world import BROKEN, OFF, ON, OPEN, SLOTS_MS, Flight, Process, Setup, Table, World
 
 Move = tuple[Any, ...]
 GAP = -1
@@ -48,18 +48,24 @@ PAUSES = frozenset({"ask_again"})
 """The timers that a flight has set itself, for less than a `poll_interval`."""
 
 
-def list_moves(world: World, setup: Setup, table: Table) -> list[Move]:
+def moves_of(number: int, process: Process, shared: World, setup: Setup, table: Table) -> list[Move]:
+    """Those of one process. They follow from the process and from what all share, whatever the others do."""
     moves: list[Move] = []
-    for number, process in enumerate(world.processes):
-        if process.alive:
-            own = table.own_moves.get((number, process))
-            if own is None:
-                own = table.own_moves[number, process] = []
-                _own_moves(own, number, process, setup, table)
-            moves += own
-            _times(moves, number, process, world, setup, table)
-            _renewals(moves, number, process, world, setup, table)
-    moves += [("execute_invalidation", place) for place in range(len(world.invalidations))]
+    if process.alive:
+        _own_moves(moves, number, process, setup, table)
+        _times(moves, number, process, shared, setup, table)
+        _renewals(moves, number, process, shared, setup, table)
+        if shared.events and process.flight is not None:
+            _events(moves, number, process.flight, setup)
+        if shared.faults:
+            _process_faults(moves, number, process, setup.kinds, table)
+    return moves
+
+
+def common_moves(world: World, setup: Setup, table: Table) -> list[Move]:
+    """All others."""
+    moves: list[Move] = [("execute_invalidation", place) for place in range(len(world.invalidations))]
+    moves += [("apply_pending", number) for number, process in enumerate(world.processes) if process.pending]
     moves += [("execute_put", place) for place in _different(world.puts)]
     moves += [("run_ghost", place) for place in _different(world.ghosts)]
     if world.faults < setup.faults and _is_unowned(world, table) and _ends(table[world.entry].lease, world):
@@ -76,8 +82,6 @@ def list_moves(world: World, setup: Setup, table: Table) -> list[Move]:
             for number in _interchangeable(world)
             if world.processes[number].alive
         ]
-    if world.events:
-        _events(moves, world, setup)
     if world.faults:
         _faults(moves, world, setup, table)
     return moves
@@ -123,30 +127,28 @@ def _own_moves(moves: list[Move], number: int, process: Process, setup: Setup, t
         moves.append(("probe", number))
     if process.releases:
         moves.append(("give_back", number))
-    if process.pending:
-        moves.append(("apply_pending", number))
 
 
 def _times(
-    moves: list[Move], number: int, process: Process, world: World, setup: Setup, table: Table
+    moves: list[Move], number: int, process: Process, shared: World, setup: Setup, table: Table
 ) -> None:
     """The holder no longer counts as alive. That matters only where the store may fail to answer."""
     flight = process.flight
     if flight is None or flight.pending[0] not in ("ask", "asked", "pause"):
         return
-    may_fail = process.pending or flight.pending[0] == "pause" or (world.faults and "lose" in setup.kinds)
+    may_fail = process.pending or flight.pending[0] == "pause" or (shared.faults and "lose" in setup.kinds)
     state: FlightState = table[flight.state]
     if may_fail and state.trusted_until > flight.clock:
         moves.append(("later", number))
 
 
 def _renewals(
-    moves: list[Move], number: int, process: Process, world: World, setup: Setup, table: Table
+    moves: list[Move], number: int, process: Process, shared: World, setup: Setup, table: Table
 ) -> None:
     if process.renewal >= 0:
         moves.append(("execute_renewal", number))
     elif setup.renewals and process.flight is not None:
-        phase, lease = table[process.flight.state].phase, table[world.entry].lease
+        phase, lease = table[process.flight.state].phase, table[shared.entry].lease
         if isinstance(phase, Computing | Publishing) and phase.grant is not None:
             inbox = f"i{number}" if process.link in (ON, BROKEN) else ""
             # A renewal that would find everything as it is changes nothing.
@@ -238,23 +240,19 @@ def _invalidations(moves: list[Move], world: World, table: Table) -> None:
             moves.append(("invalidate", number))
 
 
-def _events(moves: list[Move], world: World, setup: Setup) -> None:
-    for number, process in enumerate(world.processes):
-        flight = process.flight
-        if flight is None:
-            continue
-        if flight.pending[0] == "compute":
-            if "fail" in setup.event_kinds:
-                moves.append(("fail", number))
-            if "fail_private" in setup.event_kinds:
-                moves.append(("fail_privately", number))
-            if "unstorable" in setup.event_kinds:
-                moves.append(("finish_unstorable", number))
-            # "No passenger can take over": with none aboard. Others may join until the lease is given back.
-            if "abandon" in setup.event_kinds and not flight.passengers:
-                moves.append(("abandon", number))
-        if "cancel" in setup.event_kinds:
-            moves += [("leave", number, place) for place in _different(flight.passengers)]
+def _events(moves: list[Move], number: int, flight: Flight, setup: Setup) -> None:
+    if flight.pending[0] == "compute":
+        if "fail" in setup.event_kinds:
+            moves.append(("fail", number))
+        if "fail_private" in setup.event_kinds:
+            moves.append(("fail_privately", number))
+        if "unstorable" in setup.event_kinds:
+            moves.append(("finish_unstorable", number))
+        # "No passenger can take over": with none aboard. Others may join until the lease is given back.
+        if "abandon" in setup.event_kinds and not flight.passengers:
+            moves.append(("abandon", number))
+    if "cancel" in setup.event_kinds:
+        moves += [("leave", number, place) for place in _different(flight.passengers)]
 
 
 def _faults(moves: list[Move], world: World, setup: Setup, table: Table) -> None:
@@ -272,9 +270,6 @@ def _faults(moves: list[Move], world: World, setup: Setup, table: Table) -> None
         moves.append(("restart",))
     if "clock" in kinds:
         moves.append(("clock",))
-    for number, process in enumerate(world.processes):
-        if process.alive:
-            _process_faults(moves, number, process, kinds, table)
 
 
 def _process_faults(

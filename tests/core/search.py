@@ -17,6 +17,7 @@ from stampede_guard.core.tags import opened
 from tests.core.model import Model
 from tests.core.moves import PAUSES, PROGRESS, TIMERS, Move
 from tests.core.steps import Core
+from tests.core.successors import Packed, Successors
 from tests.core.world import Setup, Violation, World
 
 
@@ -47,6 +48,7 @@ class Search:
         model: Model | None = None,
     ) -> None:
         self.model = model if model is not None else Model(setup, core)
+        self.successors = Successors(self.model)
         self.setup = setup
         self.limit = limit
         self._numbers: dict[int, int] = {}
@@ -74,7 +76,7 @@ class Search:
                 gc.enable()
 
     def _run(self) -> Result:
-        start = self.model.start()
+        start = self.successors.start()
         queue = deque([start])
         self._add(start, -1, ())
         here = 0
@@ -89,7 +91,7 @@ class Search:
     def _result(self, text: str | None) -> Result:
         return Result(self.setup, len(self._numbers), self._moves_made, text)
 
-    def _add(self, world: World, origin: int, move: Move) -> int:
+    def _add(self, world: Packed, origin: int, move: Move) -> int:
         number = len(self._origins)
         if number >= self.limit:
             raise RuntimeError(f"more than {self.limit} worlds")
@@ -98,28 +100,28 @@ class Search:
         self._last_moves.append(self._shared.setdefault(move, move))
         return number
 
-    def _expand(self, here: int, world: World, queue: deque[World]) -> str | None:
-        model, numbers = self.model, self._numbers
-        self._starts.append(len(self._targets))
-        can_go_on = world.quiet
+    def _expand(self, here: int, packed: Packed, queue: deque[Packed]) -> str | None:
+        successors, numbers, targets = self.successors, self._numbers, self._targets
+        self._starts.append(len(targets))
+        can_go_on = successors.is_quiet(packed)
         self._quiet.append(can_go_on)
-        for move in model.moves(world):
-            self._moves_made += 1
-            try:
-                after = model.make(world, move)
-            except Violation as violation:
-                return self._story(here, (*move, violation))
+        try:
+            following = successors.of(packed)
+        except Violation as violation:
+            return self._story(here, (*violation.move, violation))
+        self._moves_made += len(following)
+        for move, after in following:
             there = numbers.get(hash(after))
             if there is None:
                 there = self._add(after, here, move)
                 queue.append(after)
             if move[0] in PROGRESS:
                 can_go_on = True
-                self._targets.append(there)
+                targets.append(there)
             elif move[0] in TIMERS:
                 can_go_on = can_go_on or move[0] in PAUSES
-                self._targets.append(-there - 1)
-        if not can_go_on and world.faults == self.setup.faults:
+                targets.append(-there - 1)
+        if not can_go_on and successors.faults(packed) == self.setup.faults:
             return self._story(here, ("somebody waits for a timer although nothing is broken",))
         return None
 

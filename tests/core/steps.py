@@ -23,7 +23,7 @@ from stampede_guard.core.scripts import (
     Uncacheable,
 )
 from stampede_guard.core.tags import opened
-from tests.core.world import ON, OPEN, SLOTS_MS, Setup, Table, Violation, World
+from tests.core.world import SLOTS_MS, Setup, Table, Violation, World
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,10 @@ def version_of(body: bytes) -> int:
     return int(opened(body)[1:]) if body else 10**9
 
 
+def too_old(version: int, need: int) -> str:
+    return f"a caller that began after invalidation {need} had returned was served version {version}"
+
+
 class Store:
     """Runs scripts on numbered entries. Equal calls are answered from memory: the scripts are pure."""
 
@@ -75,11 +79,7 @@ class Store:
     def listening(self, world: World) -> frozenset[str] | None:
         if not self.setup.listening_known:
             return None
-        return frozenset(
-            f"i{number}"
-            for number, process in enumerate(world.processes)
-            if process.alive and process.link in (OPEN, ON)
-        )
+        return frozenset(f"i{number}" for number, process in enumerate(world.processes) if process.hears)
 
     # --- read ------------------------------------------------------------------------------------
 
@@ -328,6 +328,6 @@ class Store:
         for inbox, message in messages:
             number = int(inbox[1:])
             process = processes[number]
-            if process.alive and process.link in (OPEN, ON):
+            if process.hears:
                 processes[number] = process._replace(inbox=(*process.inbox, self.table.id(message)))
         return world._replace(processes=tuple(processes))

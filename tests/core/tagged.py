@@ -15,11 +15,11 @@ from stampede_guard.core import tags
 from stampede_guard.core.asks import Found, Granted, Message
 from stampede_guard.core.commands import Command, Compute, Publish
 from stampede_guard.core.events import ComputationEnded, Heard, OutdatedUpTo, PublishAnswered
-from tests.core.driver import aboard, too_old
+from tests.core.driver import aboard
 from tests.core.model import Model
 from tests.core.moves import GAP, Move
-from tests.core.steps import Core, Store, version_of
-from tests.core.world import BROKEN, ON, Flight, Setup, Violation, World
+from tests.core.steps import Core, Store, too_old, version_of
+from tests.core.world import BROKEN, ON, Flight, Process, Setup, Violation, World
 
 UNREAD = -1
 ABSENT = 0
@@ -51,33 +51,28 @@ class TagModel(Model):
         self.rules = rules if rules is not None else Rules()
         self.store = _Store(setup, self.core, self.table)
 
-    def moves(self, world: World) -> list[Move]:
-        moves: list[Move] = []
-        for move in super().moves(world):
-            flight = world.processes[move[1]].flight if move[0] == "answer" else None
-            if flight is None or flight.pending[0] != "published" or flight.looked != UNREAD:
-                moves.append(move)
-        for number, process in enumerate(world.processes):
-            for place, (_, body, version) in enumerate(process.looks):
-                moves += [("look_at_value", number, place)] if body == UNREAD else []
-                moves += [("look_at_tag", number, place)] if version == UNREAD else []
-            moves += self._own_moves(number, process.flight, world)
-        if world.faults and "evict_tag" in self.setup.kinds and world.tag:
-            moves.append(("evict_tag",))
-        return moves
-
-    def _own_moves(self, number: int, flight: Flight | None, world: World) -> list[Move]:
+    def moves_of(self, number: int, process: Process, shared: World) -> list[Move]:
+        flight = process.flight
+        moves = super().moves_of(number, process, shared)
+        if flight is not None and flight.pending[0] == "published" and flight.looked == UNREAD:
+            moves.remove(("answer", number))
+        for place, (_, body, version) in enumerate(process.looks):
+            moves += [("look_at_value", number, place)] if body == UNREAD else []
+            moves += [("look_at_tag", number, place)] if version == UNREAD else []
         match flight.pending[0] if flight is not None else None:
             case "publish" | "published" if flight is not None and flight.looked == UNREAD:
-                return [("look_at_own", number)]
+                moves.append(("look_at_own", number))
             case "check":
-                return [("check", number), *([("lose", number)] if self._may_lose(world) else [])]
+                moves.append(("check", number))
+                if shared.faults and "lose" in self.setup.kinds:
+                    moves.append(("lose", number))
             case "ensure" | "begin" | "believe" as kind:
-                return [(str(kind), number)]
-        return []
+                moves.append((str(kind), number))
+        return moves
 
-    def _may_lose(self, world: World) -> bool:
-        return bool(world.faults) and "lose" in self.setup.kinds
+    def common_moves(self, world: World) -> list[Move]:
+        evictable = world.faults and "evict_tag" in self.setup.kinds and world.tag
+        return [*super().common_moves(world), *([("evict_tag",)] if evictable else [])]
 
     # --- the tag ---------------------------------------------------------------------------------
 

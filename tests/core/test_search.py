@@ -25,12 +25,16 @@ compute so at
 from __future__ import annotations
 
 import os
+from collections import deque
 
 import pytest
 
+from tests.core.model import Model
 from tests.core.search import Search
-from tests.core.setups import DEEP, QUICK
-from tests.core.world import Setup
+from tests.core.setups import DEEP, ONE_AT_A_TIME, QUICK, UNSTORABLE
+from tests.core.successors import Successors
+from tests.core.tagged import TagModel
+from tests.core.world import FAULTS, Setup
 
 SETUPS = QUICK + (DEEP if os.environ.get("STAMPEDE_SEARCH") == "deep" else ())
 
@@ -40,6 +44,37 @@ def test_every_interleaving_keeps_the_promises(setup: Setup) -> None:
     result = Search(setup).run()
     print(result)
     assert result.counterexample is None, result.counterexample
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Model(Setup(callers=1, faults=2, kinds=FAULTS - {"lose"}, renewals=True)),
+        Model(Setup(faults=1, kinds=frozenset({"lose", "restart"}), clock_goes_on=False, timed=True)),
+        Model(Setup(callers=3, processes=3, events=1, event_kinds=UNSTORABLE, policy=ONE_AT_A_TIME)),
+        Model(Setup(callers=1, pending=1, invalidations=1, refreshes=1, puts=1)),
+        TagModel(Setup(callers=1, invalidations=1, faults=1, kinds=frozenset({"evict_tag", "crash"}))),
+    ],
+    ids=lambda model: str(model.setup),
+)
+def test_a_remembered_move_leads_where_the_model_leads(model: Model) -> None:
+    successors = Successors(model)
+    queue = deque([successors.start()])
+    known = set(queue)
+    while queue and len(known) < 3_000:
+        packed = queue.popleft()
+        world = successors.world(packed)
+        moves = model.common_moves(world)
+        for number, process in enumerate(world.processes):
+            moves += model.moves_of(number, process, world)
+        following = successors.of(packed)
+        assert {move: successors.world(after) for move, after in following} == {
+            move: model.make(world, move) for move in moves
+        }
+        assert len(following) == len(moves)
+        new = {after for _, after in following} - known
+        known |= new
+        queue += new
 
 
 def test_a_counterexample_is_told_as_numbered_moves() -> None:

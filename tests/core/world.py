@@ -163,6 +163,39 @@ class Process(NamedTuple):
     pending: int = 0
     """The version that a pending invalidation of this process asks for; 0 = none."""
 
+    @property
+    def hears(self) -> bool:
+        """Whether the store has a subscription of this process."""
+        return self.alive and self.link in (OPEN, ON)
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing is under way here."""
+        return (
+            self.flight is None
+            and not self.missed
+            and not self.looks
+            and self.fallback is None
+            and not self.releases
+            and not self.due
+            and not self.inbox
+            and not self.pending
+        )
+
+
+class Seen(NamedTuple):
+    """What moves of others see of a process, and the messages that they send to it.
+
+    `passes`: it is let through, for an uncacheable key. `token`: of the grant under which it computes, 0 if there is
+    none, and None where that is not shown.
+    """
+
+    alive: bool
+    hears: bool
+    passes: bool
+    token: int | None
+    inbox: tuple[int, ...] = ()
+
 
 class Ghost(NamedTuple):
     """A command whose sender has given up on it; it may still be carried out, once."""
@@ -206,17 +239,7 @@ class World(NamedTuple):
     @property
     def quiet(self) -> bool:
         """Every caller that came has been served and nothing is under way."""
-        return not (self.invalidations or self.puts) and all(
-            process.flight is None
-            and not process.missed
-            and not process.looks
-            and process.fallback is None
-            and not process.releases
-            and not process.due
-            and not process.inbox
-            and not process.pending
-            for process in self.processes
-        )
+        return not (self.invalidations or self.puts) and all(process.quiet for process in self.processes)
 
 
 def _with_quick_replace(kind: Any) -> None:
@@ -249,7 +272,7 @@ def with_process(world: World, number: int, changes: dict[str, Any], new: Any = 
 _PLACES = {name: place for place, name in enumerate(Process._fields)}
 _PROCESSES = World._fields.index("processes")
 
-for _kind in (Flight, Fallback, Process, World):
+for _kind in (Flight, Fallback, Process, Seen, World):
     _with_quick_replace(_kind)
 
 
@@ -259,8 +282,6 @@ class Table:
     def __init__(self) -> None:
         self._ids: dict[Any, int] = {}
         self._things: list[Any] = []
-        # What a process may do by itself follows from the process, and many worlds have the same one.
-        self.own_moves: dict[tuple[int, Process], list[tuple[Any, ...]]] = {}
 
     def id(self, thing: Any) -> int:
         # 1 == True == 1.0: things of different types must not meet. Nor must answers that differ in what they do not
@@ -276,3 +297,5 @@ class Table:
 
 class Violation(Exception):
     """A move that breaks a promise."""
+
+    move: tuple[Any, ...] = ()
