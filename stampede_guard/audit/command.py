@@ -7,6 +7,7 @@ Both are plain functions of their arguments, so any command line can call them. 
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import shutil
 import sys
@@ -36,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given[:1] == ["explain"]:
         return explain_main(given[1:])
     try:
-        options = _parser().parse_args(given)
+        options = _parsed(given)
     except SystemExit as end:
         return int(end.code or 0)
     try:
@@ -65,6 +66,18 @@ def explain_main(arguments: Sequence[str]) -> int:
             sys.stderr.write(f"audit: {code!r} is not a rule; without an argument, all rules are listed\n")
             return MISUSED
     return CLEAN
+
+
+def _parsed(given: Sequence[str] | None) -> argparse.Namespace:
+    """A mistyped option is refused with the nearest one."""
+    parser = _parser()
+    options, unknown = parser.parse_known_args(given)
+    for option in unknown:
+        known = [name for action in parser._actions for name in action.option_strings]
+        near = difflib.get_close_matches(option.partition("=")[0], known, n=1)
+        hint = f" (do you mean {near[0]}?)" if near else ""
+        parser.error(f"unrecognized arguments: {option}{hint}")
+    return options
 
 
 def _parser() -> argparse.ArgumentParser:

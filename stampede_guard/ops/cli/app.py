@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
-import typer.core
 import typer.main
 
 from stampede_guard import __version__
 from stampede_guard.api.environment import unknown_variables
 from stampede_guard.ops.cli.commands import COMMANDS, load
+from stampede_guard.ops.cli.suggesting import Suggesting
 
 __all__ = ["app"]
 
 
-class Lazy(typer.core.TyperGroup):
+class Lazy(Suggesting):
     """A group whose commands are those of the table."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -29,7 +29,7 @@ class Lazy(typer.core.TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name not in COMMANDS:
             return None
-        made = typer.Typer(rich_markup_mode=None, add_completion=False)
+        made = typer.Typer(cls=Suggesting, rich_markup_mode=None, add_completion=False)
         load(cmd_name).register(made)
         command = typer.main.get_command(made)
         command.name = cmd_name

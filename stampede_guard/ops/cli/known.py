@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from stampede_guard.errors import Misuse, StoreError
@@ -13,7 +14,10 @@ from stampede_guard.values.keys.builder import readable_name
 from stampede_guard.values.keys.explained import explain_name
 from stampede_guard.values.keys.kinds import UNNAMED
 
-__all__ = ["Known", "functions_known"]
+__all__ = ["Known", "functions_known", "of_function", "told_namespaces"]
+
+if TYPE_CHECKING:
+    from stampede_guard.stores.console.console import Console
 
 PATIENCE = 5.0
 """Seconds for the search: an operator in an emergency must not wait longer."""
@@ -56,6 +60,48 @@ async def functions_known(url: str | None, namespace: str, name: str) -> Known:
     except (StoreError, TimeoutError):
         pass
     return known
+
+
+async def of_function(console: Console, namespace: str, name: str, most: int) -> list[str]:
+    """The entries of one function: its whole name, or the last part of it. More than `most` are not collected.
+
+    Raises `Misuse` if no function has this name, or several have.
+    """
+    known = Known()
+    by_title: dict[str, list[str]] = {}
+    async for entry in console.names(namespace):
+        title = _title(entry, namespace)
+        if title is None:
+            continue
+        known.titles.add(title)
+        if title == _as_in_keys(name) or title.rpartition(".")[2] == name:
+            by_title.setdefault(title, []).append(entry)
+            if len(by_title[title]) > most:
+                break
+    exact = by_title.get(_as_in_keys(name))
+    if exact is not None:
+        return exact
+    if len(by_title) == 1:
+        return by_title.popitem()[1]
+    if by_title:
+        raise Misuse(f"several functions are called {name!r}: write {' or '.join(sorted(by_title))}")
+    if not known.titles:
+        raise Misuse(f"no entries in namespace {namespace!r}. {await told_namespaces(console)}".strip())
+    raise Misuse(
+        f"no entry in namespace {namespace!r} belongs to a function named {name!r}; the nearest are: "
+        f"{', '.join(known.nearest(name))}"
+    )
+
+
+async def told_namespaces(console: Console) -> str:
+    """A sentence that lists the namespaces on this server. Empty if the server does not allow the search."""
+    try:
+        found, complete = await console.namespaces()
+    except StoreError:
+        return ""
+    if not found:
+        return "The server has no entries of any namespace." if complete else ""
+    return f"Namespaces with entries: {', '.join(found)}{'' if complete else ', and perhaps more'}."
 
 
 def _title(entry: str, namespace: str) -> str | None:

@@ -25,12 +25,15 @@ from stampede_guard.stores.console.looking import HEAD, parse_look
 from stampede_guard.stores.console.view import EntryView
 from stampede_guard.stores.redis import RedisStore
 from stampede_guard.stores.sentinel import SentinelStore
+from stampede_guard.values.keys.explained import namespace_of
 
 __all__ = ["Console", "Machine"]
 
 PATIENCE = 5.0
 """Seconds for connecting and for each answer. It is long because operators look when a server is slow."""
 SCAN_COUNT = 1000
+NAMESPACE_STEPS = 100
+"""SCANs of one master in the search for namespaces."""
 FAILURE_BYTES = 4096
 _LOOK = Script("look")
 _KEY = re.compile(rb"\{(?P<name>.+)\}:[verlwf]", re.DOTALL)
@@ -211,6 +214,25 @@ class Console:
                 if int(cursor) == 0:
                     break
         self._refuse_silence(self.masters)
+
+    async def namespaces(self, *, most: int = 50) -> tuple[list[str], bool]:
+        """Namespaces with entries, tenants included, and whether these are all. Looks at a part of a large server."""
+        found: set[str] = set()
+        complete = True
+        for master in self.masters:
+            cursor: Any = 0
+            for _ in range(NAMESPACE_STEPS):
+                step = master.ask("SCAN", cursor, "MATCH", b"{*:*}:[verlwf]", "COUNT", SCAN_COUNT)
+                answered = await self._reached(master, step)
+                if answered is None:
+                    break
+                cursor, keys = answered
+                found |= {space for name in _names(keys) if (space := namespace_of(name)) is not None}
+                if int(cursor) == 0 or len(found) >= most:
+                    break
+            complete = complete and int(cursor) == 0 and len(found) <= most
+        self._refuse_silence(self.masters)
+        return sorted(found)[:most], complete
 
     async def __aenter__(self) -> Self:
         return self

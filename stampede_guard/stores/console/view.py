@@ -26,6 +26,18 @@ class ValueView:
     size: int
     body: bytes = field(default=b"", repr=False)
 
+    @property
+    def fresh_left(self) -> float | None:
+        """Seconds for which the value stays fresh; 0 for a stale one, None for ever."""
+        if not self.fresh:
+            return 0.0
+        return None if self.left is None else max(0.0, self.left - self.stale_ttl)
+
+    @property
+    def stale_left(self) -> float | None:
+        """Seconds for which the value is served stale: from now, or after it was fresh. None: for ever."""
+        return None if self.left is None else min(self.left, self.stale_ttl) if self.fresh else self.left
+
 
 @dataclass(frozen=True, slots=True)
 class FailureView:

@@ -13,7 +13,15 @@ from stampede_guard.errors import Misuse
 from stampede_guard.values.keys.builder import SHOWN
 from stampede_guard.values.keys.kinds import UNNAMED
 
-__all__ = ["KEPT_FOR_COMPARISON", "LONGEST_NAME", "Explanation", "Part", "bare", "explain_name"]
+__all__ = [
+    "KEPT_FOR_COMPARISON",
+    "LONGEST_NAME",
+    "Explanation",
+    "Part",
+    "bare",
+    "explain_name",
+    "namespace_of",
+]
 
 KEPT_FOR_COMPARISON = "?shadow"
 """Suffix of an entry's name where mode `shadow` stores values. In an entry's own name, `?` is escaped."""
@@ -22,6 +30,9 @@ LONGEST_NAME = 8192
 """Characters. The longest name is a key of 512 characters that are each escaped as four bytes."""
 
 _FUNCTION = re.compile(r"(?P<function>.*?):(?P<digest>[0-9a-f]{12}):(?P<parts>.*)", re.DOTALL)
+_NAMESPACE = re.compile(
+    r"(?P<namespace>[A-Za-z0-9._:-]{1,64}?):(?:[=#]|http\d*:|[^:]+:[0-9a-f]{12}:)", re.DOTALL
+)
 _URL = re.compile(r"http\d*:(?P<url>.+)", re.DOTALL)
 _SHAPE = re.compile(r"(?P<key>.*?)(?:#(?P<shape>[0-9a-f]{6,64}))?", re.DOTALL)
 _HASHED = re.compile(r"(?P<begin>.*)~(?P<digest>[0-9a-f]{32})", re.DOTALL)
@@ -82,6 +93,12 @@ def explain_name(name: str, *, namespace: str | None = None) -> Explanation:
     parts, complete = _parts(found["parts"])
     title = unquote(found["function"])
     return Explanation(name, space, "function", title, found["digest"], parts, complete)
+
+
+def namespace_of(name: str) -> str | None:
+    """The namespace in an entry's name, with its tenant. None if it is no such name."""
+    found = _NAMESPACE.match(name)
+    return None if found is None else found["namespace"]
 
 
 def bare(name: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from stampede_guard import StampedeGuard
 from stampede_guard.http.middleware import StampedeMiddleware
 from tests.ops.cli.conftest import ROOT, Operator, Shop
 
@@ -20,7 +21,7 @@ from tests.ops.cli.conftest import ROOT, Operator, Shop
 def test_keys_lists_entries_by_function_as_a_process_of_its_own(operator: Operator, shop: Shop) -> None:
     told = operator.run("keys")
     assert told.code == 0, told.err
-    assert re.search(r"project=7,region='eu'\s+fresh\s+15 min\s+\d{16}\s+8 B", told.out)
+    assert re.search(r"project=7,region='eu'\s+fresh\s+\S+ (?:s|min)\s+10 min\s+\d{16}\s+8 B", told.out)
     assert re.search(r"=report:broken\s+failed", told.out)
     assert re.search(r"=slow:1\s+computing.*left\s+1\n", told.out)
     assert told.out.count("shop.quality") == 1, "once for all its entries"
@@ -227,7 +228,7 @@ async def test_invalidate_refuses_more_than_its_limit(operator: Operator, shop: 
 async def test_invalidate_needs_names_or_a_pattern(operator: Operator, args: list[str]) -> None:
     told = await operator.call("invalidate", *args)
     assert told.code == 2
-    assert "names of entries, or --match PATTERN" in told.err
+    assert "names of entries, or --function NAME, or --match PATTERN" in told.err
 
 
 async def test_all_masters_of_a_cluster_are_asked(valkey_cluster: object, namespace: str) -> None:
@@ -287,3 +288,65 @@ async def test_at_a_terminal_invalidate_by_pattern_asks_first(
     assert done.returncode == code
     await shop.quality(7)
     assert shop.runs == left
+
+
+async def test_keys_shows_the_fresh_and_the_stale_time_apart(operator: Operator, shop: Shop) -> None:
+    told = await operator.call("keys", "*shop.quality*")
+    assert re.search(r"state\s+fresh for\s+then stale", told.out)
+    assert re.search(r"project=7,region='eu'\s+fresh\s+[45] min\s+10 min\s+\d{16}", told.out)
+    value = (await operator.call("keys", "*shop.quality*", "--json")).json["entries"][0]["value"]
+    assert 0 < value["left"] - 600 <= 300, "of the whole"
+    entry = (await operator.call("keys", "*shop.quality*", "--json")).json["entries"][0]
+    assert (0 < entry["fresh_left"] <= 300, entry["stale_left"]) == (True, 600)
+
+
+async def test_invalidate_of_a_function_takes_its_name_or_the_last_part_of_it(
+    operator: Operator, shop: Shop
+) -> None:
+    for name in ("quality", "shop.quality"):
+        await shop.quality(7)
+        await shop.quality(8)
+        told = await operator.call("invalidate", "--function", name, "--yes", "--json")
+        assert told.json == {"invalidated": 3, "failed": 0}
+    left = (await operator.call("keys", "--json")).json["entries"]
+    assert not [entry for entry in left if "quality" in entry["name"] and entry["value"]]
+    assert [entry for entry in left if "=report:" in entry["name"]], "other entries stay"
+
+
+async def test_invalidate_of_an_unknown_function_names_the_nearest_and_drops_nothing(
+    operator: Operator, shop: Shop
+) -> None:
+    told = await operator.call("invalidate", "--function", "shop.qualty", "--yes")
+    assert told.code == 2 and "the nearest are: shop.quality" in told.err
+    told = await operator.call("invalidate", "--function", "quality")
+    assert told.code == 2 and "2 entries of" in told.err and "belong to quality: add --yes" in told.err
+    told = await operator.call("invalidate", "--function", "quality", "--match", "*", "--yes")
+    assert told.code == 2 and "one of them" in told.err
+
+    @shop.guard.locked_cache(ttl=300, name="reports.quality")
+    async def another(project: int) -> int:
+        return project
+
+    await another(7)
+    told = await operator.call("invalidate", "--function", "quality", "--yes")
+    assert told.code == 2 and "write reports.quality or shop.quality" in told.err
+
+
+async def test_an_empty_namespace_lists_those_that_exist(operator: Operator, shop: Shop) -> None:
+    tenant = shop.guard.within("acme")
+    await tenant.get_or_compute("report", shop_report, ttl=300)
+    colons = StampedeGuard.from_url(operator.url, namespace=f"eu:{operator.namespace}")
+    async with colons:
+        await colons.locked_cache(ttl=300, name="colons.report")(shop_report)()
+        told = await operator.call("keys", "-n", "nobody")
+    assert "No entries in namespace 'nobody'" in told.out
+    listed = re.search(r"Namespaces with entries: (.*)\.", told.out)
+    assert listed is not None
+    spaces = set(listed[1].split(", "))
+    assert {operator.namespace, f"{operator.namespace}:acme", f"eu:{operator.namespace}"} <= spaces
+    told = await operator.call("invalidate", "--function", "quality", "-n", "nobody", "--yes")
+    assert told.code == 2 and operator.namespace in told.err
+
+
+async def shop_report() -> int:
+    return 7

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 
 import stampede_guard.ops.cli
+from stampede_guard.audit.command import main as audit
 from stampede_guard.errors import Misuse
 from stampede_guard.ops.cli.commands import COMMANDS
 from stampede_guard.ops.cli.secrets import shown, without_secrets
@@ -182,3 +183,27 @@ def test_bodies_are_shown_as_what_they_are() -> None:
     assert body_text(b"\xc1\xff", complete=True) == r"b'\xc1\xff'"
     assert body_text(b"abc", complete=False).endswith("... (cut)")
     assert [bytes_text(size) for size in (5, 2048, 3 * 1024**2)] == ["5 B", "2.0 KiB", "3.0 MiB"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (("kyes",), "do you mean keys?"),
+        (("doctr",), "do you mean doctor?"),
+        (("xyzzy",), "there are doctor, keys"),
+        (("leases", "shwo", "import"), "do you mean show?"),
+        (("keys", "--namespce", "shop"), "--namespace"),
+        (("mode", "shop.quality", "of"), "'off'"),
+    ],
+)
+async def test_what_is_mistyped_gets_a_suggestion(
+    operator: Operator, typed: tuple[str, ...], meant: str
+) -> None:
+    told = await operator.call(*typed)
+    assert told.code == 2
+    assert meant in " ".join(told.err.split())
+
+
+def test_so_does_a_mistyped_option_of_the_audit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert audit(["--selct=SG101", "."]) == 2
+    assert "unrecognized arguments: --selct=SG101 (do you mean --select?)" in capsys.readouterr().err

@@ -13,7 +13,7 @@ __all__ = ["COMMANDS", "load"]
 
 COMMANDS = {
     "doctor": "Check reachability, latency, rights, eviction, memory, clock, cluster and versions.",
-    "keys": "List entries: fresh or stale, remaining time, token, size, lease, waiters.",
+    "keys": "List entries: fresh or stale, for how long each, token, size, lease, waiters.",
     "show": "All parts of one entry: value, failure, record, lease, waiters, fallback slots.",
     "explain": "Split the name of an entry: namespace, function, version, parameters.",
     "invalidate": "Drop entries.",

@@ -9,6 +9,7 @@ import typer
 
 from stampede_guard.api.environment import with_environment
 from stampede_guard.errors import Misuse, StoreError
+from stampede_guard.ops.cli.known import of_function
 from stampede_guard.ops.cli.names import complete, is_tag
 from stampede_guard.ops.cli.options import Json, Namespace, Url
 from stampede_guard.ops.cli.running import FAILED, answer, run, unreached, warn_of
@@ -16,6 +17,7 @@ from stampede_guard.ops.cli.servers import console_at, session_at
 from stampede_guard.policy import Policy
 
 if TYPE_CHECKING:
+    from stampede_guard.stores.console.console import Console
     from stampede_guard.stores.protocol import Session
 
 __all__ = ["register"]
@@ -36,6 +38,10 @@ def invalidate(
         str | None,
         typer.Option("--match", help="All entries whose name after the namespace matches this glob."),
     ] = None,
+    function: Annotated[
+        str | None,
+        typer.Option("--function", help="All entries of this function: its name, or the last part of it."),
+    ] = None,
     url: Url = None,
     namespace: Namespace = "default",
     limit: Annotated[
@@ -51,8 +57,9 @@ def invalidate(
     """
 
     async def work() -> int:
-        found, missing = await _found(url, namespace, names or [], match, limit)
-        if match is not None and not yes and not _agreed(len(found), match, namespace, as_json):
+        found, missing = await _found(url, namespace, names or [], match, function, limit)
+        chosen = f"match {match!r}" if match is not None else f"belong to {function}"
+        if not names and not yes and not _agreed(len(found), chosen, namespace, as_json):
             return FAILED
         done, failed = await _drop(url, found, namespace, show=not as_json)
         if as_json:
@@ -68,21 +75,21 @@ def invalidate(
 
 
 async def _found(
-    url: str | None, namespace: str, names: list[str], match: str | None, limit: int
+    url: str | None, namespace: str, names: list[str], match: str | None, function: str | None, limit: int
 ) -> tuple[list[str], list[dict[str, str]]]:
     """The selected entries, and the masters that did not answer."""
     missing: list[dict[str, str]] = []
-    if bool(names) == (match is not None):
-        raise Misuse("write the names of entries, or --match PATTERN, but not both")
-    if match is None:
+    if bool(names) + (match is not None) + (function is not None) != 1:
+        raise Misuse("write the names of entries, or --function NAME, or --match PATTERN: one of them")
+    if names:
         found = [complete(name, namespace) for name in names]
     else:
         found = []
         async with console_at(url) as console:
-            async for name in console.names(namespace, match):
-                found.append(name)
-                if len(found) > limit:
-                    break
+            if function is not None:
+                found = await of_function(console, namespace, function, limit)
+            else:
+                found = await _matching(console, namespace, match or "*", limit)
             missing = unreached(console, url=url)
     if len(found) > limit:
         raise Misuse(
@@ -91,14 +98,21 @@ async def _found(
     return sorted(set(found)), missing
 
 
-def _agreed(count: int, match: str, namespace: str, as_json: bool) -> bool:
+async def _matching(console: Console, namespace: str, match: str, limit: int) -> list[str]:
+    found: list[str] = []
+    async for name in console.names(namespace, match):
+        found.append(name)
+        if len(found) > limit:
+            break
+    return found
+
+
+def _agreed(count: int, chosen: str, namespace: str, as_json: bool) -> bool:
     if count == 0:
         return True
     if as_json or not sys.stdin.isatty():
-        raise Misuse(
-            f"{count} entries of {namespace!r} match {match!r}: add --yes to drop them without a question"
-        )
-    return typer.confirm(f"Drop {count} entries of {namespace!r} that match {match!r}?", err=True)
+        raise Misuse(f"{count} entries of {namespace!r} {chosen}: add --yes to drop them without a question")
+    return typer.confirm(f"Drop {count} entries of {namespace!r} that {chosen}?", err=True)
 
 
 async def _drop(url: str | None, names: list[str], namespace: str, *, show: bool) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stampede_guard.errors import Misuse, StoreError
+from stampede_guard.ops.cli.known import told_namespaces
 from stampede_guard.ops.cli.names import is_tag, state_of
 from stampede_guard.ops.cli.options import Json, Namespace, Url
 from stampede_guard.ops.cli.running import FAILED, answer, run, screen, unreached, warn_of
@@ -40,7 +41,7 @@ def keys(
     ] = 100,
     as_json: Json = False,
 ) -> None:
-    """List entries: fresh or stale, remaining time, token, size, lease, waiters. Uses SCAN, which does not block
+    """List entries: fresh or stale, for how long each, token, size, lease, waiters. Uses SCAN, which does not block
     the server.
 
     If a master of a cluster does not answer, the entries of the others are listed, that master is named, and the
@@ -60,12 +61,15 @@ def keys(
             rest = iter(sorted(names))
             while part := list(islice(rest, AT_ONCE)):
                 views += [view for view in await _views(console, part) if view.exists]
+            others = "" if names or as_json or pattern != "*" else await told_namespaces(console)
             missing = unreached(console, url=url)
         if as_json:
             entries = [_as_json(view, namespace) for view in views]
             answer({"entries": entries, "more": more} | ({"unreached": missing} if missing else {}))
         elif not views:
             typer.echo(_nothing(namespace, pattern))
+            if others:
+                typer.echo(others)
         else:
             _show(views, namespace)
             if more:
@@ -88,7 +92,10 @@ async def _views(console: Console, names: list[str]) -> list[EntryView]:
 def _as_json(view: EntryView, namespace: str) -> dict[str, Any]:
     state = "tag" if is_tag(view.name, namespace) else state_of(view)
     fields = [name for name in view.__dataclass_fields__ if name != "seen"]
-    return {"state": state, **{name: getattr(view, name) for name in fields}}
+    told = {"state": state, **{name: getattr(view, name) for name in fields}}
+    if view.value is not None:
+        told |= {"fresh_left": view.value.fresh_left, "stale_left": view.value.stale_left}
+    return told
 
 
 def _nothing(namespace: str, pattern: str) -> str:
@@ -105,7 +112,7 @@ def _show(views: list[EntryView], namespace: str) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("entry", overflow="fold")
     table.add_column("state", no_wrap=True)
-    for column in ("left", "token", "bytes"):
+    for column in ("fresh for", "then stale", "token", "bytes"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("lease", no_wrap=True)
     table.add_column("waiting", justify="right", no_wrap=True)
@@ -138,15 +145,24 @@ def _apart(name: str, namespace: str) -> tuple[str, str]:
 def _cells(view: EntryView, *, tag: bool) -> list[str]:
     value, lease, failure = view.value, view.lease, view.failure
     if tag:
-        return ["tag", seconds_text(value.left) if value is not None else "", "", "", "", ""]
-    left = seconds_text(value.left) if value is not None else seconds_text(failure.left) if failure else ""
+        return ["tag", seconds_text(value.left) if value is not None else "", "", "", "", "", ""]
+    fresh, stale = _times(view)
     token = value.token if value is not None else failure.token if failure else ""
     held = ""
     if lease is not None:
         gone = ", owner gone" if lease.alive is False else ""
         held = f"{seconds_text(lease.since)}, {seconds_text(lease.left)} left{gone}"
     size = bytes_text(value.size) if value is not None else ""
-    return [state_of(view), left, str(token), size, held, str(view.waiters or "")]
+    return [state_of(view), fresh, stale, str(token), size, held, str(view.waiters or "")]
+
+
+def _times(view: EntryView) -> tuple[str, str]:
+    """How long the value is fresh, and how long it is served stale afterwards. A failure has one time only."""
+    value = view.value
+    if value is None:
+        return (seconds_text(view.failure.left) if view.failure else ""), ""
+    fresh, stale = value.fresh_left, value.stale_left
+    return seconds_text(fresh) if fresh != 0 else "", seconds_text(stale) if stale != 0 else ""
 
 
 def _summary(found: list[EntryView], namespace: str) -> str:
