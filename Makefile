@@ -14,6 +14,7 @@ HTTP_VENV ?= .venv-http
 HTTP_ARGS ?=
 SCALE_ARGS ?= --output results
 SOAK_ARGS ?=
+DIST_ARGS ?=
 LEASES_ARGS ?= --json results/leases.json
 AUDIT_VENV ?= .venv-bench-audit
 AUDIT_ARGS ?=
@@ -37,7 +38,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Reports and caches of the tools stay in the checkout, also where HOME is missing or read-only.
 export MPLCONFIGDIR = $(CURDIR)/.cache/matplotlib
 
-.PHONY: help demo herd-serve test test-redis test-pgbouncer test-apscheduler4 apscheduler4 check bench bench-peers bench-http bench-scale bench-leases search soak interpreters floor venv clean lint format types public-types imports coverage audit bench-audit
+.PHONY: help demo herd-serve test test-redis test-pgbouncer test-apscheduler4 apscheduler4 check bench bench-peers bench-http bench-scale bench-leases search dist soak interpreters floor venv clean lint format types public-types imports coverage audit workflows bench-audit
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -67,7 +68,7 @@ test-apscheduler4: $(APSCHEDULER4_READY) ## schedulers of APScheduler 4, which h
 
 apscheduler4: $(APSCHEDULER4_READY)  # fails where it cannot be installed, and nothing was tested
 
-check: lint format types public-types imports audit coverage ## lint, types, imports, its own audit, coverage of the last `make test`
+check: lint format types public-types imports audit workflows coverage ## lint, types, imports, its own audit, coverage of the last `make test`
 
 bench: $(READY) ## the speed table: ratios measured in one run
 	$(BIN)/python -m bench.micro $(MICRO_ARGS)
@@ -89,6 +90,9 @@ bench-audit: $(READY) $(AUDIT_READY) ## files per second of the audit beside ruf
 
 search: $(READY) ## the larger worlds of the exhaustive search (half an hour, a few GB)
 	STAMPEDE_SEARCH=deep $(BIN)/python -m pytest tests/core/test_search.py tests/core/test_tags.py -s
+
+dist: $(READY) ## wheel and sdist, built twice with the same bytes and tried in empty environments (DIST_ARGS=--quick)
+	$(BIN)/python -m scripts.dist $(DIST_ARGS)
 
 soak: $(READY) ## processes, faults and a judge, for as long as you like (SOAK_ARGS="--seconds 600 --store valkey --seed 7")
 	$(BIN)/python -m tests.soak $(SOAK_ARGS)
@@ -118,6 +122,9 @@ imports: $(READY)
 
 audit: $(READY)  # the one example that is wrong on purpose is left out
 	$(BIN)/python -m stampede_guard.audit . --strict --exclude examples/audited_app
+
+workflows: $(READY)
+	$(BIN)/zizmor --quiet --offline .github/workflows
 
 coverage: $(READY)
 	@test -f .coverage || { echo "No coverage data yet, so the tests run first."; $(MAKE) test; }

@@ -1,6 +1,6 @@
 """What happens, as events: a hook of one's own, and Prometheus metrics.
 
-    pip install "stampede-guard[prometheus]"
+    pip install ".[prometheus]"
     python examples/observe.py
 
 prints, the first time:

@@ -106,7 +106,7 @@ class _Elsewhere(Leases):
 
 
 class PostgresLeases(_Elsewhere):
-    """Leases in a table of a PostgreSQL database. Needs `pip install stampede-guard[postgres]`."""
+    """Leases in a table of a PostgreSQL database. Needs the extra `postgres`."""
 
     @staticmethod
     def _backend() -> Any:
@@ -202,8 +202,7 @@ def _asyncpg() -> Any:
         return importlib.import_module("asyncpg")
     except ImportError:
         raise Misuse(
-            "leases in PostgreSQL need one more package: pip install 'stampede_guard[postgres]' (in a clone "
-            "'.[postgres]')"
+            "leases in PostgreSQL need one more package: pip install '.[postgres]' in a clone of the repository"
         ) from None
 
 

@@ -399,4 +399,4 @@ except Exception as error:
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.startswith("Misuse ")
-    assert "pip install 'stampede_guard[jobs]'" in done.stdout
+    assert "pip install '.[jobs]'" in done.stdout

@@ -18,7 +18,7 @@ class NeedsLibCST(ValueError):
 def require_libcst() -> None:
     """Raises NeedsLibCST."""
     if find_spec("libcst") is None:
-        raise NeedsLibCST("--fix needs LibCST, which is not installed: pip install 'stampede-guard[audit]'")
+        raise NeedsLibCST("--fix needs LibCST: pip install '.[audit]' in a clone of the repository")
 
 
 def __getattr__(name: str) -> Any:

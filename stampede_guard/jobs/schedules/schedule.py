@@ -108,7 +108,7 @@ class Cron:
             from cronsim import CronSim, CronSimError
         except ImportError:
             raise Misuse(
-                "cron expressions need one more package: pip install 'stampede_guard[jobs]' (in a clone '.[jobs]')"
+                "cron expressions need one more package: pip install '.[jobs]' in a clone of the repository"
             ) from None
         zone = zone_of(self.zone)
         if not isinstance(self.expression, str):

@@ -21,7 +21,7 @@ def main() -> None:
         raise SystemExit(audit(arguments))
     if any(importlib.util.find_spec(needed) is None for needed in ("typer", "rich")):
         sys.stderr.write(
-            "The command line needs two more packages: pip install 'stampede_guard[cli]' (in a clone '.[cli]')\n"
+            "The command line needs two more packages: pip install '.[cli]' in a clone of the repository\n"
         )
         raise SystemExit(2)
     from stampede_guard.ops.cli.app import app

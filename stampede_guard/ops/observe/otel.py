@@ -1,4 +1,4 @@
-"""Traces for OpenTelemetry (`pip install stampede_guard[otel]`): which flight computed, which calls waited for it.
+"""Traces for OpenTelemetry (extra `otel`): which flight computed, which calls waited for it.
 
 A computation serves many requests, so its span is the root of its own trace. The spans of its calls (a query) are
 below it. A call that waited, or refreshed, is a span in its request's trace. It has a link to the computation's

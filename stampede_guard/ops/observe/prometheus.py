@@ -1,4 +1,4 @@
-"""Metrics for Prometheus (`pip install stampede_guard[prometheus]`). Works in prometheus-client's multiprocess
+"""Metrics for Prometheus (extra `prometheus`). Works in prometheus-client's multiprocess
 mode.
 
 | metric | labels | what |

@@ -44,7 +44,7 @@ def compressing(codec: Codec, policy: Policy) -> Codec:
     except ImportError:
         raise Misuse(
             f"compression={policy.compression!r} needs a package that is not installed: "
-            "pip install 'stampede_guard[compression]'"
+            "pip install '.[compression]' in a clone of the repository"
         ) from None
     return Compressed(codec, policy.compression_min_bytes)
 
@@ -78,7 +78,7 @@ def unpacked(body: bytes) -> bytes | None:
     except ImportError:
         raise Undecodable(
             "the stored bytes are compressed, and this process has no zstandard: "
-            "pip install 'stampede_guard[compression]'"
+            "pip install '.[compression]' in a clone of the repository"
         ) from None
     frame = body[_HEAD:]
     try:

@@ -335,7 +335,7 @@ def test_without_libcst_it_says_what_to_install(
     finder: Callable[[str], object] = fixing.find_spec
     monkeypatch.setattr(fixing, "find_spec", lambda name: None if name == "libcst" else finder(name))
     assert main([".", "--fix"]) == 2
-    assert "pip install 'stampede-guard[audit]'" in capsys.readouterr().err
+    assert "pip install '.[audit]'" in capsys.readouterr().err
     assert (project / "app.py").read_text() == SAFE
     assert main(["."]) == 1
 

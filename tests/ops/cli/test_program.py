@@ -117,7 +117,7 @@ def test_without_its_packages_it_says_what_to_install() -> None:
     assert done.returncode == 2
     assert (
         done.stderr
-        == "The command line needs two more packages: pip install 'stampede_guard[cli]' (in a clone '.[cli]')\n"
+        == "The command line needs two more packages: pip install '.[cli]' in a clone of the repository\n"
     )
 
 

@@ -1,1 +1,1 @@
-"""Commands of `manage.py`."""
+"""For Django, which looks for commands here."""

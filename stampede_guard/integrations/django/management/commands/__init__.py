@@ -1,1 +1,1 @@
-"""Commands of `manage.py`."""
+"""The commands of `manage.py`: one module each."""

@@ -1,0 +1,95 @@
+"""What a stranger gets: hints that name what exists, and public names that do not change silently."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+import warnings
+from pathlib import Path
+
+import pytest
+
+from scripts.api_snapshot import SNAPSHOT, changes, public_api
+from stampede_guard.deprecation import deprecated
+from tests.test_repository import modules, tracked
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+_INSTALLS = re.compile(r"pip install (?:-\S+ )*[\"'`]*stampede[_-]guard", re.IGNORECASE)
+
+
+def test_no_hint_installs_the_package_under_a_name_that_no_index_has() -> None:
+    found = [
+        str(path.relative_to(ROOT))
+        for path in tracked()
+        if path.suffix in (".py", ".md", ".toml", ".yml") and path.name != Path(__file__).name
+        if _INSTALLS.search(path.read_text("utf-8"))
+    ]
+    assert found == [], "it is not published: name an extra of a clone of the repository"
+
+
+def test_every_extra_that_a_hint_names_exists() -> None:
+    named = {
+        extra.strip()
+        for path in tracked()
+        if path.suffix in (".py", ".md")
+        for extras in re.findall(r"pip install [\"'`]*\.\[([a-z0-9, ]+)\]", path.read_text("utf-8"))
+        for extra in extras.split(",")
+    }
+    assert len(named) > 5 and named <= PROJECT["optional-dependencies"].keys()
+
+
+def test_public_names_and_signatures_change_only_with_the_snapshot_and_a_line_in_the_changelog() -> None:
+    before, now = SNAPSHOT.read_text("utf-8"), public_api()
+    told = (ROOT / "CHANGELOG.md").read_text("utf-8").split("\n## ")[1]
+    for change in changes(before, now):
+        assert change.name in told, f"{change}: CHANGELOG.md has no line about it"
+    assert now == before, "python -m scripts.api_snapshot writes docs/api.txt anew: commit it with the change"
+
+
+def test_a_changed_signature_is_seen() -> None:
+    before = "stampede_guard.f(a: int) -> str\nstampede_guard.g() -> None\n"
+    after = "stampede_guard.f(a: int, b: int) -> str\nstampede_guard.h() -> None\n"
+    assert [str(change) for change in changes(before, after)] == [
+        "changed: stampede_guard.f",
+        "removed: stampede_guard.g",
+        "added: stampede_guard.h",
+    ]
+
+
+def test_a_deprecated_function_and_class_warn_at_the_place_of_their_use() -> None:
+    @deprecated("old() is deprecated since 0.2 and goes in 0.4: write new()")
+    def old(a: int) -> int:
+        return a + 1
+
+    @deprecated("Old is deprecated since 0.2 and goes in 0.4: write New")
+    class Old:
+        def __init__(self, a: int) -> None:
+            self.a = a
+
+    class Mine(Old):
+        pass
+
+    with pytest.warns(DeprecationWarning, match=r"write new\(\)") as told:
+        assert old(1) == 2
+    assert told[0].filename == __file__
+    with pytest.warns(DeprecationWarning, match="write New"):
+        assert Old(1).a == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Mine(2).a == 2
+    assert old.__name__ == "old"
+
+
+def test_every_deprecation_says_since_when_until_when_and_what_to_write() -> None:
+    marks = [
+        call.args[0].value
+        for _, source in modules()
+        for call in ast.walk(ast.parse(source))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "deprecated"
+        if isinstance(call.args[0], ast.Constant)
+    ]
+    pattern = re.compile(r"is deprecated since \d+\.\d+ and goes in \d+\.\d+: write ")
+    assert [mark for mark in marks if not pattern.search(mark)] == []
+    assert pattern.search("old() is deprecated since 0.2 and goes in 0.4: write new()")
