@@ -42,6 +42,8 @@ _SETTINGS = {
     "full_page_writes": "off",
     "wal_level": "minimal",
     "max_wal_senders": "0",
+    # Tests commit in two phases, too.
+    "max_prepared_transactions": "10",
 }
 _HBA = "host all all 127.0.0.1/32 trust\n"
 

@@ -16,13 +16,13 @@ from stampede_guard.values.arguments.binding import arguments_of
 from stampede_guard.values.arguments.templates import LONGEST, check_names, names_in, parsed
 from stampede_guard.values.parts.parts import digest, escape
 
-__all__ = ["MOST_TAGS", "TagTemplates", "checked_tags", "tag_key", "tag_names"]
+__all__ = ["ALLOWED", "MOST_TAGS", "TagTemplates", "checked_tags", "tag_key", "tag_names", "text_in_tag"]
 
 MOST_TAGS = 16
 LONGEST_TAG = LONGEST
 _LONGEST_READABLE = 120
 _TEXTUAL = (str, int, bool, uuid.UUID, decimal.Decimal, datetime.date, type(None))
-_ALLOWED = "a str, an int, a bool, a UUID, a Decimal, a date, None, or an Enum of str or int"
+ALLOWED = "a str, an int, a bool, a UUID, a Decimal, a date, None, or an Enum of str or int"
 
 
 def tag_key(tag: object) -> str:
@@ -42,6 +42,13 @@ def tag_key(tag: object) -> str:
 def normalized(tag: str) -> str:
     """One form for texts that look the same (Unicode's NFC). A caller may type é, or e and an accent."""
     return tag if tag.isascii() else unicodedata.normalize("NFC", tag)
+
+
+def text_in_tag(value: object) -> str | None:
+    """The text of `f"{value}"`, of an Enum its value's. None: a tag takes no values of this type, see `ALLOWED`."""
+    plain = value.value if isinstance(value, enum.Enum) else value
+    # Drivers of databases have subclasses of UUID, which print the same text.
+    return str(plain) if type(plain) in _TEXTUAL or isinstance(plain, uuid.UUID) else None
 
 
 def tag_names(prefix: str, tags: Iterable[str]) -> tuple[str, ...]:
@@ -96,14 +103,14 @@ class TagTemplates:
 
     def _text(self, name: str, value: Any) -> str:
         """The text of `f"{value}"`, because the caller that invalidates the tag writes this text."""
-        plain = value.value if isinstance(value, enum.Enum) else value
-        if type(plain) not in _TEXTUAL:
+        text = text_in_tag(value)
+        if text is None:
             raise KeyPartError(
                 f"{name!r} of {self._title} is a {type(value).__name__}, and a tag contains it: a tag takes "
-                f"{_ALLOWED}, so that the code that invalidates it can write the same text",
+                f"{ALLOWED}, so that the code that invalidates it can write the same text",
                 parameter=name,
             )
-        return str(plain)
+        return text
 
 
 def _shown(value: object) -> str:

@@ -1,0 +1,100 @@
+"""Invalidations after a commit: the caller's thread or coroutine waits for them, and never gets an error of theirs.
+
+The transaction is durable already, so an error would tell a lie about it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy.util import await_only
+from sqlalchemy.util.concurrency import in_greenlet
+
+from stampede_guard.engine.threads.portal import portal, portal_loop
+
+if TYPE_CHECKING:
+    from stampede_guard.api.guard import StampedeGuard
+
+__all__ = ["Change", "carry_out", "deliver"]
+
+log = logging.getLogger("stampede_guard")
+
+_AT_ONCE = 200
+_UNDER_WAY: set[asyncio.Task[None]] = set()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Change:
+    """One tag, or one entry of `get_or_compute`, to invalidate."""
+
+    guard: StampedeGuard
+    text: str
+    is_tag: bool = True
+    type: Any = Any
+
+    @property
+    def identity(self) -> tuple[int, str, bool, str]:
+        return id(self.guard), self.text, self.is_tag, repr(self.type)
+
+
+def deliver(changes: Sequence[Change]) -> None:
+    """Invalidate them now. Returns when the store has done it, or the library has queued it for a store that is away.
+
+    In an `AsyncSession`, other tasks of the event loop run meanwhile. If the caller is cancelled or interrupted, the
+    invalidations go on without it.
+    """
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        loop = None
+    try:
+        if loop is not None and in_greenlet():
+            await_only(_shielded(changes))
+        elif loop is not None and loop is portal_loop():
+            # A plain session on the loop that serves plain functions: to wait for it would be to wait for ourselves.
+            _started(changes)
+        else:
+            portal().call(_shielded, changes)
+    except Exception:
+        log.exception("a transaction has been committed, but its %d invalidations are not done", len(changes))
+
+
+async def carry_out(changes: Sequence[Change]) -> list[BaseException]:
+    """Invalidate them all. The errors of those that the store refused."""
+    errors: list[BaseException] = []
+    for start in range(0, len(changes), _AT_ONCE):
+        some = changes[start : start + _AT_ONCE]
+        answers = await asyncio.gather(*map(_invalidate, some), return_exceptions=True)
+        errors += [answer for answer in answers if isinstance(answer, BaseException)]
+    return errors
+
+
+async def _invalidate(change: Change) -> None:
+    if change.is_tag:
+        await change.guard.invalidate_tag(change.text)
+    else:
+        await change.guard.invalidate(change.text, type=change.type)
+
+
+async def _shielded(changes: Sequence[Change]) -> None:
+    await asyncio.shield(_started(changes))
+
+
+def _started(changes: Sequence[Change]) -> asyncio.Task[None]:
+    task = asyncio.get_running_loop().create_task(_reporting(changes), name="stampede_guard commit")
+    _UNDER_WAY.add(task)
+    task.add_done_callback(_UNDER_WAY.discard)
+    return task
+
+
+async def _reporting(changes: Sequence[Change]) -> None:
+    errors = await carry_out(changes)
+    if errors:
+        log.error(
+            "a transaction has been committed, but %d of its %d invalidations are not done",
+            len(errors), len(changes), exc_info=errors[0],
+        )  # fmt: skip
