@@ -60,6 +60,10 @@ def test_a_savepoint_that_is_rolled_back_forgets_its_own_changes_only(
         with session.begin_nested():
             session.add(Project(id=5))
         outer.rollback()
+    with pytest.raises(LookupError), sessions.begin() as session:
+        with session.begin_nested():
+            session.add(Project(id=6))
+        raise LookupError
     assert watch.changed() == names("project:1", "project:2", "project:4", "names")
 
 

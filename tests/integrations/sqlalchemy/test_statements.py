@@ -138,20 +138,27 @@ def test_a_statement_of_a_flush_hook_is_one_of_its_own(
             session, guard, {Task: Tags("task:{id}", bulk="tasks"), Label: Tags("label:{id}", bulk="labels")}
         )
 
-        @event.listens_for(session, "after_flush")
-        def hook(session: Session, context: Any) -> None:
-            session.connection().execute(update(table).values(name="x"))
+        def hook(mapper: Any, connection: Any, target: Any) -> None:
+            connection.execute(update(table).values(name="x"))
 
-        session.get_one(Task, 7).name = "x"
-        session.commit()
+        event.listen(Task, "before_update", hook)
+        try:
+            session.get_one(Task, 7).name = "x"
+            session.commit()
+        finally:
+            event.remove(Task, "before_update", hook)
     assert watch.changed() == names("task:7", "labels")
 
 
 def test_a_flush_without_work_hides_no_statement(rows: Engine, guard: StampedeGuard, watch: Watch) -> None:
     with Session(rows) as session:
         invalidate_on_commit(session, guard, {Label: Tags("label:{id}", bulk="labels")})
-        label = session.get_one(Label, 1)
-        label.name = label.name
+
+        @event.listens_for(session, "before_flush")
+        def nothing_is_left(session: Session, context: Any, instances: Any) -> None:
+            session.expunge_all()
+
+        session.add(Label())
         session.flush()
         session.bulk_save_objects([Label(name="a")])
         session.commit()
