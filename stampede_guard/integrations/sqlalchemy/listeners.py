@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.event import listen, listens_for
-from sqlalchemy.orm import InstanceState, Mapper, Session, SessionTransaction, UOWTransaction
+from sqlalchemy.orm import InstanceState, Mapper, Session, SessionTransaction, UOWTransaction, object_session
 
 from stampede_guard.integrations.sqlalchemy.bulk import changes_of_statement
 from stampede_guard.integrations.sqlalchemy.flushes import FlushRecorder
@@ -65,7 +65,7 @@ def _transaction_ends(session: Session, transaction: SessionTransaction) -> None
 
 def _listen_to_rows(name: str) -> None:
     def tell(mapper: Mapper[Any], connection: Connection, state: InstanceState[Any]) -> None:
-        session = state.session
+        session = object_session(state.obj())
         if session is not None and (pending := pending_of(session)) is not None and pending.mappings:
             getattr(FlushRecorder(session, pending), name)(mapper, connection, state)
 
