@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterable
 from http.client import responses
 from typing import TYPE_CHECKING, Any
 
+from stampede_guard.api.routes import Installed
 from stampede_guard.errors import (
     ComputeFailed,
     ComputeTimeout,
@@ -64,6 +65,7 @@ def install(guard: StampedeGuard, app: Any) -> None:
         log.error("a request failed with an error of the store: %s", type(error).__name__)
         return unavailable("The cache is not available. Try again.", STORE_RETRY)
 
+    installed = Installed.of(app)
     inner = router.lifespan_context
 
     @contextlib.asynccontextmanager
@@ -84,6 +86,18 @@ def install(guard: StampedeGuard, app: Any) -> None:
     if ComputeFailed not in own:
         app.add_exception_handler(ComputeFailed, failed_elsewhere)
     look_among(_Handled(app))
+    _when_it_serves(app, installed)
+
+
+def _when_it_serves(app: Any, installed: Installed) -> None:
+    """Starlette makes the middleware once, for the first request or the lifespan. By then the routes are complete."""
+    build = app.build_middleware_stack
+
+    def built() -> Any:
+        installed.has_served = True
+        return build()
+
+    app.build_middleware_stack = built
 
 
 class _Handled:

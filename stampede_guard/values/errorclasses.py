@@ -19,24 +19,21 @@ from __future__ import annotations
 import builtins
 import concurrent.futures
 import struct
-import sys
 import types
 from abc import ABCMeta
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from stampede_guard.errors import StampedeError
+from stampede_guard.values.classnames import name_of, named
 from stampede_guard.values.codec.attributes import per_class
-from stampede_guard.values.keys.naming import PROGRAMS, module_of, program_name
 
-__all__ = ["class_named", "empty", "fields_of", "is_makeable", "look_among", "name_of", "slots_of"]
+__all__ = ["class_named", "empty", "fields_of", "is_makeable", "look_among", "slots_of"]
 
 _HEAP_TYPE = 1 << 9
 _POINTER = struct.calcsize("P")
-_LONGEST_NAME = 500
 _MOST_CLASSES = 2_000
 """The most subclasses of handled classes that are looked at."""
-_MODULE_DICT: Any = vars(types.ModuleType)["__dict__"]
 _GROUP: Any = BaseExceptionGroup
 _ORDINARY: Final = frozenset({type, ABCMeta})
 _NEVER = (
@@ -67,47 +64,17 @@ def look_among(classes: Callable[[], Iterable[object] | None]) -> None:
     _handled.append(classes)
 
 
-def name_of(kind: type) -> tuple[str, str] | None:
-    """Module and qualified name, the same in every process. None for a program without a name (-c, a notebook)."""
-    module = module_of(kind)
-    return None if module is None or module in PROGRAMS else (module, kind.__qualname__)
-
-
 def class_named(module: str, qualname: str) -> type[Exception] | None:
     """The class, if it is already here under this name and can be made."""
-    if not 0 < len(module) <= _LONGEST_NAME or not 0 < len(qualname) <= _LONGEST_NAME:
-        return None
-    for names in _modules(module):
-        found = _within(names, qualname.split("."))
-        if found is not None and name_of(found) == (module, qualname):
-            return found
+    found = named(module, qualname, is_makeable)
+    if found is not None:
+        return found
     same = {
         one
         for one in _handled_classes()
         if one.__qualname__ == qualname and name_of(one) == (module, qualname)
     }
     return same.pop() if len(same) == 1 else None
-
-
-def _modules(module: str) -> Iterator[Mapping[str, Any]]:
-    for name in (module, *PROGRAMS):
-        found = sys.modules.get(name)
-        # Not `isinstance`, which may ask the object for its class.
-        if not issubclass(type(found), types.ModuleType):
-            continue
-        names: Mapping[str, Any] = _MODULE_DICT.__get__(found)
-        if name == module or program_name(names) == module:
-            yield names
-
-
-def _within(names: Mapping[str, Any], path: list[str]) -> type[Exception] | None:
-    found: Any = None
-    for name in path:
-        found = names.get(name)
-        if type(found) not in _ORDINARY:
-            return None
-        names = vars(found)
-    return found if is_makeable(found) else None
 
 
 def _handled_classes() -> Iterator[type[Exception]]:

@@ -20,6 +20,7 @@ from uuid import UUID
 import msgspec
 
 from stampede_guard.values import errorclasses
+from stampede_guard.values.classnames import name_of
 from stampede_guard.values.masking import LONGEST, MASK, is_secret_name, mask, mask_all
 
 __all__ = ["Packed", "pack", "unpack"]
@@ -85,7 +86,7 @@ class _Packing(_Budget):
     def error(self, error: Exception, depth: int) -> Packed:
         self.spend(depth)
         kind = type(error)
-        name = errorclasses.name_of(kind) if errorclasses.is_makeable(kind) else None
+        name = name_of(kind) if errorclasses.is_makeable(kind) else None
         if name is None:
             raise _Unportable
         attributes = self._attributes(error)

@@ -245,7 +245,7 @@ def test_values_that_are_false_are_values(value: Any) -> None:
 @pytest.mark.parametrize(
     "value",
     [
-        Animal("x"), Struct(1), Quality(project=1), Colour.RED, Level.LOW, Pair(1, "a"), collections.OrderedDict(a=1),
+        Struct(1), collections.OrderedDict(a=1),
         collections.defaultdict(int, a=1), bytearray(b"x"), memoryview(b"x"), Plain(), object(), Plain, len, 1j,
         type("S", (str,), {})("x"),
         io.StringIO(), (number for number in ()),
@@ -358,6 +358,7 @@ DECLARED: list[tuple[Any, Any]] = [
     (Rich, Rich(anything=(1, {2}), more=NOON)), (Stamped, Stamped()), (Page[Quality],
     Page[Quality](items=[Quality(project=1)])),
     (Better, Better(project=1)), (Quality | Better, Better(project=1)), (Forgetful, Forgetful(shown=1)),
+    (dict[str, Any], {"a": Animal("b"), "c": [Colour.RED]}), (Event, Event(NOON, Animal("a"))),
     (pydantic.AnyUrl, pydantic.AnyUrl("http://a/")), (tuple[Quality, Animal], (Quality(project=1), Animal("a"))),
 ]  # fmt: skip
 
@@ -409,18 +410,15 @@ def test_a_value_that_holds_as_much_as_the_declared_type_becomes_it_for_everybod
         2**53 + 1),
         (list[int], ["1"]), (list[int], {1}), (list[int], {1: 2}), (list[int], (n for n in (1,))), (set[int], [1,
         1]), (dict[str, int], [("a", 1)]),
-        (dict[str, Any], [1]), (dict[str, Any], {1: 2}), (dict[str, Any], {"a": Animal("b")}), (dict[str, Any],
-        {"a": Colour.RED}), (tuple[int, str], (1, "a", 2)),
+        (dict[str, Any], [1]), (dict[str, Any], {1: 2}), (dict[str, Any], {"a": Plain()}),
+        (tuple[int, str], (1, "a", 2)),
         (datetime.date, NOON), (datetime.datetime, "2024-01-01"), (uuid.UUID, str(uuid.UUID(int=1))),
         (decimal.Decimal, 1.5), (Colour, "green"),
         (Animal, Dog("a")), (list[Animal], [Dog("a")]), (Animal, {"name": "a", "wings": 2}), (Animal, Plain()),
-        (Animal, None), (Event, Event(NOON, Animal("a"))),
+        (Animal, None), (Event, Event(NOON, Plain())),
         (Row, {"category": "a", "count": 1, "more": 2}), (Row, {"category": "a"}), (Struct, Animal("a")), (Struct,
         {"a": 1, "z": 2}),
-        (Quality, Better(project=1)), (list[Quality], [Better(project=1)]), (Quality, {"project": 1,
-        "unknown": 2}), (Quality, {"project": "1"}), (Quality, Plain()),
-        (Quality, None), (Secretive, Secretive(password=pydantic.SecretStr("hunter2"))), (Forgetful,
-        Forgetful(shown=1, hidden=2)),
+        (Quality, {"project": "one"}), (Quality, Plain()), (Quality, None), (Rich, Rich(anything=Plain())),
     ],
     ids=titled,
 )  # fmt: skip
@@ -480,8 +478,8 @@ def test_a_default_that_depends_on_the_moment_is_that_of_the_computation() -> No
 def test_a_field_that_equality_ignores_must_survive_too() -> None:
     codec = codec_for(Noted)
     assert codec.decode(codec.encode(Noted(1, (2, NOON)))).note == (2, NOON)
-    with pytest.raises(UnsupportedValue, match=r"the result\.note"):
-        codec.encode(Noted(1, {2}))
+    with pytest.raises(UnsupportedValue, match=r"the result\.note|holds a"):
+        codec.encode(Noted(1, {"a": Plain()}))
 
 
 def test_each_decoding_gives_an_object_of_its_own() -> None:

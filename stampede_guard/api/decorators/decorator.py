@@ -15,6 +15,7 @@ from stampede_guard.api.defaults import default_guard, register_bare
 from stampede_guard.api.environment import with_environment
 from stampede_guard.api.identity.definition import Definition
 from stampede_guard.api.identity.sameness import Given, mark_cached
+from stampede_guard.api.routes import Endpoint
 from stampede_guard.api.types import Invalidation
 from stampede_guard.engine.calls import ArgumentsChanged, Call, served_again
 from stampede_guard.engine.engine import NOTHING, Engine, TaggedCodec, tagged
@@ -53,6 +54,7 @@ class Face(Generic[P, R]):
         self._options = options
         self._fields, self._choice = split(fields)
         refuse_one_callers_answer(function, options)
+        self._endpoint = Endpoint()
         self._templates = TagTemplates(
             options.tags, function, unkeyed=options.unkeyed, resources=options.resources
         )
@@ -99,7 +101,14 @@ class Face(Generic[P, R]):
 
     def _make_codec(self, annotation: Any) -> Codec:
         told = self._options
-        return function_codec(self._function, annotation, told.name, told.version, pickle=told.pickle)
+        return function_codec(
+            self._function,
+            annotation,
+            told.name,
+            told.version,
+            pickle=told.pickle,
+            models=self._endpoint,
+        )
 
     def _make_plan(self, base: Policy) -> Plan:
         policy = base.replace(**self._fields)
@@ -209,6 +218,7 @@ class Face(Generic[P, R]):
     def made(self) -> Any:
         """The wrapper, marked with its function: caching the same function again is not an error."""
         made = self.wrapper()
+        self._endpoint.is_made(made)
         mark_cached(made, self._guard, self._keys.name, self._definition.parts)
         return made
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from stampede_guard.durations import seconds
 from stampede_guard.errors import Misuse
-from stampede_guard.values.codec.builtin import loads
+from stampede_guard.values.codec.records import described
 from stampede_guard.values.codec.stamped import opened_stamp
 
 __all__ = ["body_text", "bytes_text", "parse_seconds", "seconds_text"]
@@ -59,7 +59,7 @@ def _decoded(body: bytes) -> str | None:
         pass
 
     try:
-        value: Any = loads(body)
+        value: Any = described(body)
     except Exception:  # encrypted, compressed or pickled: bytes
         return None
     return repr(value)

@@ -1,8 +1,8 @@
 """Codecs: a result as bytes and back, so that a hit has the same type as a miss.
 
-The return annotation chooses the codec. Without one, Python's own types are stored exactly, and any other type is
-an error that names it. With one, a value is stored only if decoding the bytes gives back the returned value. Every
-caller, including the one that computed, gets the declared type.
+The return annotation chooses the codec. Without one, Python's own types and records are stored exactly, and any other
+type is an error that names it. With one, a value is stored only if decoding the bytes gives back what is declared of
+the returned value. Every caller, including the one that computed, gets the declared type.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import Any, Protocol
 
 from stampede_guard.errors import UnsupportedValue
 from stampede_guard.values.annotations import resolve
-from stampede_guard.values.codec.builtin import BuiltinCodec
 from stampede_guard.values.codec.immutable import is_immutable
+from stampede_guard.values.filtering.routed import ResponseModels, Routed
 from stampede_guard.values.codec.shapes import Shape, shape_of
 from stampede_guard.values.codec.stamped import Stamped, stamp_of
 from stampede_guard.values.codec.tables import table_of
 from stampede_guard.values.codec.typed import MsgspecCodec, PickleCodec, PydanticCodec
+from stampede_guard.values.codec.unannotated import BuiltinCodec
 from stampede_guard.values.keys.codeversion import AUTO
 from stampede_guard.values.keys.naming import full_name
 
@@ -53,17 +54,32 @@ def return_annotation(function: Callable[..., Any]) -> Any:
 
 
 def function_codec(
-    function: Callable[..., Any], annotation: Any, name: str | None, version: str | int, *, pickle: bool
+    function: Callable[..., Any],
+    annotation: Any,
+    name: str | None,
+    version: str | int,
+    *,
+    pickle: bool,
+    models: ResponseModels | None = None,
 ) -> Codec:
-    """The codec of a decorated function, from its return annotation and options. Raises `UnsupportedValue`."""
+    """The codec of a decorated function, from its return annotation and options. Raises `UnsupportedValue`.
+
+    `models` gives the response models of its routes.
+    """
     if version == AUTO:
         # Other code has other entries, so values need no stamp of it.
-        return codec_for(annotation, pickle=pickle)
-    return codec_for(annotation, pickle=pickle, function=function, title=name or full_name(function))
+        return codec_for(annotation, pickle=pickle, models=models)
+    title = name or full_name(function)
+    return codec_for(annotation, pickle=pickle, function=function, title=title, models=models)
 
 
 def codec_for(
-    annotation: Any, *, pickle: bool = False, function: Callable[..., Any] | None = None, title: str = ""
+    annotation: Any,
+    *,
+    pickle: bool = False,
+    function: Callable[..., Any] | None = None,
+    title: str = "",
+    models: ResponseModels | None = None,
 ) -> Codec:
     """The codec for a return annotation (`Any` for none). Raises `UnsupportedValue` for a type that cannot be stored.
 
@@ -74,6 +90,8 @@ def codec_for(
         return table
     shape = shape_of(annotation, lenient=pickle)
     codec = _codec_of(shape, annotation, pickle=pickle)
+    if models is not None and not pickle:
+        codec = Routed(codec, annotation, models)
     stamp = stamp_of(function) if function is not None and shape.open else b""
     return Stamped(codec, stamp, title) if stamp else codec
 

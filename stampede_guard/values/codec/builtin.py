@@ -16,14 +16,13 @@ from typing import Any
 
 from msgspec import msgpack
 
-from stampede_guard.errors import Undecodable, UnsupportedValue
+from stampede_guard.errors import UnsupportedValue
 from stampede_guard.values.annotations import live_kind, root_package
-from stampede_guard.values.codec.compressed import unpacked
 
-__all__ = ["EXACT_TYPES", "BuiltinCodec", "dumps", "lift", "loads", "refusal"]
+__all__ = ["EXACT_TYPES", "Other", "dumps", "lift", "lift_with", "loads", "refusal"]
 
 # The numbers are part of the stored format: never give one a new meaning. 13 is that of stamps, 14 of
-# compressed values: see `values.codec.stamped` and `values.codec.compressed`.
+# compressed values, 15 of records: see `values.codec.stamped`, `.compressed` and `.records`.
 (
     _WIDE_INT,
     _WILD_STR,
@@ -47,12 +46,16 @@ EXACT_TYPES: tuple[type, ...] = (
 )  # fmt: skip
 
 
-def dumps(value: Any) -> bytes:
+Other = Callable[[Any, Callable[[Any], Any]], Any]
+"""Lowers a value of another type, with the function that lowers what is in it. Raises `UnsupportedValue`."""
+
+
+def dumps(value: Any, other: Other | None = None) -> bytes:
     """The bytes of a value. Raises `UnsupportedValue`, which names the type, if the value would not come back the
     same.
     """
     try:
-        return msgpack.encode(_lower(value, 0))
+        return msgpack.encode(_lower(value, 0, other))
     except (OverflowError, ValueError) as error:
         raise UnsupportedValue(f"the result is too large to be stored: {error}") from error
 
@@ -62,7 +65,7 @@ def loads(data: bytes) -> Any:
     return _loads(data)
 
 
-def _lower(value: Any, depth: int) -> Any:
+def _lower(value: Any, depth: int, other: Other | None) -> Any:
     kind = type(value)
     if kind is str:
         return value if value.isascii() else _text(value)
@@ -74,8 +77,8 @@ def _lower(value: Any, depth: int) -> Any:
         raise UnsupportedValue(f"the result is nested more than {_DEEPEST} levels deep, or holds itself")
     depth += 1
     if kind is dict:
-        keys = [key if type(key) is str and key.isascii() else _lower(key, depth) for key in value]
-        pairs = zip(keys, [_lower(item, depth) for item in value.values()], strict=True)
+        keys = [key if type(key) is str and key.isascii() else _lower(key, depth, other) for key in value]
+        pairs = zip(keys, [_lower(item, depth, other) for item in value.values()], strict=True)
         # an extension cannot be a key here, although its value can
         return (
             msgpack.Ext(_PAIRS, msgpack.encode(list(pairs)))
@@ -83,13 +86,15 @@ def _lower(value: Any, depth: int) -> Any:
             else dict(pairs)
         )
     if kind is list:
-        return [_lower(item, depth) for item in value]
+        return [_lower(item, depth, other) for item in value]
     if kind is tuple or kind is set or kind is frozenset:
         code = _TUPLE if kind is tuple else _SET if kind is set else _FROZENSET
-        return msgpack.Ext(code, msgpack.encode([_lower(item, depth) for item in value]))
+        return msgpack.Ext(code, msgpack.encode([_lower(item, depth, other) for item in value]))
     lower = _LOWERED.get(kind)
     if lower is None:
-        raise refusal(value)
+        if other is None:
+            raise refusal(value)
+        return other(value, lambda inner: _lower(inner, depth, other))
     code, content = lower(value)
     return msgpack.Ext(code, msgpack.encode(content))
 
@@ -177,11 +182,16 @@ _LIFTED: dict[int, Callable[[Any], Any]] = {
 
 def lift(code: int, data: memoryview) -> Any:
     """The value of an extension type: the hook for a MessagePack decoder."""
+    return lift_with(_loads, code, data)
+
+
+def lift_with(loads: Callable[[Any], Any], code: int, data: memoryview) -> Any:
+    """The same, with the decoder of what is in the value."""
     if code == _WIDE_INT:
         return int.from_bytes(data, "big", signed=True)
     if code == _WILD_STR:
         return bytes(data).decode("utf-8", "surrogatepass")
-    return _LIFTED[code](_loads(data))
+    return _LIFTED[code](loads(data))
 
 
 _loads = msgpack.Decoder(ext_hook=lift).decode
@@ -220,25 +230,3 @@ def _has_length(value: Any) -> bool:
     except TypeError:
         return False
     return True
-
-
-class BuiltinCodec:
-    """Values of Python's own types, exactly. For functions without a useful return annotation."""
-
-    shareable: bool | None = None
-
-    def __init__(self, fingerprint: str) -> None:
-        self.fingerprint = fingerprint
-
-    def encode(self, value: Any) -> bytes:
-        """Raises `UnsupportedValue`."""
-        return dumps(value)
-
-    def decode(self, data: bytes) -> Any:
-        """Raises `Undecodable`."""
-        try:
-            return _loads(data)
-        except Exception as error:
-            if (body := unpacked(data)) is not None:
-                return self.decode(body)
-            raise Undecodable(f"stored bytes are damaged: {type(error).__name__}") from error

@@ -18,10 +18,12 @@ from typing import Any, NamedTuple, cast
 
 from stampede_guard.values.annotations import field_names
 from stampede_guard.values.codec.attributes import NO_FIELDS, attributes_of, is_standard, own_slots, per_class
+from stampede_guard.values.codec.hidden import is_excluded, is_secret
 
-__all__ = ["alike", "difference", "same"]
+__all__ = ["alike", "difference", "same", "shown_difference"]
 
 _ORDER_COUNTS: ContextVar[bool] = ContextVar("stampede_guard_order_counts", default=True)
+_HIDDEN_COUNTS: ContextVar[bool] = ContextVar("stampede_guard_hidden_counts", default=True)
 _SEQUENCES = (list, tuple)
 _SETS = (set, frozenset)
 _LEAVES = frozenset({types.NoneType, bool, int, float, str, bytes})
@@ -51,6 +53,15 @@ def difference(original: Any, back: Any, where: str = "the result") -> str | Non
     if names is not None and not issubclass(kind, _SEQUENCES + _SETS + _SCALARS):
         return _record(original, back, names, where)
     return _content(kind, original, back, where) or _attributes(original, back, NO_FIELDS, where)
+
+
+def shown_difference(original: Any, back: Any) -> str | None:
+    """The difference in what pydantic shows: see `values.codec.hidden`."""
+    token = _HIDDEN_COUNTS.set(False)
+    try:
+        return difference(original, back)
+    finally:
+        _HIDDEN_COUNTS.reset(token)
 
 
 def same(one: Any, other: Any) -> bool:
@@ -258,23 +269,32 @@ def _set(original: Any, back: Any, where: str) -> str | None:
 
 
 def _record(original: Any, back: Any, names: Iterable[str], where: str) -> str | None:
+    hidden = not _HIDDEN_COUNTS.get()
+    if hidden and (fields := getattr(type(original), "model_fields", None)):
+        names = [name for name in names if not is_excluded(fields[name], getattr(original, name, None))]
     values = [getattr(original, name, None) for name in names]
     others = [getattr(back, name, None) for name in names]
     if not _same_leaves(values, others):
         for name, item, other in zip(names, values, others, strict=True):
             if not _same_leaf(item, other) and (found := difference(item, other, f"{where}.{name}")):
                 return found
-    for state in ("__pydantic_extra__", "__pydantic_private__"):
+    if _ORDER_COUNTS.get() and (
+        getattr(original, "__pydantic_fields_set__", None) != getattr(back, "__pydantic_fields_set__", None)
+    ):
+        return f"{where}: it is no longer known which of its fields were set"
+    for state in ("__pydantic_extra__",) if hidden else ("__pydantic_extra__", "__pydantic_private__"):
         extra, other_extra = getattr(original, state, None) or {}, getattr(back, state, None) or {}
         if (extra or other_extra) and (found := difference(extra, other_extra, f"{where}.{state}")):
             return found
     if isinstance(original, dict) and (found := _mapping(original, back, where)):
         return found
-    return _attributes(original, back, frozenset(names), where)
+    return _attributes(original, back, frozenset(_field_names(type(original)) or names), where)
 
 
 def _attributes(original: Any, back: Any, names: frozenset[str], where: str) -> str | None:
     """The attributes of a value beside its fields. `back` None: it has no place for them."""
+    if is_secret(type(original)) and not _HIDDEN_COUNTS.get():
+        return None
     mine = attributes_of(original, names)
     others = {} if back is None else attributes_of(back, names)
     if not mine and not others:

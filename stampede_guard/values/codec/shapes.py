@@ -53,6 +53,8 @@ class Shape:
     pydantic: bool = False
     computed_defaults: bool = False  # decoding would fill an absent field with a new value each time
     unknown: set[str] = field(default_factory=set)
+    classes: set[type] = field(default_factory=set)
+    """The classes whose objects it holds."""
 
 
 def shape_of(annotation: Any, *, lenient: bool = False) -> Shape:
@@ -136,6 +138,7 @@ class _Walk:
             self.shape.zoned |= kind in _ZONED
             self.shape.exotic |= kind not in _PLAIN
             return kind.__name__, True
+        self.shape.classes.add(kind)
         name = f"{kind.__module__}.{kind.__qualname__}"
         if arguments:
             name += f"[{','.join(self.visit(argument)[0] for argument in arguments)}]"

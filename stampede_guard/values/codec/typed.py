@@ -6,20 +6,27 @@ import functools
 import inspect
 import pickle
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from msgspec import msgpack
 
 from stampede_guard.errors import Undecodable, UnsupportedValue
+from stampede_guard.values.annotations import root_package
 from stampede_guard.values.codec.builtin import EXACT_TYPES, dumps, lift, loads
 from stampede_guard.values.codec.compressed import unpacked
-from stampede_guard.values.codec.likeness import alike, difference
+from stampede_guard.values.codec.likeness import alike, difference, shown_difference
+from stampede_guard.values.codec.records import NAMED, Records
 from stampede_guard.values.codec.shapes import TEXTUAL, Shape
+from stampede_guard.values.filtering.filter import Filter, Filtered
+from stampede_guard.values.filtering.narrowing import Foreign, narrowed
 
 __all__ = ["MsgspecCodec", "PickleCodec", "PydanticCodec"]
 
 _Attempt = Callable[[Any], bytes]
+
+_NO_VALIDATION = ("serialization", "metadata", "computed_fields", "function")
 
 
 def _from_text(kind: Any, value: Any) -> Any:
@@ -57,36 +64,68 @@ class _Verified:
         self.shareable = shape.immutable
         self._annotation = annotation
         self._quick = not (shape.records or shape.pydantic or "bytes" in shape.text)
+        self._by_name = Records(shape.classes, is_open=shape.open)
 
     def encode(self, value: Any) -> bytes:
         """Raises `UnsupportedValue` if the value does not have the declared type, or would lose something."""
-        refused: str | None = None
-        lost: str | None = None
-        failed: str | None = None
-        for attempt in self._attempts():
-            try:
-                data = attempt(value)
-                back = self.decode(data)
-                found = None if self._quick and alike(value, back) else difference(value, back)
-            except UnsupportedValue as error:
-                refused = refused or str(error)
-            except Exception as error:
-                failed = failed or _reason(error)
-            else:
-                if found is None:
-                    return data
-                lost = found
-        name = getattr(self._annotation, "__name__", None) or str(self._annotation)
-        raise UnsupportedValue(
-            f"the function returned a {type(value).__name__} that cannot be stored as the {name} of its annotation: "
-            f"{refused or lost or failed}. Return exactly what is declared, or change the annotation."
-        )
+        why = _Why()
+        for attempt in (*self._attempts(), self._named):
+            data = self._tried(attempt, value, why)
+            if data is not None:
+                return data
+        raise self._refusal(value, why)
 
     def decode(self, data: bytes) -> Any:
         raise NotImplementedError
 
     def _attempts(self) -> Iterator[_Attempt]:
         raise NotImplementedError
+
+    def _tried(self, attempt: _Attempt, value: Any, why: _Why) -> bytes | None:
+        """The bytes, if they decode to the same value."""
+        try:
+            data = attempt(value)
+            back = self.decode(data)
+            found = None if self._quick and alike(value, back) else difference(value, back)
+        except UnsupportedValue as error:
+            if why.lost is None:
+                why.refused = why.refused or str(error)
+        except Exception as error:
+            why.failed = why.failed or _reason(error)
+        else:
+            if found is None:
+                return data
+            why.lost = found
+        return None
+
+    def _refusal(self, value: Any, why: _Why) -> UnsupportedValue:
+        name = getattr(self._annotation, "__name__", None) or str(self._annotation)
+        return UnsupportedValue(
+            f"the function returned a {type(value).__name__} that cannot be stored as the {name} of its annotation: "
+            f"{why.refused or why.lost or why.failed}. Return exactly what is declared, or change the annotation."
+        )
+
+    def _named(self, value: Any) -> bytes:
+        return NAMED + self._by_name.dumps(value)
+
+    def _from_names(self, data: bytes) -> Any:
+        try:
+            value = self._by_name.loads(data[1:])
+            # No validator runs here, so the types are checked.
+            if narrowed(self._annotation, value) is not value:
+                raise Foreign(value)
+            return value
+        except Exception as error:
+            raise Undecodable(f"stored bytes are not a {self._annotation}: {type(error).__name__}") from error
+
+
+@dataclass
+class _Why:
+    """Why encodings were not used. The texts hold no values."""
+
+    refused: str | None = None
+    lost: str | None = None
+    failed: str | None = None
 
 
 class MsgspecCodec(_Verified):
@@ -110,6 +149,8 @@ class MsgspecCodec(_Verified):
                 return self._read(data)
             except Exception:  # try the exact form next, if this one loses something
                 pass
+        if data[:1] == NAMED:
+            return self._from_names(data)
         try:
             return self._convert(loads(data))
         except Exception as error:
@@ -133,25 +174,60 @@ class MsgspecCodec(_Verified):
 
 
 class PydanticCodec(_Verified):
-    """Types that contain a pydantic model, by pydantic's own JSON, or by exact builtins if JSON loses something.
+    """Types that contain a pydantic model. Of a value, only what is declared is stored: see `values.filtering.filter`.
 
-    Which fields were set is kept, unless the model computes defaults (a time, an identifier) that would be new at
-    each decoding. Then all fields come back as set.
+    The bytes are pydantic's own JSON, or exact builtins if JSON loses something. Both run the model's validators when a
+    value is read. If a model has validators of its own, or one of these forms loses something, the fields are stored
+    under the names of their classes, and no validator runs: see `values.codec.records`.
     """
 
     def __init__(self, annotation: Any, shape: Shape, fingerprint: str) -> None:
         super().__init__(annotation, shape, fingerprint)
         from pydantic import TypeAdapter
 
-        self._adapter: Any = TypeAdapter(annotation)
+        self._filter = Filter(annotation)
+        self._adapter: Any = self._filter.adapter
         self._only_set = not shape.computed_defaults
+        self._validates = runs_own_code(getattr(self._adapter, "core_schema", None))
         # by name, so that aliases may differ between reading and writing (pydantic 2.11 and later)
         by_name = "by_name" in inspect.signature(TypeAdapter.validate_json).parameters
         self._names: dict[str, bool] = {"by_alias": False, "by_name": True} if by_name else {}
         self._by_alias = not by_name
 
+    def encode(self, value: Any) -> bytes:
+        """Raises `UnsupportedValue` if the value does not have the declared type, or would lose what is declared."""
+        why = _Why()
+        filtered = self._filter.of(value)
+        for candidate in filtered.candidates():
+            for attempt in self._attempts():
+                data = self._tried(attempt, candidate, why)
+                if data is not None and (candidate is value or filtered.gives(self.decode(data))):
+                    return data
+            data = self._without_hidden(candidate, filtered, why)
+            if data is not None:
+                return data
+        if filtered.error is not None:
+            why.failed = why.failed or _reason(filtered.error)
+        raise self._refusal(value, why)
+
+    def _without_hidden(self, value: Any, filtered: Filtered, why: _Why) -> bytes | None:
+        """The bytes of what pydantic shows, if the answer to a client does not need the rest."""
+        try:
+            data = self._named(value)
+            back = self.decode(data)
+            found = shown_difference(value, back)
+        except UnsupportedValue as error:
+            why.refused = why.refused or str(error)
+            return None
+        if found is None and filtered.gives(back):
+            return data
+        why.lost = found or "what is declared depends on what is not stored, such as an excluded field"
+        return None
+
     def decode(self, data: bytes) -> Any:
         """Raises `Undecodable`."""
+        if data[:1] == NAMED:
+            return self._from_names(data)
         try:
             return self._adapter.validate_json(data, **self._names)
         except Exception:  # try the exact form next
@@ -164,22 +240,22 @@ class PydanticCodec(_Verified):
             raise Undecodable(f"stored bytes are not a {self._annotation}: {type(error).__name__}") from error
 
     def _attempts(self) -> Iterator[_Attempt]:
-        for convert in (False, True):
-            for write in (self._json, self._python):
-                for only_set in (True, False) if self._only_set else (False,):
-                    yield functools.partial(self._write, write, convert, only_set)
+        if self._validates:
+            yield self._named
+        for write in (self._json, self._python):
+            for only_set in (True, False) if self._only_set else (False,):
+                yield functools.partial(self._write, write, only_set)
+        if not self._validates:
+            yield self._named
 
-    def _write(
-        self, write: Callable[[Any, dict[str, Any]], bytes], convert: bool, only_set: bool, value: Any
-    ) -> bytes:
-        declared = self._adapter.validate_python(value) if convert else value
+    def _write(self, write: Callable[[Any, dict[str, Any]], bytes], only_set: bool, value: Any) -> bytes:
         options = {
             "by_alias": self._by_alias,
             "exclude_unset": only_set,
             "round_trip": True,
             "warnings": "error",
         }
-        return write(declared, options)
+        return write(value, options)
 
     def _json(self, value: Any, options: dict[str, Any]) -> bytes:
         data: bytes = self._adapter.dump_json(value, **options)
@@ -191,6 +267,21 @@ class PydanticCodec(_Verified):
             return dumps(plain)
         except UnsupportedValue:  # enums, paths and the like: pydantic reads them back from their plain form
             return dumps(msgspec.to_builtins(plain, builtin_types=EXACT_TYPES, enc_hook=_to_text))
+
+
+def runs_own_code(schema: Any) -> bool:
+    """Whether the application's code takes part when pydantic validates: validators, or an `__init__`."""
+    if isinstance(schema, list | tuple):
+        return any(map(runs_own_code, schema))
+    if not isinstance(schema, dict):
+        return False
+    if schema.get("custom_init"):
+        return True
+    if str(schema.get("type", "")).startswith("function-"):
+        called = (schema.get("function") or {}).get("function")
+        if called is not None and root_package(called) not in ("pydantic", "pydantic_core"):
+            return True
+    return any(runs_own_code(inner) for name, inner in schema.items() if name not in _NO_VALIDATION)
 
 
 class PickleCodec:

@@ -1,0 +1,122 @@
+"""The routes of the applications that guards were installed in, and what they say about cached functions.
+
+They are looked up when a value is computed, so it does not matter whether `install` or a route came first.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+__all__ = ["Endpoint", "Installed", "installed_apps", "overridden", "routes_of"]
+
+_ATTRIBUTE = "__stampede_guard_installed__"
+_MOST_LEVELS = 20
+_NO_MODEL: Any = object()
+
+_apps: list[weakref.ref[Any]] = []
+
+
+class Installed:
+    """What is known about one application. The application holds it, so both end together."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = weakref.ref(app)
+        self.has_served = False
+        """Whether its routes are complete."""
+        self.reported: set[str] = set()
+        self._count = -1
+        self._models: dict[int, tuple[Any, tuple[Any, ...]]] = {}
+
+    @classmethod
+    def of(cls, app: Any) -> Installed:
+        """That of an application, which is known from now on."""
+        found: Installed | None = vars(app).get(_ATTRIBUTE)
+        if found is None:
+            found = cls(app)
+            vars(app)[_ATTRIBUTE] = found
+            _apps[:] = [*(one for one in _apps if one() is not None), weakref.ref(app)]
+        return found
+
+    def models_of(self, endpoint: Any) -> tuple[Any, ...]:
+        """The response models of the routes with this endpoint."""
+        app = self._app()
+        if app is None:
+            return ()
+        if not self.has_served or self._count != len(app.router.routes):
+            self._count = len(app.router.routes)
+            self._models = {}
+            for route in routes_of(app):
+                model = getattr(route, "response_model", _NO_MODEL)
+                function = getattr(route, "endpoint", None)
+                if model is _NO_MODEL or function is None:
+                    continue
+                known = self._models.get(id(function), (function, ()))[1]
+                if not any(model is one or model == one for one in known):
+                    self._models[id(function)] = (function, (*known, model))
+        function, models = self._models.get(id(endpoint), (None, ()))
+        return models if function is endpoint else ()
+
+
+def installed_apps() -> Iterator[Any]:
+    """The living applications, in the order of `install`."""
+    for reference in _apps:
+        app = reference()
+        if app is not None:
+            yield app
+
+
+def overridden(dependency: Any) -> Any:
+    """What stands in the place of a dependency: `app.dependency_overrides` of the first application that has it."""
+    for app in installed_apps():
+        overrides = getattr(app, "dependency_overrides", None)
+        try:
+            if overrides and dependency in overrides:
+                return overrides[dependency]
+        except TypeError:  # a dependency that cannot be hashed cannot be overridden
+            return dependency
+    return dependency
+
+
+def routes_of(app: Any) -> Iterator[Any]:
+    """All routes of an application, also those of included routers and of mounted applications."""
+    return _within(getattr(app, "routes", ()), 0)
+
+
+def _within(routes: Any, level: int) -> Iterator[Any]:
+    if level > _MOST_LEVELS:
+        return
+    for route in list(routes):
+        # FastAPI 0.116 and earlier copy the routes of an included router. Later ones refer to the router.
+        router = getattr(route, "original_router", None)
+        inner = getattr(route if router is None else router, "routes", None)
+        if inner:
+            yield from _within(inner, level + 1)
+        elif hasattr(route, "endpoint"):
+            yield route
+
+
+class Endpoint:
+    """One cached function, as routes know it. A call gives the response models of its routes."""
+
+    def __init__(self) -> None:
+        self._function: Callable[[], Any] = _nothing
+
+    def is_made(self, function: Any) -> None:
+        """The wrapper under the decorator has been made. Routes refer to it."""
+        self._function = weakref.ref(function)
+
+    def __call__(self) -> tuple[Any, ...]:
+        function = self._function()
+        found: list[Any] = []
+        if function is not None:
+            for app in installed_apps():
+                for model in Installed.of(app).models_of(function):
+                    if not any(model is one or model == one for one in found):
+                        found.append(model)
+        return tuple(found)
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,210 @@
+"""Narrows a value to its declared type: of a subclass, only what the declared class has is left.
+
+FastAPI answers a `UserInDB` that is declared as `UserOut` with the fields of `UserOut`. `narrowed` makes that object
+before it is stored. So no field beside the declared ones is in the store, and all callers get the same type. No code of
+the classes runs.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import dataclasses
+import enum
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from stampede_guard.values.annotations import root_package, unwrap
+from stampede_guard.values.codec.attributes import per_class
+from stampede_guard.values.codec.records import is_model, is_record
+
+__all__ = ["Foreign", "narrowed"]
+
+_SET = object.__setattr__
+_LISTS = (list, collections.abc.Sequence, collections.abc.MutableSequence, collections.abc.Collection)
+_DICTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
+_SETS = (set, frozenset, collections.abc.Set, collections.abc.MutableSet)
+_EXACT = ("builtins", "datetime", "decimal", "uuid")
+"""Where the classes are defined that take no subclass: `True` is no `int`, and a `datetime` no `date`."""
+_ITEM_MARKS = ("Required", "NotRequired", "ReadOnly")
+
+
+class Foreign(Exception):
+    """A value, or a part of it, is not of the declared type. It must be converted first."""
+
+    def __init__(self, part: object) -> None:
+        self.part = part
+
+
+def narrowed(annotation: Any, value: Any) -> Any:
+    """The value, with only what is declared in it. The same object if nothing is left out. Raises `Foreign`."""
+    annotation = unwrap(annotation)
+    origin = typing.get_origin(annotation)
+    if getattr(origin, "_name", "") in _ITEM_MARKS:
+        return narrowed(typing.get_args(annotation)[0], value)
+    if isinstance(annotation, typing.TypeVar):
+        annotation = Any if annotation.__bound__ is None else annotation.__bound__
+    if annotation in (Any, object):
+        return value
+    if annotation is None or annotation is types.NoneType:
+        return _of(types.NoneType, value)
+    if origin is typing.Literal:
+        if not any(type(value) is type(one) and value == one for one in typing.get_args(annotation)):
+            raise Foreign(value)
+        return value
+    if origin in (typing.Union, types.UnionType):
+        return _one_of(typing.get_args(annotation), value)
+    arguments = typing.get_args(annotation)
+    kind = origin or annotation
+    if kind in _LISTS:
+        return _items(_of(list, value), arguments[:1], list)
+    if kind in _SETS:
+        return _items(_of(set if kind not in (frozenset,) else frozenset, value), arguments[:1], type(value))
+    if kind is tuple:
+        return _tuple(_of(tuple, value), arguments)
+    if kind in _DICTS:
+        return _dict(_of(dict, value), arguments)
+    return _object(kind, arguments, value) if isinstance(kind, type) else value
+
+
+def _of(kind: type, value: Any) -> Any:
+    if type(value) is not kind:
+        raise Foreign(value)
+    return value
+
+
+def _one_of(members: Iterable[Any], value: Any) -> Any:
+    """The member that the value fits without a change, else the first that it fits at all."""
+    fitting = None
+    for member in members:
+        try:
+            found = narrowed(member, value)
+        except Foreign:
+            continue
+        if found is value:
+            return value
+        fitting = fitting or (found,)
+    if fitting is None:
+        raise Foreign(value)
+    return fitting[0]
+
+
+def _items(value: Any, arguments: tuple[Any, ...], make: Callable[[Iterable[Any]], Any]) -> Any:
+    if not arguments:
+        return value
+    items = [*value]
+    found = [narrowed(arguments[0], item) for item in items]
+    return value if _unchanged(found, items) else make(found)
+
+
+def _tuple(value: tuple[Any, ...], arguments: tuple[Any, ...]) -> Any:
+    if not arguments:
+        return value
+    if len(arguments) == 2 and arguments[1] is Ellipsis:
+        return _items(value, arguments[:1], tuple)
+    if len(arguments) != len(value):
+        raise Foreign(value)
+    found = [narrowed(hint, item) for hint, item in zip(arguments, value, strict=True)]
+    return value if _unchanged(found, value) else tuple(found)
+
+
+def _dict(value: dict[Any, Any], arguments: tuple[Any, ...]) -> Any:
+    if len(arguments) != 2:
+        return value
+    keys, items = [*value], [*value.values()]
+    new_keys = [narrowed(arguments[0], key) for key in keys]
+    new_items = [narrowed(arguments[1], item) for item in items]
+    if _unchanged(new_keys, keys) and _unchanged(new_items, items):
+        return value
+    return dict(zip(new_keys, new_items, strict=True))
+
+
+def _unchanged(found: Iterable[Any], before: Iterable[Any]) -> bool:
+    return all(one is other for one, other in zip(found, before, strict=True))
+
+
+def _object(kind: Any, arguments: tuple[Any, ...], value: Any) -> Any:
+    if hasattr(kind, "__required_keys__"):
+        return _typed_dict(kind, value)
+    if issubclass(kind, enum.Enum):
+        return _of(kind, value)
+    if is_model(kind):
+        return _model(kind, value)
+    if dataclasses.is_dataclass(kind):
+        return _dataclass(kind, arguments, value)
+    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
+        hints = _hints(kind)
+        items = tuple.__iter__(_of(kind, value))
+        found = [narrowed(hints.get(name, Any), item) for name, item in zip(kind._fields, items, strict=True)]
+        return value if _unchanged(found, value) else tuple.__new__(kind, found)
+    if not isinstance(value, kind) or (type(value) is not kind and root_package(kind) in _EXACT):
+        raise Foreign(value)
+    return value
+
+
+def _typed_dict(kind: Any, value: Any) -> Any:
+    hints = _hints(kind)
+    if not kind.__required_keys__ <= _of(dict, value).keys():
+        raise Foreign(value)
+    # More keys than declared: pydantic decides what becomes of them.
+    if not value.keys() <= hints.keys():
+        raise Foreign(value)
+    found = {name: narrowed(hints[name], item) for name, item in value.items()}
+    return value if _unchanged(found.values(), value.values()) else found
+
+
+def _model(kind: Any, value: Any) -> Any:
+    if not isinstance(value, kind):
+        raise Foreign(value)
+    fields: Mapping[str, Any] = kind.model_fields
+    held: dict[str, Any] = value.__dict__
+    found = {name: narrowed(fields[name].annotation, held[name]) for name in fields if name in held}
+    extra = value.__pydantic_extra__ if kind.model_config.get("extra") == "allow" else None
+    if type(value) is kind and all(found[name] is held[name] for name in found):
+        return value
+    if not is_record(kind):
+        raise Foreign(value)
+    made = object.__new__(kind)
+    others = {name: item for name, item in held.items() if name not in fields} if type(value) is kind else {}
+    private = value.__pydantic_private__
+    declared = kind.__private_attributes__
+    _SET(made, "__dict__", found | others)
+    _SET(made, "__pydantic_fields_set__", value.__pydantic_fields_set__ & fields.keys())
+    _SET(made, "__pydantic_extra__", extra)
+    _SET(
+        made,
+        "__pydantic_private__",
+        {name: private[name] for name in declared if name in private} if declared and private else None,
+    )
+    return made
+
+
+def _dataclass(kind: Any, arguments: tuple[Any, ...], value: Any) -> Any:
+    if not isinstance(value, kind):
+        raise Foreign(value)
+    hints = _hints(kind)
+    of_parameters = dict(zip(getattr(kind, "__parameters__", ()), arguments, strict=False))
+    names = [field.name for field in dataclasses.fields(kind)]
+    held = {name: getattr(value, name) for name in names if hasattr(value, name)}
+    found = {
+        name: narrowed(of_parameters.get(hints.get(name), hints.get(name, Any)), item)
+        for name, item in held.items()
+    }
+    if type(value) is kind and _unchanged(found.values(), held.values()):
+        return value
+    if type(value) is kind or not is_record(kind):
+        # The object may have attributes beside its fields, which a copy would lose.
+        raise Foreign(value)
+    made = object.__new__(kind)
+    for name, item in found.items():
+        _SET(made, name, item)
+    return made
+
+
+@per_class
+def _hints(kind: type) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(kind, include_extras=True)
+    except Exception:
+        return {}
