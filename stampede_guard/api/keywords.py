@@ -29,7 +29,7 @@ __all__ = [
     "check_options",
 ]
 
-Resources = Mapping[str, Callable[[], Any]]
+Resources = Mapping[str, Callable[..., Any]]
 
 
 class GuardOptions(TypedDict, total=False):

@@ -289,17 +289,25 @@ def test_a_resource_is_opened_and_closed_in_the_thread_that_computes(guard: Stam
     assert seen[0] != threading.get_ident()
 
 
-def test_an_asynchronous_resource_of_a_plain_function_is_an_error_that_says_so(guard: StampedeGuard) -> None:
+def test_an_asynchronous_resource_of_a_plain_function_is_open_while_its_thread_computes(
+    guard: StampedeGuard,
+) -> None:
+    seen = []
+
     @contextlib.asynccontextmanager
     async def session() -> AsyncIterator[str]:
+        task = asyncio.current_task()
+        seen.append("open")
         yield "session"
+        seen.append("closed" if asyncio.current_task() is task else "closed by another task")
 
     @guard.locked_cache(ttl=300, resources={"db": session})
     def quality(db: str) -> str:
+        seen.append("used")
         return db
 
-    with pytest.raises(Misuse, match="resource 'db' of a plain function is asynchronous"):
-        quality()  # type: ignore[call-arg]
+    assert quality() == quality() == "session"  # type: ignore[call-arg]
+    assert seen == ["open", "used", "closed"]
 
 
 def test_a_plain_function_that_returns_a_coroutine_is_told_to_be_async(guard: StampedeGuard) -> None:

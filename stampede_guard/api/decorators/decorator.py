@@ -10,7 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
 from stampede_guard.api.decorators.callables import bound_objects, bound_values
+from stampede_guard.api.decorators.dependencies import check_resources
 from stampede_guard.api.decorators.options import Options, refuse_one_callers_answer
+from stampede_guard.api.decorators.resources import inserted, with_resources
 from stampede_guard.api.defaults import default_guard, register_bare
 from stampede_guard.api.environment import with_environment
 from stampede_guard.api.identity.definition import Definition
@@ -26,7 +28,8 @@ from stampede_guard.engine.verdict import split
 from stampede_guard.errors import StoreError
 from stampede_guard.policy import Mode, Policy
 from stampede_guard.values.annotations import alternatives, live_kind, resolve
-from stampede_guard.values.codec import Codec, function_codec, return_annotation
+from stampede_guard.values.arguments.binding import parameters_of
+from stampede_guard.values.codec import Codec, function_codec, return_annotation, settled
 from stampede_guard.values.codec.compressed import compressing
 from stampede_guard.values.keys import KeyBuilder
 
@@ -55,6 +58,8 @@ class Face(Generic[P, R]):
         self._fields, self._choice = split(fields)
         refuse_one_callers_answer(function, options)
         self._endpoint = Endpoint()
+        self._parameters = parameters_of(function)
+        check_resources(f"{function.__qualname__}()", options.resources)
         self._templates = TagTemplates(
             options.tags, function, unkeyed=options.unkeyed, resources=options.resources
         )
@@ -153,14 +158,17 @@ class Face(Generic[P, R]):
         function = self._function
         if not self._options.resources:
             return lambda: function(*args, **kwargs)
-        factories = self._options.resources
+        parameters = self._parameters
 
-        async def with_resources() -> Any:
-            async with contextlib.AsyncExitStack() as stack:
-                opened = {name: await _open(stack, factory) for name, factory in factories.items()}
-                return await function(*args, **(kwargs | opened))
+        async def compute(opened: dict[str, Any]) -> Any:
+            own, named = inserted(parameters, args, kwargs, opened)
+            # While they are open: the attributes of an ORM row may still have to be loaded.
+            return self._settled(await function(*own, **named))
 
-        return with_resources
+        return lambda: with_resources(self._options.resources, compute)
+
+    def _settled(self, result: Any) -> Any:
+        return settled(self._codec, result)
 
     def _starter(self) -> Callable[[Any, Any], Run]:
         """Called in the caller's context. The computation itself begins in a clean one."""
@@ -301,14 +309,3 @@ class Face(Generic[P, R]):
         return signature.replace(
             parameters=[p for p in signature.parameters.values() if p.name not in hidden]
         )
-
-
-async def _open(stack: contextlib.AsyncExitStack, factory: Callable[[], Any]) -> Any:
-    made = factory()
-    if hasattr(made, "__aenter__"):
-        return await stack.enter_async_context(made)
-    if hasattr(made, "__enter__") and hasattr(made, "__exit__"):
-        return stack.enter_context(made)
-    if inspect.isawaitable(made):
-        return await made
-    return made

@@ -33,7 +33,7 @@ from stampede_guard.errors import Misuse, PolicyError, StoreError
 from stampede_guard.options import takes_options
 from stampede_guard.policy import Mode, Policy, check_fields
 from stampede_guard.values.arguments.captured import IMMUTABLE, Copying
-from stampede_guard.values.codec import Codec
+from stampede_guard.values.codec import Codec, settled
 from stampede_guard.values.codec.batched import ABSENT, ManyCodec, checked
 
 if TYPE_CHECKING:
@@ -106,6 +106,11 @@ class ManyFace(Face[..., Any]):
 
     def _make_codec(self, annotation: Any) -> Codec:
         return ManyCodec(super()._make_codec(value_of(annotation, self._function)))
+
+    def _settled(self, result: Any) -> Any:
+        if not isinstance(result, collections.abc.Mapping):
+            return result
+        return {id: settled(self._codec, value) for id, value in result.items()}
 
     def _make_plan(self, base: Policy) -> Plan:
         plan = super()._make_plan(base)

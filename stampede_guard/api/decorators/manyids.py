@@ -73,7 +73,8 @@ def ids_of(function: Callable[..., Any], ids: str | None, options: Options) -> t
         )
     if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
         return named, None
-    return named, list(parameters).index(named)
+    # Callers do not pass the resources.
+    return named, [name for name in parameters if name not in options.resources].index(named)
 
 
 def id_of(function: Callable[..., Any], ids: str) -> Any:

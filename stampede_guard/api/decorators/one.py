@@ -40,14 +40,14 @@ def locked_cache(
     docs/values.md.
 
     Parameters in `unkeyed` are not in the key. They may belong to the caller's request (a session), so the computation
-    stays within that request. Factories in `resources` open parameters for the computation: each returns a context
-    manager, an awaitable, or an object. These parameters leave the signature. The computation sees the ContextVars in
-    `context`, and the key includes them. Change `version` when the meaning of the result changes; `"auto"` follows the
-    function's code. A `key` is a template of the parameters that count, `"user:{user_id}"`, or a function of the same
-    arguments that returns the parts of the key. A `name` replaces the module and qualified name. With `pickle`, values
-    that nothing else can encode are pickled. Anyone who can write to the store can then run code here. For `tags` such
-    as `"project:{project}"`, see docs/tags.md. Keys hash the parameters in `secret`, as they always hash those called
-    `token` or `email`: see docs/keys.md.
+    stays within that request. Factories in `resources` open parameters for the computation: each is what FastAPI's
+    `Depends` takes, or returns a context manager or an awaitable: see docs/fastapi.md. These parameters leave the
+    signature. The computation sees the ContextVars in `context`, and the key includes them. Change `version` when the
+    meaning of the result changes; `"auto"` follows the function's code. A `key` is a template of the parameters that
+    count, `"user:{user_id}"`, or a function of the same arguments that returns the parts of the key. A `name` replaces
+    the module and qualified name. With `pickle`, values that nothing else can encode are pickled. Anyone who can write
+    to the store can then run code here. For `tags` such as `"project:{project}"`, see docs/tags.md. Keys hash the
+    parameters in `secret`, as they always hash those called `token` or `email`: see docs/keys.md.
 
     Raises `PolicyError`, `KeyPartError`, `UnsupportedValue` or `Misuse` at decoration.
     """

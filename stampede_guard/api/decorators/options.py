@@ -23,7 +23,7 @@ _ONE_CALLERS = frozenset({"Response", "BackgroundTasks", "BackgroundTask"})
 @dataclass(frozen=True, slots=True)
 class Options:
     unkeyed: tuple[str, ...]
-    resources: Mapping[str, Callable[[], Any]]
+    resources: Mapping[str, Callable[..., Any]]
     context: tuple[ContextVar[Any], ...]
     version: str
     key: Callable[..., Any] | str | None

@@ -6,13 +6,14 @@ guard, in a clean context. A coroutine may call it, too, but it blocks its event
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 from stampede_guard.api.decorators.decorator import Face
+from stampede_guard.api.decorators.plainresources import with_plain_resources
+from stampede_guard.api.decorators.resources import inserted
 from stampede_guard.api.types import Invalidation
 from stampede_guard.engine.engine import NOTHING
 from stampede_guard.engine.plan import Plan, Run
@@ -40,18 +41,28 @@ class PlainFace(Face[P, R]):
         """The computation, made on the portal's loop with the guard's runtime there."""
         compute = functools.partial(self._compute, args, kwargs)
         if surroundings is not None:
-            compute = functools.partial(surroundings, compute, self._function.__qualname__)
+            # A framework's session ends with its surroundings.
+            inner = compute
+            compute = functools.partial(
+                surroundings, lambda: self._settled(inner()), self._function.__qualname__
+            )
         return self._guarded().engine.in_thread(compute)
 
     def _compute(self, args: Any, kwargs: Any) -> Any:
-        with contextlib.ExitStack() as stack:
-            opened = {name: _open(stack, name, make) for name, make in self._options.resources.items()}
-            result = self._function(*args, **(kwargs | opened))
+        if self._options.resources:
+            return with_plain_resources(
+                self._options.resources,
+                lambda opened: self._result(*inserted(self._parameters, args, kwargs, opened)),
+            )
+        return self._result(args, kwargs)
+
+    def _result(self, args: Any, kwargs: Any) -> Any:
+        result = self._function(*args, **kwargs)
         if inspect.iscoroutine(result):
             result.close()
             raise Misuse(f"{self._function.__qualname__}() is a plain function that returned a coroutine: "
                          "write async def, or decorate the function that makes it")  # fmt: skip
-        return result
+        return self._settled(result) if self._options.resources else result
 
     def _mode_of_call(self, args: Any, kwargs: Any) -> Mode:
         engine = self._guarded().engine
@@ -101,17 +112,3 @@ class PlainFace(Face[P, R]):
         if self._options.resources:
             face.__signature__ = self._visible_signature()
         return call
-
-
-def _open(stack: contextlib.ExitStack, name: str, factory: Callable[[], Any]) -> Any:
-    made = factory()
-    if hasattr(made, "__enter__") and hasattr(made, "__exit__"):
-        return stack.enter_context(made)
-    if hasattr(made, "__aenter__") or inspect.isawaitable(made):
-        if inspect.iscoroutine(made):
-            made.close()
-        raise Misuse(
-            f"the resource {name!r} of a plain function is asynchronous: pass a factory that returns a plain "
-            "context manager or a plain object"
-        )
-    return made

@@ -15,16 +15,16 @@ from typing import Any, Protocol
 from stampede_guard.errors import UnsupportedValue
 from stampede_guard.values.annotations import resolve
 from stampede_guard.values.codec.immutable import is_immutable
-from stampede_guard.values.filtering.routed import ResponseModels, Routed
 from stampede_guard.values.codec.shapes import Shape, shape_of
 from stampede_guard.values.codec.stamped import Stamped, stamp_of
 from stampede_guard.values.codec.tables import table_of
 from stampede_guard.values.codec.typed import MsgspecCodec, PickleCodec, PydanticCodec
 from stampede_guard.values.codec.unannotated import BuiltinCodec
+from stampede_guard.values.filtering.routed import ResponseModels, Routed
 from stampede_guard.values.keys.codeversion import AUTO
 from stampede_guard.values.keys.naming import full_name
 
-__all__ = ["Codec", "codec_for", "function_codec", "is_immutable", "return_annotation"]
+__all__ = ["Codec", "codec_for", "function_codec", "is_immutable", "return_annotation", "settled"]
 
 _FORMAT = "1"  # of the stored bytes; a new one gives all entries new keys
 
@@ -71,6 +71,15 @@ def function_codec(
         return codec_for(annotation, pickle=pickle, models=models)
     title = name or full_name(function)
     return codec_for(annotation, pickle=pickle, function=function, title=title, models=models)
+
+
+def settled(codec: Any, value: Any) -> Any:
+    """What may leave the place where its data is open: an ORM row becomes the declared model."""
+    while codec is not None:
+        if hasattr(codec, "settled"):
+            return codec.settled(value)
+        codec = getattr(codec, "inner", None)
+    return value
 
 
 def codec_for(

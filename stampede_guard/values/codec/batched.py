@@ -25,16 +25,16 @@ class ManyCodec:
     """The codec of one id's value, which may be absent."""
 
     def __init__(self, inner: Codec) -> None:
-        self._inner = inner
+        self.inner = inner
         self.fingerprint = f"many {inner.fingerprint}"
         self.shareable = inner.shareable
 
     def encode(self, value: Any) -> bytes:
-        return b"0" if value is ABSENT else b"1" + self._inner.encode(value)
+        return b"0" if value is ABSENT else b"1" + self.inner.encode(value)
 
     def decode(self, data: bytes) -> Any:
         if data[:1] == b"1":
-            return self._inner.decode(data[1:])
+            return self.inner.decode(data[1:])
         if self.says_absent(data):
             return ABSENT
         if (body := unpacked(data)) is not None:

@@ -173,7 +173,10 @@ def described(data: bytes) -> Any:
         return _Described(qualname, fields)
 
     read = msgpack.Decoder(ext_hook=lift).decode
-    return read(data.removeprefix(NAMED))
+    value = read(data.removeprefix(NAMED))
+    if data.startswith(NAMED) and not isinstance(value, (_Described, list, dict, tuple, set, frozenset)):
+        raise ValueError("no records: encrypted or compressed bytes may begin like this")
+    return value
 
 
 def _name(kind: type) -> tuple[str, str]:

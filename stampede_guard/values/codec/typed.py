@@ -210,6 +210,9 @@ class PydanticCodec(_Verified):
             why.failed = why.failed or _reason(filtered.error)
         raise self._refusal(value, why)
 
+    def settled(self, value: Any) -> Any:
+        return self._filter.of(value).settled()
+
     def _without_hidden(self, value: Any, filtered: Filtered, why: _Why) -> bytes | None:
         """The bytes of what pydantic shows, if the answer to a client does not need the rest."""
         try:

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+from stampede_guard.values.annotations import root_package
 from stampede_guard.values.filtering.narrowing import Foreign, narrowed
 
 __all__ = ["Filter", "Filtered"]
@@ -67,9 +68,14 @@ class Filtered:
             except Foreign:
                 yield made
 
-    def converted(self) -> Any:
-        """The first candidate, or the value itself."""
-        return next(self.candidates(), self._value)
+    def settled(self) -> Any:
+        """The value itself, unless it must be converted from an object that may soon be closed, such as an ORM row."""
+        try:
+            self._filter.narrowed(self._value)
+        except Foreign as foreign:
+            if root_package(type(foreign.part)) != "builtins":
+                return next(self.candidates(), self._value)
+        return self._value
 
     def gives(self, back: Any) -> bool:
         """Whether FastAPI answers `back` as it answers the value."""

@@ -62,6 +62,11 @@ class Routed:
             f"annotation of the function declares: annotate what the response model needs"
         )
 
+    def settled(self, value: Any) -> Any:
+        if self._look() and self._declared is not None:
+            return self._declared.of(value).settled()
+        return self.inner.settled(value) if hasattr(self.inner, "settled") else value
+
     def _look(self) -> bool:
         """Whether a route is known."""
         models = self._models()

@@ -97,7 +97,8 @@ class KeyBuilder:
             keyed = [name for name in parameters if name not in omitted and name not in supplied]
             places, end = places_of(keyed)
         hints = said.resolve(function)
-        self.fitted = Fitted(self.name, parameters, keyed, hints)
+        passed = {name: parameter for name, parameter in parameters.items() if name not in supplied}
+        self.fitted = Fitted(self.name, passed, keyed, hints)
         self._locals = LocalClasses()
         self._left_out = frozenset(name for name in parameters if name not in keyed)
         self._defaults = _changeable_defaults(parameters, keyed)
