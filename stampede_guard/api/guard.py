@@ -7,7 +7,8 @@ import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, Unpack, overload
 
-from stampede_guard.api import decorators, fastapi, urls
+from stampede_guard.api import decorators, urls
+from stampede_guard.api.apps import fastapi
 from stampede_guard.api.defaults import make_with
 from stampede_guard.api.environment import (
     NAMESPACE,

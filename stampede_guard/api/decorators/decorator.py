@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
+from stampede_guard.api.apps.routes import Endpoint
 from stampede_guard.api.decorators.callables import bound_objects, bound_values
 from stampede_guard.api.decorators.dependencies import check_resources
 from stampede_guard.api.decorators.options import Options, refuse_one_callers_answer
@@ -17,7 +18,6 @@ from stampede_guard.api.defaults import default_guard, register_bare
 from stampede_guard.api.environment import with_environment
 from stampede_guard.api.identity.definition import Definition
 from stampede_guard.api.identity.sameness import Given, mark_cached
-from stampede_guard.api.routes import Endpoint
 from stampede_guard.api.types import Invalidation
 from stampede_guard.engine.calls import ArgumentsChanged, Call, served_again
 from stampede_guard.engine.engine import NOTHING, Engine, TaggedCodec, tagged

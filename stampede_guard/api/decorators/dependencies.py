@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from stampede_guard.api.routes import overridden
+from stampede_guard.api.apps.routes import overridden
 from stampede_guard.errors import Misuse
 from stampede_guard.values.annotations import alternatives, resolve, root_package
 
@@ -49,7 +49,7 @@ class _Needed(NamedTuple):
 def check_resources(title: str, resources: Mapping[str, Any]) -> None:
     """Raise `Misuse` if a factory needs something that only a request has."""
     try:
-        _Steps(lambda factory: factory).add_all(resources)
+        _StepsInOrder(lambda factory: factory).add_all(resources)
     except _Missing as problem:
         raise Misuse(
             f"resources={{{problem.resource!r}: ...}} of {title}: {problem} The computation outlives requests. Pass "
@@ -64,7 +64,7 @@ def steps_of(resources: Mapping[str, Any]) -> tuple[list[Step], dict[str, int]]:
     `app.dependency_overrides` of an installed application counts. A factory that several others need is called once.
     Raises `Misuse` if an override needs something that only a request has.
     """
-    made = _Steps(overridden)
+    made = _StepsInOrder(overridden)
     try:
         return made.steps, made.add_all(resources)
     except _Missing as problem:
@@ -75,7 +75,7 @@ class _Missing(Exception):
     resource = ""
 
 
-class _Steps:
+class _StepsInOrder:
     def __init__(self, standing_for: Callable[[Any], Any]) -> None:
         self.steps: list[Step] = []
         self._standing_for = standing_for

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterable
 from http.client import responses
 from typing import TYPE_CHECKING, Any
 
-from stampede_guard.api.routes import Installed
+from stampede_guard.api.apps.routes import Installed
 from stampede_guard.errors import (
     ComputeFailed,
     ComputeTimeout,

@@ -1,0 +1,1 @@
+"""Applications: a guard is installed in one, and knows its routes from then on."""
