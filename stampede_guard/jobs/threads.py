@@ -1,4 +1,7 @@
-"""Plain functions run in threads of their own. A job of minutes must not occupy a thread that requests need."""
+"""Plain functions run in threads of their own. A job of minutes must not occupy a thread that requests need.
+
+A plain caller that waits for its run has a thread already: `CallersThread` runs the function there.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,16 @@ import asyncio
 import contextlib
 import contextvars
 import inspect
+import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
+from stampede_guard.engine.threads.portal import portal
 from stampede_guard.jobs.reporting import log
 from stampede_guard.jobs.run import Run, given
 
-__all__ = ["in_thread", "result_of"]
+__all__ = ["CallersThread", "in_thread", "result_of"]
 
 T = TypeVar("T")
 
@@ -32,11 +37,23 @@ async def result_of(
         return await result if inspect.isawaitable(result) else result
 
 
-async def in_thread(function: Callable[[], T], *, name: str, run: Run) -> T:
+def _in_new_thread(work: Callable[[], None], name: str) -> Callable[[], bool]:
+    threading.Thread(target=work, name=f"stampede_guard {name}", daemon=True).start()
+    return lambda: False
+
+
+async def in_thread(
+    function: Callable[[], T],
+    *,
+    name: str,
+    run: Run,
+    begin: Callable[[Callable[[], None], str], Callable[[], bool]] = _in_new_thread,
+) -> T:
     """Run the function in a new thread. If cancelled, raise `run.stopping` and wait until the function ends.
 
     A thread cannot be cancelled. So the lease is kept while the function goes on, and no other run begins. The wait
-    lasts at most `run.patience` seconds, because the function may never check `run.stopping`.
+    lasts at most `run.patience` seconds, because the function may never check `run.stopping`. `begin`: gives the work
+    to a thread, and returns a function that takes it back if the thread has not begun it.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
@@ -69,23 +86,88 @@ async def in_thread(function: Callable[[], T], *, name: str, run: Run) -> T:
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, result, error)
 
-    threading.Thread(target=work, name=f"stampede_guard {name}", daemon=True).start()
+    take_back = begin(work, name)
     try:
         await asyncio.wait({done})
     except asyncio.CancelledError:
-        done.add_done_callback(_seen)
-        run.stop("it was cancelled")
-        try:
-            await asyncio.wait({done}, timeout=run.patience)
-        finally:
-            # Also after a second cancellation.
-            if not done.done():
-                run.goes_on = True
-                log.error(
-                    "job %s goes on in its thread after it was asked to stop: no lease protects it now", name
-                )
+        if not take_back():
+            await _stopped(done, name, run)
         raise
     return done.result()
+
+
+async def _stopped(done: asyncio.Future[T], name: str, run: Run) -> None:
+    done.add_done_callback(_seen)
+    run.stop("it was cancelled")
+    try:
+        await asyncio.wait({done}, timeout=run.patience)
+    finally:
+        # Also after a second cancellation.
+        if not done.done():
+            run.goes_on = True
+            log.error(
+                "job %s goes on in its thread after it was asked to stop: no lease protects it now", name
+            )
+
+
+class CallersThread:
+    """The thread of a plain caller, which waits for a run, and calls the function of the run itself.
+
+    So the function sees what belongs to its caller's thread. An interruption of the caller (a soft time limit, Ctrl-C)
+    is raised in the function while it runs.
+    """
+
+    def __init__(self) -> None:
+        self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._task: asyncio.Task[Any] | None = None
+
+    def wait(self, start: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The result of the coroutine, which runs on the event loop of plain functions. Call it without an event loop.
+
+        An interruption of the wait cancels the coroutine, and is raised. Raises `Misuse` while the process ends.
+        """
+        loop = portal().loop
+        portal().call(_nothing)
+
+        def begin() -> None:
+            self._task = loop.create_task(start(), name="stampede_guard call")
+            self._task.add_done_callback(lambda _: self._work.put(None))
+            self._task.add_done_callback(_seen)
+
+        try:
+            loop.call_soon_threadsafe(begin)
+            while (work := self._work.get()) is not None:
+                work()
+            assert self._task is not None
+            if self._task.cancelled():
+                raise RuntimeError("the run was cancelled: this process is ending")
+            result: T = self._task.result()
+            return result
+        finally:
+            # After `begin`, in any case: the loop calls in order.
+            loop.call_soon_threadsafe(self._leave)
+
+    def _leave(self) -> None:
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+
+    async def run(self, function: Callable[[], T], *, name: str, run: Run) -> T:
+        """In the coroutine: as `in_thread`, but in the thread that waits."""
+        return await in_thread(function, name=name, run=run, begin=self._hand_over)
+
+    def _hand_over(self, work: Callable[[], None], _name: str) -> Callable[[], bool]:
+        # The thread takes it to do the work; the coroutine takes it when the caller has left.
+        mine = threading.Lock()
+
+        def begin() -> None:
+            if mine.acquire(blocking=False):
+                work()
+
+        self._work.put(begin)
+        return lambda: mine.acquire(blocking=False)
+
+
+async def _nothing() -> None: ...
 
 
 def _seen(done: asyncio.Future[T]) -> None:

@@ -161,7 +161,7 @@ class ForeignSlots:
         """The part, back end and registration of a job. Raises `Misuse` for an invalid name or one already in use."""
         if job.name in self._jobs.names:
             raise Misuse(
-                f"two jobs have the name {job.name!r}: one of APScheduler and one of jobs.cron or jobs.every; "
+                f"two jobs have the name {job.name!r}: one of another scheduler, and one of jobs.cron or jobs.every; "
                 "give one of them another id"
             )
         self._jobs.leases.full(job.name)

@@ -1,0 +1,1 @@
+"""Celery: slots of beat, exclusive tasks, and the stuck locks of others."""
