@@ -1,4 +1,4 @@
-"""A Flask shop in one file, with Flask-SQLAlchemy: a cached function, a cached page, and their invalidation.
+"""A Flask shop with Flask-SQLAlchemy: a cached function, a cached page, and their invalidation.
 
     python examples/flask_shop.py
 
@@ -11,6 +11,7 @@ prints, the first time:
     rendering /shelf/7
     counted shelf 7
     after a delivery: shelf 7 of localhost has 3 products
+    rendering /shelf/8
     counted shelf 8
     shelf 8: {'empty': 8}
 """
@@ -70,8 +71,7 @@ def create_app() -> Flask:
 
 
 if __name__ == "__main__":
-    app = create_app()
-    client = app.test_client()
+    client = (app := create_app()).test_client()
     with ThreadPoolExecutor(20) as pool:
         pages = pool.map(lambda _: app.test_client().get("/shelf/7").text, range(20))
         print("20 visitors have:", set(pages))

@@ -22,6 +22,7 @@ __all__ = [
     "field_names",
     "is_marker",
     "is_yielded",
+    "cure_of_live",
     "live_kind",
     "resolve",
     "root_package",
@@ -75,6 +76,7 @@ _LIVE: dict[str, frozenset[str]] = {
     "threading": frozenset({"Condition", "Event", "Lock", "Thread"}),
     "logging": frozenset({"Logger", "LoggerAdapter"}),
     "valkey": frozenset({"ConnectionPool", "Pipeline", "PubSub", "Valkey", "ValkeyCluster"}),
+    "werkzeug": frozenset({"FileStorage", "LocalProxy", "Request", "Response"}),
 }
 
 _LIVE_ABSTRACTIONS: tuple[type, ...] = (
@@ -161,6 +163,14 @@ def live_kind(annotation: Any) -> str | None:
     if issubclass(kind, _LIVE_ABSTRACTIONS):
         return kind.__name__
     return None
+
+
+def cure_of_live(annotation: Any) -> str:
+    """What to write instead of a function that returns a connection, a response or the like."""
+    kind = typing.get_origin(annotation) or annotation
+    flask = isinstance(kind, type) and comes_from(kind, "flask")
+    whole = "@stampede.cached_view" if flask else "StampedeMiddleware"
+    return f"return the data itself, or cache whole responses with {whole}"
 
 
 def comes_from(kind: type, package: str) -> bool:

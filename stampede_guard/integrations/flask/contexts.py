@@ -12,10 +12,11 @@ function has put into `g`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from flask import current_app, g, has_app_context
+from werkzeug.local import LocalProxy
 
 from stampede_guard.engine.threads.surroundings import Surroundings, surround_with
 from stampede_guard.errors import Misuse
@@ -67,12 +68,35 @@ def explained(name: str) -> Iterator[None]:
             ) from error
         raise
     except AttributeError as error:
+        if error.obj is None and (proxy := _empty_proxy(error)) is not None:
+            raise Misuse(
+                f"{name}() reads {proxy}.{error.name}, but its value is for all callers with the same arguments, so "
+                f"there is no {proxy}. Pass it as an argument, so that it is in the key: "
+                f"{_call(name, f'{error.name}={proxy}.{error.name}')}"
+            ) from error
         if error.obj is not _own_g():
             raise
         raise Misuse(
             f"{name}() reads g.{error.name}, which it has not set: a shared computation has a `g` of its own. "
             f"Pass the value as an argument, which is then in the key: {_call(name, f'{error.name}=g.{error.name}')}"
         ) from error
+
+
+def _empty_proxy(error: BaseException) -> str | None:
+    """The name of a proxy that stands for None where the error was raised, such as Flask-Login's `current_user`."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return None
+    frame = trace.tb_frame
+    for name in frame.f_code.co_names:
+        found = frame.f_globals.get(name)
+        if type(found) is LocalProxy:
+            with suppress(RuntimeError):  # it stands for nothing
+                if found._get_current_object() is None:
+                    return name
+    return None
 
 
 def _call(name: str, argument: str) -> str:

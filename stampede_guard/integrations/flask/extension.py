@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import weakref
 from collections.abc import Iterable
 from typing import Any, Never, Unpack, cast
 
-from flask import Flask, current_app, has_app_context
+from flask import Flask, current_app, has_app_context, request_started
 
 from stampede_guard.api.guard import StampedeGuard
 from stampede_guard.api.keywords import OWN_OF_VALUES, CacheOptions
@@ -20,6 +23,8 @@ from stampede_guard.options import takes_options
 from stampede_guard.policy import check_fields
 
 __all__ = ["Stampede"]
+
+log = logging.getLogger("stampede_guard")
 
 EXTENSION = "stampede_guard"
 
@@ -40,6 +45,7 @@ class Stampede:
     @takes_options("Stampede", own=("guard", "app"))
     def __init__(self, app: Flask | None = None, *, guard: StampedeGuard | None = None) -> None:
         self._guard = _checked(guard)
+        self._originals: weakref.WeakSet[Any] = weakref.WeakSet()
         if app is not None:
             self.init_app(app)
 
@@ -60,6 +66,7 @@ class Stampede:
         app.extensions[EXTENSION] = AppState(GuardSettings.of(app).guard() if given is None else given)
         answer_errors(app)
         app.cli.add_command(command)
+        self._report_undecorated(app)
 
     @property
     def guard(self) -> StampedeGuard:
@@ -79,7 +86,8 @@ class Stampede:
             raise Misuse("locked_cache takes its options by name: write @stampede.locked_cache(ttl=300)")
 
         def decorate(given: Any) -> Any:
-            return cached_helper(given, {**options, "resources": resources}, self._state)
+            made = cached_helper(given, {**options, "resources": resources}, self._state)
+            return self._decorated(given, made)
 
         return cast("CacheDecorator[Opened]", decorate)
 
@@ -103,10 +111,29 @@ class Stampede:
         """
         if misplaced:
             raise Misuse("cached_view takes its options by name: write @stampede.cached_view(ttl=60)")
-        decorator: ViewDecorator = cached_view(
-            self._state, vary=vary, ignore=ignore, query=query, options=dict(options)
-        )
-        return decorator
+        decorate = cached_view(self._state, vary=vary, ignore=ignore, query=query, options=dict(options))
+        return lambda view: self._decorated(view, decorate(view))
+
+    def _decorated(self, given: Any, made: Any) -> Any:
+        with contextlib.suppress(TypeError):  # a static method, or an object without weak references
+            self._originals.add(given)
+        return made
+
+    def _report_undecorated(self, app: Flask) -> None:
+        """With the first request, warn of views whose function is cached, but not as this view."""
+
+        def look(sender: Flask, **_: Any) -> None:
+            request_started.disconnect(look, app)
+            for endpoint, view in list(app.view_functions.items()):
+                if view in self._originals:
+                    log.warning(
+                        "the view %r is not cached: a route takes the function below it. Write @app.get(...) above, "
+                        "and @stampede.cached_view or @stampede.locked_cache below it",
+                        endpoint,
+                    )
+
+        app.extensions[EXTENSION].watch = look
+        request_started.connect(look, app)
 
     def _state(self) -> AppState:
         if not has_app_context():

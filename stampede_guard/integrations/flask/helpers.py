@@ -26,6 +26,8 @@ class AppState:
     def __init__(self, guard: StampedeGuard) -> None:
         self.guard = guard
         self.faces: dict[Faces, Any] = {}
+        self.watch: Any = None
+        """Called with the first request: see `extension`. Signals refer to it weakly."""
 
 
 class Faces:

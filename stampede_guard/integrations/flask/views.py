@@ -17,6 +17,7 @@ import inspect
 import io
 import logging
 import sys
+import types
 from collections.abc import Callable, Iterable
 from collections.abc import Set as AbstractSet
 from typing import Any, ParamSpec, Protocol, TypeVar
@@ -52,6 +53,8 @@ _OF_COPIES = frozenset(
     | {"if-modified-since", "if-unmodified-since"}
 )
 """Without them, the complete response is right for all."""
+_FRAMES = 12
+"""From Flask-Login's look at a header field to the environment of the request."""
 _URL, _QUERY = "stampede_guard_url", "stampede_guard_query"
 
 
@@ -165,8 +168,20 @@ class _Environ(dict[str, Any]):
     def _look_at(self, name: Any) -> None:
         if isinstance(name, str) and name.startswith("HTTP_"):
             field = name[5:].replace("_", "-").lower()
-            if field not in self._known:
+            if field not in self._known and not _reads_for_a_user():
                 self.missed.add(field)
+
+
+def _reads_for_a_user() -> bool:
+    """Flask-Login compares fields with the session of a user. The request of a computation has none."""
+    frame: types.FrameType | None = sys._getframe(1)
+    for _ in range(_FRAMES):
+        if frame is None:
+            return False
+        if frame.f_globals.get("__name__", "").startswith("flask_login."):
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _environ(url: Any, query: str) -> dict[str, Any]:

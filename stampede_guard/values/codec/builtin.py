@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import msgpack
 
 from stampede_guard.errors import UnsupportedValue
-from stampede_guard.values.annotations import live_kind, root_package
+from stampede_guard.values.annotations import cure_of_live, live_kind, root_package
 
 __all__ = ["EXACT_TYPES", "Other", "dumps", "lift", "lift_with", "loads", "refusal"]
 
@@ -203,8 +203,7 @@ def refusal(value: Any) -> UnsupportedValue:
     name = kind.__name__ if kind.__module__ == "builtins" else f"{root_package(kind)} {kind.__name__}"
     if live_kind(kind) is not None:
         return UnsupportedValue(
-            f"the function returned a {name}, which cannot be stored and given to other callers; "
-            f"return the data itself, or cache whole responses with StampedeMiddleware"
+            f"the function returned a {name}, which cannot be stored and given to other callers; {cure_of_live(kind)}"
         )
     if root_package(kind) in ("numpy", "pandas", "pyarrow"):
         cure = "call .item() on a single number" if hasattr(value, "item") and not _has_length(value) else ""

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stampede_guard.errors import UnsupportedValue
-from stampede_guard.values.annotations import comes_from, field_names, live_kind, unwrap
+from stampede_guard.values.annotations import comes_from, cure_of_live, field_names, live_kind, unwrap
 from stampede_guard.values.codec.immutable import is_frozen_struct, is_plain_tuple
 from stampede_guard.values.parts.parts import Unkeyable, text_of
 
@@ -104,8 +104,8 @@ class _Walk:
             return self._union(typing.get_args(annotation))
         if (kind := live_kind(annotation)) is not None:
             raise UnsupportedValue(
-                f"the return annotation holds {kind}, which cannot be stored and given to other callers; return the "
-                f"data itself, or cache whole responses with StampedeMiddleware"
+                f"the return annotation holds {kind}, which cannot be stored and given to other callers; "
+                f"{cure_of_live(annotation)}"
             )
         container = _CONTAINERS.get(origin or annotation)
         if container is not None:

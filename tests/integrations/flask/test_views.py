@@ -17,6 +17,7 @@ from flask import (
     abort,
     after_this_request,
     g,
+    jsonify,
     make_response,
     redirect,
     render_template_string,
@@ -27,12 +28,20 @@ from flask import (
     url_for,
 )
 from flask.views import MethodView
+from flask_login import LoginManager, UserMixin, current_user, login_user
 
-from stampede_guard.errors import KeyPartError, Misuse
+from stampede_guard.errors import KeyPartError, Misuse, UnsupportedValue
 from stampede_guard.integrations.flask import Stampede
 from tests.integrations.flask.conftest import Make
 
 PATIENCE = 60.0
+
+
+class User(UserMixin):  # type: ignore[misc]
+    def __init__(self, name: str) -> None:
+        self.id = name
+
+
 BODIES: dict[str, tuple[Callable[[], Any], str, str]] = {
     "text": (lambda: "<b>ü</b>", "<b>ü</b>", "text/html; charset=utf-8"),
     "dict": (lambda: {"a": [1, None]}, '{"a":[1,null]}\n', "application/json"),
@@ -466,3 +475,82 @@ def test_mode_off_computes_with_a_request_of_its_own_too(make: Make, stampede: S
 
     assert [app.test_client().get("/?page=3").text for _ in range(2)] == ["3", "3"]
     assert len(calls) == 2
+
+
+def test_a_view_whose_decorators_stand_in_the_wrong_order_is_reported_once(
+    stampede: Stampede, app: Flask, caplog: pytest.LogCaptureFixture
+) -> None:
+    @stampede.cached_view(ttl=60)
+    @app.get("/wrong")
+    def wrong() -> str:
+        return "page"
+
+    @stampede.locked_cache(ttl=60)
+    @app.get("/data")
+    def data() -> str:
+        return "data"
+
+    @app.get("/right")
+    @stampede.cached_view(ttl=60)
+    def right() -> str:
+        return "page"
+
+    client = app.test_client()
+    with caplog.at_level(logging.WARNING):
+        for path in ("/right", "/wrong", "/data", "/right"):
+            client.get(path)
+    told = [record.getMessage().partition(":")[0] for record in caplog.records]
+    assert told == ["the view 'wrong' is not cached", "the view 'data' is not cached"]
+
+
+def test_pages_of_applications_with_flask_login(stampede: Stampede, app: Flask) -> None:
+    """It looks at header fields to compare them with the session. That is no reason to compute for each visitor."""
+    rendered: list[str] = []
+    login = LoginManager(app)
+    login.user_loader(lambda key: User(key))
+
+    @app.post("/login/<name>")
+    def enter(name: str) -> str:
+        login_user(User(name))
+        return ""
+
+    @app.get("/")
+    @stampede.cached_view(ttl=60)
+    def home() -> str:
+        name = current_user.id if current_user.is_authenticated else "visitor"
+        rendered.append(name)
+        return f"hello {name}"
+
+    @stampede.locked_cache(ttl=60)
+    def mine() -> str:
+        return str(current_user.id)
+
+    app.get("/mine", endpoint="mine")(lambda: mine())
+    app.testing = True
+    visitors, ann = [app.test_client() for _ in range(3)], app.test_client()
+    ann.post("/login/ann")
+    for _ in range(2):
+        assert {client.get("/").text for client in visitors} == {"hello visitor"}
+        assert ann.get("/").text == "hello ann"
+    assert rendered == ["visitor", "ann", "ann"]
+    with pytest.raises(Misuse, match=r"there is no current_user.*mine\(\.\.\., id=current_user\.id\)"):
+        ann.get("/mine")
+
+
+def test_a_response_is_no_value_of_a_cached_function(
+    stampede: Stampede, app: Flask, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(UnsupportedValue, match=r"cache whole responses with @stampede\.cached_view"):
+
+        @stampede.locked_cache(ttl=60)
+        def declared() -> Response:
+            return make_response("page")
+
+    @app.get("/")
+    @stampede.locked_cache(ttl=60)
+    def view():  # type: ignore[no-untyped-def]
+        return jsonify([1])
+
+    with caplog.at_level(logging.ERROR):
+        assert [app.test_client().get("/").json for _ in range(2)] == [[1], [1]]
+    assert "cache whole responses with @stampede.cached_view" in caplog.text
