@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from stampede_guard.api.environment import NAMESPACE_VARIABLE
 from stampede_guard.api.identity.definition import Definition
 from stampede_guard.api.identity.registry import Registry
 from stampede_guard.engine.threads.locks import PassableLock
@@ -27,6 +28,7 @@ _lock = PassableLock()
 """Several threads may call plain functions for the first time. They must make only one default guard."""
 renew_in_children(sys.modules[__name__], "_lock", PassableLock)
 
+_told_of_namespace = False
 
 _waiting = Registry()
 """Functions under a bare decorator, from the last `configure` call until there is a default guard."""
@@ -46,6 +48,7 @@ def configure(guard: StampedeGuard | None) -> None:
     global _default, _waiting
     if guard is not None:
         guard.register_all(_waiting)
+        _warn_of_namespace(guard)
     _default, _waiting = guard, Registry()
 
 
@@ -83,4 +86,20 @@ def _make_default() -> None:
         guard = _from_url(url)
         # If the store is not shared, a function without a lasting name can be called too: see `Registry.add`.
         guard.register_all(_waiting)
+        _warn_of_namespace(guard)
         _default = guard
+
+
+def _warn_of_namespace(guard: StampedeGuard) -> None:
+    """Once per process: other applications on the server may have functions of the same names."""
+    global _told_of_namespace
+    if _told_of_namespace or guard.has_named_namespace or not guard.engine.is_shared:
+        return
+    _told_of_namespace = True
+    log.warning(
+        "@locked_cache has no namespace of its own on a server that other programs may share, so its entries are in %r. "
+        "Another application, or this one in staging, would get them. Set $%s to a name such as shop, or call "
+        "configure(StampedeGuard.from_url(url, namespace='shop'))",
+        guard.namespace,
+        NAMESPACE_VARIABLE,
+    )

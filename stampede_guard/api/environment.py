@@ -19,6 +19,7 @@ from stampede_guard.options import nearest
 from stampede_guard.policy import Policy
 
 __all__ = [
+    "DEFAULT_NAMESPACE",
     "NAMESPACE",
     "NAMESPACE_VARIABLE",
     "NOT_GIVEN",

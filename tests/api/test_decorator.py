@@ -20,7 +20,7 @@ from stampede_guard.errors import KeyPartError, Misuse, UnsupportedValue
 from stampede_guard.stores.memory import MemoryStore
 from tests.support.gate import Gate, soon, until
 from tests.support.guards import Guards, joined
-from tests.support.inside import runtimes_of, store_of
+from tests.support.inside import forget_warnings_of_defaults, runtimes_of, store_of
 
 
 @pytest.fixture
@@ -675,12 +675,35 @@ async def test_the_environment_names_the_default_store_and_our_variable_comes_fi
     no_default: None, monkeypatch: pytest.MonkeyPatch, valkey_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setenv("REDIS_URL", valkey_url)
+    monkeypatch.setenv("STAMPEDE_GUARD_NAMESPACE", "shop")
     assert default_guard() is default_guard()
     assert not store_of(default_guard()).__class__.__name__.startswith("Memory")
     configure(None)
     monkeypatch.setenv("STAMPEDE_GUARD_URL", "memory://")
     assert store_of(default_guard()).__class__ is MemoryStore
     assert caplog.records == [], "asked for by name, so there is nothing to warn of"
+
+
+def test_a_shared_server_without_a_namespace_is_warned_of_once_per_process(
+    no_default: None, monkeypatch: pytest.MonkeyPatch, valkey_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def warnings() -> list[str]:
+        return [record.getMessage() for record in caplog.records if "namespace" in record.getMessage()]
+
+    monkeypatch.delenv("STAMPEDE_GUARD_NAMESPACE", raising=False)
+    forget_warnings_of_defaults()
+    configure(StampedeGuard(MemoryStore()))
+    configure(StampedeGuard.from_url(valkey_url, namespace="default"))
+    with monkeypatch.context() as named:
+        named.setenv("STAMPEDE_GUARD_NAMESPACE", "shop")
+        configure(StampedeGuard.from_url(valkey_url))
+    assert warnings() == [], "a store of this process alone, or a namespace that somebody chose"
+    configure(None)
+    monkeypatch.setenv("REDIS_URL", valkey_url)
+    assert doubled.key(1).startswith("default:")
+    assert len(warnings()) == 1 and "$STAMPEDE_GUARD_NAMESPACE" in warnings()[0]
+    configure(StampedeGuard.from_url(valkey_url))
+    assert len(warnings()) == 1
 
 
 async def test_configure_is_for_functions_decorated_before_it_and_can_be_changed(no_default: None) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sized
 from typing import Any
 
 from stampede_guard import StampedeGuard
+from stampede_guard.api import defaults
 from stampede_guard.api.plans import Plans
 from stampede_guard.engine.away.pending import PendingInvalidations
 from stampede_guard.engine.away.unsettled import Unsettled
@@ -164,6 +165,11 @@ def fences_of(l1: L1) -> Collection[str]:
 def apart_of(runtime: Runtime) -> Sized:
     """The flights beside the one that others may join."""
     return runtime.flights._apart
+
+
+def forget_warnings_of_defaults() -> None:
+    """The process has not been told that the default guard has no namespace."""
+    defaults._told_of_namespace = False
 
 
 def policy_of(function: Any) -> Policy:
