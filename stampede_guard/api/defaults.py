@@ -97,7 +97,7 @@ def _warn_of_namespace(guard: StampedeGuard) -> None:
         return
     _told_of_namespace = True
     log.warning(
-        "@locked_cache has no namespace of its own on a server that other programs may share, so its entries are in %r. "
+        "@locked_cache has no namespace of its own on a server that others may share, so its entries are in %r. "
         "Another application, or this one in staging, would get them. Set $%s to a name such as shop, or call "
         "configure(StampedeGuard.from_url(url, namespace='shop'))",
         guard.namespace,

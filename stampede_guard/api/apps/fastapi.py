@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterable
 from http.client import responses
 from typing import TYPE_CHECKING, Any
 
+from stampede_guard.api.apps.report import report
 from stampede_guard.api.apps.routes import Installed
 from stampede_guard.errors import (
     ComputeFailed,
@@ -42,7 +43,11 @@ def install(guard: StampedeGuard, app: Any) -> None:
     answers that status. An app's own handlers for `ComputeFailed` and `ComputeTimeout` stay.
 
     The 503 for store errors also means a refused `invalidate()`: the request is not at fault. Nothing was invalidated,
-    and the client may try again. Raises `Misuse` if `app` is not an application.
+    and the client may try again.
+
+    Routes whose cache cannot work are reported by a WARNING each, now and when the app serves for the first time: see
+    `stampede_guard.api.apps.report`. With a `strict` policy, they raise `Misuse`. It is also raised if `app` is not an
+    application.
     """
     router: Any = getattr(app, "router", None)
     if not hasattr(app, "add_exception_handler") or not hasattr(router, "lifespan_context"):
@@ -71,6 +76,7 @@ def install(guard: StampedeGuard, app: Any) -> None:
     @contextlib.asynccontextmanager
     async def lifespan(application: Any) -> AsyncIterator[Any]:
         async with inner(application) as state:
+            report(app, installed, strict=guard.policy.strict)
             try:
                 yield state
             finally:
@@ -86,15 +92,17 @@ def install(guard: StampedeGuard, app: Any) -> None:
     if ComputeFailed not in own:
         app.add_exception_handler(ComputeFailed, failed_elsewhere)
     look_among(_Handled(app))
-    _when_it_serves(app, installed)
+    report(app, installed, strict=guard.policy.strict)
+    _when_it_serves(guard, app, installed)
 
 
-def _when_it_serves(app: Any, installed: Installed) -> None:
+def _when_it_serves(guard: StampedeGuard, app: Any, installed: Installed) -> None:
     """Starlette makes the middleware once, for the first request or the lifespan. By then the routes are complete."""
     build = app.build_middleware_stack
 
     def built() -> Any:
         installed.has_served = True
+        report(app, installed, strict=guard.policy.strict)
         return build()
 
     app.build_middleware_stack = built

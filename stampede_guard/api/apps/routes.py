@@ -5,11 +5,20 @@ They are looked up when a value is computed, so it does not matter whether `inst
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-__all__ = ["Endpoint", "Installed", "installed_apps", "overridden", "routes_of"]
+__all__ = [
+    "Endpoint",
+    "Installed",
+    "cached_form_of",
+    "endpoint_of",
+    "installed_apps",
+    "overridden",
+    "routes_of",
+]
 
 _ATTRIBUTE = "__stampede_guard_installed__"
 _MOST_LEVELS = 20
@@ -102,10 +111,18 @@ class Endpoint:
 
     def __init__(self) -> None:
         self._function: Callable[[], Any] = _nothing
+        self.title = ""
+        self.left_out: frozenset[str] = frozenset()
+        """The parameters that are not in the key."""
+        self.key_is_unknown = False
+        """Whether a function, or context variables, decide what else is in the key."""
 
-    def is_made(self, function: Any) -> None:
-        """The wrapper under the decorator has been made. Routes refer to it."""
+    def is_made(self, function: Any, original: Any) -> None:
+        """The wrapper under the decorator has been made. Routes refer to it, or by mistake to the original."""
         self._function = weakref.ref(function)
+        with contextlib.suppress(TypeError):  # an object that cannot be a weak key
+            _endpoints[function] = self
+            _originals[original] = self._function
 
     def __call__(self) -> tuple[Any, ...]:
         function = self._function()
@@ -118,5 +135,26 @@ class Endpoint:
         return tuple(found)
 
 
+def endpoint_of(function: Any) -> Endpoint | None:
+    """What is known about a cached function. None for all others."""
+    try:
+        return _endpoints.get(function)
+    except TypeError:
+        return None
+
+
+def cached_form_of(function: Any) -> Any:
+    """The cached function that was made of this one. None if there is none."""
+    try:
+        found = _originals.get(function)
+    except TypeError:
+        return None
+    return None if found is None else found()
+
+
 def _nothing() -> None:
     return None
+
+
+_endpoints: weakref.WeakKeyDictionary[Any, Endpoint] = weakref.WeakKeyDictionary()
+_originals: weakref.WeakKeyDictionary[Any, Callable[[], Any]] = weakref.WeakKeyDictionary()

@@ -32,6 +32,7 @@ from stampede_guard.values.arguments.binding import parameters_of
 from stampede_guard.values.codec import Codec, function_codec, return_annotation, settled
 from stampede_guard.values.codec.compressed import compressing
 from stampede_guard.values.keys import KeyBuilder
+from stampede_guard.values.keys.sensitive import names_a_user
 
 if TYPE_CHECKING:
     from stampede_guard.api.guard import StampedeGuard
@@ -76,6 +77,11 @@ class Face(Generic[P, R]):
             name=options.name,
             key=options.key,
             secret=options.secret,
+        )
+        self._endpoint.title = self._keys.name
+        self._endpoint.left_out = self._keys.left_out
+        self._endpoint.key_is_unknown = callable(options.key) or any(
+            names_a_user(variable.name) for variable in options.context
         )
         # Check now, against the defaults: a mistake is then an error at import, not at the first call.
         base = guard.policy if guard is not None else with_environment(Policy())
@@ -226,7 +232,7 @@ class Face(Generic[P, R]):
     def made(self) -> Any:
         """The wrapper, marked with its function: caching the same function again is not an error."""
         made = self.wrapper()
-        self._endpoint.is_made(made)
+        self._endpoint.is_made(made, self._function)
         mark_cached(made, self._guard, self._keys.name, self._definition.parts)
         return made
 

@@ -66,8 +66,22 @@ class KeyBuilder:
     """
 
     __slots__ = (
-        "_arguments", "_context", "_defaults", "_hashed", "_head", "_labels", "_left_out", "_locals",
-        "_of_more_than_its_attributes", "_template", "fingerprint", "fitted", "key_of", "name", "replaced", "version",
+        "_arguments",
+        "_context",
+        "_defaults",
+        "_hashed",
+        "_head",
+        "_labels",
+        "_locals",
+        "_of_more_than_its_attributes",
+        "_template",
+        "fingerprint",
+        "fitted",
+        "key_of",
+        "left_out",
+        "name",
+        "replaced",
+        "version",
     )  # fmt: skip
 
     def __init__(
@@ -100,7 +114,7 @@ class KeyBuilder:
         passed = {name: parameter for name, parameter in parameters.items() if name not in supplied}
         self.fitted = Fitted(self.name, passed, keyed, hints)
         self._locals = LocalClasses()
-        self._left_out = frozenset(name for name in parameters if name not in keyed)
+        self.left_out = frozenset(name for name in parameters if name not in keyed)
         self._defaults = _changeable_defaults(parameters, keyed)
         self.replaced = callable(key)
         self._template = key if isinstance(key, str) else ""
@@ -207,7 +221,7 @@ class KeyBuilder:
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments with copies of all values in the key, mutable defaults included."""
         copying.live |= any(isinstance(variable, Bound) for _, variable in self._context)
-        left_out, fitted = self._left_out, self.fitted
+        left_out, fitted = self.left_out, self.fitted
         own = [
             value if name in left_out else copying.of(value)
             for name, value in zip(fitted.names(args), args, strict=True)

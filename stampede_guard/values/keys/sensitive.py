@@ -10,7 +10,7 @@ import functools
 import itertools
 import re
 
-__all__ = ["holds_sensitive_names", "is_sensitive", "names_a_user"]
+__all__ = ["holds_sensitive_names", "is_sensitive", "names_a_user", "names_one_user"]
 
 _SECRETS = frozenset(
     """
@@ -37,6 +37,10 @@ _PAIRS = frozenset(
 _IDENTITIES = _SOMEBODY | frozenset(
     "auth token tokens session jwt credential credentials authorization principal identity claims tenant me caller "
     "username login email account permissions roles scopes request websocket viewer actor".split()
+)
+_ONE_USER = frozenset(
+    "user person customer patient employee member visitor owner auth token jwt credentials authorization principal "
+    "identity claims tenant me caller username login account viewer actor".split()
 )
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 # Labels in the text of a part: names of fields, keys of a dict, first elements of a pair. They are also found in a text
@@ -69,6 +73,12 @@ def is_sensitive(name: str) -> bool:
 def names_a_user(name: str) -> bool:
     """Whether a parameter may identify a user. Then no error may advise leaving it out of a key."""
     return bool(set(_words(name)) & _IDENTITIES) or is_sensitive(name)
+
+
+def names_one_user(name: str) -> bool:
+    """Whether a parameter is the user of a request: `current_user`, `token`. Not `session` or `user_service`."""
+    words = _words(name)
+    return bool(words) and words[-1] in _ONE_USER
 
 
 @functools.lru_cache(maxsize=4096)
