@@ -69,7 +69,7 @@ class StampedeGuard:
 
     _outer: StampedeGuard | None = None
     """For the guard of a tenant: the guard that it is within."""
-    has_named_namespace = True
+    _is_named = True
     """Whether the program or the environment names the namespace."""
 
     @takes_options("StampedeGuard", own=OWN_OF_GUARDS, refuse=check_options)
@@ -77,7 +77,7 @@ class StampedeGuard:
         namespace, given_as = given_namespace(options.get("namespace", NOT_GIVEN))
         if not isinstance(namespace, str) or not NAMESPACE.fullmatch(namespace):
             raise Misuse(f"{given_as} is not allowed: write 1 to 64 letters, digits, dots, colons, - or _")
-        self.has_named_namespace = "namespace" in options or namespace != DEFAULT_NAMESPACE
+        self._is_named = "namespace" in options or namespace != DEFAULT_NAMESPACE
         self.policy = with_environment(checked_policy(options.get("policy")))
         warn_of_unknown()
         self.limits = checked_limits(options.get("limits"))
