@@ -76,7 +76,7 @@ MOST_MS = 10**12 - 1
 _LONGEST = 10 * 366 * 86_400.0
 _SHORTEST = 0.001
 _LARGEST_BETA = 100.0
-_OF_GUARDS = ("namespace", "policy", "limits", "hooks", "encryption")
+_OF_GUARDS = ("namespace", "policy", "limits", "hooks", "encryption", "stats")
 
 
 class PolicyFields(TypedDict, total=False):

@@ -25,6 +25,7 @@ __all__ = [
     "NOT_GIVEN",
     "given_namespace",
     "policy_variables",
+    "stats_wanted",
     "unknown_variables",
     "warn_of_unknown",
     "with_environment",
@@ -34,6 +35,7 @@ log = logging.getLogger("stampede_guard")
 
 PREFIX = "STAMPEDE_GUARD_"
 NAMESPACE_VARIABLE = "STAMPEDE_GUARD_NAMESPACE"
+STATS_VARIABLE = "STAMPEDE_GUARD_STATS"
 DEFAULT_NAMESPACE = "default"
 NAMESPACE = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 """The namespaces that are allowed."""
@@ -53,7 +55,7 @@ def given_namespace(namespace: Any) -> tuple[Any, str]:
 
 
 _NOT_AS_TEXT = frozenset({"mode", "share"})
-_OTHERS = ("URL", "NAMESPACE", "MODE", "MODES", "LEASES_URL")
+_OTHERS = ("URL", "NAMESPACE", "MODE", "MODES", "LEASES_URL", "STATS")
 _TESTS = frozenset({"CACHE", "FLOOD", "SERVER", "TEST_URL"})
 """Of this library's own tests and benchmarks."""
 _KUBERNETES = re.compile(r"(?:\w+_)?(?:SERVICE_HOST|SERVICE_PORT\w*|PORT(?:_\d+_(?:TCP|UDP|SCTP)\w*)?)")
@@ -102,6 +104,17 @@ def with_environment(policy: Policy) -> Policy:
         # A field that the program set contradicts one of the environment.
         said = ", ".join(f"${variable}={text!r}" for variable, text in found.values())
         raise PolicyError(error.field, error.value, f"{error.rule}; the environment says {said}") from None
+
+
+def stats_wanted(given: bool | None) -> bool:
+    """Whether a guard publishes its sums: as given, else `$STAMPEDE_GUARD_STATS`, else not. Raises `PolicyError`."""
+    text = os.environ.get(STATS_VARIABLE, "").strip()
+    if given is not None or not text:
+        return bool(given)
+    wanted = _FLAGS.get(text.lower())
+    if wanted is None:
+        raise PolicyError(f"${STATS_VARIABLE}", text, "it must be true or false")
+    return wanted
 
 
 def _value(field: str, text: str) -> Any:

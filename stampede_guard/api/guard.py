@@ -15,6 +15,7 @@ from stampede_guard.api.environment import (
     NAMESPACE,
     NOT_GIVEN,
     given_namespace,
+    stats_wanted,
     warn_of_unknown,
     with_environment,
 )
@@ -63,7 +64,8 @@ class StampedeGuard:
     different namespaces never share an entry. Its default is `$STAMPEDE_GUARD_NAMESPACE`, which the command reads too,
     and otherwise `default`. The `policy` is the default for all functions of this guard. The `limits` bound what they
     use together. The `hooks` receive the events: see `stampede_guard.events`. With `encryption`, the store holds only
-    ciphertext: see docs/encryption.md.
+    ciphertext: see docs/encryption.md. With `stats=True` or `$STAMPEDE_GUARD_STATS`, this process adds its sums for
+    `stampede-guard stats` to the store: see docs/operators.md.
     Raises `Misuse` for a client, namespace, hook or encryption that cannot work.
     """
 
@@ -82,7 +84,8 @@ class StampedeGuard:
         warn_of_unknown()
         self.limits = checked_limits(options.get("limits"))
         store = urls.store_for(client, options.get("encryption"))
-        engine = Engine(store, namespace, self.limits, Hooks(options.get("hooks", ())))
+        stats = stats_wanted(options.get("stats"))
+        engine = Engine(store, namespace, self.limits, Hooks(options.get("hooks", ())), stats=stats)
         self._enter(namespace, engine, Plans(namespace, self.policy), Registry())
 
     def _enter(self, namespace: str, engine: Engine, plans: Plans, functions: Registry) -> None:

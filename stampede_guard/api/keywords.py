@@ -40,6 +40,7 @@ class GuardOptions(TypedDict, total=False):
     limits: Limits | None
     hooks: Iterable[Hook]
     encryption: Encryption | None
+    stats: bool | None
 
 
 class ValueOptions(PolicyFields, total=False):

@@ -31,6 +31,7 @@ from stampede_guard.engine.modes.sample import sampled
 from stampede_guard.engine.modes.shadow import Look, ShadowCounts, on_its_loop
 from stampede_guard.engine.putting import put
 from stampede_guard.engine.refreshing import refresh
+from stampede_guard.engine.stats.counting import Sums
 from stampede_guard.engine.tags.versions import TaggedCodec, tagged, tags_of
 from stampede_guard.engine.threads.portal import portal, portal_loop
 from stampede_guard.values.codec.batched import ABSENT
@@ -72,9 +73,14 @@ _running = asyncio.get_running_loop
 class Engine:
     """The engine of one guard. A tenant's engine has another namespace, and shares everything else."""
 
-    def __init__(self, store: Store, namespace: str, limits: Limits, hooks: Hooks) -> None:
+    def __init__(
+        self, store: Store, namespace: str, limits: Limits, hooks: Hooks, *, stats: bool = False
+    ) -> None:
         modes = ModeResolver()
-        self._enter(namespace, Runtimes(store, namespace, limits, hooks, modes), modes, hooks)
+        sums = Sums() if stats and store.shared else None
+        if sums is not None:
+            hooks.add(sums)
+        self._enter(namespace, Runtimes(store, namespace, limits, hooks, modes, sums), modes, hooks)
 
     def within(self, namespace: str) -> Engine:
         """The engine of a tenant."""

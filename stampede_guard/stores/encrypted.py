@@ -18,6 +18,7 @@ from typing import Any
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Answer, Denied, FailedRecently, Found, Granted, Message
 from stampede_guard.errors import StoreError, StoreRefused
+from stampede_guard.stores.fleet.sums import FunctionSums
 from stampede_guard.stores.protocol import Listener, Session, Store
 from stampede_guard.stores.switch import Switch
 from stampede_guard.values.encryption import Encryption
@@ -194,6 +195,9 @@ class EncryptedSession:
 
     async def switch(self, namespace: str, title: str, switch: Switch | None) -> int:
         return await self._inner.switch(namespace, title, switch)
+
+    async def count(self, namespace: str, minute: int, sums: Mapping[str, FunctionSums]) -> int:
+        return await self._inner.count(namespace, minute, sums)
 
     def forget(self, name: str, *, flight: str) -> None:
         self._inner.forget(name, flight=flight)

@@ -10,6 +10,7 @@ from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Answer, Denied, Found, Granted, Message, Outcome
 from stampede_guard.errors import StoreRefused
 from stampede_guard.policy import Policy
+from stampede_guard.stores.fleet.sums import FunctionSums
 from stampede_guard.stores.switch import Switch
 
 __all__ = ["Listener", "Session", "Store"]
@@ -111,6 +112,12 @@ class Session(Protocol):
 
     async def switch(self, namespace: str, title: str, switch: Switch | None) -> int:
         """Set or remove a switch. Returns how many sessions were notified. Raises `StoreRefused` for too many."""
+
+    async def count(self, namespace: str, minute: int, sums: Mapping[str, FunctionSums]) -> int:
+        """Add to the fleet's sums of this minute since 1970, by function. Returns the server's own minute.
+
+        If that is more than one minute apart, nothing was added. Memory keeps no sums: no other process could ask.
+        """
 
     def forget(self, name: str, *, flight: str) -> None:
         """Release soon a lease of an ended flight. A command without an answer may have acquired it."""

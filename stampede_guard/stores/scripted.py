@@ -33,6 +33,7 @@ from stampede_guard.stores.connections.wire import (
     value_bytes,
     yes_or_no,
 )
+from stampede_guard.stores.fleet.sums import KEPT_MS, FunctionSums, minute_name, to_fields
 from stampede_guard.stores.protocol import Listener
 from stampede_guard.stores.switch import MOST_SWITCHES, Switch
 
@@ -54,6 +55,7 @@ _TAG = Script("tag")
 _DROP_TAG = Script("drop_tag")
 _MODES = Script("modes", keys_of=modes_keys)
 _SWITCH = Script("switch", keys_of=modes_keys)
+_COUNT = Script("count", keys_of=modes_keys)
 
 
 class ScriptedSession(ABC):
@@ -259,6 +261,15 @@ class ScriptedSession(ABC):
             raise StoreRefused(
                 f"there are {MOST_SWITCHES} switches already: remove some by setting their mode to default"
             )
+        return int(told)
+
+    async def count(self, namespace: str, minute: int, sums: Mapping[str, FunctionSums]) -> int:
+        args = [b"%d" % minute, b"%d" % KEPT_MS]
+        for name, number in to_fields(sums).items():
+            args += [name_bytes(name), b"%d" % number]
+        told = await self._run(_COUNT, minute_name(namespace, minute), args)
+        if told.__class__ is not int:
+            raise malformed("the count script")
         return int(told)
 
     def forget(self, name: str, *, flight: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from stampede_guard.errors import StoreError, StoreRefused
 from stampede_guard.policy import Policy
 from stampede_guard.stores.cluster import ClusterStore
 from stampede_guard.stores.connections.wire import entry_keys
+from stampede_guard.stores.fleet.sums import FunctionSums
 from stampede_guard.stores.protocol import Session
 from tests.support.gate import until
 from tests.support.listener import RecordingListener
@@ -87,6 +89,8 @@ async def _everything(one: Session, other: Session, store: Any) -> None:
     grant = Granted(1, "none")
     with contextlib.suppress(StoreError):
         await one.switches("shop")
+    with contextlib.suppress(StoreError):
+        await one.count("shop", int(time.time() // 60), {"shop.quality": FunctionSums(hits=1)})
     for outcome in ("value", "failure"):
         with contextlib.suppress(StoreError):
             answer = await one.acquire(NAME, flight="holder", policy=POLICY)

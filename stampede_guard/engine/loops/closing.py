@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from stampede_guard.engine.flights.flight import Flight
     from stampede_guard.engine.loops.runtime import Runtime
     from stampede_guard.engine.modes.switches import Switches
+    from stampede_guard.engine.stats.publisher import Publisher
 
 __all__ = ["Closing"]
 
@@ -21,11 +22,18 @@ class Closing:
     """Flights have `drain_timeout` seconds to land. `cut_short` ends this wait at once. The later steps still run."""
 
     def __init__(
-        self, runtime: Runtime, pending: PendingInvalidations, switches: Switches, *, drain_timeout: float
+        self,
+        runtime: Runtime,
+        pending: PendingInvalidations,
+        switches: Switches,
+        publisher: Publisher | None,
+        *,
+        drain_timeout: float,
     ) -> None:
         self._runtime = runtime
         self._pending = pending
         self._switches = switches
+        self._publisher = publisher
         self._drain_timeout = drain_timeout
         self._draining: asyncio.Future[None] = runtime.loop.create_future()
         self.task = runtime.loop.create_task(self._close(), name="stampede_guard closing")
@@ -52,6 +60,8 @@ class Closing:
             runtime.threads.close()
             await runtime.shadow.aclose()
             await self._switches.aclose()
+            if self._publisher is not None:
+                await self._publisher.aclose()
             await runtime.session.aclose()
 
     async def _drain(self, flights: list[Flight]) -> None:

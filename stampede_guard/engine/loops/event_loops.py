@@ -24,6 +24,7 @@ from stampede_guard.values.forks import in_children
 if TYPE_CHECKING:
     from stampede_guard.engine.hooks import Hooks
     from stampede_guard.engine.modes.resolver import ModeResolver
+    from stampede_guard.engine.stats.counting import Sums
     from stampede_guard.policy import Limits
     from stampede_guard.stores.protocol import Store
     from stampede_guard.stores.switch import Switch
@@ -46,7 +47,13 @@ class Runtimes:
     current: Runtime | None = None
 
     def __init__(
-        self, store: Store, namespace: str, limits: Limits, hooks: Hooks, modes: ModeResolver
+        self,
+        store: Store,
+        namespace: str,
+        limits: Limits,
+        hooks: Hooks,
+        modes: ModeResolver,
+        sums: Sums | None = None,
     ) -> None:
         self.store = store
         self.health = Health(hooks, getattr(store, "place", ""))
@@ -54,6 +61,7 @@ class Runtimes:
         self.limits = limits
         self._hooks = hooks
         self._modes = modes
+        self._sums = sums
         self._asks_store = False
         """Whether a function of this guard has been in a mode that uses the store."""
         self._unsettled = Unsettled()
@@ -91,6 +99,8 @@ class Runtimes:
             known_switches=lambda: self._modes.said.fleet,
             unsettled=self._unsettled,
         )
+        if self._sums is not None:
+            runtime.publish(self._sums)
         if self._asks_store:
             runtime.watch_switches()
         return runtime

@@ -12,7 +12,7 @@ import logging
 import random
 import uuid
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from stampede_guard.core.entry import Reading
@@ -34,6 +34,8 @@ from stampede_guard.engine.loops.closing import Closing
 from stampede_guard.engine.loops.remembering import Remembering
 from stampede_guard.engine.modes.shadow import Shadow
 from stampede_guard.engine.modes.switches import Switches
+from stampede_guard.engine.stats.counting import Sums
+from stampede_guard.engine.stats.publisher import Publisher
 from stampede_guard.engine.tags.versions import LocalTags, tags_of
 from stampede_guard.engine.threads.threads import Threads
 from stampede_guard.errors import (
@@ -45,6 +47,7 @@ from stampede_guard.errors import (
     UnsupportedValue,
 )
 from stampede_guard.events import Collapsed, NotStored
+from stampede_guard.stores.fleet.sums import FunctionSums
 from stampede_guard.stores.switch import Switch
 
 if TYPE_CHECKING:
@@ -69,6 +72,7 @@ class Runtime(Remembering):
     found_fresh: Reading | None = None
     """The fresh reading served last. It is judged once for all callers of its tick."""
     _end: asyncio.Task[None] | None = None
+    _publisher: Publisher | None = None
 
     def __init__(
         self,
@@ -243,6 +247,17 @@ class Runtime(Remembering):
         if not self.closing:
             self._switches.start()
 
+        if self._publisher is not None and not self.closing:
+            self._publisher.start()
+
+    def publish(self, sums: Sums) -> None:
+        """From the first call that uses the store, add these to the fleet's sums every few seconds."""
+
+        def add(minute: int, rows: Mapping[str, FunctionSums]) -> Awaitable[int]:
+            return self.session.count(self._namespace, minute, rows)
+
+        self._publisher = Publisher(sums, add, lambda: self.away)
+
     async def _read_switches(self) -> Mapping[str, Switch]:
         self.take_over()
         found = await self.session.switches(self._namespace)
@@ -332,7 +347,7 @@ class Runtime(Remembering):
         self.closing = self._pending.closing = True
         self.health.forget(self)
         drain_timeout = self.limits.drain_timeout
-        closing = Closing(self, self._pending, self._switches, drain_timeout=drain_timeout)
+        closing = Closing(self, self._pending, self._switches, self._publisher, drain_timeout=drain_timeout)
         self._end = closing.task
         try:
             await asyncio.shield(closing.task)

@@ -1,4 +1,4 @@
-"""The command line: `stampede-guard audit | keys | show | invalidate | explain | mode | doctor | leases | jobs`.
+"""The command line: `stampede-guard audit | keys | show | invalidate | explain | stats | mode | doctor | ...`.
 
 One file per command. Each is imported when it is called: see `stampede_guard.ops.cli.commands`.
 """

@@ -6,8 +6,9 @@ Guards do not use it. The sessions of guards are made for speed and for the call
 from __future__ import annotations
 
 import asyncio
+import math
 import re
-from collections.abc import AsyncIterator, Awaitable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
 from typing import Any, Self, TypeVar
 
 from redis.asyncio.connection import AbstractConnection
@@ -20,9 +21,10 @@ from stampede_guard.stores.connections.inboxname import INBOXES, processes_by_na
 from stampede_guard.stores.connections.lane import disconnect
 from stampede_guard.stores.connections.replies import code_of, store_error
 from stampede_guard.stores.connections.slots import SlotMap, parse_slots, slot_of
-from stampede_guard.stores.connections.wire import entry_keys, name_bytes
+from stampede_guard.stores.connections.wire import entry_keys, modes_keys, name_bytes
 from stampede_guard.stores.console.looking import HEAD, parse_look
 from stampede_guard.stores.console.view import EntryView
+from stampede_guard.stores.fleet.sums import MINUTE, FunctionSums, from_fields, minute_name
 from stampede_guard.stores.redis import RedisStore
 from stampede_guard.stores.sentinel import SentinelStore
 from stampede_guard.values.keys.explained import namespace_of
@@ -234,6 +236,23 @@ class Console:
         self._refuse_silence(self.masters)
         return sorted(found)[:most], complete
 
+    async def sums(self, namespace: str, window: float) -> dict[str, FunctionSums]:
+        """What the fleet did in the last `window` seconds, by function. The current minute counts, too."""
+        seconds, _ = await self.masters[0].ask("TIME")
+        last = int(seconds) // 60
+        by_master: dict[Machine, list[Command]] = {}
+        # A process may be one minute ahead: see `Session.count`.
+        for minute in range(last - math.ceil(window / MINUTE) + 1, last + 2):
+            name = minute_name(namespace, minute)
+            by_master.setdefault(self.master_of(name), []).append(("HGETALL", *modes_keys(name)))
+        asked = (self._reached(master, master.ask_all(part)) for master, part in by_master.items())
+        answers = [answer for part in await asyncio.gather(*asked) for answer in part or ()]
+        self._refuse_silence(by_master)
+        for answer in answers:
+            if isinstance(answer, StoreError):
+                raise answer
+        return from_fields(_pairs(answer) for answer in answers)
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -262,6 +281,10 @@ async def _open_cluster(store: ClusterStore) -> Console:
         console.replicas = len({tuple(replica[:2]) for _, _, _, *replicas in reply for replica in replicas})
         return console
     raise failure
+
+
+def _pairs(answer: Any) -> Mapping[bytes, bytes]:
+    return answer if isinstance(answer, Mapping) else dict(zip(answer[::2], answer[1::2], strict=True))
 
 
 def _names(keys: Iterable[bytes]) -> Iterable[str]:

@@ -13,6 +13,7 @@ from stampede_guard.core.breaker import PROBE_SECONDS, Breaker
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.scripts import Answer, Denied, Found, Granted, Message
 from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
+from stampede_guard.stores.fleet.sums import FunctionSums
 from stampede_guard.stores.protocol import Listener
 from stampede_guard.stores.switch import Switch
 
@@ -132,7 +133,7 @@ class FaultySession:
     async def drop_tag(self, name: str) -> None:
         await self._ask(lambda: self._inner.drop_tag(name))
 
-    # Neither of these is a caller's command. They are not counted, and do not affect the breaker.
+    # None of these is a caller's command. They are not counted, and do not affect the breaker.
 
     async def switches(self, namespace: str) -> Mapping[str, Switch]:
         self._reached()
@@ -141,6 +142,10 @@ class FaultySession:
     async def switch(self, namespace: str, title: str, switch: Switch | None) -> int:
         self._reached()
         return await self._inner.switch(namespace, title, switch)
+
+    async def count(self, namespace: str, minute: int, sums: Mapping[str, FunctionSums]) -> int:
+        self._reached()
+        return await self._inner.count(namespace, minute, sums)
 
     def _reached(self) -> None:
         if self._store.failing:

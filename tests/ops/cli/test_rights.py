@@ -22,6 +22,7 @@ COMMANDS = (
     ["show", "=k:1"],
     ["mode", "shop:k", "bypass", "--force"],
     ["mode"],
+    ["stats"],
     ["mode", "shop:k", "default"],
     ["invalidate", "--match", "*", "--yes"],
     ["doctor"],

@@ -17,6 +17,7 @@ COMMANDS = {
     "show": "All parts of one entry: value, failure, record, lease, waiters, fallback slots.",
     "explain": "Split the name of an entry: namespace, function, version, parameters.",
     "invalidate": "Drop entries.",
+    "stats": "What the fleet did: calls, hit rate, computations, and those that were saved.",
     "mode": "Switch modes for all processes.",
     "leases": "Leases, elections included: which process holds what, and which processes wait.",
     "jobs": "Jobs: their schedules, their history, and whether they are healthy.",

@@ -1,0 +1,1 @@
+"""What a fleet keeps in the store beside its entries."""
