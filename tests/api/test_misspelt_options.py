@@ -59,6 +59,7 @@ FILLERS: dict[str, Any] = {
     "connect": compute, "RedisLeases.from_client.client": Redis(),
     "open_backend": lambda: None, "leases": MemoryLeases(), "fn": quality, "function": quality, "target": quality,
     "schedule": Every.of(300), "functions": {"sync": quality}, "pattern": "/reports/*", "rows": None, "ttl": 60,
+    "sessions": None,
 }  # fmt: skip
 """Something for each parameter that must be given."""
 ANYTHING = {"type", "pickle"}
@@ -170,7 +171,9 @@ async def called(public: Public, /, **options: Any) -> None:
         filled |= {"name": f"function{next(NUMBERS)}"} if "name" not in options else {}
     if public.name == "Jobs.table" and not {"connect", "rows"} & options.keys():
         filled["connect"] = compute
-    made = public.call(**filled, **options)
+    parameters = inspect.signature(public.call).parameters.values()
+    first = [FILLERS[each.name] for each in parameters if each.kind is each.POSITIONAL_ONLY]
+    made = public.call(*first, **filled, **options)
     if public.name in ("Jobs.cron", "Jobs.every"):
         made(lambda: None)
     elif public.name.endswith(("locked_cache", "cached_many", "cached_view")):

@@ -24,6 +24,7 @@ from stampede_guard.integrations.sqlalchemy.delivery import Change
 from stampede_guard.integrations.sqlalchemy.mapping import TagMapping
 from stampede_guard.integrations.sqlalchemy.tags import Tags
 from stampede_guard.integrations.sqlalchemy.targets import Sessions, mark, one_session, pending_of
+from stampede_guard.options import takes_options
 
 if TYPE_CHECKING:
     from stampede_guard.api.guard import StampedeGuard
@@ -43,6 +44,7 @@ def invalidate_on_commit(
 ) -> None: ...
 
 
+@takes_options("invalidate_on_commit")
 def invalidate_on_commit(
     sessions: Any, guard: StampedeGuard, /, *changed: Any, key: str | None = None, type: Any = Any
 ) -> None:

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Mapper
 
 from stampede_guard.engine.tags.templates import ALLOWED, checked_tags, text_in_tag
 from stampede_guard.errors import Misuse
+from stampede_guard.options import takes_options
 from stampede_guard.values.arguments.templates import names_in, parsed
 
 __all__ = ["ModelTags", "Tags", "mapper_of"]
@@ -28,6 +29,7 @@ class Tags:
     Without such a tag, the statement raises `Misuse` and is not sent. Raises `Misuse`.
     """
 
+    @takes_options("Tags")
     def __init__(self, *templates: str, bulk: str | Iterable[str] = ()) -> None:
         self.templates = checked_tags(templates)
         if not self.templates:
