@@ -59,7 +59,7 @@ FILLERS: dict[str, Any] = {
     "connect": compute, "RedisLeases.from_client.client": Redis(),
     "open_backend": lambda: None, "leases": MemoryLeases(), "fn": quality, "function": quality, "target": quality,
     "schedule": Every.of(300), "functions": {"sync": quality}, "pattern": "/reports/*", "rows": None, "ttl": 60,
-    "sessions": None,
+    "sessions": None, "jobs": Jobs(MemoryLeases()),
 }  # fmt: skip
 """Something for each parameter that must be given."""
 ANYTHING = {"type", "pickle"}
@@ -160,19 +160,24 @@ def bound(given: Any, name: str) -> Any:
 CALLABLES = list(public_callables())
 
 
+def filler(public: Public, name: str) -> Any:
+    """Something for a parameter that must be given."""
+    return FILLERS.get(f"{public}.{name}", FILLERS.get(name, "import"))
+
+
 async def called(public: Public, /, **options: Any) -> None:
     """Call it with these options, and with something for each parameter that must be given."""
     filled: dict[str, Any] = {}
     for parameter in inspect.signature(public.call).parameters.values():
         needed = parameter.default is parameter.empty and parameter.kind in NAMED
         if needed and parameter.name not in options:
-            filled[parameter.name] = FILLERS.get(f"{public}.{parameter.name}", FILLERS[parameter.name])
+            filled[parameter.name] = filler(public, parameter.name)
     if public.name.endswith(("locked_cache", "cached_many", "cached_view")):
         filled |= {"name": f"function{next(NUMBERS)}"} if "name" not in options else {}
     if public.name == "Jobs.table" and not {"connect", "rows"} & options.keys():
         filled["connect"] = compute
     parameters = inspect.signature(public.call).parameters.values()
-    first = [FILLERS[each.name] for each in parameters if each.kind is each.POSITIONAL_ONLY]
+    first = [filler(public, each.name) for each in parameters if each.kind is each.POSITIONAL_ONLY]
     made = public.call(*first, **filled, **options)
     if public.name in ("Jobs.cron", "Jobs.every"):
         made(lambda: None)

@@ -19,6 +19,7 @@ from stampede_guard.jobs.messages import Ending
 from stampede_guard.jobs.run import Run, given
 from stampede_guard.jobs.scheduler import Jobs
 from stampede_guard.jobs.threads import CallersThread
+from stampede_guard.options import ALL, takes_options
 
 __all__ = ["once_per_slot"]
 
@@ -28,6 +29,7 @@ R = TypeVar("R")
 log = logging.getLogger("stampede_guard.jobs")
 
 
+@takes_options("once_per_slot", own=ALL)
 def once_per_slot(
     jobs: Jobs, **terms: Unpack[SlotOptions]
 ) -> Callable[[Callable[P, R]], Callable[P, R | None]]:
