@@ -86,7 +86,7 @@ def cached_view(
                 "cached_view(ttl=60)(Page.as_view('page')), or decorators = [stampede.cached_view(ttl=60)] in it"
             )
         named = {**options, "name": options.get("name") or _name_of(view)}
-        secret = (*_names("secret", options.get("secret", ())), _QUERY)
+        secret = (*_names("secret", options.get("secret", ())), _URL, _QUERY)
         relay = _relay(view, named["name"], asked)
         faces = Faces(relay, {**named, "secret": secret, "should_cache": may_be_stored}, state)
         return _serving(view, faces, asked)

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+import redis
 from flask import (
     Blueprint,
     Flask,
@@ -554,3 +555,16 @@ def test_a_response_is_no_value_of_a_cached_function(
     with caplog.at_level(logging.ERROR):
         assert [app.test_client().get("/").json for _ in range(2)] == [[1], [1]]
     assert "cache whole responses with @stampede.cached_view" in caplog.text
+
+
+def test_keys_do_not_show_the_url(stampede: Stampede, app: Flask, valkey_url: str, namespace: str) -> None:
+    @app.get("/reset/<token>")
+    @stampede.cached_view(ttl=60)
+    def reset(token: str) -> str:
+        return "page"
+
+    assert app.test_client().get("/reset/s3cret-of-ann?code=s3cret-code").text == "page"
+    with redis.Redis.from_url(valkey_url) as client:
+        names = list(client.scan_iter(f"*{namespace}*"))
+    assert any(b"reset" in name for name in names)
+    assert not any(b"s3cret" in name for name in names)
