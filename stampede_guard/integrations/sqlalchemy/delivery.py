@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from stampede_guard.engine.threads.portal import portal, portal_loop
 if TYPE_CHECKING:
     from stampede_guard.api.guard import StampedeGuard
 
-__all__ = ["Change", "carry_out", "deliver"]
+__all__ = ["Change", "deliver", "settled_now"]
 
 log = logging.getLogger("stampede_guard")
 
@@ -41,60 +41,66 @@ class Change:
         return id(self.guard), self.text, self.is_tag, repr(self.type)
 
 
-def deliver(changes: Sequence[Change]) -> None:
+def deliver(changes: Sequence[Change], done: Callable[[], object]) -> None:
     """Invalidate them now. Returns when the store has done it, or the library has queued it for a store that is away.
 
     In an `AsyncSession`, other tasks of the event loop run meanwhile. If the caller is cancelled or interrupted, the
-    invalidations go on without it.
+    invalidations go on without it. `done()` is called when the store has done all of them.
     """
     try:
-        loop = asyncio.get_running_loop()
-    except RuntimeError:
-        loop = None
-    try:
-        if loop is not None and in_greenlet():
-            await_only(_shielded(changes))
-        elif loop is not None and loop is portal_loop():
-            # A plain session on the loop that serves plain functions: to wait for it would be to wait for ourselves.
-            _started(changes)
-        else:
-            portal().call(_shielded, changes)
+        _wait(changes, done)
     except Exception:
         log.exception("a transaction has been committed, but its %d invalidations are not done", len(changes))
 
 
-async def carry_out(changes: Sequence[Change]) -> list[BaseException]:
-    """Invalidate them all. The errors of those that the store refused."""
-    errors: list[BaseException] = []
-    for start in range(0, len(changes), _AT_ONCE):
-        some = changes[start : start + _AT_ONCE]
-        answers = await asyncio.gather(*map(_invalidate, some), return_exceptions=True)
-        errors += [answer for answer in answers if isinstance(answer, BaseException)]
-    return errors
+def settled_now(changes: Sequence[Change]) -> bool:
+    """Invalidate them now. Whether the store has done all of them."""
+    settled: list[bool] = []
+    _wait(changes, lambda: settled.append(True))
+    return bool(settled)
 
 
-async def _invalidate(change: Change) -> None:
-    if change.is_tag:
-        await change.guard.invalidate_tag(change.text)
+def _wait(changes: Sequence[Change], done: Callable[[], object]) -> None:
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        loop = None
+    if loop is not None and in_greenlet():
+        await_only(_shielded(changes, done))
+    elif loop is not None and loop is portal_loop():
+        # A plain session on the loop that serves plain functions: to wait for it would be to wait for ourselves.
+        _started(changes, done)
     else:
-        await change.guard.invalidate(change.text, type=change.type)
+        portal().call(_shielded, changes, done)
 
 
-async def _shielded(changes: Sequence[Change]) -> None:
-    await asyncio.shield(_started(changes))
+async def _shielded(changes: Sequence[Change], done: Callable[[], object]) -> None:
+    await asyncio.shield(_started(changes, done))
 
 
-def _started(changes: Sequence[Change]) -> asyncio.Task[None]:
-    task = asyncio.get_running_loop().create_task(_reporting(changes), name="stampede_guard commit")
+def _started(changes: Sequence[Change], done: Callable[[], object]) -> asyncio.Task[None]:
+    task = asyncio.get_running_loop().create_task(_carry_out(changes, done), name="stampede_guard commit")
     _UNDER_WAY.add(task)
     task.add_done_callback(_UNDER_WAY.discard)
     return task
 
 
-async def _reporting(changes: Sequence[Change]) -> None:
-    errors = await carry_out(changes)
+async def _carry_out(changes: Sequence[Change], done: Callable[[], object]) -> None:
+    answers: list[Any] = []
+    for start in range(0, len(changes), _AT_ONCE):
+        some = changes[start : start + _AT_ONCE]
+        answers += await asyncio.gather(*map(_invalidate, some), return_exceptions=True)
+    errors = [answer for answer in answers if isinstance(answer, BaseException)]
     if errors:
         log.error(
             "a transaction has been committed, but %d of its %d invalidations are not done",
             len(errors), len(changes), exc_info=errors[0],
         )  # fmt: skip
+    if all(answer == "done" for answer in answers):
+        done()
+
+
+async def _invalidate(change: Change) -> object:
+    if change.is_tag:
+        return await change.guard.invalidate_tag(change.text)
+    return await change.guard.invalidate(change.text, type=change.type)

@@ -88,7 +88,14 @@ def _statement_is_sent(
 @listens_for(Engine, "commit")
 def _commit_is_sent(connection: Connection) -> None:
     if (pending := pending_on(connection)) is not None:
+        pending.write_outboxes(connection)
         pending.commit_is_sent()
+
+
+@listens_for(Engine, "prepare_twophase")
+def _first_phase_is_sent(connection: Connection, xid: Any) -> None:
+    if (pending := pending_on(connection)) is not None:
+        pending.write_outboxes(connection)
 
 
 @listens_for(Engine, "commit_twophase")

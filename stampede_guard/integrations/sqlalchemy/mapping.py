@@ -14,6 +14,7 @@ from stampede_guard.integrations.sqlalchemy.tags import ModelTags, Tags
 
 if TYPE_CHECKING:
     from stampede_guard.api.guard import StampedeGuard
+    from stampede_guard.integrations.sqlalchemy.outbox import Outbox
 
 __all__ = ["TagMapping", "many_to_many"]
 
@@ -23,8 +24,13 @@ _BY_DATABASE = {"CASCADE", "SET NULL", "SET DEFAULT"}
 class TagMapping:
     """Which tags of which guard a row has. Raises `Misuse`."""
 
-    def __init__(self, guard: StampedeGuard, models: Mapping[type[Any], Tags | Iterable[str]]) -> None:
-        self.guard = guard
+    def __init__(
+        self,
+        guard: StampedeGuard,
+        models: Mapping[type[Any], Tags | Iterable[str]],
+        outbox: Outbox | None = None,
+    ) -> None:
+        self.guard, self.outbox = guard, outbox
         self._tags = [
             ModelTags(model, given if isinstance(given, Tags) else Tags(*_templates(model, given)))
             for model, given in models.items()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 from weakref import WeakKeyDictionary, ref
 
 from sqlalchemy import Connection
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Mapper, Session, SessionTransaction, UOWTransaction
 
     from stampede_guard.integrations.sqlalchemy.mapping import TagMapping
+    from stampede_guard.integrations.sqlalchemy.outbox import Outbox
 
 __all__ = ["PendingChanges", "Touched", "pending_on"]
 
@@ -45,6 +47,8 @@ class PendingChanges:
         self._connections: list[Connection] = []
         self._commits = 0
         self._committed = False
+        self._written_on: list[Connection] = []
+        self._written: list[tuple[Outbox, UUID]] = []
 
     def add(self, changes: Iterable[Change]) -> None:
         session = self._session()
@@ -67,6 +71,22 @@ class PendingChanges:
 
     def commit_is_sent(self) -> None:
         self._commits += 1
+
+    def write_outboxes(self, connection: Connection) -> None:
+        """The tags of this transaction, beside its data. Its savepoints have ended by now."""
+        session = self._session()
+        transaction = session.get_transaction() if session is not None else None
+        layer = self._layers.get(transaction) if transaction is not None else None
+        if not layer or connection in self._written_on:
+            return
+        self._written_on.append(connection)
+        outboxes = {id(mapping.guard): mapping for mapping in self.mappings if mapping.outbox is not None}
+        for identity, mapping in outboxes.items():
+            tags = [
+                change.text for change in layer.values() if change.is_tag and id(change.guard) == identity
+            ]
+            if tags and mapping.outbox is not None:
+                self._written.append((mapping.outbox, mapping.outbox.write(connection, mapping.guard, tags)))
 
     def committed(self, session: Session) -> None:
         """Also called for a savepoint, whose layer is not delivered."""
@@ -112,13 +132,17 @@ class PendingChanges:
                 self._layers.setdefault(around, {}).update(layer)
         elif transaction.parent is None:
             is_durable = self._committed or self._commits > 0
+            # If its answer is lost, a COMMIT may happen later than the invalidation. Then a relay invalidates again.
+            written = list(self._written) if self._committed else []
             for connection in self._connections:
                 _OF_CONNECTION.pop(connection, None)
             self._connections.clear()
+            self._written_on.clear()
+            self._written.clear()
             self._commits, self._committed = 0, False
             self.flushed()
             if layer and is_durable:
-                deliver(list(layer.values()))
+                deliver(list(layer.values()), lambda: _settle(written))
 
 
 _OF_CONNECTION: WeakKeyDictionary[Connection, ref[PendingChanges]] = WeakKeyDictionary()
@@ -128,6 +152,11 @@ _OF_CONNECTION: WeakKeyDictionary[Connection, ref[PendingChanges]] = WeakKeyDict
 def pending_on(connection: Connection) -> PendingChanges | None:
     found = _OF_CONNECTION.get(connection)
     return None if found is None else found()
+
+
+def _settle(written: Iterable[tuple[Outbox, UUID]]) -> None:
+    for outbox, row in written:
+        outbox.settle([row])
 
 
 def _commits_each_statement(connection: Connection) -> bool:

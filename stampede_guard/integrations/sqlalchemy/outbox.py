@@ -1,0 +1,130 @@
+"""Invalidations in the database: a row beside the data, in the same transaction, so that nothing is lost.
+
+1. Just before COMMIT, the session writes a row with the tags. Data and row are durable together. 2. After the commit,
+the session invalidates the tags, as without an outbox. 3. The relay of its process deletes the row. If the process
+dies before that, or Redis is away, the relay of any process finds the row `after` some seconds. It invalidates the
+tags, and deletes the row when that is done. So each row is delivered at least once.
+
+To invalidate a tag twice does no harm, but costs computations. That is why relays wait: the process that wrote a row
+usually comes first.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import deque
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import (
+    Column,
+    Connection,
+    DateTime,
+    MetaData,
+    Table,
+    Text,
+    Uuid,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+)
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.schema import CreateTable
+
+from stampede_guard.errors import Misuse
+from stampede_guard.integrations.sqlalchemy.delivery import Change
+
+if TYPE_CHECKING:
+    from sqlalchemy import RowMapping
+
+    from stampede_guard.api.guard import StampedeGuard
+
+__all__ = ["Outbox", "changes_of"]
+
+MOST_SETTLED = 10_000
+"""Rows that this process has delivered and nobody has deleted yet. What is forgotten is delivered once more."""
+
+
+class Outbox:
+    """A table in PostgreSQL for invalidations that are not done yet. Give it to `invalidate_on_commit`.
+
+    `metadata`: that of your models, so that `create_all` and Alembic make the table. Otherwise run `outbox.ddl`.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str = "stampede_guard_outbox",
+        schema: str | None = None,
+        metadata: MetaData | None = None,
+    ) -> None:
+        self.table = Table(
+            name,
+            MetaData() if metadata is None else metadata,
+            Column("id", Uuid, primary_key=True),
+            Column("namespace", Text, nullable=False),
+            Column("tags", postgresql.ARRAY(Text), nullable=False),
+            Column("written_at", DateTime(timezone=True), nullable=False, index=True),
+            schema=schema,
+        )
+        self._settled: deque[uuid.UUID] = deque(maxlen=MOST_SETTLED)
+
+    @property
+    def ddl(self) -> str:
+        """The statement that creates the table, without its index."""
+        dialect = postgresql.dialect()  # type: ignore[no-untyped-call]
+        return str(CreateTable(self.table).compile(dialect=dialect)).strip()
+
+    def write(self, connection: Connection, guard: StampedeGuard, tags: Sequence[str]) -> uuid.UUID:
+        """In the transaction that commits next. Raises `Misuse` for another database than PostgreSQL."""
+        if connection.dialect.name != "postgresql":
+            raise Misuse(
+                f"an outbox needs PostgreSQL, and this session uses {connection.dialect.name}: remove outbox="
+            )
+        row = uuid.uuid4()
+        values = {"id": row, "namespace": guard.namespace, "tags": list(tags)}
+        # The clock of the statement: `now()` is the beginning of the transaction.
+        statement = insert(self.table).values(**values, written_at=func.clock_timestamp())
+        connection.execute(statement)
+        return row
+
+    def settle(self, rows: Iterable[uuid.UUID]) -> None:
+        """Their tags are invalidated. The relay deletes the rows. Called from any thread."""
+        self._settled.extend(rows)
+
+    def clean(self, connection: Connection) -> None:
+        """Delete the rows that this process has delivered itself."""
+        settled = []
+        while self._settled:
+            settled.append(self._settled.popleft())
+        try:
+            self.delete(connection, settled)
+        except BaseException:
+            self._settled.extend(settled)
+            raise
+
+    def claim(
+        self, connection: Connection, guard: StampedeGuard, *, older_than: float, most: int
+    ) -> Sequence[RowMapping]:
+        """Rows of this guard and its tenants, locked. Those that another relay has locked are skipped."""
+        table, namespace = self.table.c, guard.namespace
+        mine = or_(table.namespace == namespace, func.starts_with(table.namespace, f"{namespace}:"))
+        old = table.written_at <= func.clock_timestamp() - timedelta(seconds=older_than)
+        statement = select(self.table).where(mine, old).order_by(table.written_at).limit(most)
+        return connection.execute(statement.with_for_update(skip_locked=True)).mappings().all()
+
+    def delete(self, connection: Connection, rows: Sequence[uuid.UUID]) -> None:
+        if rows:
+            connection.execute(delete(self.table).where(self.table.c.id.in_(rows)))
+
+
+def changes_of(row: RowMapping, guard: StampedeGuard) -> list[Change]:
+    """The tags of a row, on the guard or on the guard of its tenant."""
+    namespace: str = row["namespace"]
+    if namespace != guard.namespace:
+        guard = guard.within(namespace.removeprefix(f"{guard.namespace}:"))
+    tags: list[Any] = row["tags"]
+    return [Change(guard, tag) for tag in tags]

@@ -1,0 +1,134 @@
+"""The relay of an outbox: a task or a thread of each process, which delivers what a dead process left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from stampede_guard.durations import seconds
+from stampede_guard.errors import Misuse
+from stampede_guard.integrations.sqlalchemy.delivery import settled_now
+from stampede_guard.integrations.sqlalchemy.outbox import Outbox, changes_of
+
+if TYPE_CHECKING:
+    from stampede_guard.api.guard import StampedeGuard
+    from stampede_guard.durations import Duration
+
+__all__ = ["OutboxRelay"]
+
+log = logging.getLogger("stampede_guard")
+
+AT_ONCE = 100
+
+
+class OutboxRelay:
+    """Delivers the rows of an outbox: `async with OutboxRelay(outbox, guard, engine):` around a service.
+
+    With an `AsyncEngine`, it is a task of the running event loop. With an `Engine`, write `with`: it is a thread. Every
+    `every` seconds (1 s, with jitter), it deletes the rows that this process has delivered. It takes over rows that
+    are older than `after` (5 s), in batches of 100. Each pass takes one connection of the pool. Relays of several
+    processes do not take the same row.
+
+    Errors of the database are logged once, and the relay goes on. Raises `Misuse`.
+    """
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        guard: StampedeGuard,
+        engine: Engine | AsyncEngine,
+        *,
+        every: Duration = 1.0,
+        after: Duration = 5.0,
+    ) -> None:
+        self._outbox, self._guard, self._engine = outbox, guard, engine
+        self._every, self._after = float(seconds(every)), float(seconds(after))
+        if not self._every > 0 or not self._after >= 0:
+            raise Misuse(f"every={every!r} must be above 0 s, and after={after!r} 0 s or more")
+        self._task: asyncio.Task[None] | None = None
+        self._thread: threading.Thread | None = None
+        self._stopped = threading.Event()
+        self._failing = False
+
+    def deliver(self) -> int:
+        """One pass now. How many rows it delivered. For an `Engine`."""
+        if not isinstance(self._engine, Engine):
+            raise Misuse("the relay has an AsyncEngine: write await relay.adeliver()")
+        with self._engine.begin() as connection:
+            return self._pass(connection)
+
+    async def adeliver(self) -> int:
+        """The same for an `AsyncEngine`."""
+        if not isinstance(self._engine, AsyncEngine):
+            raise Misuse("the relay has a plain Engine: write relay.deliver()")
+        async with self._engine.begin() as connection:
+            return await connection.run_sync(self._pass)
+
+    def _pass(self, connection: Connection) -> int:
+        self._outbox.clean(connection)
+        rows = self._outbox.claim(connection, self._guard, older_than=self._after, most=AT_ONCE)
+        # While Redis is away, the rows stay where they are.
+        done = [row["id"] for row in rows if settled_now(changes_of(row, self._guard))]
+        self._outbox.delete(connection, done)
+        return len(done)
+
+    async def __aenter__(self) -> Self:
+        if not isinstance(self._engine, AsyncEngine):
+            raise Misuse("the relay has a plain Engine: write `with OutboxRelay(...)`, without async")
+        self._task = asyncio.get_running_loop().create_task(self._arun(), name="stampede_guard outbox")
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    def __enter__(self) -> Self:
+        if not isinstance(self._engine, Engine):
+            raise Misuse("the relay has an AsyncEngine: write `async with OutboxRelay(...)`")
+        self._stopped.clear()
+        self._thread = threading.Thread(target=self._run, name="stampede_guard outbox", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopped.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    async def _arun(self) -> None:
+        while True:
+            with self._telling():
+                while await self.adeliver() == AT_ONCE:
+                    pass
+            await asyncio.sleep(self._pause())
+
+    def _run(self) -> None:
+        while not self._stopped.is_set():
+            with self._telling():
+                while self.deliver() == AT_ONCE and not self._stopped.is_set():
+                    pass
+            self._stopped.wait(self._pause())
+
+    def _pause(self) -> float:
+        return self._every * random.uniform(0.5, 1.5)
+
+    @contextlib.contextmanager
+    def _telling(self) -> Any:
+        try:
+            yield
+            self._failing = False
+        except Exception:
+            if not self._failing:
+                log.exception("the outbox of invalidations cannot be read; the relay tries again")
+            self._failing = True

@@ -1,0 +1,190 @@
+"""Invalidations in the database: written with the data, and delivered whatever becomes of the process."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+
+import pytest
+from sqlalchemy import Engine, create_engine, select, text
+from sqlalchemy.exc import ProgrammingError
+from sqlalchemy.ext.asyncio import async_sessionmaker, create_async_engine
+from sqlalchemy.orm import Session, sessionmaker
+
+from bench.herd.valkey import ValkeyServer
+from stampede_guard import StampedeGuard
+from stampede_guard.errors import Misuse
+from stampede_guard.integrations.sqlalchemy import Outbox, OutboxRelay, invalidate_on_commit
+from tests.integrations.sqlalchemy.conftest import Watch, names
+from tests.integrations.sqlalchemy.models import TAGS, Project
+from tests.support.gate import until
+
+
+@pytest.fixture
+def outbox(tables: Engine) -> Iterator[Outbox]:
+    outbox = Outbox()
+    outbox.table.create(tables)
+    yield outbox
+    outbox.table.drop(tables)
+
+
+@pytest.fixture
+def boxed(tables: Engine, guard: StampedeGuard, outbox: Outbox) -> sessionmaker[Session]:
+    sessions = sessionmaker(tables)
+    invalidate_on_commit(sessions, guard, TAGS, outbox=outbox)
+    return sessions
+
+
+def rows(engine: Engine, outbox: Outbox) -> list[set[str]]:
+    with engine.connect() as connection:
+        return [set(tags) for tags in connection.scalars(select(outbox.table.c.tags))]
+
+
+def test_a_row_is_durable_with_the_data_and_deleted_after_the_invalidation(
+    tables: Engine, guard: StampedeGuard, outbox: Outbox, boxed: sessionmaker[Session], watch: Watch
+) -> None:
+    relay = OutboxRelay(outbox, guard, tables, after=0)
+    with boxed() as session:
+        session.add(Project(id=1))
+        with session.begin_nested() as savepoint:
+            session.add(Project(id=2))
+            session.flush()
+            savepoint.rollback()
+        invalidate_on_commit(session, guard, "menu", key="report:7")
+        session.commit()
+        assert rows(tables, outbox) == [{"project:1", "names", "menu"}]
+        watch.changed()
+        assert relay.deliver() == 0
+        assert rows(tables, outbox) == []
+        assert watch.changed() == set(), "the process has delivered it itself"
+        session.add(Project(id=3))
+        session.flush()
+        session.rollback()
+        session.execute(text("SELECT 1"))
+        session.commit()
+    with boxed(twophase=True) as session:
+        session.add(Project(id=4))
+        session.prepare()
+        assert rows(tables, outbox) == []
+        session.commit()
+    assert rows(tables, outbox) == [{"project:4", "names"}]
+
+
+def test_what_a_killed_process_leaves_behind_is_delivered_by_another_one(
+    tables: Engine, guard: StampedeGuard, outbox: Outbox, valkey_url: str, namespace: str
+) -> None:
+    @guard.locked_cache(ttl=300, tags=("project:{project}",))
+    def name(project: int) -> str | None:
+        with tables.connect() as connection:
+            return connection.scalar(select(Project.name).where(Project.id == project))
+
+    with Session(tables) as session:
+        session.add(Project(id=1, name="old"))
+        session.commit()
+    assert name(1) == "old"
+    url = tables.url.render_as_string(hide_password=False)
+    command = [sys.executable, "-m", "tests.integrations.sqlalchemy.killed", url, valkey_url, namespace]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "committed\n"
+        process.kill()
+    assert name(1) == "old"
+    assert OutboxRelay(outbox, guard, tables, after=3600).deliver() == 0, "its process may still come"
+    assert OutboxRelay(outbox, guard, tables, after=0).deliver() == 1
+    assert name(1) == "new"
+    assert rows(tables, outbox) == []
+
+
+async def test_a_relay_of_an_event_loop_delivers_rows_of_its_guard_and_tenants_only(
+    tables: Engine, guard: StampedeGuard, outbox: Outbox, watch: Watch
+) -> None:
+    engine = create_async_engine(tables.url.set(drivername="postgresql+asyncpg"))
+    tenant, other = (
+        guard.within("tenant"),
+        StampedeGuard.from_url("memory://", namespace=f"{guard.namespace}x"),
+    )
+    seen: asyncio.Queue[str] = asyncio.Queue()
+    guard.add_hook(lambda event: seen.put_nowait(getattr(event, "entry", "")))
+    with tables.begin() as connection:
+        for one, tag in ((guard, "a"), (tenant, "b"), (other, "c")):
+            outbox.write(connection, one, [tag])
+    sessions = async_sessionmaker(engine)
+    invalidate_on_commit(sessions, guard, TAGS, outbox=outbox)
+    async with sessions.begin() as session:
+        session.add(Project(id=1))
+    async with OutboxRelay(outbox, guard, engine, every=0.01, after=0):
+        await until(lambda: len(rows(tables, outbox)) == 1)
+    assert rows(tables, outbox) == [{"c"}]
+    assert watch.changed() >= names("a", "project:1")
+    found = {seen.get_nowait() for _ in range(seen.qsize())}
+    assert f"{tenant.prefix}#b" in found
+    with pytest.raises(Misuse, match=r"await relay\.adeliver"):
+        OutboxRelay(outbox, guard, engine).deliver()
+    await guard.aclose()
+    await engine.dispose()
+
+
+def test_two_relays_do_not_take_the_same_row(
+    tables: Engine, guard: StampedeGuard, outbox: Outbox, watch: Watch
+) -> None:
+    with tables.begin() as connection:
+        outbox.write(connection, guard, ["a"])
+    relay = OutboxRelay(outbox, guard, tables, after=0)
+    with tables.begin() as connection:
+        assert len(outbox.claim(connection, guard, older_than=0, most=10)) == 1
+        assert relay.deliver() == 0
+    assert relay.deliver() == 1
+    assert watch.changed() == names("a")
+
+
+def test_rows_stay_while_redis_is_away_and_a_thread_delivers_them_afterwards(
+    tables: Engine, outbox: Outbox, own_valkey: ValkeyServer, namespace: str
+) -> None:
+    guard = StampedeGuard.from_url(own_valkey.url, namespace=namespace)
+    own_valkey.stop()
+    with Session(tables) as session:
+        invalidate_on_commit(session, guard, TAGS, outbox=outbox)
+        session.add(Project(id=1))
+        session.commit()
+    relay = OutboxRelay(outbox, guard, tables, every=0.01, after=0)
+    assert relay.deliver() == 0
+    assert len(rows(tables, outbox)) == 1
+    own_valkey.start()
+    empty = threading.Event()
+    with relay:
+        for _ in range(6_000):
+            if not rows(tables, outbox):
+                empty.set()
+                break
+            empty.wait(0.01)
+    assert empty.is_set()
+    guard.close()
+
+
+def test_a_commit_without_its_row_is_no_commit(tables: Engine, guard: StampedeGuard, watch: Watch) -> None:
+    with Session(tables) as session:
+        invalidate_on_commit(session, guard, TAGS, outbox=Outbox(name="missing"))
+        session.add(Project(id=1))
+        with pytest.raises(ProgrammingError, match="missing"):
+            session.commit()
+        session.rollback()
+        assert session.get(Project, 1) is None
+    assert watch.changed() == set()
+    with Session(create_engine("sqlite://")) as session:
+        invalidate_on_commit(session, guard, TAGS, outbox=Outbox())
+        invalidate_on_commit(session, guard, "menu")
+        session.execute(text("SELECT 1"))
+        with pytest.raises(Misuse, match="needs PostgreSQL"):
+            session.commit()
+
+
+def test_mistakes_with_an_outbox(tables: Engine, guard: StampedeGuard) -> None:
+    outbox = Outbox()
+    assert outbox.ddl.startswith("CREATE TABLE stampede_guard_outbox")
+    with Session(tables) as session, pytest.raises(Misuse, match="the call that maps models"):
+        invalidate_on_commit(session, guard, "menu", outbox=outbox)  # type: ignore[call-overload]
+    with pytest.raises(Misuse, match="every=0 must be above"):
+        OutboxRelay(outbox, guard, tables, every=0)
