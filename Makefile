@@ -38,7 +38,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 # Reports and caches of the tools stay in the checkout, also where HOME is missing or read-only.
 export MPLCONFIGDIR = $(CURDIR)/.cache/matplotlib
 
-.PHONY: help demo herd-serve test test-redis test-pgbouncer test-apscheduler4 apscheduler4 check bench bench-peers bench-http bench-scale bench-leases search dist soak interpreters floor venv clean lint format types public-types imports coverage audit workflows bench-audit
+.PHONY: help demo herd-serve test test-redis test-pgbouncer test-apscheduler4 apscheduler4 check bench bench-peers bench-http bench-scale bench-leases search docs dist soak interpreters floor venv clean lint format types public-types imports coverage audit workflows bench-audit
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -90,6 +90,9 @@ bench-audit: $(READY) $(AUDIT_READY) ## files per second of the audit beside ruf
 
 search: $(READY) ## the larger worlds of the exhaustive search (half an hour, a few GB)
 	STAMPEDE_SEARCH=deep $(BIN)/python -m pytest tests/core/test_search.py tests/core/test_tags.py -s
+
+docs: $(READY) ## the documentation as a site, in results/site: links checked, no other host asked
+	$(BIN)/python -m scripts.site
 
 dist: $(READY) ## wheel and sdist, built twice with the same bytes and tried in empty environments (DIST_ARGS=--quick)
 	$(BIN)/python -m scripts.dist $(DIST_ARGS)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import griffe
 
-__all__ = ["SNAPSHOT", "Change", "changes", "public_api"]
+__all__ = ["SNAPSHOT", "Change", "changes", "public_api", "public_modules"]
 
 ROOT = Path(__file__).resolve().parent.parent
 SNAPSHOT = ROOT / "docs" / "api.txt"
@@ -50,12 +50,17 @@ class Change(NamedTuple):
 
 def public_api() -> str:
     """One line per public name and per public member of a public class, sorted."""
-    package = griffe.load("stampede_guard", search_paths=[str(ROOT)], resolve_aliases=True)
     lines: set[str] = set()
-    for module in _modules(package):
+    for module in public_modules():
         for name in module.exports or ():
             lines.update(_told(f"{module.path}.{name}", module[str(name)]))
     return "".join(f"{line}\n" for line in sorted(lines))
+
+
+def public_modules() -> Iterator[griffe.Module]:
+    """The modules from which users import, read from their source."""
+    package = griffe.load("stampede_guard", search_paths=[str(ROOT)], resolve_aliases=True)
+    return _modules(package)
 
 
 def changes(before: str, after: str) -> list[Change]:

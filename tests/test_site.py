@@ -1,0 +1,80 @@
+"""The site of the documentation: what its links are held against, and what must not be in it."""
+
+from __future__ import annotations
+
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import yaml
+
+from bench.herd.lanes import Span, drawn
+from scripts import site
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def test_the_config_lists_each_page_once_and_asks_no_other_host() -> None:
+    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
+    listed = list(site.pages_of(config["nav"]))
+    pages = (
+        {path.name for path in (ROOT / "docs").glob("*.md")} | set(site.OWN_PAGES.values()) | {"reference.md"}
+    )
+    assert sorted(listed) == sorted(pages)
+    assert config["theme"]["font"] is False and config["strict"] is True
+
+
+def written(folder: Path, **pages: str) -> Path:
+    for name, text in pages.items():
+        (folder / f"{name}.html").write_text(text, "utf-8")
+    return folder
+
+
+def test_links_that_lead_nowhere_and_files_of_other_hosts_are_found(tmp_path: Path) -> None:
+    (tmp_path / "there.png").touch()
+    found = site.wrong_links(
+        written(
+            tmp_path,
+            one='<h2 id="here">x</h2><a href="two.html#part">a</a><a href="#here">b</a><img src="there.png">'
+            '<a href="https://example.org">allowed: the reader decides</a>',
+            two='<p id="part"><a href="one.html#gone">a</a><a href="three.html">b</a><img src="gone.png">'
+            '<script src="https://cdn.example/x.js"></script><link rel="stylesheet" href="//cdn.example/x.css">',
+        )
+    )
+    assert found == [
+        "two.html loads https://cdn.example/x.js",
+        "two.html loads //cdn.example/x.css",
+        "two.html links to one.html#gone, and that page has no such place",
+        "two.html links to three.html, which does not exist",
+        "two.html links to gone.png, which does not exist",
+    ]
+
+
+def test_a_link_to_a_file_of_the_repository_leads_to_its_copy() -> None:
+    pages = site.lay_together()
+    assert {"index.md", "reference.md", "changelog.md"} <= {page.name for page in pages}
+    text = (site.PAGES / "frameworks.md").read_text("utf-8")
+    links = re.findall(r"\]\((files/[^)]+)\)", text)
+    assert "files/examples/litestar_app.py.txt" in links
+    copy = (site.PAGES / "files/examples/litestar_app.py.txt").read_text("utf-8")
+    assert copy == (ROOT / "examples/litestar_app.py").read_text("utf-8")
+    assert not re.search(r"\]\(\.\./", text)
+
+
+def test_the_reference_has_the_public_names() -> None:
+    site.lay_together()
+    text = (site.PAGES / "reference.md").read_text("utf-8")
+    (members,) = re.findall(
+        r"^::: stampede_guard\n    options:\n      members: \[(.*)\]$", text, re.MULTILINE
+    )
+    assert {"StampedeGuard", "locked_cache", "Policy"} <= set(members.split(", "))
+
+
+def test_the_picture_shows_each_query_and_each_caller_and_says_so_in_words() -> None:
+    spans = [Span(0, "query", 0.0, 0.4), Span(0, "wait", 0.0, 0.41), Span(7, "wait", 0.1, 0.42)]
+    both = drawn({"incident-fix": [*spans, Span(7, "query", 0.1, 0.5)], "guard": spans})
+    picture = ET.fromstring(both)
+    assert picture.attrib["aria-label"].endswith("2 queries; stampede_guard: 1 queries")
+    assert both.count('class="query"') == 3 and both.count('class="woken"') == 4
+    assert "1 query, all served after 420 ms" in both
+    assert not re.search(r"https?://(?!www\.w3\.org)", both)
