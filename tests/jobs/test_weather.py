@@ -6,8 +6,9 @@ A failing seed plays again: `STAMPEDE_JOB_SEED=17 pytest tests/jobs/test_weather
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 
@@ -17,6 +18,15 @@ from tests.jobs.weather import DEPLOYED, bad_weather, judge, judge_deploys
 SEEDS = int(os.environ.get("STAMPEDE_JOB_SEEDS", "100"))
 ONE = os.environ.get("STAMPEDE_JOB_SEED")
 PORTIONS = 10
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Thousands of faults, each with its line."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(before)
 
 
 @pytest.mark.parametrize("portion", range(PORTIONS))

@@ -19,14 +19,18 @@ LONG = (
     "tests/core/test_search.py",
     "tests/core/test_tags.py",
     "tests/core/test_mutations.py",
+    "tests/leases/contract/test_machine.py",
     "tests/leases/simulation/",
     "tests/jobs/test_weather.py",
     "tests/jobs/test_pods.py",
     "tests/chaos/",
     "tests/bench/test_scale.py",
+    "tests/bench/test_serve.py",
     "tests/audit/test_audited_app.py",
     "tests/test_example",
     "tests/engine/test_flood.py",
+    "tests/traps/test_http_sweep.py",
+    "tests/traps/test_leases_crowds.py",
 )
 """Most tests in these take seconds."""
 

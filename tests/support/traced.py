@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["collecting", "measured", "without_children"]
 
-SECONDS = 0.25
+SECONDS = 0.1
 """Of computing, with the tracer."""
 
 WITH_CHILDREN = (
