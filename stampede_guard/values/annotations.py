@@ -37,6 +37,7 @@ _LIVE: dict[str, frozenset[str]] = {
     "asyncio": frozenset({"AbstractEventLoop", "Event", "Future", "Lock", "Queue", "Semaphore", "Task"}),
     "asyncpg": frozenset({"Connection", "Pool", "PoolConnectionProxy"}),
     "boto3": frozenset({"Session"}),
+    "graphql": frozenset({"GraphQLResolveInfo"}),
     "httpx": frozenset({"AsyncClient", "Client", "Request", "Response"}),
     "litestar": frozenset({"ASGIConnection", "ASGIResponse", "File", "Response", "State", "Stream"}),
     "motor": frozenset({"AgnosticClient", "AgnosticCollection", "AgnosticDatabase"}),
@@ -62,6 +63,7 @@ _LIVE: dict[str, frozenset[str]] = {
         }
     ),
     "sqlite3": frozenset({"Connection", "Cursor"}),
+    "strawberry": frozenset({"Info", "DataLoader"}),
     "starlette": frozenset(
         {
             "BackgroundTask",

@@ -8,6 +8,7 @@ the returned value. Every caller, including the one that computed, gets the decl
 from __future__ import annotations
 
 import hashlib
+import importlib
 import sys
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -115,11 +116,24 @@ def _codec_of(shape: Shape, annotation: Any, *, pickle: bool) -> Codec:
         return _made(PydanticCodec, annotation, shape, fingerprint)
     try:
         return _made(MsgspecCodec, annotation, shape, fingerprint)
-    except UnsupportedValue:
+    except UnsupportedValue as error:
         # pydantic may distinguish the members of a union that msgspec cannot, if the program uses it
-        if "pydantic" not in sys.modules:
+        if isinstance(error.__cause__, KeyError):
+            _import_pydantic(error.__cause__)
+        elif "pydantic" not in sys.modules:
             raise
         return _made(PydanticCodec, annotation, shape, fingerprint)
+
+
+def _import_pydantic(error: KeyError) -> None:
+    """msgspec needs a type for each field of a dataclass. A field resolver of Strawberry is a field without one."""
+    try:
+        importlib.import_module("pydantic")
+    except ImportError:
+        raise UnsupportedValue(
+            f"the return annotation holds a dataclass whose field {error} has no type, for example a field resolver of "
+            "Strawberry: install pydantic, which can store it, or return a dataclass without such fields"
+        ) from None
 
 
 def _made(kind: Callable[[Any, Shape, str], Codec], annotation: Any, shape: Shape, fingerprint: str) -> Codec:

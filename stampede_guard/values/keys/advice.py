@@ -22,7 +22,9 @@ _DATABASES = frozenset(
     .split()
 )  # fmt: skip
 
-_OF_USERS = frozenset({"aiohttp", "boto3", "django", "flask", "httpx", "litestar", "quart", "requests"})
+_OF_USERS = frozenset(
+    {"aiohttp", "boto3", "django", "flask", "graphql", "httpx", "litestar", "quart", "requests", "strawberry"}
+)
 """Packages whose objects often belong to one user."""
 
 _OF_DATABASES = frozenset({"conn", "connection", "cursor", "database", "db", "engine", "pool", "transaction"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -47,7 +48,9 @@ def refuse_live_annotations(
             if isinstance(annotation, type) and advice.is_request(annotation):
                 cure = advice.for_request(parameter, list(inspect.signature(function).parameters))
             else:
-                kinds = (annotation,) if isinstance(annotation, type) else ()
+                # `Info[Context, None]` is no class, and its origin is.
+                kind_or_origin = typing.get_origin(annotation) or annotation
+                kinds = (kind_or_origin,) if isinstance(kind_or_origin, type) else ()
                 cure = advice.for_parameter(parameter, kinds)
             raise KeyPartError(
                 f"parameter {parameter!r} of {name}() is a {kind} and cannot be part of its key: "

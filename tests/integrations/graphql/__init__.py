@@ -1,0 +1,1 @@
+"""Strawberry GraphQL on FastAPI."""
