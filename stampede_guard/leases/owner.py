@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import socket
 import uuid
 
 from stampede_guard.leases.messages import Owner
 from stampede_guard.values.forks import in_children
+from stampede_guard.values.processplace import this_place
 
 __all__ = ["called", "this_process"]
 
@@ -19,9 +18,8 @@ def this_process(label: str = "") -> Owner:
     global _process
     if not _process:
         _process = str(uuid.uuid4())
-    host = socket.gethostname()
-    pod = os.environ.get("POD_NAME") or os.environ.get("HOSTNAME") or host
-    return Owner(process=_process, pod=pod, host=host, pid=os.getpid(), label=label)
+    here = this_place()
+    return Owner(process=_process, pod=here.pod, host=here.host, pid=here.pid, label=label)
 
 
 def called(owner: Owner) -> str:

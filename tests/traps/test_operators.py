@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -24,7 +25,8 @@ from stampede_guard.api.urls import store_from_url
 from stampede_guard.errors import Misuse, UrlError
 from stampede_guard.leases import MemoryLeases
 from stampede_guard.ops.cli.secrets import without_secrets
-from stampede_guard.stores.connections.inboxname import inbox_name, processes_by_namespace
+from stampede_guard.stores.connections import inboxname
+from stampede_guard.stores.connections.inboxname import inbox_name, place_in, processes_by_namespace
 from stampede_guard.testing import FaultyStore
 from tests.ops.cli.conftest import ROOT, Operator
 from tests.support.guards import Guards
@@ -153,6 +155,17 @@ async def test_the_loops_and_guards_of_a_process_are_one_process(server: ValkeyS
 )
 def test_processes_are_counted_by_the_names_of_inboxes(inboxes: list[str], counted: dict[str, int]) -> None:
     assert processes_by_namespace(inboxes) == counted
+
+
+def test_an_inbox_tells_where_its_process_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inboxname, "_known", {})
+    monkeypatch.setenv("POD_NAME", "shop:7~b c\udcff")
+    place = place_in(inbox_name("shop:eu"))
+    assert place is not None
+    assert (place.host, place.pid, place.pod) == (socket.gethostname(), os.getpid(), "shop:7~b c?")
+    assert processes_by_namespace([inbox_name("shop:eu")]) == {"shop:eu": 1}
+    for other in ("", "stampede_guard:inbox:" + "a" * 32, f"stampede_guard:inbox:{'a' * 32}:{'b' * 32}:shop"):
+        assert place_in(other) is None, "of leases, or of an older version"
 
 
 def test_an_inbox_tells_whose_it_is_and_a_forked_child_is_another_process() -> None:

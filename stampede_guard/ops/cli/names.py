@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from stampede_guard.engine.tags.templates import tag_key
 from stampede_guard.errors import Misuse
 from stampede_guard.http.requests.stored import is_note
+from stampede_guard.leases.messages import Owner
+from stampede_guard.leases.owner import called
 from stampede_guard.values.keys.explained import bare, explain_name
 
 if TYPE_CHECKING:
-    from stampede_guard.stores.console.view import EntryView, State
+    from stampede_guard.stores.console.view import EntryLease, EntryView, State
 
-__all__ = ["complete", "is_tag", "state_of"]
+__all__ = ["complete", "holder_text", "is_tag", "state_of"]
 
 _WITHOUT_NAMESPACE = re.compile(r"[=#]|http\d*:|[^:]+:[0-9a-f]{12}:")
 
@@ -28,6 +30,15 @@ def complete(name: str, namespace: str) -> str:
         # The operator may have typed characters that names escape, or accents in another form.
         return f"{told.namespace}:{tag_key(told.parts[0].text)}"
     return told.name
+
+
+def holder_text(lease: EntryLease) -> str:
+    """The process that holds a lease, in the same words as `stampede-guard leases show`."""
+    place = lease.holder
+    if place is None:
+        return ""
+    name = called(Owner(process="", pod=place.pod, host=place.host, pid=place.pid))
+    return name if place.host in ("", place.pod) else f"{name} on {place.host}"
 
 
 def is_tag(name: str, namespace: str) -> bool:

@@ -1,24 +1,54 @@
-"""The name of an inbox: a fresh UUID, the process and its namespace. Operators count a namespace's processes by it."""
+"""The name of an inbox: a fresh UUID, the process and its namespace.
+
+Operators count a namespace's processes by it, and see which process holds a lease. So it has the process id, the host
+and the pod.
+"""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
+from urllib.parse import quote, unquote
 
 from stampede_guard.values.forks import in_children
+from stampede_guard.values.processplace import ProcessPlace, this_place
 
-__all__ = ["INBOXES", "inbox_name", "processes_by_namespace"]
+__all__ = ["INBOXES", "inbox_name", "place_in", "processes_by_namespace"]
 
 INBOXES = "stampede_guard:inbox:"
 """Every inbox name begins with this."""
+LONGEST_PART = 64
 
-_process = uuid.uuid4().hex
+_known: dict[str, str] = {}
+"""The name of this process. A dictionary, because two threads may make it at once, and must agree."""
 
 
 def inbox_name(namespace: str) -> str:
     """A new inbox name of this process. Inboxes without a namespace belong to operators or leases."""
     fresh = f"{INBOXES}{uuid.uuid4().hex}"
-    return f"{fresh}:{_process}:{namespace}" if namespace else fresh
+    return f"{fresh}:{_this_process()}:{namespace}" if namespace else fresh
+
+
+def _this_process() -> str:
+    known = _known.get("process")
+    if known is None:
+        here = this_place()
+        parts = (uuid.uuid4().hex, str(here.pid), here.host, here.pod)
+        known = _known.setdefault("process", "~".join(map(_quoted, parts)))
+    return known
+
+
+def _quoted(part: str) -> str:
+    return quote(part[:LONGEST_PART], safe="", errors="replace").replace("~", "%7E")
+
+
+def place_in(inbox: str) -> ProcessPlace | None:
+    """Where the process of this inbox runs. None for an inbox of another version, or of leases."""
+    _, _, rest = inbox.removeprefix(INBOXES).partition(":")
+    parts = [unquote(part) for part in rest.partition(":")[0].split("~")]
+    if len(parts) != 4 or not parts[1].isdecimal():
+        return None
+    return ProcessPlace(parts[2], int(parts[1]), parts[3])
 
 
 def processes_by_namespace(inboxes: Iterable[str]) -> dict[str, int]:
@@ -34,5 +64,4 @@ def processes_by_namespace(inboxes: Iterable[str]) -> dict[str, int]:
 
 @in_children
 def _after_fork() -> None:
-    global _process
-    _process = uuid.uuid4().hex
+    _known.clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from stampede_guard.core.entry import freshness
+from stampede_guard.stores.connections.inboxname import place_in
 from stampede_guard.stores.connections.wire import malformed, parse_value
 from stampede_guard.stores.console.view import (
     EntryLease,
@@ -78,13 +79,15 @@ def _record(found: list[bytes | None], left_ms: int) -> RecordView | None:
 
 
 def _lease(now_us: int, found: list[bytes | None], left_ms: int, listening: int) -> EntryLease | None:
-    owner, token, *_ = found or (None, None)
+    parts: list[bytes | None] = [*found, None, None, None, None]
+    owner, token, _, inbox = parts[:4]
     if owner is None:
         return None
     # A token is the server's time of the grant, or a little more.
     since = max(0.0, (now_us - int(token or 0)) / 1e6)
     alive = None if listening < 0 else bool(listening)
-    return EntryLease(_text(owner), int(token or 0), since, max(0, left_ms) / 1000, alive)
+    holder = place_in(_text(inbox)) if inbox else None
+    return EntryLease(_text(owner), int(token or 0), since, max(0, left_ms) / 1000, alive, holder)
 
 
 def _text(stored: bytes) -> str:

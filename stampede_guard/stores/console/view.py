@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from stampede_guard.values.processplace import ProcessPlace
+
 __all__ = ["EntryView", "FailureView", "EntryLease", "RecordView", "SlotView", "State", "ValueView"]
 
 State = Literal["fresh", "stale", "failed", "uncacheable", "computing", "empty", "unknown"]
@@ -59,13 +61,17 @@ class RecordView:
 
 @dataclass(frozen=True, slots=True)
 class EntryLease:
-    """`since`: seconds that it has been held, from the token. `alive`: whether its owner listens, None = unknown."""
+    """`since`: seconds that it has been held, from the token. `alive`: whether its owner listens, None = unknown.
+
+    `holder`: where the owner's process runs. None if it had no confirmed subscription, or runs an older version.
+    """
 
     owner: str
     token: int
     since: float
     left: float
     alive: bool | None
+    holder: ProcessPlace | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import pty
 import re
+import socket
 import subprocess
 import sys
 from typing import Any
@@ -107,8 +108,15 @@ async def test_show_tells_everything_of_a_value_but_the_value(operator: Operator
 
 async def test_show_tells_who_computes_and_who_waits(operator: Operator, shop: Shop) -> None:
     told = (await operator.call("show", "=slow:1")).out
-    assert re.search(r"lease +held by flight holder for [\d.]+ s, (5\d|60) s left; its owner is there", told)
+    assert re.search(
+        r"lease +held by \S+/\d+.*, flight holder for [\d.]+ s, (5\d|60) s left; its owner is there", told
+    )
     assert "waiters   1 processes" in told
+    lease = (await operator.call("show", "=slow:1", "--json")).json["lease"]
+    host = socket.gethostname()
+    pod = os.environ.get("POD_NAME") or os.environ.get("HOSTNAME") or host
+    assert lease["holder"] == {"host": host, "pid": os.getpid(), "pod": pod}
+    assert f"{pod}/{os.getpid()}" in (await operator.call("keys")).out, "as `leases show` has it"
     assert re.search(r"fallback +by flight beside, slot for [\d.]+ s", told)
     await shop.guard.invalidate("slow:1")
     told = (await operator.call("show", "=slow:1")).out

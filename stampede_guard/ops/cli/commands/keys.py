@@ -9,7 +9,7 @@ import typer
 
 from stampede_guard.errors import Misuse, StoreError
 from stampede_guard.ops.cli.known import told_namespaces
-from stampede_guard.ops.cli.names import is_tag, state_of
+from stampede_guard.ops.cli.names import holder_text, is_tag, state_of
 from stampede_guard.ops.cli.options import Json, Namespace, Url
 from stampede_guard.ops.cli.running import FAILED, answer, run, screen, unreached, warn_of
 from stampede_guard.ops.cli.servers import console_at
@@ -114,7 +114,7 @@ def _show(views: list[EntryView], namespace: str) -> None:
     table.add_column("state", no_wrap=True)
     for column in ("fresh for", "then stale", "token", "bytes"):
         table.add_column(column, justify="right", no_wrap=True)
-    table.add_column("lease", no_wrap=True)
+    table.add_column("lease", overflow="fold")
     table.add_column("waiting", justify="right", no_wrap=True)
     before = ""
     for view in views:
@@ -151,7 +151,8 @@ def _cells(view: EntryView, *, tag: bool) -> list[str]:
     held = ""
     if lease is not None:
         gone = ", owner gone" if lease.alive is False else ""
-        held = f"{seconds_text(lease.since)}, {seconds_text(lease.left)} left{gone}"
+        who = f"{holder_text(lease)}, " if lease.holder else ""
+        held = f"{who}{seconds_text(lease.since)}, {seconds_text(lease.left)} left{gone}"
     size = bytes_text(value.size) if value is not None else ""
     return [state_of(view), fresh, stale, str(token), size, held, str(view.waiters or "")]
 

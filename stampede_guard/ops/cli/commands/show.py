@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stampede_guard.errors import ComputeFailed
-from stampede_guard.ops.cli.names import complete, is_tag, state_of
+from stampede_guard.ops.cli.names import complete, holder_text, is_tag, state_of
 from stampede_guard.ops.cli.options import Json, Namespace, Url
 from stampede_guard.ops.cli.running import FAILED, answer, run
 from stampede_guard.ops.cli.servers import console_at
@@ -133,9 +133,10 @@ def _lease(view: EntryView) -> list[str]:
     fenced = ""
     if view.record is not None and lease.token < view.record.fence:
         fenced = "; an invalidation came later, so its value will not be stored"
+    who = f"{holder_text(lease)}, " if lease.holder else ""
     return [
-        f"lease     held by flight {lease.owner} for {seconds_text(lease.since)}, {seconds_text(lease.left)} left; "
-        f"{alive[lease.alive]}, token {lease.token}{fenced}"
+        f"lease     held by {who}flight {lease.owner} for {seconds_text(lease.since)}, "
+        f"{seconds_text(lease.left)} left; {alive[lease.alive]}, token {lease.token}{fenced}"
     ]
 
 

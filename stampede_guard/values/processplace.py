@@ -1,0 +1,24 @@
+"""Where a process runs, for people to read: host, process id, pod."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+
+__all__ = ["ProcessPlace", "this_place"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessPlace:
+    """Where a process runs, for people."""
+
+    host: str
+    pid: int
+    pod: str
+
+
+def this_place() -> ProcessPlace:
+    """The pod is `$POD_NAME`, else `$HOSTNAME`, else the host."""
+    host = socket.gethostname()
+    return ProcessPlace(host, os.getpid(), os.environ.get("POD_NAME") or os.environ.get("HOSTNAME") or host)
