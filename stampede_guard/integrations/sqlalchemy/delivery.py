@@ -11,10 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy.util import await_only
-from sqlalchemy.util.concurrency import in_greenlet
-
 from stampede_guard.engine.threads.portal import portal, portal_loop
+from stampede_guard.integrations.sqlalchemy.coroutines import await_only, is_awaitable_here
 
 if TYPE_CHECKING:
     from stampede_guard.api.guard import StampedeGuard
@@ -65,7 +63,7 @@ def _wait(changes: Sequence[Change], done: Callable[[], object]) -> None:
         loop = asyncio.get_running_loop()
     except RuntimeError:
         loop = None
-    if loop is not None and in_greenlet():
+    if loop is not None and is_awaitable_here():
         await_only(_shielded(changes, done))
     elif loop is not None and loop is portal_loop():
         # A plain session on the loop that serves plain functions: to wait for it would be to wait for ourselves.

@@ -11,10 +11,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import Connection, Engine
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 from stampede_guard.durations import seconds
 from stampede_guard.errors import Misuse
+from stampede_guard.integrations.sqlalchemy.coroutines import AsyncEngine
 from stampede_guard.integrations.sqlalchemy.delivery import settled_now
 from stampede_guard.integrations.sqlalchemy.outbox import Outbox, changes_of
 

@@ -5,24 +5,22 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias, overload
 from weakref import WeakKeyDictionary
 
-from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, async_sessionmaker
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from stampede_guard.errors import Misuse
+from stampede_guard.integrations.sqlalchemy.coroutines import (
+    AsyncSession,
+    async_scoped_session,
+    async_sessionmaker,
+)
 from stampede_guard.integrations.sqlalchemy.mapping import TagMapping
 from stampede_guard.integrations.sqlalchemy.pending import PendingChanges
 
 __all__ = ["Sessions", "mappings_of", "mark", "one_session", "pending_of"]
 
 Sessions: TypeAlias = (
-    Session
-    | AsyncSession
-    | sessionmaker[Any]
-    | async_sessionmaker[Any]
-    | scoped_session[Any]
-    | async_scoped_session[Any]
-    | type[Session]
-    | type[AsyncSession]
+    "Session | AsyncSession | sessionmaker[Any] | async_sessionmaker[Any] | scoped_session[Any]"
+    " | async_scoped_session[Any] | type[Session] | type[AsyncSession]"
 )
 _KEY = "stampede_guard.pending"
 _OF_CLASS: WeakKeyDictionary[type[Any], list[TagMapping]] = WeakKeyDictionary()

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from flask import Flask
+from flask_sqlalchemy import SQLAlchemy
 from sqlalchemy import Engine, create_engine, delete, insert, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import (
@@ -23,7 +27,7 @@ from stampede_guard import StampedeGuard
 from stampede_guard.errors import Misuse
 from stampede_guard.integrations.sqlalchemy import Tags, invalidate_on_commit
 from tests.integrations.sqlalchemy.conftest import Watch, names
-from tests.integrations.sqlalchemy.models import TAGS, Label, Note, Project
+from tests.integrations.sqlalchemy.models import TAGS, Base, Label, Note, Project
 from tests.support.gate import Gate, soon
 
 
@@ -299,3 +303,44 @@ def test_a_store_that_refuses_is_an_error_in_the_log_and_not_one_of_the_commit(
         invalidate_on_commit(session, guard, "menu", "prices")
         session.commit()
     assert "2 of its 2 invalidations are not done" in caplog.text
+
+
+def test_the_session_of_flask_sqlalchemy(tables: Engine, guard: StampedeGuard, watch: Watch) -> None:
+    app = Flask("shop")
+    app.config["SQLALCHEMY_DATABASE_URI"] = tables.url
+    db = SQLAlchemy(app, model_class=Base)
+    invalidate_on_commit(db.session, guard, TAGS)
+    with app.app_context():
+        db.session.add(Project(id=1))
+        db.session.commit()
+        assert watch.changed() == names("project:1", "names")
+        invalidate_on_commit(db.session, guard, "menu")
+        db.session.commit()
+        assert watch.changed() == names("menu")
+        db.engine.dispose()
+
+
+WITHOUT_GREENLET = """
+import sys
+sys.modules["greenlet"] = None
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
+from stampede_guard import StampedeGuard
+from stampede_guard.integrations.sqlalchemy import invalidate_on_commit
+guard = StampedeGuard.from_url("memory://", namespace="shop")
+guard.add_hook(lambda event: print(event.entry))
+async def main():
+    with Session(create_engine("sqlite://")) as session:
+        invalidate_on_commit(session, guard, "menu")
+        session.commit()
+import asyncio
+import subprocess
+import sys
+asyncio.run(main())
+"""
+
+
+def test_plain_sessions_need_no_greenlet() -> None:
+    command = [sys.executable, "-c", WITHOUT_GREENLET]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("shop:#menu\n", "")
