@@ -6,6 +6,9 @@ A crash between the commit and the invalidation leaves the old values until thei
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
+import operator
 import string
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -107,8 +110,11 @@ class _Mapping:
         for signal in (post_save, pre_delete):
             signal.connect(self._changed, sender=self.model, weak=False, dispatch_uid=title)
         for field in self.model._meta.local_many_to_many:
-            handler = self._handler(field.name)
-            m2m_changed.connect(handler, sender=field.remote_field.through, weak=False, dispatch_uid=title)
+            _LINKS.append(field)
+            title = f"stampede_guard {field}"
+            m2m_changed.connect(
+                _handler(field), sender=field.remote_field.through, weak=False, dispatch_uid=title
+            )
 
     def _inherited(self, *, sender: Any, **_: Any) -> None:
         if self.model in sender.__bases__:
@@ -141,25 +147,49 @@ class _Mapping:
             return
         self.invalidate(self.rows_of(self.model._base_manager.using(using).filter(pk=instance.pk)), using)
 
-    def _changed(self, *, instance: Any, using: str, **_: Any) -> None:
+    def _changed(self, *, instance: Any, using: str, signal: Any, **_: Any) -> None:
         self.invalidate(self.rows_of_instance(instance, using), using)
-
-    def _handler(self, field: str) -> Callable[..., None]:
-        def changed(*, instance: Any, action: str, reverse: bool, pk_set: Any, using: str, **_: Any) -> None:
-            if not reverse:
-                if action.startswith("post_"):
-                    self.invalidate(self.rows_of_instance(instance, using), using)
-                return
-            rows = self.model._base_manager.using(using)
-            if action == "pre_clear":
-                self.invalidate(self.rows_of(rows.filter(**{field: instance})), using)
-            elif pk_set and action.startswith("post_"):
-                self.invalidate(self.rows_of(rows.filter(pk__in=pk_set)), using)
-
-        return changed
+        if signal is pre_delete:
+            for field in _LINKS:
+                _invalidate_linked(field, instance, using)
 
 
 MAPPED: dict[type[models.Model], list[_Mapping]] = {}
+_LINKS: list[Any] = []
+"""The many-to-many fields of mapped models."""
+
+
+def _handler(field: Any) -> Callable[..., None]:
+    """Both ends of a link that comes or goes have changed."""
+
+    def changed(*, instance: Any, action: str, model: Any, pk_set: Any, using: str, **_: Any) -> None:
+        if action == "pre_clear":
+            _invalidate_linked(field, instance, using)
+        elif action.startswith("post_"):
+            for mapping in _mappings(type(instance)):
+                mapping.invalidate(mapping.rows_of_instance(instance, using), using)
+            if pk_set:
+                _invalidate_rows(model, model._base_manager.using(using).filter(pk__in=pk_set), using)
+
+    return changed
+
+
+def _invalidate_linked(field: Any, instance: Any, using: str) -> None:
+    """The rows that this row is linked to, on either side of the field."""
+    ends = (
+        (field.model, field.m2m_field_name(), field.m2m_reverse_field_name(), field.related_model),
+        (field.related_model, field.m2m_reverse_field_name(), field.m2m_field_name(), field.model),
+    )
+    for near, to_near, to_far, far in ends:
+        if isinstance(instance, near) and _mappings(far):
+            links = field.remote_field.through._base_manager.using(using).filter(**{to_near: instance.pk})
+            rows = far._base_manager.using(using).filter(pk__in=links.values(to_far))
+            _invalidate_rows(far, rows, using)
+
+
+def _invalidate_rows(model: Any, rows: Any, using: str) -> None:
+    for mapping in _mappings(model):
+        mapping.invalidate(mapping.rows_of(rows), using)
 
 
 @takes_options("invalidates")
@@ -205,20 +235,45 @@ class InvalidatingQuerySet(models.QuerySet):
     update.alters_data = True  # type: ignore[attr-defined]
 
     def bulk_create(self, objs: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
-        made = super().bulk_create(objs, *args, **kwargs)
-        for mapping in _mappings(self.model):
-            mapping.invalidate(
-                [row for one in made for row in mapping.rows_of_instance(one, self.db)], self.db
-            )
+        mappings = _mappings(self.model)
+        if not mappings:
+            return super().bulk_create(objs, *args, **kwargs)
+        given = inspect.signature(super().bulk_create).bind(list(objs), *args, **kwargs).arguments
+        using = self.db if self._db else router.db_for_write(self.model, **self._hints)
+        with transaction.atomic(using=using):
+            existing = self._conflicting(given, using) if given.get("update_conflicts") else []
+            before = [(mapping, mapping.rows_of(rows)) for mapping in mappings for rows in existing]
+            made = super().bulk_create(**given)
+            for mapping, rows in before + [
+                (mapping, mapping.rows_of(rows)) for mapping in mappings for rows in existing
+            ]:
+                mapping.invalidate(rows, using)
+            for mapping in mappings:
+                mapping.invalidate(
+                    [row for one in made for row in mapping.rows_of_instance(one, using)], using
+                )
         return made
+
+    def _conflicting(self, given: dict[str, Any], using: str) -> list[Any]:
+        """The rows that this statement may update. Raises `Misuse` if nobody can know them."""
+        fields = given.get("unique_fields")
+        if not fields:
+            raise Misuse(
+                f"bulk_create(update_conflicts=True) without unique_fields= changes rows of {self.model.__name__} that "
+                "are not known, so their tags cannot be invalidated: name the unique_fields, or use update()"
+            )
+        names = ["pk" if name == self.model._meta.pk.name else name for name in fields]
+        keys = [models.Q(**{name: getattr(one, name) for name in names}) for one in given["objs"]]
+        rows = self.model._base_manager.using(using)
+        return [rows.filter(functools.reduce(operator.or_, part)) for part in _parts(keys, 100)]
 
 
 def _mappings(model: type[models.Model]) -> list[_Mapping]:
     return MAPPED.get(model, [])
 
 
-def _parts(keys: list[Any]) -> list[list[Any]]:
-    return [keys[start : start + 500] for start in range(0, len(keys), 500)]
+def _parts(keys: list[Any], most: int = 500) -> list[list[Any]]:
+    return [keys[start : start + most] for start in range(0, len(keys), most)]
 
 
 def _fields(template: str, model: type[models.Model]) -> list[str]:

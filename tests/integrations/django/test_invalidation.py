@@ -96,6 +96,41 @@ def test_many_to_many_fields_count_from_both_sides() -> None:
     assert watch.changed() == {f"product:{chair.pk}"}
 
 
+def test_both_ends_of_a_link_have_changed() -> None:
+    from tests.integrations.django.shop.models import Label
+
+    chair = product()
+    red, blue = (Label.objects.create(name=name) for name in ("red", "blue"))
+    watch = Watch(*(f"label:{label.pk}" for label in (red, blue)), f"product:{chair.pk}")
+    chair.labels.add(red, blue)
+    assert watch.changed() == {f"label:{red.pk}", f"label:{blue.pk}", f"product:{chair.pk}"}
+    chair.labels.clear()
+    assert watch.changed() == {f"label:{red.pk}", f"label:{blue.pk}", f"product:{chair.pk}"}
+    red.products.add(chair)
+    watch.changed()
+    red_key, chair_key = red.pk, chair.pk
+    red.delete()
+    assert watch.changed() == {f"label:{red_key}", f"product:{chair_key}"}
+    chair.labels.add(blue)
+    watch.changed()
+    chair.delete()
+    assert watch.changed() == {f"label:{blue.pk}", f"product:{chair_key}"}
+
+
+def test_a_bulk_insert_that_updates_invalidates_the_old_values_too() -> None:
+    from tests.integrations.django.shop.models import Product
+
+    chair = product(shelf=1)
+    watch = Watch("shelf:1", "shelf:2", "shelf:3", f"product:{chair.pk}")
+    Product.objects.bulk_create(
+        [Product(pk=chair.pk, name="chair", shelf=2), Product(name="new", shelf=3)],
+        update_conflicts=True, update_fields=["shelf"], unique_fields=["id"],
+    )  # fmt: skip
+    assert watch.changed() == {"shelf:1", "shelf:2", "shelf:3", f"product:{chair.pk}"}
+    with pytest.raises(Misuse, match="name the unique_fields"):
+        Product.objects.bulk_create([Product(name="a")], update_conflicts=True, update_fields=["shelf"])
+
+
 def test_bulk_statements_invalidate_before_and_after() -> None:
     from tests.integrations.django.shop.models import Product
 
