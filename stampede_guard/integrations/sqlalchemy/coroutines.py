@@ -12,10 +12,10 @@ try:
     from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_scoped_session, async_sessionmaker
 except ImportError:
 
-    class _Missing:
+    class _WithoutGreenlet:
         """No object is of this class."""
 
-    AsyncEngine = AsyncSession = async_scoped_session = async_sessionmaker = _Missing  # type: ignore[assignment,misc]
+    AsyncEngine = AsyncSession = async_scoped_session = async_sessionmaker = _WithoutGreenlet  # type: ignore[assignment,misc]
     _has_greenlet = False
 else:
     _has_greenlet = True
