@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from stampede_guard.api.decorators.one import locked_cache
     from stampede_guard.api.defaults import configure
     from stampede_guard.api.guard import StampedeGuard
+    from stampede_guard.api.results import MISSING, CallInfo, Missing
     from stampede_guard.engine.previous import UNCHANGED, Previous, previous
     from stampede_guard.errors import (
         ComputeFailed,
@@ -39,6 +40,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "CacheRoute": "http.requests.routes",
+    "CallInfo": "api.results",
+    "MISSING": "api.results",
+    "Missing": "api.results",
     "ComputeFailed": "errors",
     "ComputeTimeout": "errors",
     "Encryption": "values.encryption",
@@ -67,13 +71,16 @@ _HOMES = {
 }
 
 __all__ = [
+    "MISSING",
     "UNCHANGED",
     "CacheRoute",
+    "CallInfo",
     "ComputeFailed",
     "ComputeTimeout",
     "Encryption",
     "KeyPartError",
     "Limits",
+    "Missing",
     "Misuse",
     "Overloaded",
     "Policy",

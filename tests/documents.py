@@ -2,7 +2,8 @@
 
     python -m tests.documents README.md redis://127.0.0.1:6379/0
 
-Blocks marked `python` run in order and share their names; `await` works at the top level. The second argument
+Blocks marked `python` run in order and share their names; `await` works at the top level. A block without it runs
+without an event loop. The second argument
 takes the place of `redis://localhost:6379/0` in the text.
 """
 
@@ -10,10 +11,12 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import contextvars
 import inspect
 import re
 import sys
 import types
+from collections.abc import Awaitable
 from pathlib import Path
 
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
@@ -25,17 +28,24 @@ def blocks(page: str) -> list[tuple[int, str]]:
     return [(page.count("\n", 0, found.start(1)) + 1, found[1]) for found in _BLOCK.finditer(page)]
 
 
-async def run(path: Path, url: str) -> None:
+def run(path: Path, url: str) -> None:
     # A real module: annotations and dataclasses look their names up there.
     module = types.ModuleType("page")
     sys.modules["page"] = module
-    for line, text in blocks(path.read_text("utf-8")):
-        source = "\n" * (line - 1) + text.replace(_WRITTEN_URL, url)
-        code = compile(source, str(path), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
-        result = eval(code, module.__dict__)
-        if inspect.isawaitable(result):
-            await result
+    context = contextvars.copy_context()
+    with asyncio.Runner() as runner:
+        for line, text in blocks(path.read_text("utf-8")):
+            source = "\n" * (line - 1) + text.replace(_WRITTEN_URL, url)
+            code = compile(source, str(path), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+            # A block without `await` is plain code: no event loop runs around it.
+            result = context.run(eval, code, module.__dict__)
+            if inspect.isawaitable(result):
+                runner.run(_awaited(result), context=context)
+
+
+async def _awaited(result: Awaitable[object]) -> None:
+    await result
 
 
 if __name__ == "__main__":
-    asyncio.run(run(Path(sys.argv[1]), sys.argv[2]))
+    run(Path(sys.argv[1]), sys.argv[2])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stampede_guard import Misuse, StampedeGuard
-from stampede_guard.api.plans import LONGEST_KEY
+from stampede_guard.api.keyed.plans import LONGEST_KEY
 from stampede_guard.stores.memory import MemoryStore
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "limits.md"

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterator
-from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, Unpack, overload
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Never, Self, TypeVar, Unpack
 
 from stampede_guard.api import decorators, urls
 from stampede_guard.api.apps import fastapi
@@ -20,29 +19,26 @@ from stampede_guard.api.environment import (
     with_environment,
 )
 from stampede_guard.api.identity.registry import Registry
+from stampede_guard.api.keyed.plans import Plans
+from stampede_guard.api.keyed.values import KeyedValues
 from stampede_guard.api.keywords import (
     OWN_OF_GUARDS,
     OWN_OF_VALUES,
     CacheOptions,
     GuardOptions,
     ManyOptions,
-    ValueOptions,
     check_options,
 )
-from stampede_guard.api.plans import Plans, computation_of, entry_key
-from stampede_guard.api.single import Single
 from stampede_guard.api.sync import SyncGuard
 from stampede_guard.api.tenants import Tenants
 from stampede_guard.api.types import (
     NO_RESOURCES,
     CacheDecorator,
-    Invalidation,
     ManyDecorator,
     Opened,
 )
-from stampede_guard.engine.engine import Engine, ShadowCounts, StoreHealth, tagged
+from stampede_guard.engine.engine import Engine, ShadowCounts, StoreHealth
 from stampede_guard.engine.hooks import Hooks
-from stampede_guard.engine.tags.templates import checked_tags, tag_key, tag_names
 from stampede_guard.errors import Misuse
 from stampede_guard.events import Hook
 from stampede_guard.options import takes_options
@@ -57,7 +53,7 @@ __all__ = ["StampedeGuard"]
 T = TypeVar("T")
 
 
-class StampedeGuard:
+class StampedeGuard(KeyedValues):
     """A cache on `client`: your own `redis.asyncio.Redis` or `RedisCluster`, or a store.
 
     The guard uses the settings of a Redis client, not its pool. Every key begins with the `namespace`, so guards with
@@ -122,88 +118,9 @@ class StampedeGuard:
         """The decorator for functions of many ids. It has the options of `stampede_guard.cached_many`."""
         return decorators.cached_many(*misplaced, guard=self, resources=resources, **options)
 
-    @overload
-    async def get_or_compute(
-        self,
-        key: str,
-        compute: Callable[[], Awaitable[object]],
-        *,
-        type: type[T],
-        request_bound: bool = False,
-        **options: Unpack[ValueOptions],
-    ) -> T: ...
-
-    @overload
-    async def get_or_compute(
-        self,
-        key: str,
-        compute: Callable[[], Awaitable[T]],
-        *,
-        type: Any = Any,
-        request_bound: bool = False,
-        **options: Unpack[ValueOptions],
-    ) -> T: ...
-
-    async def get_or_compute(
-        self,
-        key: str,
-        compute: Callable[[], Awaitable[Any]],
-        *,
-        type: Any = Any,
-        request_bound: bool = False,
-        **options: Unpack[ValueOptions],
-    ) -> Any:
-        """The value stored under `key`, or else the result of `compute()`, computed once, fleet-wide.
-
-        All Policy fields are keywords (`ttl=300`). Both `ttl` and `should_cache` may be functions of the value. Declare
-        the value with `type`, as a return annotation does; its shape is part of the key. Without `type`, builtins come
-        back exactly as they were stored. Pass `request_bound=True` if `compute` uses objects that end with the caller's
-        request, such as its database session. Pass the same `tags` in all calls of one key. Events, logs, metrics and
-        switches show `name`, which must be the same for all calls of one kind. Its default is `get_or_compute`, and
-        never a part of the key, because keys hold addresses and names of users.
-        """
-        run = computation_of(compute)
-        names = tag_names(self.prefix, sorted(checked_tags(options.pop("tags", ()))))
-        plan = self._plans.plan(key, type, request_bound, options, tagged=bool(names))
-        return await self.engine.serve(plan, self.prefix + entry_key(key, type, plan), tagged(run, names))
-
-    @overload
-    def single(self, key: str, *, type: type[T], **options: Unpack[ValueOptions]) -> Single[T]: ...
-
-    @overload
-    def single(self, key: str, *, type: Any = Any, **options: Unpack[ValueOptions]) -> Single[Any]: ...
-
-    def single(self, key: str, *, type: Any = Any, **options: Unpack[ValueOptions]) -> Single[Any]:
-        """`async with guard.single("report:7", ttl=300) as entry`: one caller fleet-wide finds `entry.missing`.
-
-        That caller computes and calls `await entry.set(value)`. All others find `entry.value`. If the block ends
-        without `set`, the next caller takes over. If it raises, the waiting callers get the error.
-        """
-        names = tag_names(self.prefix, sorted(checked_tags(options.pop("tags", ()))))
-        plan = self._plans.plan(key, type, True, options, tagged=bool(names))
-        return Single(self.engine, plan, self.prefix + entry_key(key, type, plan), names)
-
-    @takes_options("guard.invalidate")
-    async def invalidate(self, key: str, *, type: Any = Any) -> Invalidation:
-        """Drop the entry of `get_or_compute(key)` or `single(key)`, with the same `type`.
-
-        After `"done"`, no caller gets an older value, not even from a computation that began earlier. Without `type`,
-        it drops the entries of all types that this guard has used for such keys. It does not know other types, so a
-        process that only invalidates must pass the type. Code without an event loop calls `guard.sync.invalidate(key)`.
-        Raises `StoreRefused` if the store denies access to this client.
-        """
-        entries = self._plans.entries(key, type)
-        invalidate = self.engine.invalidate
-        answers = await asyncio.gather(*(invalidate(self.prefix + entry, self.policy) for entry in entries))
-        return "done" if all(answer == "done" for answer in answers) else "pending"
-
-    async def invalidate_tag(self, tag: str) -> Invalidation:
-        """Invalidate all entries with this tag in this namespace: see docs/tags.md. Raises `Misuse`."""
-        return await self.engine.invalidate_tag(self.prefix + tag_key(tag))
-
     @property
     def sync(self) -> SyncGuard:
-        """`guard.sync.invalidate(key)` and `guard.sync.invalidate_tag(tag)`: for code without an event loop."""
+        """The same methods for code without an event loop: `guard.sync.get(key)`. See `SyncGuard`."""
         return SyncGuard(self)
 
     @contextlib.contextmanager

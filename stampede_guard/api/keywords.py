@@ -22,9 +22,12 @@ __all__ = [
     "OWN_OF_GUARDS",
     "OWN_OF_VALUES",
     "CacheOptions",
+    "FunctionOptions",
     "GuardOptions",
+    "LookOptions",
     "ManyOptions",
     "Resources",
+    "SetOptions",
     "ValueOptions",
     "check_options",
 ]
@@ -52,8 +55,25 @@ class ValueOptions(PolicyFields, total=False):
     name: str | None
 
 
-class CacheOptions(ValueOptions, total=False):
-    """Options of `locked_cache`. It takes `resources` as well, which change the type of the result."""
+class SetOptions(PolicyFields, total=False):
+    """Options of `guard.set`."""
+
+    ttl: Duration
+    tags: Iterable[str]
+    name: str | None
+
+
+class LookOptions(TypedDict, total=False):
+    """Options of `guard.get`."""
+
+    tags: Iterable[str]
+    name: str | None
+    l1_ttl: Duration
+    share: bool
+
+
+class FunctionOptions(ValueOptions, total=False):
+    """Options of `locked_cache` and `cached_many`. They take `resources` as well, which change a result's type."""
 
     key: Callable[..., Any] | str | None
     unkeyed: Iterable[str]
@@ -63,7 +83,13 @@ class CacheOptions(ValueOptions, total=False):
     secret: Iterable[str]
 
 
-class ManyOptions(CacheOptions, total=False):
+class CacheOptions(FunctionOptions, total=False):
+    """Options of `locked_cache`."""
+
+    in_thread: bool
+
+
+class ManyOptions(FunctionOptions, total=False):
     """Options of `cached_many`."""
 
     ids: str | None

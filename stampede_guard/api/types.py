@@ -6,7 +6,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, Protocol, Self, TypeVar, overload
 
 from stampede_guard.api.keywords import Resources
-from stampede_guard.engine.engine import Invalidation
+from stampede_guard.api.results import CallInfo, Missing
+from stampede_guard.engine.engine import Invalidation, Stored
 from stampede_guard.policy import Mode
 
 __all__ = [
@@ -77,6 +78,23 @@ class CachedFunction(Protocol[P, R_co]):
         This call does not use a computation that began before it, in any process, because its data may be older.
         """
 
+    async def with_info(self, *args: P.args, **kwargs: P.kwargs) -> CallInfo[R_co]:
+        """The same call. Its result holds the `value`, its `source` and its `age` in seconds: see `CallInfo`."""
+
+    async def peek(self, *args: P.args, **kwargs: P.kwargs) -> R_co | Missing:
+        """The fresh value, or `MISSING`: then a call would compute, or wait for a computation.
+
+        It never computes and takes no lease: one read, or none with a copy in this process. A stale value counts as
+        missing. In a mode other than `on`, every value does.
+        """
+
+    async def set(self, value: Any, /, *args: P.args, **kwargs: P.kwargs) -> Stored:
+        """Store a value that the program has already for the call with these arguments: see `guard.set`.
+
+        The value comes first: `await quality.set(Quality(7, 81), 7)`. Its lifetimes and tags are the function's. Raises
+        `UnsupportedValue` for a value that does not fit the declared type, and `StoreRefused` as `invalidate` does.
+        """
+
     def key(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """The key of this call, with the namespace."""
 
@@ -105,6 +123,12 @@ class CachedPlainFunction(Protocol[P, R_co]):
     def invalidate(self, *args: P.args, **kwargs: P.kwargs) -> Invalidation: ...
 
     def refresh(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+
+    def with_info(self, *args: P.args, **kwargs: P.kwargs) -> CallInfo[R_co]: ...
+
+    def peek(self, *args: P.args, **kwargs: P.kwargs) -> R_co | Missing: ...
+
+    def set(self, value: Any, /, *args: P.args, **kwargs: P.kwargs) -> Stored: ...
 
     def key(self, *args: P.args, **kwargs: P.kwargs) -> str: ...
 

@@ -19,21 +19,23 @@ from stampede_guard.engine import serving
 from stampede_guard.engine.away.health import StoreHealth
 from stampede_guard.engine.away.healthcheck import check_health
 from stampede_guard.engine.calls import following
+from stampede_guard.engine.direct.invalidating import Invalidation
+from stampede_guard.engine.direct.setting import Stored
+from stampede_guard.engine.direct.values import StoredValues
 from stampede_guard.engine.flights.batch import Batches, Gathering, told_when_held
 from stampede_guard.engine.flights.computation import CURRENT
 from stampede_guard.engine.flights.reentry import is_beside
 from stampede_guard.engine.flights.registry import bypassed_name
-from stampede_guard.engine.invalidating import Invalidation, outdate_entry, outdate_tag
 from stampede_guard.engine.l1 import NOTHING
 from stampede_guard.engine.loops.event_loops import Runtimes
 from stampede_guard.engine.modes.resolver import ModeResolver
 from stampede_guard.engine.modes.sample import sampled
 from stampede_guard.engine.modes.shadow import Look, ShadowCounts, on_its_loop
-from stampede_guard.engine.putting import put
 from stampede_guard.engine.refreshing import refresh
 from stampede_guard.engine.stats.counting import Sums
-from stampede_guard.engine.tags.versions import TaggedCodec, tagged, tags_of
+from stampede_guard.engine.tags.versions import TaggedCodec, tagged, tags_of, told_of
 from stampede_guard.engine.threads.portal import portal, portal_loop
+from stampede_guard.engine.told import ServedFrom, Told
 from stampede_guard.values.codec.batched import ABSENT
 
 if TYPE_CHECKING:
@@ -43,8 +45,7 @@ if TYPE_CHECKING:
     from stampede_guard.engine.loops.runtime import Runtime
     from stampede_guard.engine.plan import Plan, Run, Standing
     from stampede_guard.engine.previous import Previous
-    from stampede_guard.errors import StoreRefused
-    from stampede_guard.policy import Limits, Mode, Policy
+    from stampede_guard.policy import Limits, Mode
     from stampede_guard.stores.protocol import Store
 
 __all__ = [
@@ -54,9 +55,12 @@ __all__ = [
     "Gathering",
     "Invalidation",
     "Question",
+    "ServedFrom",
     "ShadowCounts",
     "StoreHealth",
+    "Stored",
     "TaggedCodec",
+    "Told",
     "bypassed_name",
     "is_beside",
     "tagged",
@@ -70,7 +74,7 @@ _BYPASSED: ContextVar[tuple[Engine, ...]] = ContextVar("stampede_guard_bypassed"
 _running = asyncio.get_running_loop
 
 
-class Engine:
+class Engine(StoredValues):
     """The engine of one guard. A tenant's engine has another namespace, and shares everything else."""
 
     def __init__(
@@ -154,6 +158,8 @@ class Engine:
             self._watch(plan, name.removeprefix(self.prefix), run)
         if mode is None:
             mode = self.mode_of_caller(plan, name)
+        if mode in ("off", "shadow") and (told := told_of(run)) is not None:
+            told.note("bypass")
         if mode == "off":
             return run()
         runtime = self._runtimes.here()
@@ -168,7 +174,7 @@ class Engine:
             _BYPASSED.set(engines)
             return await run()
 
-        compute = tagged(following(bypassed_inside, run), tags_of(run)) if engines else run
+        compute = tagged(following(bypassed_inside, run), tags_of(run), told_of(run)) if engines else run
         return serving.serve_bypassed(runtime, plan, name, compute, within=frozenset(engines))
 
     async def refresh(self, plan: Plan, name: str, run: Run, *, mode: Mode | None = None) -> Any:
@@ -212,16 +218,6 @@ class Engine:
 
     # --- for the HTTP cache, which judges freshness itself --------------------------------------
 
-    def read(self, plan: Plan, name: str) -> Awaitable[tuple[Reading | None, Any]]:
-        """The stored value, fresh or stale, or what this process saw last while the store does not serve it.
-
-        The second item is the decoded value. `NOTHING`: there is none, or its bytes cannot be decoded.
-        """
-        runtime = self._runtimes.current
-        if runtime is None or runtime.loop is not _running():
-            runtime = self._runtimes.here()
-        return serving.read(runtime, plan, name)
-
     def compute(
         self, plan: Plan, name: str, run: Run, old: Reading | None, *, bypassed: bool
     ) -> Awaitable[Any]:
@@ -259,44 +255,6 @@ class Engine:
         """What the running flight of this entry replaces, or None. `NOTHING`: there is no flight that all may join."""
         flight = self._runtimes.here().flights.get(name)
         return NOTHING if flight is None or not flight.open_to_all else flight.old
-
-    async def fresh_for(self, name: str) -> float:
-        """Seconds for which the stored value stays fresh; 0 if there is no value. Raises `StoreError`."""
-        reading = await self._runtimes.here().session.read(name)
-        return 0.0 if reading is None else max(0.0, (reading.remaining_ms - reading.stale_ms) / 1_000)
-
-    def last_seen(self, name: str) -> Reading | None:
-        """The value that this process saw last, as the store would return it now."""
-        runtime = self._runtimes.here()
-        return runtime.last.aged(name, now=runtime.now())
-
-    async def put(self, plan: Plan, name: str, value: Any, policy: Policy) -> None:
-        """Store a value that the face has without a computation. A running computation is newer."""
-        await put(self._runtimes.here(), plan, name, value, policy)
-
-    def is_away(self, name: str) -> bool:
-        """Whether nothing is stored under this name at the moment."""
-        return self._runtimes.here().away_for(name)
-
-    def now(self) -> float:
-        """The clock of ages and pauses."""
-        runtime = self._runtimes.current
-        if runtime is None or runtime.loop is not _running():
-            runtime = self._runtimes.here()
-        return runtime.now()
-
-    def note_refusal(self, error: StoreRefused, step: str) -> None:
-        """For `health()`: the store has refused this step."""
-        self._runtimes.here().note_refusal(error, step)
-
-    # --- invalidation --------------------------------------------------------------------------
-
-    async def invalidate(self, name: str, policy: Policy) -> Invalidation:
-        """Invalidate in every mode: stored values are served again when the mode returns to `on`."""
-        return await outdate_entry(self._runtimes.here(), self.hooks, name, policy)
-
-    async def invalidate_tag(self, name: str) -> Invalidation:
-        return await outdate_tag(self._runtimes.here(), self.hooks, name)
 
     # --- modes ---------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from stampede_guard.core.entry import Reading
+from stampede_guard.engine.told import age_of
 from stampede_guard.values.s3fifo import Bounded, Item
 
 if TYPE_CHECKING:
@@ -47,10 +48,11 @@ class Kept(Item):
     """Valid until `until`, on the near store's clock. `copy` None: `value` is immutable, so all callers may share it.
 
     `shared`: the one object for callers with `share=True`; `NOTHING` until the first of them comes. A copy with `tags`
-    is valid only while no tag changes after its read was sent. `changes` is the number of changes at that time.
+    is valid only while no tag changes after its read was sent. `changes` is the number of changes at that time. `born`:
+    when the value was stored, on the same clock.
     """
 
-    __slots__ = ("changes", "copy", "shared", "tags", "token", "until", "value")
+    __slots__ = ("born", "changes", "copy", "shared", "tags", "token", "until", "value")
 
     def __init__(
         self,
@@ -62,8 +64,10 @@ class Kept(Item):
         size: int,
         tags: tuple[str, ...] = (),
         changes: int = 0,
+        born: float = 0.0,
     ) -> None:
         super().__init__(size)
+        self.born = born
         self.value = value
         self.copy = copy
         self.shared: Any = NOTHING
@@ -170,9 +174,21 @@ class L1:
         value, copy = plan.for_many(reading.body)
         size = OVERHEAD + len(name) + _weight(value, reading.body)
         kept = Kept(
-            value, copy, token=reading.token, until=until, size=size, tags=tags, changes=asked.changes
+            value,
+            copy,
+            token=reading.token,
+            until=until,
+            size=size,
+            tags=tags,
+            changes=asked.changes,
+            born=asked.at - age_of(reading),
         )
         self._kept.put(name, kept)
+
+    def age(self, name: str) -> float:
+        """Seconds since the value of the copy was stored."""
+        kept = self.get(name)
+        return 0.0 if kept is None else max(0.0, self.clock() - kept.born)
 
     def changed(self, name: str, fence: int) -> None:
         """Copies with a token below the fence are outdated, also those that are on their way."""

@@ -23,7 +23,7 @@ from stampede_guard.engine.flights.reentry import waiting_for
 from stampede_guard.engine.flights.registry import bypassed_name
 from stampede_guard.engine.flights.timed_out import wait_on
 from stampede_guard.engine.l1 import NOTHING, Asked
-from stampede_guard.engine.tags.versions import look, refuse_other_tags, tags_of
+from stampede_guard.engine.tags.versions import TaggedRun, look, refuse_other_tags, tags_of
 from stampede_guard.errors import StoreError, StoreRefused, Undecodable
 from stampede_guard.events import Hit, Miss, Refreshed, Source, Stale, TimedOut, Waited, WaitOutcome
 
@@ -70,6 +70,8 @@ async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
         if value is not NOTHING:
             if runtime.hooks:
                 runtime.hooks.tell(Hit(plan.title, name, "l1"))
+            if type(run) is TaggedRun and run.told is not None:
+                run.told.note("l1", runtime.l1.age(name))
             return value
         asked = runtime.l1.ask(name, tags)
     flight = runtime.flights.get(name)
@@ -243,6 +245,9 @@ async def _served(runtime: Runtime, plan: Plan, name: str, run: Run, seen: Seen)
     fresh = reading.is_fresh if seen.fresh is None else seen.fresh
     if runtime.hooks:
         runtime.hooks.tell((Hit if fresh else Stale)(plan.title, name, seen.source))
+    if type(run) is TaggedRun and run.told is not None:
+        aged = runtime.last.aged(name, now=runtime.now()) if seen.source == "memory" else None
+        run.told.seen(aged or reading, in_memory=seen.source == "memory", fresh=fresh)
     if fresh:
         if plan.early:
             refresh_early(runtime, plan, name, run, reading)
@@ -355,6 +360,8 @@ async def ride(
             with waiting_for(flight, plan):
                 outcome = await wait_on(runtime, plan, name, flight, passenger)
         if outcome is not ON_ITS_OWN:
+            if type(run) is TaggedRun and run.told is not None:
+                passenger.tell(run.told, bypassed=flight.bypassed, waited=runtime.loop.time() - began)
             return outcome
     except asyncio.CancelledError:
         passenger.instead = "cancelled"

@@ -16,7 +16,7 @@ import redis
 import redis.asyncio
 
 from stampede_guard import Overloaded, Policy, PolicyError, StampedeGuard
-from stampede_guard.api.plans import MOST_PLANS
+from stampede_guard.api.keyed.plans import MOST_PLANS
 from stampede_guard.engine.flights.flight import Flight
 from stampede_guard.engine.loops import workers
 from stampede_guard.errors import Misuse, UnsupportedValue, UrlError

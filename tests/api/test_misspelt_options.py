@@ -59,10 +59,10 @@ FILLERS: dict[str, Any] = {
     "connect": compute, "RedisLeases.from_client.client": Redis(),
     "open_backend": lambda: None, "leases": MemoryLeases(), "fn": quality, "function": quality, "target": quality,
     "schedule": Every.of(300), "functions": {"sync": quality}, "pattern": "/reports/*", "rows": None, "ttl": 60,
-    "sessions": None, "jobs": Jobs(MemoryLeases()),
+    "sessions": None, "jobs": Jobs(MemoryLeases()), "value": 7,
 }  # fmt: skip
 """Something for each parameter that must be given."""
-ANYTHING = {"type", "pickle"}
+ANYTHING = {"type", "pickle", "default"}
 """Options that any value may be given to."""
 
 

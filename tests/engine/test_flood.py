@@ -12,7 +12,7 @@ import pytest
 
 from bench.herd.cluster import ValkeyCluster
 from stampede_guard import StampedeGuard
-from stampede_guard.api.plans import MOST_PLANS
+from stampede_guard.api.keyed.plans import MOST_PLANS
 from stampede_guard.engine.l1 import NOTHING
 from stampede_guard.engine.loops.runtime import Runtime
 from stampede_guard.policy import Limits

@@ -12,7 +12,7 @@ from typing import Any
 
 from stampede_guard import StampedeGuard
 from stampede_guard.api import defaults
-from stampede_guard.api.plans import Plans
+from stampede_guard.api.keyed.plans import Plans
 from stampede_guard.engine.away.pending import PendingInvalidations
 from stampede_guard.engine.away.unsettled import Unsettled
 from stampede_guard.engine.l1 import L1

@@ -1573,7 +1573,7 @@ async def test_what_one_tenant_stores_under_a_type_all_others_drop(used_in: str 
 async def test_of_types_without_end_an_invalidation_without_one_is_an_error_and_no_done(
     guard: StampedeGuard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stampede_guard.api.keytypes.MOST_TYPES", 20)
+    monkeypatch.setattr("stampede_guard.api.keyed.keytypes.MOST_TYPES", 20)
     source = Source()
     await guard.get_or_compute("report:7", source.read, type=int)
     for number in range(20):
@@ -1592,10 +1592,12 @@ async def test_of_types_without_end_an_invalidation_without_one_is_an_error_and_
 async def test_a_plan_is_found_again_without_making_its_codec_anew(
     guard: StampedeGuard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stampede_guard.api.plans.MOST_PLANS", 10)
+    monkeypatch.setattr("stampede_guard.api.keyed.plans.MOST_PLANS", 10)
     made = []
     real = codec_for
-    monkeypatch.setattr("stampede_guard.api.plans.codec_for", lambda kind: made.append(kind) or real(kind))
+    monkeypatch.setattr(
+        "stampede_guard.api.keyed.plans.codec_for", lambda kind: made.append(kind) or real(kind)
+    )
     source = Source()
     for number in range(30):
         await guard.within(f"tenant{number}").get_or_compute(f"user{number}:7", source.read, type=int, ttl=60)

@@ -24,6 +24,7 @@ import pytest
 import stampede_guard
 from stampede_guard import StampedeGuard, configure, locked_cache
 from stampede_guard.core.entry import Record
+from stampede_guard.engine.threads.portal import portal
 from stampede_guard.policy import Limits
 from stampede_guard.stores.memory import MemoryStore
 from tests.support.listener import PATIENCE
@@ -127,8 +128,8 @@ def handling(guard: StampedeGuard) -> Callable[[], None]:
     def handler() -> None:
         plain()
         plain.invalidate()
-        guard.sync.invalidate("report:1")
-        guard.sync.invalidate_tag("shop")
+        portal().call(guard.invalidate, "report:1")
+        portal().call(guard.invalidate_tag, "shop")
         plain.refresh()
 
     return handler
@@ -191,7 +192,7 @@ def test_what_a_handler_has_invalidated_is_served_to_nobody_who_calls_later(
 
             def handler() -> None:
                 source[0] += 1
-                assert guard.sync.invalidate("report:1") == "done"
+                assert portal().call(guard.invalidate, "report:1") == "done"
 
             with Interrupting(handler, stride=1, first=first, most=1):
                 await guard.get_or_compute("report:1", compute, ttl=300, l1_ttl=60)

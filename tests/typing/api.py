@@ -15,10 +15,13 @@ import redis.asyncio
 from fastapi import FastAPI
 
 from stampede_guard import (
+    MISSING,
     UNCHANGED,
     CacheRoute,
+    CallInfo,
     Encryption,
     Limits,
+    Missing,
     Policy,
     Previous,
     StampedeGuard,
@@ -247,6 +250,39 @@ async def the_guard_itself() -> None:
         assert_type(same, StampedeGuard)
     await guard.aclose()
     guard.close()
+
+
+@locked_cache(ttl=60, in_thread=False)
+def in_its_callers_thread(project: int) -> Quality: ...
+
+
+async def values_without_a_call(shop: Shop) -> None:
+    assert_type(await quality.with_info(7), CallInfo[Quality])
+    assert_type((await quality.with_info(7)).value, Quality)
+    assert_type((await shop.sales.with_info("mo")).age, float)
+    assert_type(in_its_callers_thread.with_info(7), CallInfo[Quality])
+    assert_type(in_its_callers_thread(7), Quality)
+    seen = await quality.peek(7)
+    assert_type(seen, Quality | Missing)
+    if seen is not MISSING:
+        assert_type(seen, Quality)
+    assert_type(in_its_callers_thread.peek(7), Quality | Missing)
+    stored = await quality.set(Quality(7, 1), 7)
+    assert_type(stored, Literal["stored", "superseded", "dropped", "pending"])
+    assert_type(await guard.get("n", type=int), int | Missing)
+    assert_type(await guard.get("n", type=int, default=None), int | None)
+    stored = await guard.set("n", 7, type=int, ttl="10m", tags=("shop",))
+
+
+def values_without_an_event_loop() -> None:
+    def compute() -> float:
+        return 1.5
+
+    assert_type(guard.sync.get_or_compute("r", compute, ttl="10m"), float)
+    assert_type(guard.sync.get("n", type=int), int | Missing)
+    with guard.sync.single("n", type=int, ttl=300) as entry:
+        assert_type(entry.set(3), int)
+        assert_type(entry.info, CallInfo[int])
 
 
 class Sealing:

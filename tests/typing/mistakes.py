@@ -66,6 +66,12 @@ def names_of_options() -> None:
 
 
 async def names_of_options_in_a_call() -> None:
+    await guard.set("k", 7, tll=300)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await guard.get("k", ttl=300)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+    guard.sync.set("k", 7, tag="shop")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    guard.cached_many(in_thread=False)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    locked_cache(in_thread="no")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    print(1 + await guard.get("k", type=int))  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
     await guard.get_or_compute("k", lambda: quality(7), tll=300)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 
 

@@ -18,9 +18,10 @@ from stampede_guard.api.defaults import default_guard, register_bare
 from stampede_guard.api.environment import with_environment
 from stampede_guard.api.identity.definition import Definition
 from stampede_guard.api.identity.sameness import Given, mark_cached
+from stampede_guard.api.results import MISSING, CallInfo, Missing, info
 from stampede_guard.api.types import Invalidation
 from stampede_guard.engine.calls import ArgumentsChanged, Call, served_again
-from stampede_guard.engine.engine import NOTHING, Engine, TaggedCodec, tagged
+from stampede_guard.engine.engine import NOTHING, Engine, Stored, TaggedCodec, Told, tagged
 from stampede_guard.engine.modes.modes import checked_mode
 from stampede_guard.engine.plan import UNSETTLED, Plan, Run, refuse_early
 from stampede_guard.engine.tags.templates import TagTemplates, tag_names
@@ -107,6 +108,7 @@ class Face(Generic[P, R]):
             version=options.version,
             key=options.key,
             pickle=options.pickle,
+            in_thread=options.in_thread,
             tags=options.tags,
         )
 
@@ -205,15 +207,15 @@ class Face(Generic[P, R]):
         """The tags of one call, by their complete names."""
         return tag_names(engine.prefix, self._templates.texts(args, kwargs)) if self._options.tags else ()
 
-    def _tagged_run(self, engine: Engine, args: Any, kwargs: Any, key: str) -> Run:
-        return tagged(self._run(args, kwargs, key), self._tags(engine, args, kwargs))
+    def _tagged_run(self, engine: Engine, args: Any, kwargs: Any, key: str, told: Told | None = None) -> Run:
+        return tagged(self._run(args, kwargs, key), self._tags(engine, args, kwargs), told)
 
-    async def _again(self, run: Run, args: Any, kwargs: Any) -> Any:
+    async def _again(self, run: Run, args: Any, kwargs: Any, told: Told | None = None) -> Any:
         """Make the call again, because its arguments have changed."""
 
         def ask() -> tuple[Run, Awaitable[Any]]:
             engine = self._guarded().engine
-            run = self._tagged_run(engine, args, kwargs, key := self._keys.build(args, kwargs))
+            run = self._tagged_run(engine, args, kwargs, key := self._keys.build(args, kwargs), told)
             return run, engine.serve(self._plan, engine.prefix + key, run)
 
         return await served_again(self._plan, run, ask, self._starter()(args, kwargs))
@@ -228,6 +230,30 @@ class Face(Generic[P, R]):
             result = await self._again(run, args, kwargs)
         await self._invalidate(others)
         return result
+
+    async def _informed(self, args: Any, kwargs: Any) -> CallInfo[Any]:
+        """One call, on the longer path. Ordinary calls do not pay for what this one wants to know."""
+        engine, told = self._guarded().engine, Told()
+        run = self._tagged_run(engine, args, kwargs, key := self._keys.build(args, kwargs), told)
+        try:
+            value = await engine.serve(self._plan, engine.prefix + key, run)
+        except ArgumentsChanged:
+            value = await self._again(run, args, kwargs, told)
+        return info(value, told)
+
+    async def _peek(self, args: Any, kwargs: Any) -> Any:
+        engine = self._guarded().engine
+        name = engine.prefix + self._keys.build(args, kwargs)
+        found = await engine.peek(self._plan, name, self._tags(engine, args, kwargs))
+        return MISSING if found is NOTHING else found
+
+    async def _set(self, value: Any, args: Any, kwargs: Any) -> Stored:
+        key, *others = self._entries(args, kwargs)
+        args, kwargs = self._keys.fitted.declared(args, kwargs)
+        engine = self._guarded().engine
+        stored = await engine.set(self._plan, engine.prefix + key, value, self._tags(engine, args, kwargs))
+        await self._invalidate(others)
+        return stored
 
     def made(self) -> Any:
         """The wrapper, marked with its function: caching the same function again is not an error."""
@@ -284,6 +310,15 @@ class Face(Generic[P, R]):
         async def refresh(*args: P.args, **kwargs: P.kwargs) -> R:
             return cast("R", await self._refresh(args, kwargs))
 
+        async def with_info(*args: P.args, **kwargs: P.kwargs) -> CallInfo[R]:
+            return await self._informed(args, kwargs)
+
+        async def peek(*args: P.args, **kwargs: P.kwargs) -> R | Missing:
+            return cast("R | Missing", await self._peek(args, kwargs))
+
+        async def set(value: Any, /, *args: P.args, **kwargs: P.kwargs) -> Stored:
+            return await self._set(value, args, kwargs)
+
         def key(*args: P.args, **kwargs: P.kwargs) -> str:
             return f"{self._guarded().namespace}:{build(args, kwargs)}"
 
@@ -291,6 +326,7 @@ class Face(Generic[P, R]):
             return self._keys.describe(args, kwargs)
 
         face.invalidate, face.refresh, face.key, face.explain = invalidate, refresh, key, explain
+        face.with_info, face.peek, face.set = with_info, peek, set
         face.set_mode = self._set_mode
         if self._options.resources:
             face.__signature__ = self._visible_signature()

@@ -16,7 +16,9 @@ from stampede_guard.errors import Misuse
 
 __all__ = ["ClassMethod", "Method", "in_its_place", "taken_from"]
 
-_OF_A_CALL = frozenset({"invalidate", "refresh", "key", "keys", "explain", "__wrapped__"})
+_OF_A_CALL = frozenset(
+    {"invalidate", "refresh", "with_info", "peek", "set", "key", "keys", "explain", "__wrapped__"}
+)
 _NAMES = ("__module__", "__name__", "__qualname__", "__doc__")
 
 
@@ -37,6 +39,8 @@ class Method(functools.partial[Any]):
         if name not in _OF_A_CALL:
             return found
         if self.args:
+            if name == "set":
+                return functools.partial(_set_with, found, self.args)
             return functools.partial(found, *self.args)
         return self._with_a_class(found)
 
@@ -47,7 +51,9 @@ class Method(functools.partial[Any]):
 
         @functools.wraps(found)
         def checked(*args: Any, **kwargs: Any) -> Any:
-            if "cls" not in kwargs and not (args and isinstance(args[0], type)):
+            # A value to set comes first.
+            first = args[1:2] if found.__name__ == "set" else args[:1]
+            if "cls" not in kwargs and not (first and isinstance(first[0], type)):
                 name = self.func.__qualname__
                 raise Misuse(
                     f"{name}.{found.__name__}() does not know the class: write @locked_cache above @classmethod, or "
@@ -56,6 +62,12 @@ class Method(functools.partial[Any]):
             return found(*args, **kwargs)
 
         return checked
+
+
+def _set_with(
+    found: Callable[..., Any], bound: tuple[Any, ...], value: Any, /, *args: Any, **kwargs: Any
+) -> Any:
+    return found(value, *bound, *args, **kwargs)
 
 
 class ClassMethod(Method):

@@ -11,6 +11,7 @@ from stampede_guard.api.decorators.options import Options, check_guard, refuse_p
 from stampede_guard.api.decorators.plain import PlainFace
 from stampede_guard.api.keywords import OWN_OF_VALUES, CacheOptions
 from stampede_guard.api.types import NO_RESOURCES, CacheDecorator, Opened
+from stampede_guard.errors import Misuse
 from stampede_guard.options import takes_options
 from stampede_guard.policy import check_fields
 
@@ -49,6 +50,11 @@ def locked_cache(
     to the store can then run code here. For `tags` such as `"project:{project}"`, see docs/tags.md. Keys hash the
     parameters in `secret`, as they always hash those called `token` or `email`: see docs/keys.md.
 
+    With `in_thread=False`, a plain function computes in its caller's own thread, with that thread's sessions and
+    connections. The event loop of plain functions still renews the lease, and other callers of the key wait. There is
+    no refresh in the background: a caller that finds a stale value computes. Warning: if a coroutine calls it, it
+    computes in that event loop's thread and blocks the loop, as any plain function does. See docs/calls.md.
+
     Raises `PolicyError`, `KeyPartError`, `UnsupportedValue` or `Misuse` at decoration.
     """
     refuse_positions("locked_cache", misplaced)
@@ -58,6 +64,11 @@ def locked_cache(
     def decorate(given: Any) -> Any:
         function = taken_from(given)
         if is_coroutine_function(function):
+            if not own.in_thread:
+                raise Misuse(
+                    f"{function.__qualname__}() is an async def, which computes in the event loop: in_thread=False is "
+                    "for plain functions. Leave it out, or name what belongs to the request in unkeyed="
+                )
             face: Face[Any, Any] = Face(function, guard, own, fields)
         else:
             face = PlainFace(function, guard, own, fields)

@@ -31,6 +31,7 @@ class Options:
     pickle: bool = False
     tags: tuple[str, ...] = ()
     secret: tuple[str, ...] = ()
+    in_thread: bool = True
 
     @classmethod
     def of(cls, given: Mapping[str, Any], *, resources: Resources | None) -> tuple[Options, dict[str, Any]]:
@@ -60,6 +61,7 @@ class Options:
             pickle=fields.pop("pickle", False),
             tags=checked_tags(fields.pop("tags", ())),
             secret=_names(fields.pop("secret", ())),
+            in_thread=fields.pop("in_thread", True),
         )
         of_policy = {field: value for field, value in fields.items() if field != "should_cache"}
         check_fields(of_policy, others=(*ManyOptions.__annotations__, "resources"))

@@ -14,9 +14,11 @@ from typing import Any, ParamSpec, TypeVar
 from stampede_guard.api.decorators.decorator import Face
 from stampede_guard.api.decorators.plainresources import with_plain_resources
 from stampede_guard.api.decorators.resources import inserted
+from stampede_guard.api.results import CallInfo, Missing
 from stampede_guard.api.types import Invalidation
-from stampede_guard.engine.engine import NOTHING
+from stampede_guard.engine.engine import NOTHING, Stored
 from stampede_guard.engine.plan import Plan, Run
+from stampede_guard.engine.threads.desk import DESK, Desk
 from stampede_guard.engine.threads.portal import portal
 from stampede_guard.engine.threads.surroundings import Surroundings, surroundings_of_caller
 from stampede_guard.errors import Misuse
@@ -32,12 +34,24 @@ class PlainFace(Face[P, R]):
     def _make_plan(self, base: Policy) -> Plan:
         plan = super()._make_plan(base)
         plan.in_thread = True
+        if not self._options.in_thread:
+            # It needs its caller's thread, as other computations need their caller's request.
+            plan.request_bound = True
         return plan
 
-    def _starter(self) -> Callable[[Any, Any], Run]:
-        return functools.partial(self._start, surroundings=surroundings_of_caller())
+    def _at_portal(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Make a call that may compute, on the portal's loop. With `in_thread=False`, it computes in this thread."""
+        through = portal()
+        return (through.call if self._options.in_thread else through.call_here)(call, *args, **kwargs)
 
-    def _start(self, args: Any, kwargs: Any, surroundings: Surroundings | None = None) -> Run:
+    def _starter(self) -> Callable[[Any, Any], Run]:
+        surroundings = surroundings_of_caller()
+        desk = None if self._options.in_thread else DESK.get()
+        return functools.partial(self._start, surroundings=surroundings, desk=desk)
+
+    def _start(
+        self, args: Any, kwargs: Any, surroundings: Surroundings | None = None, desk: Desk | None = None
+    ) -> Run:
         """The computation, made on the portal's loop with the guard's runtime there."""
         compute = functools.partial(self._compute, args, kwargs)
         if surroundings is not None:
@@ -46,6 +60,10 @@ class PlainFace(Face[P, R]):
             compute = functools.partial(
                 surroundings, lambda: self._settled(inner()), self._function.__qualname__
             )
+        if desk is not None:
+            # An ORM row may load more of itself, and only this thread may do that.
+            here = compute
+            return functools.partial(desk.run, lambda: self._settled(here()))
         return self._guarded().engine.in_thread(compute)
 
     def _compute(self, args: Any, kwargs: Any) -> Any:
@@ -93,7 +111,7 @@ class PlainFace(Face[P, R]):
             elif mode == "shadow":
                 result = self._in_shadow(args, kwargs)
             else:
-                result = portal().call(through, *args, **kwargs)
+                result = self._at_portal(through, *args, **kwargs)
             return result
 
         def invalidate(*args: P.args, **kwargs: P.kwargs) -> Invalidation:
@@ -103,11 +121,26 @@ class PlainFace(Face[P, R]):
         def refresh(*args: P.args, **kwargs: P.kwargs) -> R:
             if self._mode_of_call(args, kwargs) in ("off", "shadow"):
                 return call(*args, **kwargs)
-            result: R = portal().call(through.refresh, *args, **kwargs)
+            result: R = self._at_portal(through.refresh, *args, **kwargs)
+            return result
+
+        def with_info(*args: P.args, **kwargs: P.kwargs) -> CallInfo[R]:
+            if self._mode_of_call(args, kwargs) in ("off", "shadow"):
+                return CallInfo(call(*args, **kwargs), "bypass", 0.0)
+            result: CallInfo[R] = self._at_portal(through.with_info, *args, **kwargs)
+            return result
+
+        def peek(*args: P.args, **kwargs: P.kwargs) -> R | Missing:
+            result: R | Missing = portal().call(through.peek, *args, **kwargs)
+            return result
+
+        def set(value: Any, /, *args: P.args, **kwargs: P.kwargs) -> Stored:
+            result: Stored = portal().call(through.set, value, *args, **kwargs)
             return result
 
         face: Any = call
         face.invalidate, face.refresh = invalidate, refresh
+        face.with_info, face.peek, face.set = with_info, peek, set
         face.key, face.explain, face.set_mode = through.key, through.explain, through.set_mode
         if self._options.resources:
             face.__signature__ = self._visible_signature()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.events import Delivered
 from stampede_guard.core.outcome import Audience, FlightOutcome
+from stampede_guard.engine.told import age_of
 from stampede_guard.errors import ComputeFailed, Undecodable, WaitTimeout
 from stampede_guard.values.failures import decode_failure, encode_failure
 from stampede_guard.values.ownerrors import OWN_ERRORS
@@ -62,11 +63,13 @@ class Delivery:
         return record
 
     def _hand_out(self, outcome: FlightOutcome, last: int, *, keeps: bool) -> None:
+        age = 0.0
         if outcome.reading is not None:
             self._runtime.learn(self._flight.name, outcome.reading)
+            age = age_of(outcome.reading)
         elif keeps:
             self._keep(outcome)
-        problem = self._flight.passengers.hand_out(outcome.body, last=last)
+        problem = self._flight.passengers.hand_out(outcome.body, last=last, age=age)
         if problem is None:
             return
         if outcome.reading is None:

@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Literal
 
 from stampede_guard.core.entry import Reading
+from stampede_guard.engine.told import Told, age_of
 
 if TYPE_CHECKING:
     from stampede_guard.engine.plan import Run, Variables
@@ -28,9 +29,11 @@ class Passenger:
     `computing` is then the task that runs in that request. `busy`: a fallback uses it. The objects of a request serve
     one computation at a time. `led`: its own call was computed. `instead`: the replacement of an outcome, when its time
     was over or it left. `share`: it may get the same object as other callers with `share`.
+    `age`: seconds since the value that it got was stored.
     """
 
     __slots__ = (
+        "age",
         "bound",
         "busy",
         "computing",
@@ -59,6 +62,7 @@ class Passenger:
         share: bool = False,
     ) -> None:
         self.number = number
+        self.age = 0.0
         self.share = share
         self.future = future
         self.run = run
@@ -71,6 +75,19 @@ class Passenger:
         self.led = False
         self.instead: Instead | None = None
         self.computing: asyncio.Task[Any] | None = None
+
+    def tell(self, told: Told, *, bypassed: bool, waited: float) -> None:
+        """Note how this caller was served, after a wait of so many seconds."""
+        if bypassed:
+            told.note("bypass")
+        elif self.instead == "stale" and self.stale is not None:
+            told.note("stale", age_of(self.stale) + waited)
+        elif self.instead == "fallback":
+            told.note("fallback")
+        elif self.led and self.instead is None:
+            told.note("computed")
+        else:
+            told.note("collapsed", self.age)
 
     def lose_patience(self) -> None:
         """Wake the caller without an outcome. A later outcome goes to a new future.

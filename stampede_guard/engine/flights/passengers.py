@@ -105,8 +105,13 @@ class Passengers:
     def remove(self, passenger: Passenger) -> None:
         self._aboard.pop(passenger.number, None)
 
-    def hand_out(self, body: bytes, *, last: int) -> Undecodable | None:
-        """Give a value to all up to number `last`. For undecodable bytes, returns the error and gives nothing."""
+    def hand_out(
+        self, body: bytes, *, last: int, age: float = 0.0, but: Passenger | None = None
+    ) -> Undecodable | None:
+        """Give a value to all up to number `last`, except one. For undecodable bytes, returns the error.
+
+        `age`: seconds since the value was stored.
+        """
         copies: Copies | Unstorable = self._plan.copies(body)
         shared = self._plan.copies(body, shared=True)
         if isinstance(body, Unstorable):
@@ -115,6 +120,8 @@ class Passengers:
         for_all: Any = None
         immutable: bool | None = None
         for passenger in self._up_to(last):
+            if passenger is but:
+                continue
             try:
                 # A passenger without `share` gets a value of its own, even if the leader shares.
                 value = for_all if immutable else (shared if passenger.share else copies).another()
@@ -126,6 +133,7 @@ class Passengers:
             if immutable is None:
                 # The bytes are the same for all, so immutability of the first value holds for each value.
                 immutable, for_all = self._plan.is_immutable(value), value
+            passenger.age = age
             passenger.future.set_result(value)
             self.collapsed += not passenger.led
         self._let_go()

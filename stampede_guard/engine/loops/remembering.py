@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import collections
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from stampede_guard.core.entry import Reading
@@ -84,7 +84,7 @@ class Remembering:
     def obey(self) -> None:
         """Called before a caller is served or joins, and not only in the loop's next turn.
 
-        1. A coroutine calls `guard.sync.invalidate`, which blocks its own event loop. 2. In the same turn of the loop
+        1. A coroutine calls `invalidate` of a plain function, which blocks its event loop. 2. In the same turn
         it calls the cached function.
         """
         while self.orders:
@@ -110,11 +110,15 @@ class Remembering:
         Raises `StoreRefused` when the store does not allow it for this client (a permission, a password). Then it will
         never be done, and the caller that changed the data must know.
         """
+        return await self.replace(name, lambda: self._pending.now(name, policy))
+
+    async def replace(self, name: str, change: Callable[[], Awaitable[int | None]]) -> int | None:
+        """Make a `change` in the store after which no older value may be served. It returns the new fence."""
         self.unsettled.begin(name)
         try:
             self._tell_others(name, lambda other: other.forget_local(name))
             self.forget_local(name)
-            fence = await self._pending.now(name, policy)
+            fence = await change()
             self._hand_on()
         finally:
             self.unsettled.end(name)
@@ -170,6 +174,10 @@ class Remembering:
         except StoreRefused:
             # Its caller asked for a value and has one.
             self._let_wait(name, policy)
+
+    def wait_with(self, name: str, policy: Policy) -> None:
+        """Invalidate the entry as soon as its server is there."""
+        self._pending.add(name, policy)
 
     def _let_wait(self, name: str, policy: Policy) -> None:
         self._pending.add(name, policy)

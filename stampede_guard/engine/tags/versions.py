@@ -23,6 +23,7 @@ from stampede_guard.core.tags import (
     versions_in,
 )
 from stampede_guard.engine.tasks import retrieve
+from stampede_guard.engine.told import Told
 from stampede_guard.errors import Misuse, StoreError, Undecodable
 from stampede_guard.values.codec import Codec
 
@@ -42,6 +43,7 @@ __all__ = [
     "refuse_other_tags",
     "tagged",
     "tags_of",
+    "told_of",
 ]
 
 MOST_MARKS = 1_000
@@ -49,21 +51,29 @@ MOST_MARKS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class TaggedRun:
-    """A computation whose value is stored under `tags`. These are complete names in the store."""
+    """A computation whose value is stored under `tags`. These are complete names in the store.
+
+    `told`: the note of the call that brought this computation, if it wants to know how it is served.
+    """
 
     run: Run
     tags: tuple[str, ...]
+    told: Told | None = None
 
     def __call__(self) -> Awaitable[Any]:
         return self.run()
 
 
-def tagged(run: Run, tags: tuple[str, ...]) -> Run:
-    return TaggedRun(run, tags) if tags else run
+def tagged(run: Run, tags: tuple[str, ...], told: Told | None = None) -> Run:
+    return TaggedRun(run, tags, told) if tags or told is not None else run
 
 
 def tags_of(run: Run) -> tuple[str, ...]:
     return run.tags if type(run) is TaggedRun else ()
+
+
+def told_of(run: Run) -> Told | None:
+    return run.told if type(run) is TaggedRun else None
 
 
 class TaggedCodec:

@@ -22,6 +22,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, ParamSpec, TypeVar
 
+from stampede_guard.engine.threads.desk import DESK, Desk
 from stampede_guard.engine.threads.greenlets import (
     ended_copy,
     new_event_loop,
@@ -144,12 +145,7 @@ class Portal:
         The caller's thread waits. An interruption of the wait (Ctrl-C, a soft time limit) takes the call back and is
         raised. Raises `Misuse` on the portal's own thread, which would wait for itself.
         """
-        if threading.get_ident() == self._ident:
-            raise Misuse(
-                "a cached plain function was called on stampede_guard's own event loop, for example from a function "
-                "given as key=: it would wait for itself. Call the undecorated function (`.__wrapped__`) there."
-            )
-        call = _Call(lambda: function(*args, **kwargs))
+        call = self._begin(lambda: function(*args, **kwargs))
         try:
             self._hand_over(call)
             with _standing_still(), waiting():
@@ -165,6 +161,41 @@ class Portal:
             # An error's traceback holds this frame. Without this, the frame would hold the error.
             del call
 
+    def call_here(
+        self, function: Callable[P, Coroutine[Any, Any, R]], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """The same, but computations that belong to this call run in this thread while it waits: see `desk`."""
+        call, desk = self._begin(lambda: function(*args, **kwargs)), Desk()
+        call.when_done = desk.close
+        try:
+            with _at(desk):
+                self._hand_over(call)
+            while (work := _next(desk)) is not None:
+                try:
+                    work.carry_out()
+                except BaseException:
+                    # Another caller may compute now: first this one's place is given up, then its computation.
+                    self._leave(call)
+                    work.give_up()
+                    raise
+            result: R = call.outcome()
+            return result
+        except BaseException:
+            if not call.done:
+                self._take_back(call)
+            raise
+        finally:
+            self._calls.discard(call)
+            del call
+
+    def _begin(self, function: Callable[[], Coroutine[Any, Any, Any]]) -> _Call:
+        if threading.get_ident() == self._ident:
+            raise Misuse(
+                "a cached plain function was called on stampede_guard's own event loop, for example from a function "
+                "given as key=: it would wait for itself. Call the undecorated function (`.__wrapped__`) there."
+            )
+        return _Call(function)
+
     def _hand_over(self, call: _Call) -> None:
         self._calls.add(call)
         # Check after adding the call. A loop that ends now finds the call, or this thread sees that the loop has ended.
@@ -173,9 +204,12 @@ class Portal:
             raise Misuse("this process is ending: its event loop for plain functions accepts no calls")
         self.loop.call_soon_threadsafe(call.start, context=contextvars.copy_context())
 
-    def _take_back(self, call: _Call) -> None:
+    def _leave(self, call: _Call) -> None:
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(call.leave)
+
+    def _take_back(self, call: _Call) -> None:
+        self._leave(call)
         with _standing_still():
             call.over.acquire(timeout=LEAVE_SECONDS)
 
@@ -230,6 +264,20 @@ def _standing_still() -> Iterator[None]:
         WAITING[me] -= 1
         if not WAITING[me]:
             del WAITING[me]
+
+
+@contextlib.contextmanager
+def _at(desk: Desk) -> Iterator[None]:
+    token = DESK.set(desk)
+    try:
+        yield
+    finally:
+        DESK.reset(token)
+
+
+def _next(desk: Desk) -> Any:
+    with _standing_still(), waiting():
+        return desk.next()
 
 
 _made: dict[str, Portal] = {}

@@ -22,7 +22,7 @@ from stampede_guard.engine.threads.greenlets import start_thread
 from stampede_guard.errors import ComputeFailed
 from stampede_guard.values.forks import in_children
 
-__all__ = ["Threads", "AwaitingFlight", "look_again", "waiting"]
+__all__ = ["AwaitingFlight", "Threads", "bearable", "end_of", "look_again", "waiting"]
 
 IDLE_SECONDS = 10.0
 """How long an idle thread is kept."""
@@ -64,7 +64,7 @@ class _Job:
         try:
             result = self._context.run(self._function)
         except BaseException as error:
-            self.fail(_bearable(error))
+            self.fail(bearable(error))
         else:
             self._tell(self.ended.set_result, result)
 
@@ -127,7 +127,7 @@ class Threads:
             await asyncio.wait({job.ended})
         except asyncio.CancelledError:
             if not self._drop(job):
-                await _end_of(job.ended)
+                await end_of(job.ended)
             raise
         return job.ended.result()
 
@@ -316,7 +316,7 @@ def look_again() -> None:
                 job.loop.call_soon_threadsafe(pool.look_again)
 
 
-async def _end_of(future: asyncio.Future[Any]) -> None:
+async def end_of(future: asyncio.Future[Any]) -> None:
     """Wait for the end, however often the wait is cancelled: the thread still uses objects that the caller closes."""
     while not future.done():
         with contextlib.suppress(asyncio.CancelledError):
@@ -324,7 +324,7 @@ async def _end_of(future: asyncio.Future[Any]) -> None:
     future.exception()
 
 
-def _bearable(error: BaseException) -> Exception:
+def bearable(error: BaseException) -> Exception:
     """An error that an event loop can pass on. `sys.exit()` in a thread must not end the loop of all callers."""
     if isinstance(error, StopIteration):
         made: Exception = RuntimeError("the function raised StopIteration")

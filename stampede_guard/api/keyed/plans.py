@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from stampede_guard.api.keytypes import KeyTypes
+from stampede_guard.api.keyed.keytypes import KeyTypes
 from stampede_guard.api.keywords import ValueOptions
 from stampede_guard.engine.engine import TaggedCodec
 from stampede_guard.engine.plan import Plan, Run, refuse_early

@@ -8,7 +8,8 @@ from contextvars import Token
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
 
-from stampede_guard.engine.engine import CURRENT, tagged
+from stampede_guard.api.results import CallInfo, info
+from stampede_guard.engine.engine import CURRENT, Told, tagged
 from stampede_guard.engine.previous import Previous, previous
 from stampede_guard.engine.tasks import contained, ended, outcome_of, retrieve
 from stampede_guard.errors import Misuse
@@ -26,7 +27,8 @@ T = TypeVar("T")
 class Single(Generic[T]):
     """One caller finds that `missing` is True: it computes, and calls `set` once. All others find `value`.
 
-    The new value replaces `previous`, which may be None. To keep that value, call `set(UNCHANGED)`.
+    The new value replaces `previous`, which may be None. To keep that value, call `set(UNCHANGED)`. `flight` is the one
+    that this block computes for.
     """
 
     def __init__(self, engine: Engine, plan: Plan, name: str, tags: tuple[str, ...] = ()) -> None:
@@ -36,9 +38,10 @@ class Single(Generic[T]):
         self._plan = plan
         self._name = name
         self._tags = tags
+        self._told = Told()
         self._given: asyncio.Future[Any] | None = None
         self._call: asyncio.Task[Any] | None = None
-        self._flight: Any = None
+        self.flight: Any = None
         self._outside: Token[Any] | None = None
         self._value: Any = None
         self._has_value = False
@@ -54,6 +57,11 @@ class Single(Generic[T]):
                 "entry.value is not there yet: entry.missing is True, so compute and `await entry.set(...)`"
             )
         return cast("T", self._value)
+
+    @property
+    def info(self) -> CallInfo[T]:
+        """The value, where it came from, and its age. Raises `Misuse` while the value is missing."""
+        return info(self.value, self._told)
 
     async def set(self, value: T) -> T:
         """Store the value and serve it to all waiting callers. Returns it as they get it.
@@ -83,14 +91,14 @@ class Single(Generic[T]):
             # A flight may run this more than once, if it loses a grant. The block still computes only once.
             if self._given is None:
                 self._given = loop.create_future()
-            self._flight = CURRENT.get()
+            self.flight = CURRENT.get()
             self.previous = previous()
             if not turn.done():
                 turn.set_result(None)
             return await asyncio.shield(self._given)
 
         async def call() -> Any:
-            return await self._engine.serve(self._plan, self._name, tagged(compute, self._tags))
+            return await self._engine.serve(self._plan, self._name, tagged(compute, self._tags, self._told))
 
         self._call = loop.create_task(contained(call), name="stampede_guard single")
         # `set` raises the task's error. No code does after the block overran its time, or its caller was cancelled.
@@ -106,7 +114,7 @@ class Single(Generic[T]):
         else:
             self.missing = True
             # The block is the computation: a call of the same entry inside it is an error, not a deadlock.
-            self._outside = CURRENT.set(self._flight)
+            self._outside = CURRENT.set(self.flight)
         return self
 
     async def __aexit__(

@@ -1,0 +1,97 @@
+"""A desk: a thread waits here for its call, and meanwhile computes what its own call needs.
+
+This is for plain functions that must not leave their caller's thread (`in_thread=False`): a sqlite connection, a
+thread-local session. The event loop of plain functions still makes the call: it renews the lease, and other callers of
+the key wait there. It gives the computation back to the thread that it came from.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import queue
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any
+
+from stampede_guard.engine.threads.threads import bearable, end_of
+
+__all__ = ["DESK", "Desk"]
+
+DESK: ContextVar[Desk | None] = ContextVar("stampede_guard_desk", default=None)
+"""The desk of the call that the current code makes. Only the code of that call reads it, on the portal's loop."""
+
+
+class Desk:
+    """`run` belongs to the portal's loop, `work` to the waiting thread, `close` to either."""
+
+    def __init__(self) -> None:
+        self._inbox: queue.SimpleQueue[_Work | None] = queue.SimpleQueue()
+        self._closed = False
+
+    async def run(self, function: Callable[[], Any]) -> Any:
+        """The result of `function()`, called in the waiting thread with a copy of this context.
+
+        If this is cancelled before it began, it is dropped. Later it ends with the function, and not earlier: a thread
+        cannot be stopped.
+        """
+        if self._closed:
+            raise asyncio.CancelledError
+        work = _Work(function)
+        self._inbox.put(work)
+        try:
+            await asyncio.wait({work.ended})
+        except asyncio.CancelledError:
+            if not work.drop():
+                await end_of(work.ended)
+            raise
+        return work.ended.result()
+
+    def next(self) -> _Work | None:
+        """What is to be computed next. None: the call is done."""
+        return self._inbox.get()
+
+    def close(self) -> None:
+        self._closed = True
+        self._inbox.put(None)
+
+
+class _Work:
+    """`ended` is cancelled if an interruption has ended the function: then no other caller gets an outcome."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        # Whoever takes the function out decides: the thread that calls it, or the loop that drops it.
+        self._function = [function]
+        self._context = contextvars.copy_context()
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[Any] = self._loop.create_future()
+
+    def drop(self) -> bool:
+        with contextlib.suppress(IndexError):
+            self._function.pop()
+            return True
+        return False
+
+    def carry_out(self) -> None:
+        """Raises only what is for this thread, not for the caller of a function: Ctrl-C, `sys.exit()`.
+
+        Then `give_up` must follow.
+        """
+        try:
+            function = self._function.pop()
+        except IndexError:
+            return
+        try:
+            result = self._context.run(function)
+        except Exception as error:
+            self._tell(self.ended.set_exception, bearable(error))
+        else:
+            self._tell(self.ended.set_result, result)
+
+    def give_up(self) -> None:
+        self._tell(self.ended.cancel)
+
+    def _tell(self, settle: Callable[..., Any], *outcome: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the event loop is closed
+            self._loop.call_soon_threadsafe(settle, *outcome)
