@@ -13,7 +13,7 @@ from msgspec import msgpack
 
 from stampede_guard.errors import Misuse, Undecodable, UnsupportedValue
 from stampede_guard.values.codec import codec_for
-from stampede_guard.values.codec.records import described
+from stampede_guard.values.codec.records import MOST_CLASSES, described
 
 ran: list[str] = []
 
@@ -65,6 +65,21 @@ class Dying(pydantic.BaseModel):
 
     def __del__(self) -> None:
         ran.append("__del__")
+
+
+class Meta(type):
+    def __getattribute__(cls, name: str) -> Any:
+        ran.append(name)
+        return super().__getattribute__(name)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        ran.append("__subclasscheck__")
+        return super().__subclasscheck__(kind)
+
+
+@dataclasses.dataclass
+class Sly(metaclass=Meta):
+    x: int
 
 
 class Out(pydantic.BaseModel):
@@ -120,6 +135,28 @@ def test_reading_runs_no_code_of_the_class(annotation: Any) -> None:
     back = codec.decode(data)
     assert ran == [] or annotation is LoudRecord, "msgspec calls __post_init__ of a declared dataclass"
     assert back == value
+
+
+today = [1]
+
+
+class Future(pydantic.BaseModel):
+    day: int
+
+    @pydantic.field_validator("day")
+    @classmethod
+    def is_to_come(cls, day: int) -> int:
+        if day < today[0]:
+            raise ValueError("it is over")
+        return day
+
+
+def test_a_value_that_was_valid_when_it_was_computed_stays_what_it_is() -> None:
+    codec = codec_for(list[Future])
+    data = codec.encode([Future(day=1)])
+    today[0] = 2
+    assert codec.decode(data)[0].day == 1
+    today[0] = 1
 
 
 @pytest.mark.parametrize(
@@ -198,6 +235,30 @@ def test_a_name_from_the_store_imports_nothing() -> None:
     with pytest.raises(Undecodable):
         codec_for(Any).decode(data)
     assert "tabnanny" not in sys.modules
+
+
+def test_a_name_from_the_store_runs_no_code_of_a_metaclass() -> None:
+    data = msgpack.encode(msgpack.Ext(15, msgpack.encode([__name__, "Sly", {"x": 1}])))
+    ran.clear()
+    with pytest.raises(Undecodable):
+        codec_for(Any).decode(data)
+    assert ran == []
+
+
+def test_a_model_gets_extra_fields_from_the_store_only_if_it_allows_them() -> None:
+    data = msgpack.encode(
+        msgpack.Ext(15, msgpack.encode([__name__, "Out", [{"id": 1}, ["id"], {"more": 1}, []]]))
+    )
+    with pytest.raises(Undecodable):
+        codec_for(Any).decode(data)
+
+
+def test_the_classes_that_a_codec_remembers_are_bounded() -> None:
+    codec = codec_for(Any)
+    for number in range(MOST_CLASSES):
+        codec.encode(pydantic.create_model(f"Local{number}")())
+    with pytest.raises(UnsupportedValue, match="LocalLast"):
+        codec.encode(pydantic.create_model("LocalLast")())
 
 
 def test_a_declared_type_takes_no_other_class_and_no_other_types_from_the_store() -> None:

@@ -14,6 +14,7 @@ import dataclasses
 import enum
 import ipaddress
 import pathlib
+from abc import ABCMeta
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -27,11 +28,13 @@ from stampede_guard.values.codec.builtin import dumps, lift_with, refusal
 from stampede_guard.values.codec.hidden import is_excluded, is_secret, masked, unmasked
 from stampede_guard.values.codec.immutable import is_plain_tuple
 
-__all__ = ["NAMED", "Records", "described", "is_model", "is_record"]
+__all__ = ["MOST_CLASSES", "NAMED", "Records", "described", "is_model", "is_record"]
 
 NAMED = b"\xc1"
 """Begins a value of a declared type whose records are stored by name. No JSON and no MessagePack begins with it."""
 
+MOST_CLASSES = 1000
+"""Classes that one codec remembers because nobody finds them by their name."""
 _RECORD = 15
 """The number of the extension. See `values.codec.builtin`."""
 _HEAP_TYPE = 1 << 9
@@ -40,6 +43,7 @@ _TEXTS = frozenset({
     ipaddress.IPv4Address, ipaddress.IPv6Address, ipaddress.IPv4Network, ipaddress.IPv6Network,
     ipaddress.IPv4Interface, ipaddress.IPv6Interface,
 })  # fmt: skip
+_METACLASSES = frozenset({type, ABCMeta, enum.EnumMeta})
 _LEAVES = (bool, int, float, str, bytes)
 _NEW = object.__new__
 _SET = object.__setattr__
@@ -53,9 +57,19 @@ def is_model(kind: type) -> bool:
     return comes_from(kind, "pydantic") and isinstance(getattr(kind, "model_fields", None), dict)
 
 
-@per_class
 def is_record(kind: type) -> bool:
     """Whether objects of the class can be stored by its name, and made without running its code."""
+    # Asked first: a metaclass of the application may run code for any question about the class.
+    meta = type(kind)
+    return (meta in _METACLASSES or _is_of_pydantic(meta)) and _is_record(kind)
+
+
+def _is_of_pydantic(meta: type) -> bool:
+    return meta.__module__.startswith("pydantic.") and type(meta) is type
+
+
+@per_class
+def _is_record(kind: type) -> bool:
     if kind in _TEXTS or is_secret(kind) or _is_url(kind):
         return True
     if issubclass(kind, enum.Enum):
@@ -98,24 +112,20 @@ class Records:
     """
 
     def __init__(self, classes: Iterable[type] = (), *, is_open: bool = True) -> None:
-        self._classes: dict[tuple[str, str], type | None] = {}
+        self._classes: dict[tuple[str, str], type] = {}
         self._is_open = is_open
         for kind in classes:
             self._know(kind)
-        self._loads = msgpack.Decoder(ext_hook=self._lift).decode
+        self.loads: Callable[[Any], Any] = msgpack.Decoder(ext_hook=self._lift).decode
+        """The value of bytes made by `dumps`. Raises any error that damaged bytes cause."""
 
     def dumps(self, value: Any) -> bytes:
         """The bytes of a value. Raises `UnsupportedValue`, which names a type that cannot be stored."""
         return dumps(value, self._lower)
 
-    def loads(self, data: Any) -> Any:
-        """The value of bytes made by `dumps`. Raises any error that damaged bytes cause."""
-        return self._loads(data)
-
     def _know(self, kind: type) -> None:
-        name = _name(kind)
-        # With two classes of one name, the bytes would not tell which one is meant.
-        self._classes[name] = kind if self._classes.get(name, kind) is kind else None
+        # Of two classes of one name, only one can be stored.
+        self._classes[_name(kind)] = kind
 
     def _lower(self, value: Any, inner: Callable[[Any], Any]) -> Any:
         kind = type(value)
@@ -130,19 +140,19 @@ class Records:
                 return False
             if named(*name, is_record) is not kind:
                 # A class that was made in a function: this codec reads its own bytes.
+                if len(self._classes) >= MOST_CLASSES:
+                    return False
                 self._know(kind)
-                return True
             return True
         return self._classes[name] is kind
 
     def _lift(self, code: int, data: memoryview) -> Any:
         if code != _RECORD:
-            return lift_with(self._loads, code, data)
-        module, qualname, state = self._loads(data)
-        if (module, qualname) in self._classes:
-            kind = self._classes[module, qualname]
-        else:
-            kind = named(module, qualname, is_record) if self._is_open else None
+            return lift_with(self.loads, code, data)
+        module, qualname, state = self.loads(data)
+        kind = self._classes.get((module, qualname))
+        if kind is None and self._is_open:
+            kind = named(module, qualname, is_record)
         if kind is None:
             raise Undecodable("stored bytes name a class that is not here")
         return _made(kind, state)
@@ -263,6 +273,8 @@ def _fill_model(made: Any, kind: Any, state: Any) -> None:
     shown, fields_set, extra, defaulted = state
     fields = kind.model_fields
     lacking = fields.keys() - shown.keys()
+    if extra is not None and kind.model_config.get("extra") != "allow":
+        raise Undecodable(f"a stored {kind.__name__} has fields that it does not allow")
     if not shown.keys() <= fields.keys() or not all(is_excluded(fields[name]) for name in lacking):
         raise Undecodable(f"a stored {kind.__name__} has other fields")
     for name in defaulted:

@@ -19,6 +19,7 @@ class BuiltinCodec:
     def __init__(self, fingerprint: str) -> None:
         self.fingerprint = fingerprint
         self._records = Records()
+        self._loads = self._records.loads
 
     def encode(self, value: Any) -> bytes:
         """Raises `UnsupportedValue`."""
@@ -27,7 +28,7 @@ class BuiltinCodec:
     def decode(self, data: bytes) -> Any:
         """Raises `Undecodable`."""
         try:
-            return self._records.loads(data)
+            return self._loads(data)
         except Exception as error:
             if (body := unpacked(data)) is not None:
                 return self.decode(body)

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from stampede_guard.values.annotations import root_package
+from stampede_guard.values.annotations import live_kind, root_package
 from stampede_guard.values.filtering.narrowing import Foreign, narrowed
 
 __all__ = ["Filter", "Filtered"]
@@ -24,7 +24,7 @@ class Filter:
 
         self._annotation = annotation
         self.adapter: Any = TypeAdapter(annotation)
-        self._has_sets = "set" in str(annotation).lower()
+        self._has_sets = _may_hold_sets(getattr(self.adapter, "core_schema", {"type": "any"}))
 
     def of(self, value: Any) -> Filtered:
         return Filtered(self, value)
@@ -46,6 +46,16 @@ class Filter:
     def are_equal(self, one: list[bytes], other: list[bytes]) -> bool:
         # The order of a set differs from process to process, also without a cache.
         return one == other or (self._has_sets and list(map(sorted, one)) == list(map(sorted, other)))
+
+
+def _may_hold_sets(schema: Any) -> bool:
+    if isinstance(schema, list | tuple):
+        return any(map(_may_hold_sets, schema))
+    if not isinstance(schema, dict):
+        return False
+    if schema.get("type") in ("set", "frozenset", "any"):
+        return True
+    return any(_may_hold_sets(inner) for name, inner in schema.items() if name != "metadata")
 
 
 class Filtered:
@@ -100,6 +110,9 @@ class Filtered:
         return self._filter.are_equal(expected, again)
 
     def _validate(self) -> list[Any]:
+        if self.error is None and live_kind(type(self._value)) is not None:
+            # FastAPI sends a response as it is, although it has attributes as any object has.
+            self.error = TypeError("a response or a connection is no data")
         if not self._validated and self.error is None:
             try:
                 self._validated.append(self._filter.validated(self._value))

@@ -6,11 +6,12 @@ worker that only invalidates, uses the same entries.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 from stampede_guard.errors import UnsupportedValue
 from stampede_guard.values.annotations import unwrap
+from stampede_guard.values.codec.typed import PydanticCodec
 from stampede_guard.values.filtering.filter import Filter
 
 __all__ = ["ResponseModels", "Routed"]
@@ -29,59 +30,62 @@ class Routed:
         self.decode: Callable[[bytes], Any] = inner.decode
         self._annotation = None if unwrap(annotation) in (Any, object) else annotation
         self._models = models
-        self._known: tuple[Any, ...] = ()
-        self._shown: list[Filter] = []
-        self._declared: Filter | None = None
+        self._filters_itself = isinstance(inner, PydanticCodec)
+        self._known = _Known((), (), None)
 
     def encode(self, value: Any) -> bytes:
         """Raises `UnsupportedValue`."""
-        if not self._look():
+        known = self._look()
+        if not known.models:
             data: bytes = self.inner.encode(value)
             return data
         refused: UnsupportedValue | None = None
-        if self._annotation is not None or self._declared is None:
-            try:
-                data = self.inner.encode(value)
-                if self._gives(value, data):
-                    return data
-            except UnsupportedValue as error:
-                refused = error
-        for candidate in self._declared.of(value).candidates() if self._declared is not None else ():
+        for candidate in self._candidates(value, known):
             try:
                 data = self.inner.encode(candidate)
-                if self._gives(value, data):
+                back = self.inner.decode(data) if known.shown else None
+                if all(shown.of(value).gives(back) for shown in known.shown):
                     return data
             except UnsupportedValue as error:
                 refused = refused or error
-        if self._annotation is None and self._declared is not None:
-            data = self.inner.encode(value)
-            if self._gives(value, data):
-                return data
         raise refused or UnsupportedValue(
             f"a route answers this {type(value).__name__} with a response model that needs more than the return "
             f"annotation of the function declares: annotate what the response model needs"
         )
 
+    def _candidates(self, value: Any, known: _Known) -> Iterator[Any]:
+        # Without an annotation, the value itself may hold more than the route shows.
+        if self._annotation is not None or known.declared is None:
+            yield value
+        if known.declared is not None and not self._filters_itself:
+            yield from known.declared.of(value).candidates()
+
     def settled(self, value: Any) -> Any:
-        if self._look() and self._declared is not None:
-            return self._declared.of(value).settled()
+        declared = self._look().declared
+        if declared is not None:
+            return declared.of(value).settled()
         return self.inner.settled(value) if hasattr(self.inner, "settled") else value
 
-    def _look(self) -> bool:
-        """Whether a route is known."""
+    def _look(self) -> _Known:
+        """What is known of the routes now. Replaced at once: another thread may be storing a value."""
         models = self._models()
-        if models != self._known:
-            self._known = models
-            self._shown = [made for model in models if (made := _filter(model)) is not None]
+        if models != self._known.models:
+            # A codec that filters by the annotation has checked what it stores.
+            others = [one for one in models if not (self._filters_itself and one == self._annotation)]
             declared = self._annotation
             if declared is None and len(models) == 1:
                 declared = models[0]
-            self._declared = _filter(declared) if declared is not None else None
-        return bool(models)
+            shown = tuple(made for model in others if (made := _filter(model)) is not None)
+            self._known = _Known(models, shown, None if declared is None else _filter(declared))
+        return self._known
 
-    def _gives(self, value: Any, data: bytes) -> bool:
-        back = self.inner.decode(data)
-        return all(shown.of(value).gives(back) for shown in self._shown)
+
+class _Known(NamedTuple):
+    """The response models of the routes, as filters, and the type that decides what is stored."""
+
+    models: tuple[Any, ...]
+    shown: tuple[Filter, ...]
+    declared: Filter | None
 
 
 def _filter(model: Any) -> Filter | None:

@@ -319,10 +319,18 @@ class Anything(BaseModel):
     more: dict[str, Any] = {}
 
 
-class Sets(BaseModel):
+class Labels(BaseModel):
     names: set[str]
     fixed: frozenset[int] = frozenset({1, 2})
     pair: tuple[int, ...] = (1, 2)
+
+
+class Codes(BaseModel):
+    numbers: set[int]
+
+
+class MoreCodes(Codes):
+    more: int = 1
 
 
 class Serialized(BaseModel):
@@ -349,6 +357,13 @@ class Frozen(BaseModel):
 class NoExtra(BaseModel):
     model_config = ConfigDict(extra="forbid")
     x: int
+
+
+class Lenient(BaseModel):
+    """Any object has what it needs."""
+
+    status_code: int | None = None
+    body: Any = None
 
 
 class Plain:
