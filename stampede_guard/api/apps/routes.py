@@ -16,7 +16,6 @@ __all__ = [
     "cached_form_of",
     "endpoint_of",
     "installed_apps",
-    "overridden",
     "routes_of",
 ]
 
@@ -54,16 +53,17 @@ class Installed:
         if app is None:
             return ()
         if not self.has_served or self._count != len(app.router.routes):
-            self._count = len(app.router.routes)
-            self._models = {}
+            count, found = len(app.router.routes), dict[int, tuple[Any, tuple[Any, ...]]]()
             for route in routes_of(app):
                 model = getattr(route, "response_model", _NO_MODEL)
                 function = getattr(route, "endpoint", None)
                 if model is _NO_MODEL or function is None:
                     continue
-                known = self._models.get(id(function), (function, ()))[1]
+                known = found.get(id(function), (function, ()))[1]
                 if not any(model is one or model == one for one in known):
-                    self._models[id(function)] = (function, (*known, model))
+                    found[id(function)] = (function, (*known, model))
+            # At once: another thread may be asking.
+            self._models, self._count = found, count
         function, models = self._models.get(id(endpoint), (None, ()))
         return models if function is endpoint else ()
 
@@ -74,18 +74,6 @@ def installed_apps() -> Iterator[Any]:
         app = reference()
         if app is not None:
             yield app
-
-
-def overridden(dependency: Any) -> Any:
-    """What stands in the place of a dependency: `app.dependency_overrides` of the first application that has it."""
-    for app in installed_apps():
-        overrides = getattr(app, "dependency_overrides", None)
-        try:
-            if overrides and dependency in overrides:
-                return overrides[dependency]
-        except TypeError:  # a dependency that cannot be hashed cannot be overridden
-            return dependency
-    return dependency
 
 
 def routes_of(app: Any) -> Iterator[Any]:
@@ -133,6 +121,22 @@ class Endpoint:
                     if not any(model is one or model == one for one in found):
                         found.append(model)
         return tuple(found)
+
+    def overridden(self, dependency: Any) -> Any:
+        """What stands in the place of a dependency: `app.dependency_overrides` of the newest application with a route.
+
+        For a function without a route: of the newest application that overrides the dependency.
+        """
+        apps, function = [*installed_apps()][::-1], self._function()
+        own = [app for app in apps if function is not None and Installed.of(app).models_of(function)]
+        for app in own[:1] or apps:
+            overrides = getattr(app, "dependency_overrides", None)
+            try:
+                if overrides and dependency in overrides:
+                    return overrides[dependency]
+            except TypeError:  # a dependency that cannot be hashed cannot be overridden
+                break
+        return dependency
 
 
 def endpoint_of(function: Any) -> Endpoint | None:

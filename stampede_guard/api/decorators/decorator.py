@@ -173,7 +173,7 @@ class Face(Generic[P, R]):
             # While they are open: the attributes of an ORM row may still have to be loaded.
             return self._settled(await function(*own, **named))
 
-        return lambda: with_resources(self._options.resources, compute)
+        return lambda: with_resources(self._options.resources, self._endpoint.overridden, compute)
 
     def _settled(self, result: Any) -> Any:
         return settled(self._codec, result)

@@ -10,11 +10,10 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from stampede_guard.api.apps.routes import overridden
 from stampede_guard.errors import Misuse
 from stampede_guard.values.annotations import alternatives, resolve, root_package
 
-__all__ = ["Step", "check_resources", "steps_of"]
+__all__ = ["Overridden", "Step", "check_resources", "steps_of"]
 
 _OF_A_REQUEST = frozenset(
     {
@@ -58,11 +57,15 @@ def check_resources(title: str, resources: Mapping[str, Any]) -> None:
         ) from None
 
 
-def steps_of(resources: Mapping[str, Any]) -> tuple[list[Step], dict[str, int]]:
+Overridden = Callable[[Any], Any]
+"""What stands in the place of a dependency now: itself, or its override."""
+
+
+def steps_of(resources: Mapping[str, Any], overridden: Overridden) -> tuple[list[Step], dict[str, int]]:
     """The calls that make these resources now, and the number of each resource's step.
 
-    `app.dependency_overrides` of an installed application counts. A factory that several others need is called once.
-    Raises `Misuse` if an override needs something that only a request has.
+    A factory that several others need is called once. Raises `Misuse` if an override needs something that only a
+    request has.
     """
     made = _StepsInOrder(overridden)
     try:

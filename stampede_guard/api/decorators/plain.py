@@ -70,6 +70,7 @@ class PlainFace(Face[P, R]):
         if self._options.resources:
             return with_plain_resources(
                 self._options.resources,
+                self._endpoint.overridden,
                 lambda opened: self._result(*inserted(self._parameters, args, kwargs, opened)),
             )
         return self._result(args, kwargs)

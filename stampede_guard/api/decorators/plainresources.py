@@ -12,7 +12,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stampede_guard.api.decorators.dependencies import steps_of
+from stampede_guard.api.decorators.dependencies import Overridden, steps_of
 from stampede_guard.api.decorators.resources import entered
 from stampede_guard.engine.threads.portal import portal
 from stampede_guard.errors import Misuse
@@ -20,13 +20,15 @@ from stampede_guard.errors import Misuse
 __all__ = ["with_plain_resources"]
 
 
-def with_plain_resources(resources: Mapping[str, Any], compute: Callable[[dict[str, Any]], Any]) -> Any:
+def with_plain_resources(
+    resources: Mapping[str, Any], overridden: Overridden, compute: Callable[[dict[str, Any]], Any]
+) -> Any:
     """The result of `compute(opened)`: see `resources.with_resources`."""
     failure: BaseException | None = None
     around: contextlib.ExitStack[bool] = contextlib.ExitStack()
     try:
         with around as stack:
-            steps, places = steps_of(resources)
+            steps, places = steps_of(resources, overridden)
             values: list[Any] = []
             for step in steps:
                 made = step.factory(**{name: values[number] for name, number in step.needs.items()})

@@ -16,14 +16,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any
 
-from stampede_guard.api.decorators.dependencies import steps_of
+from stampede_guard.api.decorators.dependencies import Overridden, steps_of
 from stampede_guard.errors import Misuse
 
 __all__ = ["entered", "inserted", "with_resources"]
 
 
 async def with_resources(
-    resources: Mapping[str, Any], compute: Callable[[dict[str, Any]], Awaitable[Any]]
+    resources: Mapping[str, Any],
+    overridden: Overridden,
+    compute: Callable[[dict[str, Any]], Awaitable[Any]],
 ) -> Any:
     """The result of `compute(opened)`. What was opened is closed then, also after an error and a cancellation.
 
@@ -33,7 +35,7 @@ async def with_resources(
     around: contextlib.AsyncExitStack[bool] = contextlib.AsyncExitStack()
     try:
         async with around as stack:
-            steps, places = steps_of(resources)
+            steps, places = steps_of(resources, overridden)
             values: list[Any] = []
             for step in steps:
                 made = step.factory(**{name: values[number] for name, number in step.needs.items()})

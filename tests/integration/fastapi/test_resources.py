@@ -154,6 +154,18 @@ async def test_whatever_depends_takes_is_opened_for_the_computation_and_closed_a
         guard.close()
 
 
+async def test_an_invalidation_by_position_means_the_parameters_that_callers_give(guards: Guards) -> None:
+    @guards.guard().locked_cache(resources={"db": get_sync})
+    async def counted(first: int, db: Db, last: int) -> int:
+        return first + last
+
+    cached: Any = counted
+    assert await cached(1, 5) == 6
+    await cached.invalidate("1", "5")
+    assert await cached(1, 5) == await cached.refresh("1", "5") == 6
+    assert seen == ["open"] * 3
+
+
 @pytest.mark.parametrize("factory", [yield_sync, yield_async], ids=["yield", "async yield"])
 async def test_an_error_of_the_computation_goes_through_the_factory_and_closes_it(
     guards: Guards, factory: Any
@@ -206,12 +218,19 @@ async def test_a_factory_that_is_cancelled_while_it_opens_in_a_thread_is_closed_
 ) -> None:
     entered, go = threading.Event(), threading.Event()
 
+    kept = []
+
     def slow() -> Iterator[Db]:
         entered.set()
         go.wait()
         yield from yield_sync()
 
-    @guards.guard(compute_timeout=0.2).locked_cache(resources={"db": slow})
+    def factory() -> Iterator[Db]:
+        # The garbage collector does not close it.
+        kept.append(slow())
+        return kept[-1]
+
+    @guards.guard(compute_timeout=0.2).locked_cache(resources={"db": factory})
     async def counted(db: Db) -> int:
         raise NotImplementedError
 
@@ -261,6 +280,36 @@ async def test_dependency_overrides_of_an_installed_application_count(guards: Gu
         assert seen == ["closed"], "of the two that need it, each gets the same"
         app.dependency_overrides.clear()
         assert "Db" in (await client.get("/2")).json()[0]
+
+
+async def test_the_overrides_of_the_application_with_the_route_count_and_not_those_of_another(
+    guards: Guards,
+) -> None:
+    guard = guards.guard()
+
+    @guard.locked_cache(resources={"db": get_sync})
+    async def counted(project: int, db: Any) -> str:
+        return str(db)
+
+    @guard.locked_cache(resources={"db": get_sync})
+    async def helper(project: int, db: Any) -> str:
+        return str(db)
+
+    def app(told: str | None) -> FastAPI:
+        made = FastAPI()
+        guard.install(made)
+        made.get("/{project}")(counted)
+        if told is not None:
+            made.dependency_overrides[get_sync] = lambda: told
+        return made
+
+    # As tests do that make an application each, and do not wait for the garbage collector.
+    apps = [app("older"), app("newer")]
+    assert [await counted(1), await helper(1)] == ["newer", "newer"]  # type: ignore[call-arg]
+    apps.append(app(None))
+    assert "Db" in await counted(2)  # type: ignore[call-arg]
+    assert await helper(2) == "newer"  # type: ignore[call-arg]
+    assert len(apps) == 3
 
 
 async def test_an_override_that_needs_a_request_is_an_error_that_names_it(guards: Guards) -> None:
