@@ -31,6 +31,13 @@ __all__ = ["install"]
 
 log = logging.getLogger("stampede_guard")
 
+_OWN = {
+    "aiohttp": "stampede_guard.integrations.aiohttp.install(guard, app)",
+    "flask": "stampede_guard.integrations.flask.Stampede(app, guard=guard)",
+    "litestar": "plugins=[stampede_guard.integrations.litestar.StampedePlugin(guard)]",
+    "quart": "stampede_guard.integrations.quart.install(guard, app)",
+}
+"""What frameworks write that have an integration of their own."""
 STORE_RETRY = 5.0
 """In seconds: the `Retry-After` of the answer to a store error."""
 
@@ -51,7 +58,9 @@ def install(guard: StampedeGuard, app: Any) -> None:
     """
     router: Any = getattr(app, "router", None)
     if not hasattr(app, "add_exception_handler") or not hasattr(router, "lifespan_context"):
-        raise Misuse(f"install() takes a FastAPI or Starlette application, not {type(app).__name__}")
+        packages = [base.__module__.partition(".")[0] for base in type(app).__mro__]
+        own = next((f": for {package}, write {_OWN[package]}" for package in packages if package in _OWN), "")
+        raise Misuse(f"install() takes a FastAPI or Starlette application, not {type(app).__name__}{own}")
     from starlette.responses import JSONResponse
 
     def unavailable(detail: str, retry_after: float) -> JSONResponse:

@@ -118,14 +118,18 @@ class _Asked:
     def may_share(self) -> bool:
         if request.method not in ("GET", "HEAD") or request.content_length:
             return False
-        if "transfer-encoding" in request.headers or any(map(request.environ.get, _OF_SERVERS)):
-            return False
+        return "transfer-encoding" not in request.headers and not any(map(request.environ.get, _OF_SERVERS))
+
+    def fields_of_a_user(self) -> list[str]:
+        """The header fields of the request that show who asks, and that neither `vary` nor `ignore` names."""
         known = SAFE | self._unseen | {name.encode() for name in self.vary}
         names = {
             name.lower().encode("latin-1", "replace") for name, value in request.headers if value
         } - known
-        return not overrides_method(names) and not any(
-            is_credential(name) or names_a_user(name) for name in names
+        return sorted(
+            name.decode("latin-1")
+            for name in names
+            if is_credential(name) or names_a_user(name) or overrides_method((name,))
         )
 
     def url(self) -> tuple[Any, ...]:
@@ -238,13 +242,23 @@ def _preprocess_url() -> None:
 
 
 def _serving(view: Any, faces: Faces, asked: _Asked) -> Any:
+    told: set[str] = set()
+
     @functools.wraps(view)
     def serve(*args: Any, **kwargs: Any) -> Any:
-        if asked.may_share():
+        fields = asked.fields_of_a_user() if asked.may_share() else None
+        if fields is not None and not fields:
             ours: dict[str, Any] = {_URL: asked.url(), _QUERY: asked.query()}
             body = faces.here()(*args, **kwargs, **ours)
             if body != OWN:
                 return response_from(body, current_app.response_class)
+        if fields and not told:
+            told.add(fields[0])
+            log.info(
+                "%s() computes for each request with %.100r. If its response does not depend on that, write ignore=",
+                view.__qualname__,
+                fields,
+            )
         return current_app.ensure_sync(view)(*args, **kwargs)
 
     def set_mode(mode: Any) -> None:

@@ -170,6 +170,8 @@ def test_an_application_has_one_guard_and_takes_ours(make: Make) -> None:
         Stampede(guard="memory://")  # type: ignore[arg-type]
     guard = StampedeGuard.from_url("memory://")
     app = Flask("other")
+    with pytest.raises(Misuse, match=r"for flask, write .*flask\.Stampede\(app, guard=guard\)"):
+        guard.install(app)
     stampede = Stampede(app, guard=guard)
     with app.app_context():
         assert stampede.guard is guard

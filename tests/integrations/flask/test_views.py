@@ -182,7 +182,9 @@ REQUESTS = {
 
 
 @pytest.mark.parametrize("kind", REQUESTS)
-def test_a_request_that_shows_who_asks_is_not_cached(kind: str, stampede: Stampede, app: Flask) -> None:
+def test_a_request_that_shows_who_asks_is_not_cached(
+    kind: str, stampede: Stampede, app: Flask, caplog: pytest.LogCaptureFixture
+) -> None:
     calls: list[str] = []
 
     @app.get("/")
@@ -193,7 +195,10 @@ def test_a_request_that_shows_who_asks_is_not_cached(kind: str, stampede: Stampe
 
     client = app.test_client(use_cookies=False)
     asked: Any = REQUESTS[kind]
-    assert [client.get("/", **asked).text for _ in range(2)] == ["1", "2"]
+    with caplog.at_level(logging.INFO, "stampede_guard"):
+        assert [client.get("/", **asked).text for _ in range(2)] == ["1", "2"]
+    told = [record for record in caplog.records if "computes for each request with" in record.getMessage()]
+    assert len(told) == ("headers" in asked)
     assert [client.get("/").text for _ in range(2)] == ["3", "3"]
     assert client.get("/", **asked).text == "4"
 
