@@ -58,9 +58,7 @@ def install(guard: StampedeGuard, app: Any) -> None:
     """
     router: Any = getattr(app, "router", None)
     if not hasattr(app, "add_exception_handler") or not hasattr(router, "lifespan_context"):
-        packages = [base.__module__.partition(".")[0] for base in type(app).__mro__]
-        own = next((f": for {package}, write {_OWN[package]}" for package in packages if package in _OWN), "")
-        raise Misuse(f"install() takes a FastAPI or Starlette application, not {type(app).__name__}{own}")
+        raise Misuse(f"install() takes a FastAPI or Starlette application, not {_described(app)}")
     from starlette.responses import JSONResponse
 
     def unavailable(detail: str, retry_after: float) -> JSONResponse:
@@ -115,6 +113,12 @@ def _when_it_serves(guard: StampedeGuard, app: Any, installed: Installed) -> Non
         return build()
 
     app.build_middleware_stack = built
+
+
+def _described(app: object) -> str:
+    packages = [base.__module__.partition(".")[0] for base in type(app).__mro__]
+    own = next((f": for {package}, write {_OWN[package]}" for package in packages if package in _OWN), "")
+    return f"{type(app).__name__}{own}"
 
 
 class _Handled:
