@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
+
+from tests.support import forked
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "stampede_guard"
@@ -39,8 +41,14 @@ def modules(folder: Path = PACKAGE) -> Iterator[tuple[str, str]]:
         yield str(path.relative_to(ROOT)), path.read_text("utf-8")
 
 
+@cache
+def parsed(source: str) -> ast.Module:
+    """Most rules read every module. Nobody changes what this returns."""
+    return ast.parse(source)
+
+
 def functions(source: str) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node
 
@@ -87,7 +95,7 @@ SAME_NAME = {
 def test_a_class_name_is_defined_once_in_the_package() -> None:
     found: dict[str, set[str]] = {}
     for name, source in modules():
-        for node in ast.walk(ast.parse(source)):
+        for node in ast.walk(parsed(source)):
             if isinstance(node, ast.ClassDef):
                 found.setdefault(node.name, set()).add(name)
     assert {
@@ -101,7 +109,7 @@ def test_only_a_package_imports_our_own_modules_late() -> None:
     for name, source in modules():
         if name.endswith("__init__.py"):
             continue
-        tree = ast.parse(source)
+        tree = parsed(source)
         inside = [node for function in functions(source) for node in ast.walk(function)]
         for node in inside:
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == PACKAGE.name:
@@ -123,7 +131,7 @@ def test_the_core_awaits_nothing() -> None:
     found = {
         f"{name}:{node.lineno}"
         for name, source in modules(PACKAGE / "core")
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(parsed(source))
         if isinstance(node, waiting)
     }
     assert found == set()
@@ -136,7 +144,7 @@ def test_the_rule_of_freshness_is_written_once() -> None:
     found = [
         name
         for name, source in modules()
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(parsed(source))
         if isinstance(node, ast.Compare)
         and [named(part) for part in (node.left, *node.comparators)]
         == ["stale_ms", "remaining_ms", "total_ms"]
@@ -170,7 +178,7 @@ def test_faces_use_the_engine_through_its_door() -> None:
     found = [
         f"{name}:{node.lineno} .{node.attr}"
         for name, source in of_a_face
-        for node in ast.walk(ast.parse(source))
+        for node in ast.walk(parsed(source))
         if isinstance(node, ast.Attribute) and node.attr in BEHIND_THE_DOOR
     ]
     # A worker of a herd in one process is one more runtime, which a flight there must find.
@@ -178,7 +186,7 @@ def test_faces_use_the_engine_through_its_door() -> None:
 
 
 def test_every_module_of_the_package_says_what_it_is() -> None:
-    assert [name for name, source in modules() if not ast.get_docstring(ast.parse(source))] == []
+    assert [name for name, source in modules() if not ast.get_docstring(parsed(source))] == []
 
 
 def test_nothing_tracked_names_a_machine_or_a_package_index() -> None:
@@ -222,10 +230,12 @@ PAGES = [
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_python_of_a_page_runs_as_it_is_written(page: str, valkey_url: str) -> None:
-    command = [sys.executable, "-m", "tests.documents", str(ROOT / page), valkey_url]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+def test_the_python_of_a_page_runs_as_it_is_written(page: str, valkey_url: str, tmp_path: Path) -> None:
+    child = forked.start("tests.documents", str(ROOT / page), valkey_url, log=tmp_path / "log")
+    try:
+        assert child.process.wait(120) == 0, child.last_words(lines=200)
+    finally:
+        child.kill()
 
 
 def test_the_readme_is_short() -> None:
