@@ -14,6 +14,7 @@ from stampede_guard.integrations.celery.functions import check_first, plain_func
 from stampede_guard.leases.client import Leases
 from stampede_guard.leases.core.timing import JOB_TTL, TimingOptions
 from stampede_guard.leases.exclusive import Overlap, Skipped
+from stampede_guard.options import ALL, takes_options
 from stampede_guard.values.arguments.templates import check_names, names_in, parsed
 
 __all__ = ["exclusive"]
@@ -22,6 +23,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
+@takes_options("exclusive", own=ALL)
 def exclusive(
     leases: Leases,
     name: str = "",

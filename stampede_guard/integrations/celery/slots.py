@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ParamSpec, TypeVar, Unpack
 
 from celery.exceptions import Ignore, Reject
@@ -29,7 +29,15 @@ R = TypeVar("R")
 log = logging.getLogger("stampede_guard.jobs")
 
 
-@takes_options("once_per_slot", own=ALL)
+def _refuse_of_jobs(given_terms: Mapping[str, Any], _known: Iterable[str]) -> None:
+    for name in sorted({"coalesce", "retry_abandoned"} & set(given_terms)):
+        raise Misuse(
+            f"{name} cannot be set for a task of Celery: beat sends each tick once, and a slot runs at most once. Use "
+            "@jobs.cron for a job that must run again after a crash"
+        )
+
+
+@takes_options("once_per_slot", own=ALL, refuse=_refuse_of_jobs)
 def once_per_slot(
     jobs: Jobs, **terms: Unpack[SlotOptions]
 ) -> Callable[[Callable[P, R]], Callable[P, R | None]]:
@@ -45,7 +53,7 @@ def once_per_slot(
     nothing ran. Raises `Misuse` for invalid terms, a coroutine function or a task.
     """
     check_first(jobs, Jobs, "once_per_slot", "jobs")
-    slots, checked = ForeignSlots(jobs), _terms(terms)
+    slots, checked = ForeignSlots(jobs), terms_of({"misfire_grace": FOR_EVER, **terms})
 
     def decorate(function: Callable[P, R]) -> Callable[P, R | None]:
         plain_function(function, "once_per_slot")
@@ -72,15 +80,6 @@ def once_per_slot(
         return call
 
     return decorate
-
-
-def _terms(given_terms: Mapping[str, Any]) -> Terms:
-    for name in {"coalesce", "retry_abandoned"} & given_terms.keys():
-        raise Misuse(
-            f"{name} cannot be set for a task of Celery: beat sends each tick once, and a slot runs at most once. Use "
-            "@jobs.cron for a job that must run again after a crash"
-        )
-    return terms_of({"misfire_grace": FOR_EVER, **given_terms})
 
 
 class _Message:

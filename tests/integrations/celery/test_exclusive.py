@@ -68,6 +68,8 @@ def test_what_cannot_be_in_a_name_is_refused(leases: MemoryLeases) -> None:
         exclusive(leases, "sync:{repository}")(sync)({})
     with pytest.raises(Misuse, match="not 7"):
         exclusive(leases, 7)(sync)  # type: ignore[arg-type]
+    with pytest.raises(Misuse, match=r"exclusive has no overlp \(do you mean overlap\?\)"):
+        exclusive(leases, overlp="skip")  # type: ignore[call-arg]
     with pytest.raises(PolicyError):
         exclusive(leases, overlap="both")  # type: ignore[arg-type]
     with pytest.raises(Misuse, match=r"write @exclusive\(leases\)"):
