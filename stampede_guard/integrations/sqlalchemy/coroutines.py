@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from sqlalchemy.util import await_only
 from sqlalchemy.util.concurrency import in_greenlet
 
-try:
-    import greenlet  # type: ignore[import-untyped]  # noqa: F401 - SQLAlchemy 2.0 imports its own module without it, and fails later
+if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_scoped_session, async_sessionmaker
+
+try:
+    # SQLAlchemy 2.0 imports its own module without greenlet, and fails later.
+    import greenlet  # type: ignore[import-untyped]
 except ImportError:
+    greenlet = None
 
-    class _WithoutGreenlet:
-        """No object is of this class."""
+if not TYPE_CHECKING:
+    if greenlet is not None:
+        from sqlalchemy.ext.asyncio import AsyncEngine, AsyncSession, async_scoped_session, async_sessionmaker
+    else:
 
-    AsyncEngine = AsyncSession = async_scoped_session = async_sessionmaker = _WithoutGreenlet  # type: ignore[assignment,misc]
-    _has_greenlet = False
-else:
-    _has_greenlet = True
+        class _WithoutGreenlet:
+            """No object is of this class."""
+
+        AsyncEngine = AsyncSession = async_scoped_session = async_sessionmaker = _WithoutGreenlet
 
 __all__ = [
     "AsyncEngine",
@@ -32,5 +38,4 @@ __all__ = [
 
 def is_awaitable_here() -> bool:
     """Whether plain code runs for a coroutine of SQLAlchemy, so that `await_only` works."""
-    found: Any = _has_greenlet and in_greenlet()
-    return bool(found)
+    return greenlet is not None and bool(in_greenlet())

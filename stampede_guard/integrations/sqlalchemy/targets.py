@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 from weakref import WeakKeyDictionary
 
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
@@ -18,10 +18,20 @@ from stampede_guard.integrations.sqlalchemy.pending import PendingChanges
 
 __all__ = ["Sessions", "mappings_of", "mark", "one_session", "pending_of"]
 
-Sessions: TypeAlias = (
-    "Session | AsyncSession | sessionmaker[Any] | async_sessionmaker[Any] | scoped_session[Any]"
-    " | async_scoped_session[Any] | type[Session] | type[AsyncSession]"
-)
+if TYPE_CHECKING:
+    Sessions: TypeAlias = (
+        Session
+        | AsyncSession
+        | sessionmaker[Any]
+        | async_sessionmaker[Any]
+        | scoped_session[Any]
+        | async_scoped_session[Any]
+        | type[Session]
+        | type[AsyncSession]
+    )
+else:
+    Sessions = Any
+
 _KEY = "stampede_guard.pending"
 _OF_CLASS: WeakKeyDictionary[type[Any], list[TagMapping]] = WeakKeyDictionary()
 
