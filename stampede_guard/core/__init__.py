@@ -6,7 +6,7 @@ whole protocol can be searched exhaustively (`tests/core/`), and tests compare e
 `entry`    what a store keeps for one key
 `scripts`  the atomic steps on an entry; `stores/lua/*.lua` are their twins
 `flight`   one computation of one key in one process: `decide(state, event, policy)`;
-           its words are in `states`, `events`, `commands`, `outcome` and `aboard`
+           its words are in `states`, `changing`, `events`, `commands`, `outcome`, `aboard`
 `caller`   how long one caller waits, what it gets when its patience ends, and which flight it may join
 `breaker`  when the store counts as away
 

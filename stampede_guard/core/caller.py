@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Literal, assert_never
 
-from stampede_guard.core.states import Computing, FlightState, Publishing
+from stampede_guard.core.changing import AT_WORK
+from stampede_guard.core.states import FlightState
 from stampede_guard.policy import Policy
 
 __all__ = [
@@ -101,7 +102,7 @@ def may_join(state: FlightState, now: float, *, shares_uncached: bool) -> bool:
 
 def computes_for_one(state: FlightState, *, shares_uncached: bool) -> bool:
     """Whether a flight computes for one caller only, because the value may be private to that caller."""
-    if shares_uncached or not isinstance(state.phase, Computing | Publishing):
+    if shares_uncached or not isinstance(state.phase, AT_WORK):
         return False
     return state.phase.grant is not None and not state.phase.grant.leased
 

@@ -9,6 +9,7 @@ from stampede_guard.core import commands as do
 from stampede_guard.core import events as on
 from stampede_guard.core.asks import FailedRecently, Found, Granted, Held, Uncacheable
 from stampede_guard.core.caller import poll_after
+from stampede_guard.core.changing import AT_WORK, LANDED, NEW, SERVING, changed
 from stampede_guard.core.commands import Deliver, Keep
 from stampede_guard.core.outcome import Audience, FlightOutcome
 from stampede_guard.core.states import Asking, Computing, Delivering, FlightKind, Landed, Publishing, Waiting
@@ -23,8 +24,8 @@ Step = tuple[State, do.Command]
 
 def begin(kind: FlightKind = "foreground", *, away: bool, newer_than: int = 0) -> Step:
     """A new flight: it asks, or computes without the store if that is known to be away."""
-    state = State(Asking(), kind, newer_than, serves_old=kind in ("refresh", "early"))
-    return _compute(state, None) if away else _ask(state)
+    state = NEW[kind] if not newer_than else changed(NEW[kind], newer_than=newer_than)
+    return _compute(state, None) if away or kind == "bypassed" else (state, do.AskStore())
 
 
 def decide(state: State, event: on.Event, policy: Policy) -> Step:
@@ -43,13 +44,13 @@ def decide(state: State, event: on.Event, policy: Policy) -> Step:
             # The store came back before the computation began. With a lease, one computation serves all and is stored.
             return _ask(state)
         case on.ComputationBegan() if isinstance(phase, Computing):
-            return state._replace(slow_at=event.now + min(policy.lease_ttl, policy.wait_timeout)), Keep()
-        case on.RenewalRefused() if isinstance(phase, Computing | Publishing):
-            return state._replace(lapsed=True), Keep()
+            return changed(state, slow_at=event.now + min(policy.lease_ttl, policy.wait_timeout)), Keep()
+        case on.RenewalRefused() if isinstance(phase, AT_WORK):
+            return changed(state, lapsed=True), Keep()
         case on.ComputationEnded() | on.ComputationFailed() if isinstance(phase, Computing):
             return _computed(state, phase, event)
         case on.Abandoned() if isinstance(phase, Computing):
-            state = state._replace(failed=event.refused)
+            state = changed(state, failed=event.refused)
             return _land(state, policy) if phase.grant is None else _release(state)
         case on.PublishAnswered() if isinstance(phase, Publishing):
             return _published(state, phase, event)
@@ -57,23 +58,22 @@ def decide(state: State, event: on.Event, policy: Policy) -> Step:
             return _not_published(state, phase, event)
         case on.Delivered() if isinstance(phase, Delivering):
             served, unsure = state.served or phase.serves, state.unsure or not event.answered
-            state = state._replace(served=served, unsure=unsure)
+            state = changed(state, served=served, unsure=unsure)
             left = event.aboard.callers if phase.serves else event.aboard.wanting
             return _ask(state) if left else _land(state, policy)
         case on.InvalidatedHere() if not isinstance(phase, Landed):
-            if isinstance(phase, Computing | Publishing):
-                state = state._replace(phase=replace(phase, fenced=True))
+            if isinstance(phase, AT_WORK):
+                state = changed(state, phase=replace(phase, fenced=True))
             return state, Keep()
         case on.OutdatedUpTo(token, refresh) if not isinstance(phase, Landed):
-            state = state._replace(
-                newer_than=max(state.newer_than, token), overtakes=state.overtakes or refresh
-            )
-            return state._replace(serves_old=state.serves_old or (refresh and token > 0)), Keep()
+            newer_than, overtakes = max(state.newer_than, token), state.overtakes or refresh
+            serves_old = state.serves_old or (refresh and token > 0)
+            return changed(state, newer_than=newer_than, overtakes=overtakes, serves_old=serves_old), Keep()
         case on.Joined(has_old, patient, late) if not isinstance(phase, Landed):
             serves_old, lingers = state.serves_old and has_old, state.lingers or patient
-            return state._replace(serves_old=serves_old, lingers=lingers, late=state.late or late), Keep()
+            return changed(state, serves_old=serves_old, lingers=lingers, late=state.late or late), Keep()
         case on.Crashed():
-            return _land(state._replace(unsure=True), policy)
+            return _land(changed(state, unsure=True), policy)
         case _:
             raise AssertionError(f"{type(event).__name__} does not fit {type(phase).__name__}")
 
@@ -81,18 +81,18 @@ def decide(state: State, event: on.Event, policy: Policy) -> Step:
 def _ask(state: State, *, tries: int = 1, after: float = 0.0) -> Step:
     if state.kind == "bypassed":
         return _compute(state, None)
-    return state._replace(phase=Asking(tries), failed=False), do.AskStore(after)
+    return changed(state, phase=Asking(tries), failed=False), do.AskStore(after)
 
 
 def _answered(state: State, event: on.StoreAnswered, policy: Policy) -> Step:
     answer, aboard, overtakes, suspected = event.answer, event.aboard, state.overtakes, state.suspected
     if state.late or state.trusted_until or suspected or overtakes:
-        state = state._replace(late=False, trusted_until=0.0, suspected=False, overtakes=False)
+        state = changed(state, late=False, trusted_until=0.0, suspected=False, overtakes=False)
     match answer:
         case Found(reading) if overtakes:
             # It overtakes what it finds next, too: 1. B has a token for a value and has not stored it yet. 2. A changes
             # the data, refreshes, and finds an older value. 3. B's value is stored, and is newer than what A found.
-            return _ask(state._replace(newer_than=max(state.newer_than, reading.token), overtakes=True))
+            return _ask(changed(state, newer_than=max(state.newer_than, reading.token), overtakes=True))
         case Found(reading):
             return _deliver(state, FlightOutcome("value", reading.body, reading), "covered")
         case FailedRecently(body, _, remaining_ms):
@@ -108,11 +108,11 @@ def _answered(state: State, event: on.StoreAnswered, policy: Policy) -> Step:
             # The computation elsewhere began before the refresh was requested. So did that of a value found, perhaps.
             newer_than = max(state.newer_than, last) if overtakes else state.newer_than
             trusted_until = event.now + min(policy.lease_ttl, policy.wait_timeout / 2)
-            state = state._replace(newer_than=newer_than, trusted_until=trusted_until)
+            state = changed(state, newer_than=newer_than, trusted_until=trusted_until)
             if not aboard.want(early=state.kind == "early"):
                 return _land(state, policy)
             wait = do.Wait(poll_after(event.draw, suspect=suspect, policy=policy))
-            return state._replace(phase=Waiting(fence), suspected=suspect), wait
+            return changed(state, phase=Waiting(fence), suspected=suspect), wait
         case _:
             assert_never(answer)
 
@@ -134,14 +134,14 @@ def _not_answered(state: State, phase: Asking, event: on.StoreFailed, policy: Po
 
 
 def _unsure(state: State, event: on.StoreFailed) -> State:
-    return state._replace(unsure=state.unsure or event.sent, late=state.late or event.late)
+    return changed(state, unsure=state.unsure or event.sent, late=state.late or event.late)
 
 
 def _heard(state: State, phase: Waiting, event: on.Heard, policy: Policy) -> Step:
     message = event.message
     # What a refresh replaces must not answer it. But the holder that it overtakes has ended, so it asks.
     is_news = message.kind == "again" or message.token > state.newer_than
-    state = state._replace(failed=is_news and message.kind == "failure")
+    state = changed(state, failed=is_news and message.kind == "failure")
     if not event.aboard.still_want(lingers=state.lingers):
         return _land(state, policy)
     if not is_news:
@@ -159,13 +159,13 @@ def _heard(state: State, phase: Waiting, event: on.Heard, policy: Policy) -> Ste
 
 
 def _compute(state: State, grant: Granted | None, *, taken_over: bool = False) -> Step:
-    return state._replace(phase=Computing(grant), lapsed=False), do.Compute(grant, taken_over)
+    return changed(state, phase=Computing(grant), lapsed=False), do.Compute(grant, taken_over)
 
 
 def _computed(state: State, phase: Computing, event: on.ComputationEnded | on.ComputationFailed) -> Step:
     grant, fenced = phase.grant, phase.fenced
     if isinstance(event, on.ComputationFailed):
-        state, outcome = state._replace(failed=True), FlightOutcome("failure", event.body or b"", own=True)
+        state, outcome = changed(state, failed=True), FlightOutcome("failure", event.body or b"", own=True)
         if grant is None:
             return _deliver(state, outcome, "before_compute" if fenced else "everyone")
         if event.body is None:
@@ -175,9 +175,9 @@ def _computed(state: State, phase: Computing, event: on.ComputationEnded | on.Co
             "value" if event.storable else "pass", event.body, own=True, shared=event.shared
         )
         if grant is None:
-            state = state._replace(kept=False)
+            state = changed(state, kept=False)
             return _deliver_unstored(state, outcome, away=event.away, fenced=fenced, alone=True)
-    return state._replace(phase=Publishing(grant, outcome, fenced), kept=False), do.Publish(grant, outcome)
+    return changed(state, phase=Publishing(grant, outcome, fenced), kept=False), do.Publish(grant, outcome)
 
 
 def _published(state: State, phase: Publishing, event: on.PublishAnswered) -> Step:
@@ -188,8 +188,8 @@ def _published(state: State, phase: Publishing, event: on.PublishAnswered) -> St
     newer_than = max(state.newer_than, phase.grant.token) if event.outdated else state.newer_than
     kept = phase.outcome.kind != "pass" and (event.stored or None)
     covered = event.stored and not event.outdated and not phase.fenced
-    state = state._replace(newer_than=newer_than, kept=kept)
-    return _deliver(state, phase.outcome, "covered" if covered else "before_compute")
+    to: Audience = "leader" if not phase.outcome.shared else "covered" if covered else "before_compute"
+    return changed(state, phase=SERVING, newer_than=newer_than, kept=kept), Deliver(phase.outcome, to)
 
 
 def _not_published(state: State, phase: Publishing, event: on.StoreFailed) -> Step:
@@ -197,7 +197,7 @@ def _not_published(state: State, phase: Publishing, event: on.StoreFailed) -> St
     # Publishing twice is harmless: the second publication is refused or writes the same.
     if not event.away and phase.tries < PUBLISH_TRIES:
         phase = replace(phase, tries=phase.tries + 1)
-        return state._replace(phase=phase), do.Publish(phase.grant, phase.outcome)
+        return changed(state, phase=phase), do.Publish(phase.grant, phase.outcome)
     if phase.outcome.kind == "failure":
         return _deliver(state, phase.outcome, "before_compute" if phase.fenced else "everyone")
     return _deliver_unstored(state, phase.outcome, away=event.away, fenced=phase.fenced)
@@ -218,15 +218,14 @@ def _deliver_unstored(
 def _deliver(
     state: State, outcome: FlightOutcome, to: Audience, *, keeps: bool = False, pause: float = 0.0
 ) -> Step:
-    to = to if outcome.shared else "leader"
-    return state._replace(phase=Delivering()), Deliver(outcome, to, keeps, pause)
+    return changed(state, phase=SERVING), Deliver(outcome, to if outcome.shared else "leader", keeps, pause)
 
 
 def _release(state: State, outcome: FlightOutcome | None = None, *, pause: float = 0.0) -> Step:
-    return state._replace(phase=Delivering(serves=outcome is not None)), do.GiveBack(outcome, pause)
+    return changed(state, phase=Delivering(serves=outcome is not None)), do.GiveBack(outcome, pause)
 
 
 def _land(state: State, policy: Policy) -> Step:
     # Stale hits must not ask now, and the store may not know of the failure (private, or it was away).
     pause = policy.error_ttl if state.failed else 0.0
-    return state._replace(phase=Landed()), do.Land(state.unsure, pause)
+    return changed(state, phase=LANDED), do.Land(state.unsure, pause)

@@ -87,7 +87,7 @@ class FlightState(NamedTuple):
 
     @property
     def computes(self) -> bool:
-        return isinstance(self.phase, Computing | Publishing)
+        return isinstance(self.phase, (Computing, Publishing))
 
     @property
     def takes_any(self) -> bool:
