@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["Stopped", "contained", "ended", "error_of", "outcome_of", "retrieve"]
+__all__ = ["AT_ITS_PACE", "Stopped", "at_most", "contained", "ended", "error_of", "outcome_of", "retrieve"]
+
+AT_ITS_PACE: Final[contextlib.AbstractAsyncContextManager[None]] = contextlib.nullcontext()
+"""A block that nothing limits. One object serves all, because it holds nothing."""
+
+
+def at_most(seconds: float | None) -> contextlib.AbstractAsyncContextManager[object]:
+    """`asyncio.timeout(seconds)`, without its price where there is no limit (None)."""
+    return AT_ITS_PACE if seconds is None else asyncio.timeout(seconds)
 
 
 class Stopped:

@@ -107,6 +107,7 @@ async def test_a_flight_that_is_ended_while_its_renewal_ends_does_not_go_on(
     caller = asyncio.create_task(guard.get_or_compute(KEY, gate.hold))
     await gate.arrival()
     (flight,) = guard.engine.runtime().flights.values()
+    flight.computation.renew_now()
     await asyncio.sleep(0)  # the renewal has begun too
     gate.open()
     await soon(ending.wait())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from bench.herd.valkey import ValkeyServer
 from stampede_guard import StampedeGuard
@@ -296,8 +296,58 @@ async def test_what_still_waits_for_its_turn_when_the_store_comes_back_computes_
             assert gate.entered == 2, "stored, for everybody"
 
 
+def watch_renewals(session: Any) -> asyncio.Event:
+    """Set when a lease is renewed."""
+    renewed, renew = asyncio.Event(), session.renew
+
+    async def watched(name: str, **fields: Any) -> Any:
+        renewed.set()
+        return await renew(name, **fields)
+
+    session.renew = watched
+    return renewed
+
+
+async def test_a_computation_renews_its_lease_after_a_third_of_it_and_has_no_task_before() -> None:
+    def renewals() -> int:
+        return sum(task.get_name() == "stampede_guard renewal" for task in asyncio.all_tasks())
+
+    for lease_ttl, count in ((3600.0, 0), (0.3, 1)):
+        gate = Gate()
+        async with StampedeGuard(
+            MemoryStore(), policy=Policy(lease_ttl=lease_ttl, poll_interval=0.1)
+        ) as guard:
+            holder = asyncio.create_task(guard.get_or_compute("k", gate.hold))
+            await gate.arrival()
+            renewed = watch_renewals(guard.engine.runtime().session)
+            if count:
+                await soon(renewed.wait())
+            assert renewals() == count
+            gate.open()
+            await soon(holder)
+            assert renewals() == 0
+
+
+async def test_a_connection_that_was_lost_before_the_computation_began_makes_it_renew_at_once() -> None:
+    gate = Gate()
+    async with StampedeGuard(MemoryStore(), policy=Policy(lease_ttl=3600)) as guard:
+        runtime = guard.engine.runtime()
+        renewed, session = watch_renewals(runtime.session), cast(Any, runtime.session)
+        acquire = session.acquire
+
+        async def interrupted(name: str, **fields: Any) -> Any:
+            runtime.gap()
+            return await acquire(name, **fields)
+
+        session.acquire = interrupted
+        holder = asyncio.create_task(guard.get_or_compute("k", gate.hold))
+        await soon(renewed.wait())
+        gate.open()
+        await soon(holder)
+
+
 async def test_a_holder_renews_its_lease_as_soon_as_the_store_is_back() -> None:
-    gate, renewed = Gate(), asyncio.Event()
+    gate = Gate()
 
     async def compute() -> str:
         await gate.hold()
@@ -307,14 +357,7 @@ async def test_a_holder_renews_its_lease_as_soon_as_the_store_is_back() -> None:
         holder = asyncio.create_task(guard.get_or_compute("k", compute))
         await gate.arrival()
         runtime = guard.engine.runtime()
-        session: Any = runtime.session
-        renew = session.renew
-
-        async def watched(name: str, **fields: Any) -> Any:
-            renewed.set()
-            return await renew(name, **fields)
-
-        session.renew = watched
+        renewed = watch_renewals(runtime.session)
         runtime.breaker_changed(away=False)
         await soon(renewed.wait())
         gate.open()

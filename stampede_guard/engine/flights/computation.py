@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
-from contextvars import ContextVar
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextvars import ContextVar, copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -14,7 +14,7 @@ from stampede_guard.core.asks import Granted
 from stampede_guard.core.caller import seconds_to_wait
 from stampede_guard.engine.calls import ArgumentsChanged
 from stampede_guard.engine.previous import KNOWN, OF_MANY, Previous
-from stampede_guard.engine.tasks import Stopped, contained, error_of
+from stampede_guard.engine.tasks import AT_ITS_PACE, Stopped, contained, error_of
 from stampede_guard.engine.threads.threads import look_again
 from stampede_guard.engine.verdict import judge_or_serve
 from stampede_guard.errors import ComputeFailed, ComputeTimeout, Overloaded, StoreError
@@ -66,6 +66,7 @@ class Computation:
         self._run = run
         self._variables = variables
         self._renew_at_once = asyncio.Event()
+        self._renewals: _Renewals | None = None
         self._passengers_changed: asyncio.Future[None] | None = None
         self._within_slot = False
         self._grant: Granted | None = None
@@ -78,6 +79,8 @@ class Computation:
     def renew_now(self) -> None:
         """Renew at once: the inbox's state changed. The lease must show that before a waiter judges its holder."""
         self._renew_at_once.set()
+        if self._renewals is not None:
+            self._renewals.begin()
 
     def passengers_changed(self) -> None:
         if self._passengers_changed is not None and not self._passengers_changed.done():
@@ -102,25 +105,21 @@ class Computation:
         self._grant = grant
         if grant is None:
             return await self._run_alone()
-        async with self.renewing(grant):
+        async with self._renewing(grant):
             return await self._run_bounded()
 
     def while_sending(self, grant: Granted, body: bytes) -> contextlib.AbstractAsyncContextManager[None]:
         """Renew the lease also while a large value is on the wire. A small value needs no renewal."""
-        return self.renewing(grant) if len(body) >= LONG_ON_THE_WIRE else contextlib.nullcontext()
+        return self._renewing(grant) if len(body) >= LONG_ON_THE_WIRE else AT_ITS_PACE
 
-    @contextlib.asynccontextmanager
-    async def renewing(self, grant: Granted) -> AsyncIterator[None]:
+    def _renewing(self, grant: Granted) -> contextlib.AbstractAsyncContextManager[None]:
         """Renew the lease within this block. The flight keeps it as long as the process and the store live."""
-        renewal = asyncio.create_task(self._renew(grant), name="stampede_guard renewal")
-        try:
-            yield
-        finally:
-            renewal.cancel()
-            # Not `await renewal`: its CancelledError would look like a cancellation of the flight itself.
-            await asyncio.wait({renewal})
-            if not renewal.cancelled():
-                renewal.result()
+        if not grant.leased:
+            return AT_ITS_PACE
+        self._renewals = _Renewals(self._flight.plan.policy.lease_ttl / 3, lambda: self._renew(grant))
+        if self._renew_at_once.is_set():
+            self._renewals.begin()
+        return self._renewals
 
     async def _run_alone(self) -> Result | on.Abandoned | on.LookAgain:
         if self._flight.bypassed or self._flight.plan.batched:
@@ -293,24 +292,57 @@ class Computation:
 
     async def _renew(self, grant: Granted) -> None:
         flight, policy = self._flight, self._flight.plan.policy
-        while grant.leased:
-            try:
-                async with asyncio.timeout(policy.lease_ttl / 3):
-                    await self._renew_at_once.wait()
-            except TimeoutError:
-                pass
+        while True:
             self._renew_at_once.clear()
-            try:
+            held: bool | None = None
+            with contextlib.suppress(StoreError):
                 held = await self._runtime.session.renew(
                     flight.name, flight=flight.id, token=grant.token, policy=policy
                 )
-            except StoreError:
-                continue
-            if not held:
+            if held is False:
                 flight.feed(on.RenewalRefused())
                 if self._runtime.hooks:
                     self._runtime.hooks.tell(LeaseLapsed(flight.plan.title, flight.name))
                 return
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(policy.lease_ttl / 3):
+                    await self._renew_at_once.wait()
+
+
+class _Renewals:
+    """Runs `renew()` within its block, from `seconds` after its beginning, or from `begin()`, if that comes first.
+
+    Most computations end before that. They cost a timer and no task.
+    """
+
+    def __init__(self, seconds: float, renew: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._renew = renew
+        self._loop = asyncio.get_running_loop()
+        # Not that of the code that calls `begin`: it may be another caller's.
+        self._context = copy_context()
+        self._task: asyncio.Task[None] | None = None
+        self._ended = False
+        self._timer = self._loop.call_later(seconds, self.begin)
+
+    def begin(self) -> None:
+        if self._task is None and not self._ended:
+            self._timer.cancel()
+            self._task = self._loop.create_task(
+                self._renew(), name="stampede_guard renewal", context=self._context
+            )
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(self, *_: object) -> None:
+        self._timer.cancel()
+        self._ended = True
+        if (task := self._task) is not None:
+            task.cancel()
+            # Not `await task`: its CancelledError would look like a cancellation of the flight itself.
+            await asyncio.wait({task})
+            if not task.cancelled():
+                task.result()
 
 
 async def _in_background(run: Run) -> Any:

@@ -30,7 +30,7 @@ from stampede_guard.engine.flights.reentry import Awaited
 from stampede_guard.engine.previous import Previous
 from stampede_guard.engine.tags.checking import acquire, ask_again, believed, versions_before
 from stampede_guard.engine.tags.versions import tags_of
-from stampede_guard.engine.tasks import ended
+from stampede_guard.engine.tasks import at_most, ended
 from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
 from stampede_guard.events import TakenOver
 from stampede_guard.values.unstorable import Unstorable
@@ -115,7 +115,8 @@ class Flight:
     @property
     def lets_nobody_wait(self) -> bool:
         """Whether this flight computes for one caller only, because the value may be private to that caller."""
-        return computes_for_one(self.state, shares_uncached=self.plan.share_uncached)
+        plan = self.plan
+        return not plan.share_uncached and computes_for_one(self.state, shares_uncached=False)
 
     @property
     def bypassed(self) -> bool:
@@ -274,7 +275,7 @@ class Flight:
         if self._cut_off:
             return self._failed(away=True)
         try:
-            async with asyncio.timeout(store_deadline(late=self.state.late)):
+            async with at_most(store_deadline(late=self.state.late)):
                 answer = await acquire(self._runtime, self)
         except (StoreUnavailable, TimeoutError) as error:
             away = isinstance(error, TimeoutError) or self._runtime.session.away_for(self.name)
@@ -338,7 +339,7 @@ class Flight:
         try:
             tags = ask_again(self._runtime, self)
             within = store_deadline(late=self.state.late and len(outcome.body) < LONG_ON_THE_WIRE)
-            async with asyncio.timeout(within), self.computation.while_sending(grant, outcome.body):
+            async with at_most(within), self.computation.while_sending(grant, outcome.body):
                 stored = await session.publish(
                     self.name,
                     flight=self.id,
