@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import collections.abc
-import contextlib
 import functools
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Never, Unpack, cast
 
 from stampede_guard.api.decorators.callables import is_coroutine_function
@@ -189,8 +188,10 @@ class ManyFace(Face[..., Any]):
     async def _as_it_is(self, args: Any, kwargs: Any, serve: Callable[..., Any]) -> dict[Any, Any]:
         """Serve the ids, again if an argument that cannot be copied changed during the computation."""
         for _ in range(MOST_ATTEMPTS):
-            with contextlib.suppress(ArgumentsChanged):
+            try:
                 return await self._in_chunks(args, kwargs, serve)
+            except ArgumentsChanged:
+                continue
         ids = self._unique(self._given(args, kwargs))
         directly = await _ManyCall(self, self._guarded(), "off", ids, args, kwargs).plain(ids)
         return {id: value for id, value in directly.items() if value is not ABSENT}
@@ -208,18 +209,24 @@ class ManyFace(Face[..., Any]):
         copying = Copying(objects=not self._keys.replaced)
         args, kwargs = self._keys.copied(copying, *self._placed(args, kwargs, ()))
         found: dict[Any, Any] = {}
-        # Look up the mode of each id's key only once: an operator may switch it at any time.
-        modes = {
-            id: guard.engine.mode_of_caller(self._plan, guard.prefix + self._key(args, kwargs, id))
-            for id in ids
-        }
-        for mode in dict.fromkeys(modes.values()):
-            call = _ManyCall(self, guard, mode, given, args, kwargs)
-            those = [id for id in ids if modes[id] == mode]
+        for each, those in self._by_mode(guard, mode, args, kwargs, ids).items():
+            call = _ManyCall(self, guard, each, given, args, kwargs)
             for begin in range(0, len(those), self._max_ids):
                 chunk = those[begin : begin + self._max_ids]
-                found |= await (serve(call, chunk) if mode in ("on", "bypass") else call.plain(chunk))
+                found |= await (serve(call, chunk) if each in ("on", "bypass") else call.plain(chunk))
         return {id: found[id] for id in ids if found[id] is not ABSENT}
+
+    def _by_mode(
+        self, guard: StampedeGuard, mode: Mode, args: Any, kwargs: Any, ids: list[Any]
+    ) -> dict[Mode, list[Any]]:
+        """The ids by the mode of their keys, looked up only once: an operator may switch it at any time."""
+        if not guard.engine.samples(self._plan):
+            return {mode: ids}
+        found: dict[Mode, list[Any]] = {}
+        for id in ids:
+            name = guard.prefix + self._key(args, kwargs, id)
+            found.setdefault(guard.engine.mode_of_caller(self._plan, name), []).append(id)
+        return found
 
     def _shadow(
         self, guard: StampedeGuard, args: Any, kwargs: Any, ids: list[Any], run: Run
@@ -264,31 +271,38 @@ class _ManyCall:
 
     async def serve(self, keys: dict[Any, str]) -> dict[Any, Any]:
         engine, plan, found = self._engine, self._plan, dict[Any, Any]()
-        async with self._gathering(keys) as group:
+        prefix, is_on = engine.prefix, self.mode == "on"
+        places, group = self._gathering(keys)
+        try:
             for id, key in keys.items():
-                name = engine.prefix + key
-                if plan.l1 and self.mode == "on":
+                name = prefix + key
+                if plan.l1 and is_on:
                     value = engine.near(plan, name)
                     if value is not NOTHING:
                         found[id] = value
                         continue
-                group.expect(self._place(key))
-                asked = engine.ask(plan, name) if self.mode == "on" else None
+                group.expect(places[id])
+                asked = engine.ask(plan, name) if is_on else None
                 if asked is not None:
                     self._asked[id] = asked
                 else:
                     run = self._run(group, key, id)
                     self._begin(id, group, key, engine.serve(plan, name, run, mode=self.mode))
             await self._read(keys, group, found)
-            return found | await self._computed()
+            return found | await self._computed() if self._tasks else found
+        finally:
+            await self._leave(places.values(), group)
 
     async def refresh(self, keys: dict[Any, str]) -> dict[Any, Any]:
-        async with self._gathering(keys) as group:
+        places, group = self._gathering(keys)
+        try:
             for id, key in keys.items():
-                group.expect(self._place(key))
+                group.expect(places[id])
                 run, name = self._run(group, key, id), self._engine.prefix + key
                 self._begin(id, group, key, self._engine.refresh(self._plan, name, run, mode=self.mode))
             return await self._computed()
+        finally:
+            await self._leave(places.values(), group)
 
     def _place(self, key: str) -> str:
         """The name of the flight that may compute this key."""
@@ -344,29 +358,28 @@ class _ManyCall:
             await asyncio.wait(self._tasks.values())
         return {id: outcome_of(task) for id, task in self._tasks.items()}
 
-    @contextlib.asynccontextmanager
-    async def _gathering(self, keys: dict[Any, str]) -> AsyncIterator[Gathering]:
-        """The calls that this one may be computed with.
+    def _gathering(self, keys: dict[Any, str]) -> tuple[dict[Any, str], Gathering]:
+        """The names of the flights of these ids, and the calls that this one may be computed with.
 
-        The caller leaves, perhaps early: cancel its reads and tasks, and free the places of its ids.
+        The call must `_leave` them, in whatever way it ends.
         """
         self._keys |= keys
         face = self._face
         group = self._engine.batch(face, self._plan, face._group(self), most=face._max_ids)
+        return {id: self._place(key) for id, key in keys.items()}, group
+
+    async def _leave(self, places: Iterable[str], group: Gathering) -> None:
+        """The caller leaves, perhaps early: cancel its reads and tasks, and free the places of its ids."""
+        begun = [*(read for _, _, read in self._asked.values()), *self._tasks.values()]
+        for future in begun:
+            future.cancel()
+        group.leave()
         try:
-            yield group
+            if any(not task.done() for task in self._tasks.values()):
+                await asyncio.wait(self._tasks.values())
         finally:
-            begun = [*(read for _, _, read in self._asked.values()), *self._tasks.values()]
+            group.settle(*places)
             for future in begun:
-                future.cancel()
-            group.leave()
-            try:
-                if any(not task.done() for task in self._tasks.values()):
-                    await asyncio.wait(self._tasks.values())
-            finally:
-                for key in keys.values():
-                    group.settle(self._place(key))
-                for future in begun:
-                    if future.done() and not future.cancelled():
-                        future.exception()
-                self._asked, self._tasks = {}, {}
+                if future.done() and not future.cancelled():
+                    future.exception()
+            self._asked, self._tasks = {}, {}

@@ -68,10 +68,13 @@ class Batches:
         groups.add(gathering)
         gathering.undecided.add(name)
 
-    def decided(self, name: str) -> None:
-        """The entry was granted, held elsewhere, found, or failed, in any of the calls that asked for it."""
-        for gathering in self._expected.pop(name, ()):
-            gathering.decided(name)
+    def decided(self, *names: str) -> None:
+        """These entries were granted, held elsewhere, found, or failed, in any of the calls that asked for them."""
+        expected = self._expected
+        for name in names:
+            if name in expected:
+                for gathering in expected.pop(name):
+                    gathering.decided(name)
 
 
 def told_when_held(owner: object) -> Callable[[Runtime, str], None]:
@@ -99,9 +102,9 @@ class Gathering:
         """See `Batches.expect`."""
         self._batches.expect(name, self)
 
-    def settle(self, name: str) -> None:
-        """See `Batches.decided`."""
-        self._batches.decided(name)
+    def settle(self, *names: str) -> None:
+        """See `Batches.decided`. Most entries of a call that ends are decided already."""
+        self._batches.decided(*names)
 
     def leave(self) -> None:
         """The call that asked for this gathering has ended."""
