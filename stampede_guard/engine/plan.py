@@ -124,6 +124,8 @@ class Plan:
 
     def capture(self) -> Variables:
         """The caller's values of the named variables."""
+        if not self.variables:
+            return ()
         return tuple(
             (variable, value) for variable in self.variables if (value := variable.get(_UNSET)) is not _UNSET
         )

@@ -60,6 +60,9 @@ class Seen(NamedTuple):
     failed: bool = False
 
 
+_NOTHING_STORED = Seen(None)
+
+
 async def serve(runtime: Runtime, plan: Plan, name: str, run: Run) -> Any:
     """The value, in mode `on`. Raises the computation's error, `WaitTimeout`, `Overloaded` or a Misuse."""
     asked, tags = None, tags_of(run)
@@ -106,10 +109,7 @@ async def look_up(runtime: Runtime, name: str, tags: tuple[str, ...] = ()) -> Se
 
 
 async def read(runtime: Runtime, plan: Plan, name: str) -> tuple[Reading | None, Any]:
-    """What an entry has, fresh or stale, and its decoded value. `NOTHING`: there is none, or it cannot be decoded.
-
-    For a hit it takes the steps of `look_up` without a second coroutine.
-    """
+    """See `Engine.read`. For a hit it takes the steps of `look_up` without a second coroutine."""
     decode = plan.decode
     if runtime.away:
         reading = _aged(runtime, name, await look_up(runtime, name))
@@ -127,10 +127,8 @@ async def read(runtime: Runtime, plan: Plan, name: str) -> tuple[Reading | None,
                 decode = plan.another
             else:
                 runtime.remember(name, reading)
-    if reading is None:
-        return None, NOTHING
     try:
-        return reading, decode(reading.body)
+        return (None, NOTHING) if reading is None else (reading, decode(reading.body))
     except Undecodable as error:
         runtime.warn_undecodable(plan, error)
         return reading, NOTHING
@@ -146,7 +144,7 @@ def _aged(runtime: Runtime, name: str, seen: Seen) -> Reading | None:
 def _answered(runtime: Runtime, name: str, reading: Reading | None) -> Seen:
     if reading is None:
         runtime.missing(name)
-        return Seen(None)
+        return _NOTHING_STORED
     if reading is not runtime.remembered:
         runtime.remember(name, reading)
     return Seen(reading)
@@ -293,7 +291,8 @@ def _to_take_off(runtime: Runtime, plan: Plan, name: str, run: Run, newer_than: 
     if runtime.hooks:
         runtime.hooks.tell(Miss(plan.title, name))
     flight = runtime.take_off(name, plan, run, captured(plan, run), newer_than=newer_than)
-    flight.require_newer(newer_than)
+    if newer_than:
+        flight.require_newer(newer_than)
     return flight
 
 
