@@ -99,6 +99,8 @@ class _Call:
             self.settle(error=error)
 
     def leave(self) -> None:
+        if self._left:
+            return  # a second cancellation would cut its cleanup short
         self._left = True
         if self._task is not None:
             # Cancel only after the task's first step. A task cancelled before it would never run its cleanup.
