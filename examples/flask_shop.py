@@ -64,14 +64,14 @@ def create_app() -> Flask:
     app.get("/shelf/<int:shelf>")(page)
     app.post("/shelf/<int:shelf>", endpoint="deliver")(deliver)
     app.errorhandler(LookupError)(lambda error: ({"empty": error.args[0]}, 404))
-    with app.app_context():
-        db.create_all()
-        print("delivered:", deliver(7), deliver(7))
     return app
 
 
 if __name__ == "__main__":
     client = (app := create_app()).test_client()
+    with app.app_context():
+        db.create_all()
+        print("delivered:", deliver(7), deliver(7))
     with ThreadPoolExecutor(20) as pool:
         pages = pool.map(lambda _: app.test_client().get("/shelf/7").text, range(20))
         print("20 visitors have:", set(pages))
