@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from typing import Any
 
 from celery import Celery
+from celery.signals import worker_process_shutdown
 
 from tests.integrations.tasks import work
+
+
+@worker_process_shutdown.connect(weak=False)
+def leaving(**_: Any) -> None:
+    """Connected first, so it comes before what the integration does."""
+    work.bell.ring("leaving", os.getpid())
+
+
+import stampede_guard.integrations.celery  # noqa: E402, F401 - its receivers are connected
 
 app = Celery("tasks", broker=work.URL)
 app.conf.task_default_queue = f"{work.NAMESPACE}-celery"

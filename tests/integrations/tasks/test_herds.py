@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import dramatiq
+import psutil
 import pytest
 import redis
 import rq
@@ -19,7 +22,8 @@ from celery import Celery
 from dramatiq.brokers.redis import RedisBroker
 
 from bench.herd import processes
-from tests.integrations.tasks.bell import Bell
+from stampede_guard import StampedeGuard
+from tests.integrations.tasks.bell import PATIENCE, Bell
 
 ROOT = Path(__file__).resolve().parents[3]
 HERE = "tests.integrations.tasks"
@@ -102,6 +106,38 @@ def test_celerys_forked_workers(fleet: Callable[..., Fleet]) -> None:
         workers.herd(submit, "report", "plain", processes=WORKERS)
         workers.herd(submit, "areport", "async", processes=WORKERS)
         workers.exclusive(submit)
+        _refresh_in_a_child_that_ends(workers, submit)
+
+
+def _refresh_in_a_child_that_ends(workers: Fleet, submit: Submit) -> None:
+    """A child ends with the pool, or after `max_tasks_per_child`. What it began in the background is finished first."""
+    bell, (main,) = workers.bell, workers.children
+    for number in (1, 2):
+        submit("look")
+        assert (bell.heard("figures", 1), bell.heard("looked", 1)) == ([number], [1])
+    os.kill(main.pid, signal.SIGTERM)
+    children = bell.heard("leaving", WORKERS)
+    # Without this, the others would end no earlier than the one that still computes.
+    while sum(map(_has_ended, children)) < WORKERS - 1:
+        assert main.running, workers.words()
+        threading.Event().wait(0.01)  # no event tells that a grandchild has ended
+    bell.open("figure")
+    main.process.wait(PATIENCE)
+    guard = StampedeGuard.from_url(workers.url, namespace=workers.namespace)
+
+    @guard.locked_cache(ttl=600, stale_ttl=600, name=f"{HERE}.work.figure")
+    def figure() -> int:
+        return -1
+
+    assert figure() == 2
+    guard.close()
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def test_celerys_threads_and_greenlets(fleet: Callable[..., Fleet]) -> None:
