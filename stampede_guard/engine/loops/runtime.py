@@ -246,7 +246,9 @@ class Runtime(Remembering):
         """Starts with the first call in a mode that uses the store: in other modes the store must not be asked."""
         if not self.closing:
             self._switches.start()
+            self._start_publisher()
 
+    def _start_publisher(self) -> None:
         if self._publisher is not None and not self.closing:
             self._publisher.start()
 
@@ -260,6 +262,8 @@ class Runtime(Remembering):
 
     async def _read_switches(self) -> Mapping[str, Switch]:
         self.take_over()
+        # Something may have cancelled all tasks of the event loop.
+        self._start_publisher()
         found = await self.session.switches(self._namespace)
         self.health.answered(self)
         if self.health.refusing:

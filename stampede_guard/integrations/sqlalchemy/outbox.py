@@ -36,6 +36,7 @@ from sqlalchemy.schema import CreateTable
 
 from stampede_guard.errors import Misuse
 from stampede_guard.integrations.sqlalchemy.delivery import Change
+from stampede_guard.options import takes_options
 
 if TYPE_CHECKING:
     from sqlalchemy import RowMapping
@@ -54,6 +55,7 @@ class Outbox:
     `metadata`: that of your models, so that `create_all` and Alembic make the table. Otherwise run `outbox.ddl`.
     """
 
+    @takes_options("Outbox")
     def __init__(
         self,
         *,
@@ -61,6 +63,8 @@ class Outbox:
         schema: str | None = None,
         metadata: MetaData | None = None,
     ) -> None:
+        if metadata is not None and not isinstance(metadata, MetaData):
+            raise Misuse(f"metadata= is a MetaData, not a {type(metadata).__name__}: write Base.metadata")
         self.table = Table(
             name,
             MetaData() if metadata is None else metadata,

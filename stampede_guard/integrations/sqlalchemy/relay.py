@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import Connection, Engine
 
-from stampede_guard.durations import seconds
+from stampede_guard.durations import Duration, advice, seconds
 from stampede_guard.errors import Misuse
 from stampede_guard.integrations.sqlalchemy.coroutines import AsyncEngine
 from stampede_guard.integrations.sqlalchemy.delivery import settled_now
 from stampede_guard.integrations.sqlalchemy.outbox import Outbox, changes_of
+from stampede_guard.options import takes_options
 
 if TYPE_CHECKING:
     from stampede_guard.api.guard import StampedeGuard
-    from stampede_guard.durations import Duration
 
 __all__ = ["OutboxRelay"]
 
@@ -40,6 +40,7 @@ class OutboxRelay:
     Errors of the database are logged once, and the relay goes on. Raises `Misuse`.
     """
 
+    @takes_options("OutboxRelay")
     def __init__(
         self,
         outbox: Outbox,
@@ -50,9 +51,12 @@ class OutboxRelay:
         after: Duration = 5.0,
     ) -> None:
         self._outbox, self._guard, self._engine = outbox, guard, engine
-        self._every, self._after = float(seconds(every)), float(seconds(after))
-        if not self._every > 0 or not self._after >= 0:
-            raise Misuse(f"every={every!r} must be above 0 s, and after={after!r} 0 s or more")
+        self._every: float = seconds(every)
+        self._after: float = seconds(after)
+        times = [value for value in (self._every, self._after) if isinstance(value, int | float)]
+        if len(times) < 2 or not times[0] > 0 or not times[1] >= 0:
+            rule = f"every={every!r} must be above 0 s, and after={after!r} 0 s or more"
+            raise Misuse(rule + (advice(every) or advice(after)))
         self._task: asyncio.Task[None] | None = None
         self._thread: threading.Thread | None = None
         self._stopped = threading.Event()
