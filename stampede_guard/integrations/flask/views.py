@@ -211,7 +211,7 @@ def _relay(view: Any, name: str, asked: _Asked) -> Any:
             _preprocess_url()
             environ.missed.clear()
             response = app.make_response(app.ensure_sync(view)(*args, **kwargs))
-            session = getattr(context, "_session", None)
+            session = _session_of(context)
             later = getattr(context, "_after_request_functions", None)
             reason = reason_against(
                 response, session, covered=asked.covered, missed=environ.missed, later=bool(later)
@@ -232,6 +232,12 @@ def _relay(view: Any, name: str, asked: _Asked) -> Any:
         inspect.Parameter(one, inspect.Parameter.KEYWORD_ONLY) for one in (_URL, _QUERY)
     ]
     return named_like(view, relay, inspect.Signature(parameters), resolve(view) | {"return": bytes})
+
+
+def _session_of(context: Any) -> Any:
+    """Without marking it as accessed, as the property `session` does since Flask 3.1.3."""
+    held = vars(context)
+    return held["_session"] if "_session" in held else held.get("session")
 
 
 def _preprocess_url() -> None:
