@@ -47,7 +47,6 @@ class PendingChanges:
         self._connections: list[Connection] = []
         self._commits = 0
         self._committed = False
-        self._written_on: list[Connection] = []
         self._written: list[tuple[Outbox, UUID]] = []
 
     def add(self, changes: Iterable[Change]) -> None:
@@ -77,9 +76,8 @@ class PendingChanges:
         session = self._session()
         transaction = session.get_transaction() if session is not None else None
         layer = self._layers.get(transaction) if transaction is not None else None
-        if not layer or connection in self._written_on:
+        if not layer:
             return
-        self._written_on.append(connection)
         outboxes = {id(mapping.guard): mapping for mapping in self.mappings if mapping.outbox is not None}
         for identity, mapping in outboxes.items():
             tags = [
@@ -137,7 +135,6 @@ class PendingChanges:
             for connection in self._connections:
                 _OF_CONNECTION.pop(connection, None)
             self._connections.clear()
-            self._written_on.clear()
             self._written.clear()
             self._commits, self._committed = 0, False
             self.flushed()
