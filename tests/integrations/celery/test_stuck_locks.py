@@ -72,7 +72,7 @@ def heard_from_all(bell: Bell, children: list[processes.Child]) -> None:
 def test_a_killed_beat_of_redbeat_locks_the_next_one_out_and_ours_needs_no_lock(
     start: Start, bell: Bell, app: Celery, valkey_url: str, tmp_path: Path
 ) -> None:
-    worker = start("worker", "--pool", "threads", "--concurrency", "2", *QUIET)
+    worker = start("worker", "--pool", "gevent", "--concurrency", "2", *QUIET)
     plain = start("beat", "--schedule", str(tmp_path / "schedule"))
     theirs = start("beat", "--scheduler", "redbeat.RedBeatScheduler")
     heard_from_all(bell, [plain, theirs])
