@@ -93,6 +93,17 @@ def _is_plain(kind: type, names: Iterable[str]) -> bool:
     ) and not any(isinstance(members_of(base).get(name), property) for base in bases for name in fields)
 
 
+@per_class
+def _fields(kind: type) -> frozenset[str]:
+    return frozenset(_names(kind) or ())
+
+
+@per_class
+def _has_hidden(kind: type) -> bool:
+    return any(map(is_excluded, kind.model_fields.values()))  # type: ignore[attr-defined]
+
+
+@per_class
 def _names(kind: type) -> tuple[str, ...] | None:
     if is_model(kind):
         return tuple(kind.model_fields)  # type: ignore[attr-defined]
@@ -114,6 +125,9 @@ class Records:
     def __init__(self, classes: Iterable[type] = (), *, is_open: bool = True) -> None:
         self._classes: dict[tuple[str, str], type] = {}
         self._is_open = is_open
+        # Looked up once: a value may hold thousands of records of one class.
+        self._names: dict[type, tuple[str, str]] = {}
+        self._found: dict[tuple[str, str], type] = {}
         for kind in classes:
             self._know(kind)
         self.loads: Callable[[Any], Any] = msgpack.Decoder(ext_hook=self._lift).decode
@@ -129,9 +143,14 @@ class Records:
 
     def _lower(self, value: Any, inner: Callable[[Any], Any]) -> Any:
         kind = type(value)
-        if not is_record(kind) or not self._is_named(kind):
-            raise refusal(value)
-        return msgpack.Ext(_RECORD, msgpack.encode([*_name(kind), _state(value, kind, inner)]))
+        name = self._names.get(kind)
+        if name is None:
+            if not is_record(kind) or not self._is_named(kind):
+                raise refusal(value)
+            name = _name(kind)
+            if len(self._names) < MOST_CLASSES:
+                self._names[kind] = name
+        return msgpack.Ext(_RECORD, msgpack.encode([*name, _state(value, kind, inner)]))
 
     def _is_named(self, kind: type) -> bool:
         name = _name(kind)
@@ -152,7 +171,9 @@ class Records:
         module, qualname, state = self.loads(data)
         kind = self._classes.get((module, qualname))
         if kind is None and self._is_open:
-            kind = named(module, qualname, is_record)
+            kind = self._found.get((module, qualname)) or named(module, qualname, is_record)
+            if kind is not None and len(self._found) < MOST_CLASSES:
+                self._found[module, qualname] = kind
         if kind is None:
             raise Undecodable("stored bytes name a class that is not here")
         return _made(kind, state)
@@ -206,7 +227,7 @@ def _state(value: Any, kind: type, inner: Callable[[Any], Any]) -> Any:
     if isinstance(value, tuple):
         return [inner(item) for item in tuple.__iter__(value)]
     names = _names(kind) or ()
-    if stray := attributes_of(value, frozenset(names)):
+    if stray := attributes_of(value, _fields(kind)):
         raise UnsupportedValue(
             f"the attribute {min(stray)!r} of a {kind.__name__} is no field and would be lost"
         )
@@ -222,6 +243,9 @@ def _state_of_model(value: Any, kind: Any, inner: Callable[[Any], Any]) -> list[
     held: Mapping[str, Any] = value.__dict__
     shown: dict[str, Any] = {}
     defaulted: list[str] = []
+    if not _has_hidden(kind) and held.keys() >= _fields(kind):
+        shown = {name: inner(held[name]) for name in _names(kind) or ()}
+        return [shown, sorted(value.__pydantic_fields_set__), _extra(value, inner), defaulted]
     for name, info in kind.model_fields.items():
         if name not in held:
             if info.exclude:
@@ -231,13 +255,12 @@ def _state_of_model(value: Any, kind: Any, inner: Callable[[Any], Any]) -> list[
             shown[name] = inner(held[name])
         elif _is_default(info, held[name]):
             defaulted.append(name)
+    return [shown, sorted(value.__pydantic_fields_set__), _extra(value, inner), defaulted]
+
+
+def _extra(value: Any, inner: Callable[[Any], Any]) -> dict[str, Any] | None:
     extra = value.__pydantic_extra__
-    return [
-        shown,
-        sorted(value.__pydantic_fields_set__),
-        None if extra is None else {name: inner(item) for name, item in extra.items()},
-        defaulted,
-    ]
+    return None if extra is None else {name: inner(item) for name, item in extra.items()}
 
 
 def _is_default(info: Any, value: Any) -> bool:
@@ -262,7 +285,7 @@ def _made(kind: Any, state: Any) -> Any:
     if is_model(kind):
         _fill_model(made, kind, state)
         return made
-    if state.keys() != {field.name for field in dataclasses.fields(kind)}:
+    if state.keys() != _fields(kind):
         raise Undecodable(f"a stored {kind.__name__} has other fields")
     for name, value in state.items():
         _SET(made, name, value)
@@ -271,16 +294,17 @@ def _made(kind: Any, state: Any) -> Any:
 
 def _fill_model(made: Any, kind: Any, state: Any) -> None:
     shown, fields_set, extra, defaulted = state
-    fields = kind.model_fields
-    lacking = fields.keys() - shown.keys()
     if extra is not None and kind.model_config.get("extra") != "allow":
         raise Undecodable(f"a stored {kind.__name__} has fields that it does not allow")
-    if not shown.keys() <= fields.keys() or not all(is_excluded(fields[name]) for name in lacking):
-        raise Undecodable(f"a stored {kind.__name__} has other fields")
-    for name in defaulted:
-        shown[name] = copy.deepcopy(fields[name].default)
+    if shown.keys() != _fields(kind):
+        fields = kind.model_fields
+        lacking = fields.keys() - shown.keys()
+        if not shown.keys() <= fields.keys() or not all(is_excluded(fields[name]) for name in lacking):
+            raise Undecodable(f"a stored {kind.__name__} has other fields")
+        for name in defaulted:
+            shown[name] = copy.deepcopy(fields[name].default)
     # In the order of the class: pydantic shows them so.
-    _SET(made, "__dict__", {name: shown[name] for name in fields if name in shown})
+    _SET(made, "__dict__", {name: shown[name] for name in _names(kind) or () if name in shown})
     _SET(made, "__pydantic_fields_set__", set(fields_set))
     _SET(made, "__pydantic_extra__", extra)
     _SET(made, "__pydantic_private__", _private(kind))

@@ -41,7 +41,7 @@ class Filter:
 
     def narrowed(self, value: Any) -> Any:
         """Raises `Foreign`."""
-        return narrowed(self._annotation, value)
+        return narrowed(self._annotation, value, trusted=True)
 
     def are_equal(self, one: list[bytes], other: list[bytes]) -> bool:
         # The order of a set differs from process to process, also without a cache.
