@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from stampede_guard.durations import Duration
 from stampede_guard.engine.verdict import Ttl
 from stampede_guard.errors import Misuse
+from stampede_guard.options import nearest
 from stampede_guard.policy import Limits, Policy, PolicyFields
 
 if TYPE_CHECKING:
@@ -111,8 +112,12 @@ OWN_OF_VALUES = (
 """Options of values and functions whose types are checked where they are used."""
 
 
-def check_options(options: Mapping[str, Any], _: object = None) -> None:
-    """Raise `Misuse` for names of fields of a policy or of limits. The error names the place for them."""
-    for keyword, kind in (("policy", Policy), ("limits", Limits)):
-        for name in options.keys() & kind.__dataclass_fields__.keys():
-            raise Misuse(f"StampedeGuard has no {name}: write {keyword}={kind.__name__}({name}=...)")
+def check_options(options: Mapping[str, Any], known: Iterable[str] = GuardOptions.__annotations__) -> None:
+    """Raise `Misuse` for names of fields of a policy or of limits, also misspelt ones. The error names their place."""
+    fields: dict[str, str] = dict.fromkeys(Limits.__dataclass_fields__, "limits=Limits")
+    fields |= dict.fromkeys(Policy.__dataclass_fields__, "policy=Policy")
+    for name in options:
+        near = nearest(name, fields)
+        if near is not None and nearest(name, known) is None:
+            hint = "" if near == name else f" (do you mean {near}?)"
+            raise Misuse(f"StampedeGuard has no {name}{hint}: write {fields[near]}({near}=...)")

@@ -9,6 +9,8 @@ the same leases, wake-ups and fences. RFC 9111 decides what may be stored and se
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
 from stampede_guard.api.defaults import default_guard
@@ -21,16 +23,27 @@ from stampede_guard.http.requests.choosing import RouteChoice
 from stampede_guard.http.requests.exchange import Message, Receive, Send
 from stampede_guard.http.requests.incoming import Incoming
 from stampede_guard.http.requests.request import CacheRequest, parsed
-from stampede_guard.http.requests.routes import Scope
+from stampede_guard.http.requests.routes import CacheRoute, Scope
 from stampede_guard.http.requests.settings import MiddlewareOptions, Settings
 from stampede_guard.http.spec.invalidation import is_safe
 from stampede_guard.http.spec.status import CacheStatus
 from stampede_guard.http.visit import Visit
-from stampede_guard.options import takes_options
+from stampede_guard.options import nearest, takes_options
 
 __all__ = ["StampedeMiddleware"]
 
 _NO_ROUTE = RouteChoice()
+
+
+def _refuse_options_of_routes(options: Mapping[str, Any], known: Iterable[str]) -> None:
+    fields = [field.name for field in dataclasses.fields(CacheRoute) if field.init]
+    for name in options:
+        near = nearest(name, fields)
+        if near is not None and nearest(name, known) is None:
+            hint = "" if near == name else f" (do you mean {near}?)"
+            raise Misuse(
+                f"StampedeMiddleware has no {name}{hint}: write routes=[CacheRoute('/reports/*', {near}=...)]"
+            )
 
 
 class StampedeMiddleware:
@@ -57,7 +70,7 @@ class StampedeMiddleware:
     `stampede_guard.http.requests.settings` has the defaults. Raises `Misuse` at creation for invalid arguments.
     """
 
-    @takes_options("StampedeMiddleware", own=("guard",))
+    @takes_options("StampedeMiddleware", own=("guard",), refuse=_refuse_options_of_routes)
     def __init__(
         self, app: Any, *, guard: StampedeGuard | None = None, **options: Unpack[MiddlewareOptions]
     ) -> None:

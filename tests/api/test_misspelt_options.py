@@ -19,7 +19,15 @@ from django.core.exceptions import ImproperlyConfigured
 from redis.asyncio import Redis
 
 import stampede_guard
-from stampede_guard import CacheRoute, Limits, Misuse, Policy, StampedeError, StampedeGuard
+from stampede_guard import (
+    CacheRoute,
+    Limits,
+    Misuse,
+    Policy,
+    StampedeError,
+    StampedeGuard,
+    StampedeMiddleware,
+)
 from stampede_guard.integrations.flask import Stampede
 from stampede_guard.jobs import Jobs
 from stampede_guard.jobs.schedules.schedule import Every
@@ -240,3 +248,33 @@ async def test_a_value_of_the_wrong_type_is_refused_with_the_name_of_its_option(
                     option
                 )  # Django's decorator passes it to the guard's decorator, which is here, too
         assert option in ANYTHING or any(option in text for text in refused), (option, refused)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (
+            lambda: StampedeGuard.from_url("memory://", tll=60),  # type: ignore[call-arg]
+            r"has no tll \(do you mean ttl\?\): write policy=Policy\(ttl=\.\.\.\)",
+        ),
+        (
+            lambda: StampedeGuard.from_url("memory://", max_treads=8),  # type: ignore[call-arg]
+            r"do you mean max_threads\?\): write limits=Limits\(max_threads=",
+        ),
+        (
+            lambda: StampedeMiddleware(None, ttl=60),  # type: ignore[call-arg]
+            r"has no ttl: write routes=\[CacheRoute\('/reports/\*', ttl=",
+        ),
+        (
+            lambda: StampedeMiddleware(None, stale_tll=60),  # type: ignore[call-arg]
+            r"do you mean stale_ttl\?\): write routes=\[CacheRoute",
+        ),
+        (
+            lambda: StampedeGuard.from_url("memory://", hooks=print),  # type: ignore[arg-type]
+            r"hooks=.*write hooks=\(print,\)",
+        ),
+    ],
+)
+def test_an_option_of_another_place_is_refused_with_that_place(call: Callable[[], Any], said: str) -> None:
+    with pytest.raises(Misuse, match=said):
+        call()

@@ -71,7 +71,7 @@ async def names_of_options_in_a_call() -> None:
     guard.sync.set("k", 7, tag="shop")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     guard.cached_many(in_thread=False)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     locked_cache(in_thread="no")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-    print(1 + await guard.get("k", type=int))  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue]
+    print(1 + await guard.get("k", type=int))  # type: ignore[operator]  # pyright: ignore[reportOperatorIssue, reportUnknownArgumentType]
     await guard.get_or_compute("k", lambda: quality(7), tll=300)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 
 
