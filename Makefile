@@ -140,7 +140,8 @@ $(READY): pyproject.toml constraints.txt
 	  echo "Name another one: make $(MAKECMDGOALS) PYTHON=python3.12" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) (once; about a minute)"
-	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@# Half of an installation would be to compile packages of which the tests import few. Python compiles those itself.
+	@$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
 # An environment of their own: what the peers ask for must not decide what this library is tested with.
