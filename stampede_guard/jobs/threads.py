@@ -11,6 +11,7 @@ import contextvars
 import inspect
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -156,15 +157,22 @@ class CallersThread:
         return await in_thread(function, name=name, run=run, begin=self._hand_over)
 
     def _hand_over(self, work: Callable[[], None], _name: str) -> Callable[[], bool]:
-        # The thread takes it to do the work; the coroutine takes it when the caller has left.
-        mine = threading.Lock()
+        # The thread takes the one turn to do the work; the coroutine takes it when the caller has left. No lock: one that
+        # is held during a fork would stay held in the child.
+        turns = deque([True])
+
+        def take() -> bool:
+            try:
+                return turns.pop()  # atomic
+            except IndexError:
+                return False
 
         def begin() -> None:
-            if mine.acquire(blocking=False):
+            if take():
                 work()
 
         self._work.put(begin)
-        return lambda: mine.acquire(blocking=False)
+        return take
 
 
 async def _nothing() -> None: ...

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from stampede_guard.api import guard
+from stampede_guard.api.keyed import values
 from stampede_guard.engine.away.last_seen import LastSeen
 from stampede_guard.engine.away.unsettled import Unsettled
 from stampede_guard.engine.flights import delivery
@@ -47,13 +47,13 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 
 def _users_share_entries() -> None:
-    named = guard.entry_key
+    named = values.entry_key
 
     def without_user(key: str, *rest: Any) -> str:
         head, _, last = key.rpartition(":")
         return named(f"{head.partition(':')[0]}:{last}", *rest)
 
-    guard.entry_key = without_user
+    values.entry_key = without_user
 
 
 def _late_passengers_are_served() -> None:
