@@ -157,8 +157,8 @@ class CallersThread:
         return await in_thread(function, name=name, run=run, begin=self._hand_over)
 
     def _hand_over(self, work: Callable[[], None], _name: str) -> Callable[[], bool]:
-        # The thread takes the one turn to do the work; the coroutine takes it when the caller has left. No lock: one that
-        # is held during a fork would stay held in the child.
+        # The thread takes the one turn to do the work; the coroutine takes it when the caller has left. It is no lock:
+        # one that is held during a fork would stay held in the child.
         turns = deque([True])
 
         def take() -> bool:
