@@ -31,15 +31,18 @@ EXTRAS = {
     "aiohttp": "stampede_guard.integrations.aiohttp",
     "arrow": "pyarrow",
     "audit": "stampede_guard.audit.fixing.face",
+    "celery": "stampede_guard.integrations.celery",
     "cli": "stampede_guard.ops.cli.app",
     "compression": "zstandard",
     "django": "stampede_guard.integrations.django",
+    "flask": "stampede_guard.integrations.flask",
     "jobs": "cronsim, stampede_guard.jobs",
     "litestar": "stampede_guard.integrations.litestar",
     "otel": "stampede_guard.observe.otel",
     "postgres": "asyncpg, stampede_guard.leases.postgres",
     "prometheus": "stampede_guard.observe.prometheus",
     "quart": "stampede_guard.integrations.quart",
+    "sqlalchemy": "stampede_guard.integrations.sqlalchemy",
 }
 """What users import because of each extra. The others are for work on the project itself."""
 NOT_FOR_USERS = {"bench", "dev", "docs", "test"}

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from scripts.api_snapshot import SNAPSHOT, changes, public_api
+from scripts.dist import EXTRAS, NOT_FOR_USERS
 from stampede_guard.deprecation import deprecated
 from tests.test_repository import modules, tracked
 
@@ -38,6 +39,10 @@ def test_every_extra_that_a_hint_names_exists() -> None:
         for extra in extras.split(",")
     }
     assert len(named) > 5 and named <= PROJECT["optional-dependencies"].keys()
+
+
+def test_each_extra_for_users_is_tried_with_the_archives() -> None:
+    assert PROJECT["optional-dependencies"].keys() - NOT_FOR_USERS == EXTRAS.keys()
 
 
 def test_public_names_and_signatures_change_only_with_the_snapshot_and_a_line_in_the_changelog() -> None:
