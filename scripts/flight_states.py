@@ -1,4 +1,6 @@
-"""Writes the states of a flight into docs/flight.md, behind its hand-written part: `python -m scripts.flight_states`.
+"""Writes the states of a flight into docs/how-it-works.md, behind the hand-written part.
+
+    python -m scripts.flight_states
 
 `decide` is asked for every phase and event, with each kind of passengers and with each thing that a flight may know.
 """
@@ -28,7 +30,7 @@ from stampede_guard.core.states import (
 )
 from stampede_guard.policy import Policy
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "flight.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "how-it-works.md"
 MARK = "<!-- states: written by scripts/flight_states.py -->\n"
 
 Transition = tuple[str, str, str, str]

@@ -28,8 +28,10 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "results" / "pages"
 SITE = ROOT / "results" / "site"
 CONFIG = ROOT / "mkdocs.yml"
-OWN_PAGES = {"CHANGELOG.md": "changelog.md", "SECURITY.md": "report.md", "CONTRIBUTING.md": "contributing.md"}
+OWN_PAGES = {"bench/peers/README.md": "comparison.md"}
 """Pages outside docs/, and their names in the site."""
+APPENDED = {"CHANGELOG.md": "upgrading.md", "SECURITY.md": "guarantees.md"}
+"""Files of the repository that are the last section of a page."""
 
 _LINK = re.compile(r"(?<=\]\()(?P<to>[^)#\s]+)(?P<part>#[^)\s]*)?(?=\))")
 
@@ -41,7 +43,10 @@ def lay_together() -> list[Path]:
     for page in sorted(PAGES.rglob("*.md")):
         page.write_text(_linked(page.read_text("utf-8"), ROOT / "docs"), "utf-8")
     for name, target in OWN_PAGES.items():
-        (PAGES / target).write_text(_linked((ROOT / name).read_text("utf-8"), ROOT), "utf-8")
+        (PAGES / target).write_text(_linked((ROOT / name).read_text("utf-8"), (ROOT / name).parent), "utf-8")
+    for name, target in APPENDED.items():
+        with (PAGES / target).open("a", encoding="utf-8") as page:
+            page.write("\n" + _demoted(_linked((ROOT / name).read_text("utf-8"), ROOT)))
     (PAGES / "reference.md").write_text(_reference(), "utf-8")
     return sorted(PAGES.glob("*.md"))
 
@@ -75,14 +80,26 @@ def _linked(text: str, folder: Path) -> str:
         if path.is_relative_to(ROOT / "docs"):
             return f"{path.relative_to(ROOT / 'docs')}{part}"
         name = str(path.relative_to(ROOT))
+        if name in APPENDED:
+            return APPENDED[name] + (part or f"#{_title(path).lower().replace(' ', '-')}")
         return f"{OWN_PAGES[name]}{part}" if name in OWN_PAGES else _copied(path, name)
 
     return _LINK.sub(replaced, text)
 
 
+def _title(page: Path) -> str:
+    return page.read_text("utf-8").partition("\n")[0].removeprefix("# ")
+
+
+def _demoted(text: str) -> str:
+    """The page as a section of another one: each heading one level lower."""
+    parts = re.split(r"(^```.*?^```)", text, flags=re.DOTALL | re.MULTILINE)
+    return "".join(part if part.startswith("```") else re.sub(r"(?m)^#", "##", part) for part in parts)
+
+
 def _copied(path: Path, name: str) -> str:
-    """A copy of a file of the repository, as text. Of a folder: the list of its files."""
-    target = PAGES / "files" / f"{name}.txt"
+    """A copy of a file of the repository, as text; a picture as it is. Of a folder: the list of its files."""
+    target = PAGES / "files" / (name if path.suffix in (".png", ".svg") else f"{name}.txt")
     target.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir():
         tracked = subprocess.run(
@@ -90,8 +107,8 @@ def _copied(path: Path, name: str) -> str:
         )
         target.write_text(tracked.stdout, "utf-8")
     else:
-        target.write_text(path.read_text("utf-8"), "utf-8")
-    return f"files/{name}.txt"
+        target.write_bytes(path.read_bytes())
+    return str(target.relative_to(PAGES))
 
 
 def _reference() -> str:

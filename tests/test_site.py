@@ -14,6 +14,13 @@ from scripts import site
 ROOT = Path(__file__).resolve().parent.parent
 
 
+def test_the_site_has_at_most_25_pages() -> None:
+    config = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
+    assert 0 < len(list(site.pages_of(config["nav"]))) <= 25, (
+        "join two pages: a reader has to choose among them"
+    )
+
+
 def test_the_config_lists_each_page_once_and_asks_no_other_host() -> None:
     config = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))
     listed = list(site.pages_of(config["nav"]))
@@ -52,13 +59,20 @@ def test_links_that_lead_nowhere_and_files_of_other_hosts_are_found(tmp_path: Pa
 
 def test_a_link_to_a_file_of_the_repository_leads_to_its_copy() -> None:
     pages = site.lay_together()
-    assert {"index.md", "reference.md", "changelog.md"} <= {page.name for page in pages}
-    text = (site.PAGES / "frameworks.md").read_text("utf-8")
+    assert {"index.md", "reference.md", "comparison.md"} <= {page.name for page in pages}
+    text = (site.PAGES / "fastapi.md").read_text("utf-8")
     links = re.findall(r"\]\((files/[^)]+)\)", text)
     assert "files/examples/litestar_app.py.txt" in links
     copy = (site.PAGES / "files/examples/litestar_app.py.txt").read_text("utf-8")
     assert copy == (ROOT / "examples/litestar_app.py").read_text("utf-8")
     assert not re.search(r"\]\(\.\./", text)
+
+
+def test_files_of_the_repository_are_sections_of_a_page() -> None:
+    site.lay_together()
+    text = (site.PAGES / "upgrading.md").read_text("utf-8")
+    assert text.startswith("# Upgrading") and "\n## Changelog\n" in text and "\n### 0.1.0" in text
+    assert "(upgrading.md#changelog)" in text and "(guarantees.md#supported-versions)" in text
 
 
 def test_the_reference_has_the_public_names() -> None:

@@ -60,7 +60,7 @@ class StampedeGuard(KeyedValues):
     different namespaces never share an entry. Its default is `$STAMPEDE_GUARD_NAMESPACE`, which the command reads too,
     and otherwise `default`. The `policy` is the default for all functions of this guard. The `limits` bound what they
     use together. The `hooks` receive the events: see `stampede_guard.events`. With `encryption`, the store holds only
-    ciphertext: see docs/encryption.md. With `stats=True` or `$STAMPEDE_GUARD_STATS`, this process adds its sums for
+    ciphertext: see docs/values.md. With `stats=True` or `$STAMPEDE_GUARD_STATS`, this process adds its sums for
     `stampede-guard stats` to the store: see docs/operators.md.
     Raises `Misuse` for a client, namespace, hook or encryption that cannot work.
     """

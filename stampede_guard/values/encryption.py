@@ -33,7 +33,7 @@ def checked_encryption(given: object) -> Encryption:
             what = given.__name__ if isinstance(given, type) else type(given).__name__
             raise Misuse(
                 f"encryption={what} is not allowed: give an object with encrypt(body: bytes, key: str) -> bytes and "
-                "decrypt(body: bytes, key: str) -> bytes; docs/encryption.md has one to copy"
+                "decrypt(body: bytes, key: str) -> bytes; docs/values.md has one to copy"
             )
     result: Encryption = given  # type: ignore[assignment]
     return result

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import subprocess
-import sys
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -143,12 +140,3 @@ async def test_a_tenant_in_a_context_variable_is_part_of_every_key(guards: Guard
     assert await quality(7) == "globex's 7"
     tenant.set("acme")
     assert await quality(7) == "acme's 7"
-
-
-def test_the_page_about_tenants_runs_as_it_is_written(valkey_url: str) -> None:
-    page = Path(__file__).resolve().parents[2] / "docs" / "tenants.md"
-    command = [sys.executable, "-m", "tests.documents", str(page), valkey_url]
-    done = subprocess.run(
-        command, cwd=page.parents[1], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 0, done.stderr

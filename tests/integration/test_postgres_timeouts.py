@@ -150,12 +150,12 @@ async def test_statement_timeout_ends_the_query_of_a_process_that_was_killed(
 
 async def test_the_page_about_time_outs_does_what_it_says(postgres: str, valkey_url: str) -> None:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.documents", "docs/timeouts.md", valkey_url,
+        sys.executable, "-m", "tests.documents", "docs/times.md", valkey_url,
         env=os.environ | {"DATABASE_URL": postgres}, cwd=ROOT,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     output, _ = await asyncio.wait_for(process.communicate(), PATIENCE)
     assert (process.returncode, output.decode().split("\n")) == (
         0,
-        ["the page in en", "{'apple': 7}", "True", ""],
+        ["the page in en", "{'apple': 7}", "True", "{'secret': 42, 'expires_in': 3600}", ""],
     )

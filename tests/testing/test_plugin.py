@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -10,8 +11,6 @@ import tomllib
 from pathlib import Path
 
 import pytest
-
-from tests.documents import blocks
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -180,10 +179,11 @@ def test_a_suite_that_does_not_use_it_runs_as_without_it(tmp_path: Path, options
 
 
 def test_the_tests_in_the_documentation_pass_as_they_are_written(tmp_path: Path) -> None:
-    page = blocks((ROOT / "docs" / "testing.md").read_text("utf-8"))
-    (tmp_path / "test_page.py").write_text("\n\n".join(text for _, text in page))
+    page = (ROOT / "docs" / "calls.md").read_text("utf-8")
+    module = re.findall(r'^```python title="test_shop.py"\n(.*?)^```', page, re.DOTALL | re.MULTILINE)
+    (tmp_path / "test_page.py").write_text("\n\n".join(module))
     done = pytest_run(tmp_path, *PLUGIN, "-W", "error::RuntimeWarning")
-    tests = sum(text.count("def test_") for _, text in page)
+    tests = sum(text.count("def test_") for text in module)
     assert tests >= 5
     assert f"{tests} passed" in done.stdout, done.stdout + done.stderr
 

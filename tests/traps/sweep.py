@@ -1,6 +1,6 @@
 """Tables of response fields. Each row states by hand which other clients may have its response.
 
-No code of the library is used here. The rows follow RFC 9111 and docs/security.md.
+No code of the library is used here. The rows follow RFC 9111 and docs/guarantees.md.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ def locked_cache(
     meaning of the result changes; `"auto"` follows the function's code. A `key` is a template of the parameters that
     count, `"user:{user_id}"`, or a function of the same arguments that returns the parts of the key. A `name` replaces
     the module and qualified name. With `pickle`, values that nothing else can encode are pickled. Anyone who can write
-    to the store can then run code here. For `tags` such as `"project:{project}"`, see docs/tags.md. Keys hash the
-    parameters in `secret`, as they always hash those called `token` or `email`: see docs/keys.md.
+    to the store can then run code here. For `tags` such as `"project:{project}"`, see docs/invalidation.md. Keys hash
+    the parameters in `secret`, as they always hash those called `token` or `email`: see docs/keys.md.
 
     With `in_thread=False`, a plain function computes in its caller's own thread, with that thread's sessions and
     connections. The event loop of plain functions still renews the lease, and other callers of the key wait. There is

@@ -250,5 +250,5 @@ class KeyedValues:
         return "done" if all(answer == "done" for answer in answers) else "pending"
 
     async def invalidate_tag(self, tag: str) -> Invalidation:
-        """Invalidate all entries with this tag in this namespace: see docs/tags.md. Raises `Misuse`."""
+        """Invalidate all entries with this tag in this namespace: see docs/invalidation.md. Raises `Misuse`."""
         return await self.engine.invalidate_tag(self.prefix + tag_key(tag))

@@ -1,4 +1,4 @@
-"""SQLAlchemy: invalidation with the commit. A rollback invalidates nothing. See docs/commits.md.
+"""SQLAlchemy: invalidation with the commit. A rollback invalidates nothing. See docs/invalidation.md.
 
     invalidate_on_commit(sessions, guard, {Task: Tags("task:{id}", "project:{project_id}", bulk="tasks")})
 

@@ -31,7 +31,7 @@ log = logging.getLogger("stampede_guard")
 STAMP_BYTES = 10
 _MARK = b"\xd7\x0d"
 """Eight bytes of extension 13: see `values.codec.builtin`."""
-_CURE = "annotate what it returns, or pass version='auto' (docs/operators.md, rolling deploys)"
+_CURE = "annotate what it returns, or pass version='auto' (docs/deploying.md, rolling deploys)"
 
 MOST_SHAPES = 8
 """Shapes that are kept of one function's own values, and as many of values of other code."""
