@@ -2,7 +2,7 @@
 
 1. The pages of docs/ and some of the repository's own are laid together. A link to a file of the repository becomes a
    link to a copy of that file in the site.
-2. The reference lists the public names, for mkdocstrings: see `scripts.api_snapshot`.
+2. Behind the reference come the public names, for mkdocstrings: see `scripts.api_snapshot`.
 3. Zensical builds the site, in strict mode.
 4. Every link and picture of every page must exist in the site, and no page asks another host for anything.
 """
@@ -47,7 +47,8 @@ def lay_together() -> list[Path]:
     for name, target in APPENDED.items():
         with (PAGES / target).open("a", encoding="utf-8") as page:
             page.write("\n" + _demoted(_linked((ROOT / name).read_text("utf-8"), ROOT)))
-    (PAGES / "reference.md").write_text(_reference(), "utf-8")
+    with (PAGES / "reference.md").open("a", encoding="utf-8") as page:
+        page.write(_public_names())
     return sorted(PAGES.glob("*.md"))
 
 
@@ -111,13 +112,15 @@ def _copied(path: Path, name: str) -> str:
     return str(target.relative_to(PAGES))
 
 
-def _reference() -> str:
-    """The page of the public names: each module that users import from, and what it exports."""
-    parts = ["# Reference\n\nEvery public name. The pages before this one say when to use which.\n"]
+def _public_names() -> str:
+    """Each module that users import from, and what it exports."""
+    parts = ["\n## Public names\n"]
     for module in public_modules():
         if module.exports:
             names = ", ".join(sorted(map(str, module.exports)))
-            parts.append(f"## `{module.path}`\n\n::: {module.path}\n    options:\n      members: [{names}]\n")
+            parts.append(
+                f"### `{module.path}`\n\n::: {module.path}\n    options:\n      members: [{names}]\n"
+            )
     return "\n".join(parts)
 
 

@@ -16,6 +16,8 @@ mode.
 | `stampede_guard_invalidations_total` | outcome | `done`, `pending` |
 | `stampede_guard_shadow_total` | function, found | what mode `shadow` would have served |
 | `stampede_guard_held_leases_total` | function, outcome | leases: `won`, `released`, `lost`, `skipped` |
+| `stampede_guard_job_slots_total` | function, outcome | slots of jobs that this worker claimed, and their outcomes |
+| `stampede_guard_job_seconds` | function | from a slot's claim to its outcome |
 | `stampede_guard_breaker_changes_total` | state | `open`, `closed` |
 | `stampede_guard_store_refusals_total` | kind, state | `refused`, `recovered`; kinds: those of event `Refused` |
 | `stampede_guard_not_stored_total` | function, kind | computed values that were not stored |
