@@ -11,6 +11,10 @@ import quart
 from aiohttp import web
 from litestar.middleware import DefineMiddleware
 from litestar.params import FromPath
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from stampede_guard import StampedeGuard
 from stampede_guard.http.middleware import StampedeMiddleware
@@ -18,7 +22,7 @@ from stampede_guard.integrations import aiohttp as for_aiohttp
 from stampede_guard.integrations import quart as for_quart
 from stampede_guard.integrations.litestar import StampedePlugin
 
-__all__ = ["Compute", "OutOfStock", "aiohttp_app", "litestar_app", "quart_app"]
+__all__ = ["Compute", "OutOfStock", "aiohttp_app", "litestar_app", "plain_app", "quart_app", "starlette_app"]
 
 Compute = Callable[[str, int], Awaitable[int]]
 """`compute(what, project)`: the expensive part. It may raise."""
@@ -102,3 +106,47 @@ def aiohttp_app(guard: StampedeGuard, compute: Compute) -> web.Application:
     app.router.add_get("/report/{project}", handler)
     for_aiohttp.install(guard, app)
     return app
+
+
+def starlette_app(guard: StampedeGuard, compute: Compute, **options: Any) -> Starlette:
+    @guard.locked_cache(ttl=60, name="starlette.report")
+    async def rows(project: int) -> dict[str, int]:
+        return {"project": project, "rows": await compute("report", project)}
+
+    async def report(request: Request) -> JSONResponse:
+        return JSONResponse(await rows(request.path_params["project"]))
+
+    async def page(request: Request) -> JSONResponse:
+        return JSONResponse(
+            {"rows": await compute("page", request.path_params["project"])}, headers=MIDDLEWARE
+        )
+
+    async def out_of_stock(_: Request, error: Any) -> JSONResponse:
+        return JSONResponse({"article": error.article}, status_code=409)
+
+    app = Starlette(
+        routes=[Route("/report/{project:int}", report), Route("/page/{project:int}", page)],
+        exception_handlers={OutOfStock: out_of_stock},
+        **options,
+    )
+    guard.install(app)
+    app.add_middleware(StampedeMiddleware, guard=guard)
+    return app
+
+
+def plain_app(guard: StampedeGuard, compute: Compute) -> Any:
+    """Without a framework: a coroutine function behind the middleware. It knows no errors and no lifespan."""
+
+    @guard.locked_cache(ttl=60, name="plain.report")
+    async def rows(project: int) -> dict[str, int]:
+        return {"project": project, "rows": await compute("report", project)}
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        _, what, project = scope["path"].split("/")
+        if what == "report":
+            found, fields = await rows(int(project)), {}
+        else:
+            found, fields = {"rows": await compute("page", int(project))}, MIDDLEWARE
+        await JSONResponse(found, headers=fields)(scope, receive, send)
+
+    return StampedeMiddleware(app, guard=guard)

@@ -1,4 +1,4 @@
-"""Litestar, Quart and aiohttp: errors become the answers that their callers can use, and the guard closes in time."""
+"""Starlette, Litestar, Quart, aiohttp: errors become answers that callers can use, and the guard closes in time."""
 
 from __future__ import annotations
 
@@ -53,6 +53,9 @@ async def serving(framework: str, guard: StampedeGuard, compute: apps.Compute) -
     if framework == "litestar":
         app: Any = apps.litestar_app(guard, compute)
         running: Any = app.lifespan()
+    elif framework == "starlette":
+        app = apps.starlette_app(guard, compute)
+        running = app.router.lifespan_context(app)
     else:
         app = apps.quart_app(guard, compute)
         running = app.test_app()
@@ -67,7 +70,7 @@ async def serving(framework: str, guard: StampedeGuard, compute: apps.Compute) -
         yield got
 
 
-frameworks = pytest.mark.parametrize("framework", ["litestar", "quart", "aiohttp"])
+frameworks = pytest.mark.parametrize("framework", ["starlette", "litestar", "quart", "aiohttp"])
 
 
 def raising(error: Exception) -> apps.Compute:
@@ -174,6 +177,9 @@ async def test_a_computation_under_way_may_end_before_what_it_uses_is_closed(
     match framework:
         case "litestar":
             running: Any = apps.litestar_app(guard, compute, lifespan=[database]).lifespan()
+        case "starlette":
+            shop = apps.starlette_app(guard, compute, lifespan=database)
+            running = shop.router.lifespan_context(shop)
         case "quart":
             app = quart.Quart("shop")
 

@@ -22,7 +22,11 @@ WORKER = "tests.integrations.asgi.worker"
 KINDS = {
     "asgi": (
         ["--worker-class", "uvicorn.workers.UvicornWorker", f"{WORKER}:asgi"],
-        ["litestar/report", "litestar/page", "quart/report", "quart/page"],
+        [
+            f"{framework}/{what}"
+            for framework in ("litestar", "plain", "quart", "starlette")
+            for what in ("report", "page")
+        ],
     ),
     "aiohttp": (["--worker-class", "aiohttp.GunicornWebWorker", f"{WORKER}:aiohttp()"], ["aiohttp/report"]),
 }

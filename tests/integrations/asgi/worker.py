@@ -36,7 +36,9 @@ def compute_of(framework: str) -> apps.Compute:
 
 SHOPS: dict[str, Any] = {
     "litestar": apps.litestar_app(guard_of("litestar"), compute_of("litestar")),
+    "plain": apps.plain_app(guard_of("plain"), compute_of("plain")),
     "quart": apps.quart_app(guard_of("quart"), compute_of("quart")),
+    "starlette": apps.starlette_app(guard_of("starlette"), compute_of("starlette")),
 }
 
 
