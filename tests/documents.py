@@ -3,8 +3,9 @@
     python -m tests.documents README.md redis://127.0.0.1:6379/0
 
 Blocks marked `python` run in order and share their names; `await` works at the top level. A block without it runs
-without an event loop. The second argument
-takes the place of `redis://localhost:6379/0` in the text.
+without an event loop. The second argument takes the place of `redis://localhost:6379/0` in the text.
+
+Left out are the halves of a pair, below "Before:" and "After:". Each needs a process of its own: see `tests.migrating`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import types
 from collections.abc import Awaitable
 from pathlib import Path
 
-_BLOCK = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_BLOCK = re.compile(r"(?<!^Before:\n\n)(?<!^After:\n\n)^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 _WRITTEN_URL = "redis://localhost:6379/0"
 
 
