@@ -25,6 +25,7 @@ from stampede_guard.audit.files.uses import counted
 from stampede_guard.audit.finding import CONFIDENCES, plural
 from stampede_guard.audit.reports import FORMATS
 from stampede_guard.audit.reports.explain import explain, listing
+from stampede_guard.audit.reports.guides import guide_lines
 from stampede_guard.audit.reports.progress import ProgressBar
 from stampede_guard.audit.reports.text import has_rich, rich_text
 
@@ -165,6 +166,8 @@ def _fix(given: argparse.Namespace, config: Config, options: AuditOptions) -> in
     else:
         after = None
         changed = fixing.fix_files(outcome, list(_discovery(given, config).files(given.paths)), **how) > 0
+    for line in guide_lines(outcome.findings):
+        sys.stderr.write(f"audit: {line}\n")
     if given.diff:
         return FOUND if changed and not given.exit_zero else CLEAN
     left = _found(given, config, options, after)

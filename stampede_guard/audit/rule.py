@@ -59,6 +59,8 @@ class Rule:
     fix: Callable[[Module, Violation], FixPlan | None] | None = None
     # Which fixes there are, as the documentation says; a test compares this with the code.
     fixes: tuple[FixSafety, ...] = ()
+    # A place in docs/: how to do by hand what the fix leaves.
+    guide: str = ""
 
     def may_apply(self, text: Text) -> bool:
         return all(map(text.has_any, self.hints)) and (self.near is None or self.near(text))

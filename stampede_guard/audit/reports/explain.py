@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stampede_guard.audit.reports.guides import address
 from stampede_guard.audit.rule import Rule
 from stampede_guard.audit.rules import all_rules, rule_named
 
@@ -25,6 +26,8 @@ def explain(code: str) -> str:
         f"How sure\n{_indented(said.sure)}",
         f"Fix\n{_indented(said.fix)}",
     ]
+    if rule.guide:
+        parts.append(f"By hand\n{_indented(address(rule))}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -62,6 +65,8 @@ def _page(rule: Rule) -> Iterator[str]:
         f"**Fix.** {said.fix}",
         "",
     )
+    if rule.guide:
+        yield from (f"**By hand.** [Before and after]({rule.guide}), for what the fix leaves.", "")
 
 
 def _indented(text: str) -> str:

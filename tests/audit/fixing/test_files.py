@@ -360,3 +360,20 @@ def test_a_fix_that_does_not_help_is_told_and_not_made(
     assert main(["app.py", "--fix"]) == 1
     assert "app.py stays as it is: SG101 in rates: the finding would remain" in capsys.readouterr().err
     assert (project / "app.py").read_text() == SAFE
+
+
+def test_a_fix_names_the_page_for_what_it_leaves_to_be_done_by_hand(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "pages.py").write_text(
+        "from flask_caching import Cache\ncache = Cache()\n\n\n@cache.memoize()\ndef f(): ...\n"
+    )
+    for options in (["--fix", "--diff"], ["--fix"]):
+        main([".", *options])
+        said = capsys.readouterr().err.splitlines()
+        assert said[1:] == [
+            "audit: to do by hand for SG101 (invalidation, keys, options): docs/migrating.md#from-fastapi-cache2",
+            "audit: to do by hand for SG104 (invalidation, keys, options): docs/flask.md#from-flask-caching",
+        ]
+    main(["pages.py"])
+    assert capsys.readouterr().err == ""

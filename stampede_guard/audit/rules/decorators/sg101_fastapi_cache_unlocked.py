@@ -33,6 +33,7 @@ RULE = Rule(
     check=check,
     fix=fastapi_cache,
     fixes=("safe", "unsafe"),
+    guide="migrating.md#from-fastapi-cache2",
     documentation=Documentation(
         what="An endpoint is cached with fastapi-cache's decorator.",
         why="The decorator gets, calls and sets. Neither the callers of one process nor the workers wait "

@@ -43,6 +43,7 @@ RULE = Rule(
     check=check,
     fix=aiocache,
     fixes=("safe", "unsafe"),
+    guide="migrating.md#from-aiocache",
     documentation=Documentation(
         what="A coroutine function is cached with aiocache's `cached` or `multi_cached`.",
         why="Both get, await the function and set. Every coroutine that misses during the computation "

@@ -58,6 +58,7 @@ RULE = Rule(
     check=check,
     fix=cashews,
     fixes=("safe", "unsafe"),
+    guide="migrating.md#from-cashews",
     documentation=Documentation(
         what="A function is cached with cashews and without `lock=True`.",
         why="cashews joins the callers of one process only, so eight workers compute eight times per "

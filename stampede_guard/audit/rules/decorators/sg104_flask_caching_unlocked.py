@@ -70,6 +70,7 @@ RULE = Rule(
     scope="process",
     hints=((b".cached", b".memoize"), (re.compile(rb"\.cached\b"), re.compile(rb"\.memoize\b"))),
     check=check,
+    guide="flask.md#from-flask-caching",
     documentation=Documentation(
         what="A view or function is cached with Flask-Caching.",
         why="Flask-Caching gets, calls and sets. Threads and workers that miss at the same time all compute.",

@@ -105,6 +105,7 @@ RULE = Rule(
     scope="process",
     hints=((b"cache", b"Cache", b"redis", b"memc"), (b"cache_page", b"get_or_set")),
     check=check,
+    guide="django.md#from-djangos-own-cache",
     documentation=Documentation(
         what="A view is cached by `cache_page`, or a value by `cache.get_or_set(key, compute)`.",
         why="`get_or_set` decides which value is stored, not which caller computes it: all callers that "

@@ -46,6 +46,7 @@ RULE = Rule(
     scope="process",
     hints=((b"cachetools",),),
     check=check,
+    guide="migrating.md#from-lru_cache-with-a-time-bucket",
     documentation=Documentation(
         what="`cachetools.cached` or `cachedmethod` is used without `condition=`.",
         why="With `lock=` the dict is safe, but the function runs outside the lock, once per thread that "

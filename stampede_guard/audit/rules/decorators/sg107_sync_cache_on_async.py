@@ -38,6 +38,7 @@ RULE = Rule(
     check=check,
     fix=memo_on_coroutine,
     fixes=("unsafe",),
+    guide="migrating.md#from-lru_cache-with-a-time-bucket",
     documentation=Documentation(
         what="A cache for plain functions decorates an `async def`.",
         why="It stores what the call returns: a coroutine, which can be awaited once. The second caller "
