@@ -9,19 +9,19 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stampede_guard.stores.addresses import cluster_from_url, sentinel_from_url
     from stampede_guard.stores.cluster import ClusterStore
     from stampede_guard.stores.redis import RedisStore
     from stampede_guard.stores.sentinel import SentinelStore
-    from stampede_guard.stores.urloptions import deadline_from
+    from stampede_guard.stores.urls.addresses import cluster_from_url, sentinel_from_url
+    from stampede_guard.stores.urls.options import deadline_from
 
 _HOMES = {
     "ClusterStore": "cluster",
     "RedisStore": "redis",
     "SentinelStore": "sentinel",
-    "cluster_from_url": "addresses",
-    "deadline_from": "urloptions",
-    "sentinel_from_url": "addresses",
+    "cluster_from_url": "urls.addresses",
+    "deadline_from": "urls.options",
+    "sentinel_from_url": "urls.addresses",
 }
 
 __all__ = [

@@ -14,10 +14,10 @@ from stampede_guard import StampedeGuard
 from stampede_guard.core.scripts import Granted, Held
 from stampede_guard.errors import StoreUnavailable, WrongTopology
 from stampede_guard.policy import Policy
-from stampede_guard.stores.addresses import cluster_from_url
 from stampede_guard.stores.clustersession import ClusterSession
 from stampede_guard.stores.connections.slots import slot_of
 from stampede_guard.stores.protocol import Session
+from stampede_guard.stores.urls.addresses import cluster_from_url
 from tests.support.listener import PATIENCE, RecordingListener
 from tests.support.sessions import Sessions
 

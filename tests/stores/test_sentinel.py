@@ -13,9 +13,9 @@ from bench.herd.valkey import ValkeyServer, free_port
 from stampede_guard.core.scripts import Granted
 from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
 from stampede_guard.policy import Policy
-from stampede_guard.stores.addresses import sentinel_from_url
 from stampede_guard.stores.redis import RedisSession
 from stampede_guard.stores.sentinel import SentinelStore
+from stampede_guard.stores.urls.addresses import sentinel_from_url
 from tests.support.listener import RecordingListener
 from tests.support.proxy import FaultProxy
 

@@ -18,7 +18,6 @@ from stampede_guard.api.urls import store_from_url
 from stampede_guard.core.scripts import Granted
 from stampede_guard.errors import StoreError, StoreRefused, StoreUnavailable
 from stampede_guard.events import BreakerClosed, BreakerOpened, Event, NotStored, Recovered, Refused
-from stampede_guard.stores.addresses import sentinel_from_url
 from stampede_guard.stores.connections.replies import (
     MEANINGS,
     Meaning,
@@ -29,6 +28,7 @@ from stampede_guard.stores.connections.replies import (
 )
 from stampede_guard.stores.protocol import Session
 from stampede_guard.stores.redis import RedisSession
+from stampede_guard.stores.urls.addresses import sentinel_from_url
 from tests.support.asking import POLICY
 from tests.support.gate import until
 from tests.support.inside import runtimes_of

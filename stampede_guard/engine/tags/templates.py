@@ -14,7 +14,7 @@ from typing import Any
 from stampede_guard.errors import KeyPartError, Misuse
 from stampede_guard.values.arguments.binding import arguments_of
 from stampede_guard.values.arguments.templates import LONGEST, check_names, names_in, parsed
-from stampede_guard.values.parts.parts import digest, escape
+from stampede_guard.values.parts.classes import DIGITS, digest, escape
 
 __all__ = ["ALLOWED", "MOST_TAGS", "TagTemplates", "checked_tags", "tag_key", "tag_names", "text_in_tag"]
 
@@ -35,7 +35,7 @@ def tag_key(tag: object) -> str:
     tag = normalized(tag)
     text = escape(tag)
     if len(text) > _LONGEST_READABLE:
-        text = f"{text[: _LONGEST_READABLE - 33]}~{digest(tag)}"
+        text = f"{text[: _LONGEST_READABLE - len('~') - DIGITS]}~{digest(tag)}"
     return f"#{text}"
 
 

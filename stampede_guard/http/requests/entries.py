@@ -119,4 +119,4 @@ def variant_name(base: str, nonce: str, nominated: Fields, *, variants: int) -> 
     more.
     """
     text = "\0".join(f"{name.decode('latin-1')}\1{value.decode('latin-1')}" for name, value in nominated)
-    return f"{base}#{nonce}.{int(digest(text, size=8), 16) % variants}"
+    return f"{base}#{nonce}.{int(digest(text, digits=16), 16) % variants}"

@@ -10,14 +10,14 @@ from stampede_guard.errors import Misuse
 from stampede_guard.http.requests.stored import is_note
 from stampede_guard.leases.messages import Owner
 from stampede_guard.leases.owner import called
-from stampede_guard.values.keys.explained import bare, explain_name
+from stampede_guard.values.keys.explained import AFTER_NAMESPACE, bare, explain_name
 
 if TYPE_CHECKING:
     from stampede_guard.stores.console.view import EntryLease, EntryView, State
 
 __all__ = ["complete", "holder_text", "is_tag", "state_of"]
 
-_WITHOUT_NAMESPACE = re.compile(r"[=#]|http\d*:|[^:]+:[0-9a-f]{12}:")
+_WITHOUT_NAMESPACE = re.compile(AFTER_NAMESPACE)
 
 
 def complete(name: str, namespace: str) -> str:

@@ -20,7 +20,13 @@ from stampede_guard.values.keys.codeversion import AUTO, code_version
 from stampede_guard.values.keys.naming import full_name
 from stampede_guard.values.keys.sensitive import holds_sensitive_names, is_sensitive
 from stampede_guard.values.keys.templates import places_of, places_of_template
-from stampede_guard.values.parts.classes import AMBIGUOUS, is_local, needs_definition, note_local
+from stampede_guard.values.parts.classes import (
+    AMBIGUOUS,
+    DIGITS_OF_FUNCTION,
+    is_local,
+    needs_definition,
+    note_local,
+)
 from stampede_guard.values.parts.local_classes import LocalClasses
 from stampede_guard.values.parts.parts import (
     LONGEST_PART,
@@ -141,7 +147,7 @@ class KeyBuilder:
 
     def _make_head(self) -> str:
         whole = "\n".join((self.name, self.version, self.fingerprint, self._template or str(self.replaced)))
-        return f"{readable_name(self.name)}:{digest(whole, size=6)}:"
+        return f"{readable_name(self.name)}:{digest(whole, digits=DIGITS_OF_FUNCTION)}:"
 
     def build(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """The key of a call, at most 200 characters, without braces, spaces and control characters.

@@ -12,8 +12,10 @@ from urllib.parse import unquote
 from stampede_guard.errors import Misuse
 from stampede_guard.values.keys.builder import SHOWN
 from stampede_guard.values.keys.kinds import UNNAMED
+from stampede_guard.values.parts.classes import DIGITS, DIGITS_OF_FUNCTION
 
 __all__ = [
+    "AFTER_NAMESPACE",
     "KEPT_FOR_COMPARISON",
     "LONGEST_NAME",
     "Explanation",
@@ -29,13 +31,15 @@ KEPT_FOR_COMPARISON = "?shadow"
 LONGEST_NAME = 8192
 """Characters. The longest name is a key of 512 characters that are each escaped as four bytes."""
 
-_FUNCTION = re.compile(r"(?P<function>.*?):(?P<digest>[0-9a-f]{12}):(?P<parts>.*)", re.DOTALL)
-_NAMESPACE = re.compile(
-    r"(?P<namespace>[A-Za-z0-9._:-]{1,64}?):(?:[=#]|http\d*:|[^:]+:[0-9a-f]{12}:)", re.DOTALL
+AFTER_NAMESPACE = rf"[=#]|http\d*:|[^:]+:[0-9a-f]{{{DIGITS_OF_FUNCTION}}}:"
+"""How the name of an entry goes on after its namespace, as a regular expression."""
+_FUNCTION = re.compile(
+    rf"(?P<function>.*?):(?P<digest>[0-9a-f]{{{DIGITS_OF_FUNCTION}}}):(?P<parts>.*)", re.DOTALL
 )
+_NAMESPACE = re.compile(rf"(?P<namespace>[A-Za-z0-9._:-]{{1,64}}?):(?:{AFTER_NAMESPACE})", re.DOTALL)
 _URL = re.compile(r"http\d*:(?P<url>.+)", re.DOTALL)
 _SHAPE = re.compile(r"(?P<key>.*?)(?:#(?P<shape>[0-9a-f]{6,64}))?", re.DOTALL)
-_HASHED = re.compile(r"(?P<begin>.*)~(?P<digest>[0-9a-f]{32})", re.DOTALL)
+_HASHED = re.compile(rf"(?P<begin>.*)~(?P<digest>[0-9a-f]{{{DIGITS}}})", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,7 @@ def program_name(names: Mapping[str, Any]) -> str:
         return name
     if getattr(sys, "frozen", False):
         file = sys.executable  # a program that is unpacked for each run has another path each time
-    return f"{PurePath(file).stem}@{digest(os.path.abspath(file), size=6)}"
+    return f"{PurePath(file).stem}@{digest(os.path.abspath(file), digits=12)}"
 
 
 def _file(function: Any) -> str | None:

@@ -21,6 +21,8 @@ from typing import Any
 from urllib.parse import quote
 
 __all__ = [
+    "DIGITS",
+    "DIGITS_OF_FUNCTION",
     "Unkeyable",
     "class_name",
     "digest",
@@ -71,9 +73,15 @@ def escape(text: str) -> str:
     return text if _is_unchanged(text) else quote(text, safe=_PLAIN, errors="surrogatepass")
 
 
-def digest(text: str, *, size: int = 16) -> str:
-    """Hexadecimal BLAKE2b (RFC 7693) of a text, `size` bytes of it."""
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=size).hexdigest()
+DIGITS = 32
+"""Characters of the digest of a part, a key or a tag."""
+DIGITS_OF_FUNCTION = 12
+"""Characters of the digest of a function's whole name, its version and its result's shape."""
+
+
+def digest(text: str, *, digits: int = DIGITS) -> str:
+    """Hexadecimal BLAKE2b (RFC 7693) of a text, so many digits of it: an even number."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=digits // 2).hexdigest()
 
 
 AMBIGUOUS = escape("<locals>")
@@ -126,7 +134,7 @@ def forget_definitions() -> None:
 
 @functools.lru_cache(maxsize=512)
 def _definition_digest(kind: type) -> str:
-    return digest(_definition(kind, 0), size=8)
+    return digest(_definition(kind, 0), digits=16)
 
 
 def _definition(kind: type, depth: int) -> str:

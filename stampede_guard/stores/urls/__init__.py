@@ -1,0 +1,1 @@
+"""What the URL of a store says: its addresses and its options."""
