@@ -12,6 +12,7 @@ import pytest
 
 from scripts.api_snapshot import SNAPSHOT, changes, public_api
 from scripts.dist import EXTRAS, NOT_FOR_USERS
+from scripts.interpreters import SUPPORTED
 from stampede_guard.deprecation import deprecated
 from tests.test_repository import modules, tracked
 
@@ -43,6 +44,39 @@ def test_every_extra_that_a_hint_names_exists() -> None:
 
 def test_each_extra_for_users_is_tried_with_the_archives() -> None:
     assert PROJECT["optional-dependencies"].keys() - NOT_FOR_USERS == EXTRAS.keys()
+
+
+def test_every_place_that_lists_the_supported_pythons_lists_the_same() -> None:
+    def read(file: str, pattern: str) -> list[str]:
+        return re.findall(r"3\.\d+", "".join(re.findall(pattern, (ROOT / file).read_text("utf-8"))))
+
+    classifiers = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
+    assert classifiers == list(SUPPORTED) == read(".github/workflows/ci.yml", r"python: \[(.*)\]")
+    ends = [SUPPORTED[0], SUPPORTED[-1]]
+    assert (
+        read("Makefile", r"on every Python (.* to \S+)") == read("SECURITY.md", r"\| Python \| (.*);") == ends
+    )
+
+
+def test_every_place_that_names_the_oldest_python_names_the_same() -> None:
+    oldest = SUPPORTED[0]
+    told = {
+        "pyproject.toml": (f'requires-python = ">={oldest}"', f'python_version = "{oldest}"',
+                           f'pythonVersion = "{oldest}"', f'target-version = "py{oldest.replace(".", "")}"'),
+        "Makefile": (f"a Python of {oldest} or later", f"needs Python {oldest} or later",
+                     f"sys.version_info < ({oldest.replace('.', ', ')})"),
+        "README.md": (f"Python {oldest}+",),
+        ".ci/run": (f"Needs Python {oldest}+",),
+        ".github/workflows/ci.yml": (f'python-version: "{oldest}"',),
+        ".github/workflows/release.yml": (f'python-version: "{oldest}"',),
+    }  # fmt: skip
+    missing = {
+        (file, text)
+        for file, texts in told.items()
+        for text in texts
+        if text not in (ROOT / file).read_text("utf-8")
+    }
+    assert missing == set()
 
 
 def test_public_names_and_signatures_change_only_with_the_snapshot_and_a_line_in_the_changelog() -> None:
