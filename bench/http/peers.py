@@ -25,8 +25,10 @@ from bench.journal import Journal
 from bench.micro.value import VALUE, VALUE_AS_JSON
 from bench.peers.adapter import About
 
-__all__ = ["BARE", "HISHEL", "NGINX", "ORIGIN", "OURS", "PEERS", "Peer", "application"]
+__all__ = ["BARE", "HISHEL", "NGINX", "NOTHING", "ORIGIN", "OURS", "PEERS", "Peer", "application"]
 
+NOTHING: Final = "nothing"
+"""An endpoint that does nothing: what Starlette costs without any store."""
 BARE: Final = "bare"
 OURS: Final = "ours"
 NGINX: Final = "nginx"
@@ -69,6 +71,13 @@ def origin(settings: AppSettings) -> App:
         await _report(settings)
         headers = {"cache-control": f"max-age={settings.ttl}"}
         return Response(VALUE_AS_JSON, media_type="application/json", headers=headers)
+
+    return Starlette(routes=[Route(PATH, report)])
+
+
+def nothing(settings: AppSettings) -> App:
+    async def report(request: Request) -> Response:
+        return Response(VALUE_AS_JSON, media_type="application/json")
 
     return Starlette(routes=[Route(PATH, report)])
 
@@ -151,6 +160,17 @@ _HISHEL = "https://hishel.com/dev/integrations/asgi"
 PEERS: Final[dict[str, Peer]] = {
     peer.about.name: peer
     for peer in (
+        Peer(
+            About(
+                name=NOTHING,
+                distribution="",
+                page="peers.py",
+                option="Starlette, the same bytes each time",
+                note="asks no Redis: no cache can answer from a store at this cost",
+            ),
+            nothing,
+            caches=False,
+        ),
         Peer(
             About(name=BARE, distribution="", page="peers.py", option="Starlette, one EVALSHA by redis-py"),
             bare,

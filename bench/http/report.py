@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from bench.http.peers import BARE, OURS, PEERS
+from bench.http.peers import BARE, NOTHING, OURS, PEERS
 from bench.http.results import Results, Row
 from bench.markdown import grid
 
 __all__ = ["bar_lines", "cells", "draw", "markdown", "terminal_table"]
 
 TITLES: Final = (
-    "hits a second", "x bare", "P99, ms", "CPU of a hit, us", "x bare", "without uvicorn, us", "x bare",
+    "hits a second", "x bare", "P99, ms", "CPU of a hit, us", "x bare", "x nothing", "without uvicorn, us", "x bare",
     "32 at once, us", "x bare", "calls per expiry",
 )  # fmt: skip
 _COLUMNS: Final = (
@@ -37,9 +37,14 @@ def cells(results: Results, row: Row) -> list[str]:
         median = row.median(column)
         found.append("-" if median is None else _text(median * factor))
         if beside:
-            ratio = results.ratio(row.name, column)
-            found.append("-" if ratio is None else f"{ratio:.2f}")
+            found.append(_ratio(results.ratio(row.name, column)))
+        if column == "cpu":
+            found.append(_ratio(results.ratio(row.name, column, to=NOTHING)))
     return [*found, _counts(row)]
+
+
+def _ratio(ratio: float | None) -> str:
+    return "-" if ratio is None else f"{ratio:.2f}"
 
 
 def _text(figure: float) -> str:
@@ -118,7 +123,7 @@ def _panel(axis: Any, rows: list[Row], column: str, factor: float, title: str) -
             found = float(statistics.median(row.expiries)) if row.expiries else None
         else:
             found = row.median(column)
-        color = _OURS if row.name == OURS else _BARE if row.name == BARE else _OTHERS
+        color = _OURS if row.name == OURS else _BARE if row.name in (NOTHING, BARE) else _OTHERS
         width = 0.0 if found is None else found * factor
         axis.barh(place, width, color=color)
         axis.annotate(" -" if found is None else f" {_text(width)}", (width, place), va="center", fontsize=8)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from bench.herd.valkey import ValkeyServer
 from bench.http.expiry import measure_expiries
 from bench.http.hits import measure_hits
-from bench.http.peers import BARE, PEERS
+from bench.http.peers import BARE, NOTHING, PEERS
 from bench.http.plan import Sizes
 from bench.http.results import Results, Row
 from bench.peers.fleet import ROOT
@@ -21,8 +21,8 @@ __all__ = ["measure"]
 async def measure(
     peers: Sequence[str], sizes: Sizes, *, setting: str, step: Callable[[str], None]
 ) -> Results:
-    """`step` is called with the name of each part. The bare app is always among the peers, for comparison."""
-    names = [name for name in PEERS if name in peers or name == BARE]
+    """`step` is called with the name of each part. The bare apps are always among the peers, for comparison."""
+    names = [name for name in PEERS if name in peers or name in (NOTHING, BARE)]
     results = Results(setting, [Row(name, PEERS[name].version, PEERS[name].missing()) for name in names])
     there = [row.name for row in results.rows if not row.not_run]
     with ValkeyServer() as server:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol
@@ -19,7 +20,7 @@ Compute = Callable[[str], Awaitable[dict[str, Any]]]
 class About:
     """`distribution` is the name on the package index, empty for code of this repository. `page` documents the option
     that was chosen. `option` is that option, as code. `hits_by`: the adapter whose hits through Redis are timed
-    instead, if the recommended option never reads a hit from Redis."""
+    instead, if the recommended option never reads a hit from Redis. `least_python`: the oldest that it runs on."""
 
     name: str
     distribution: str
@@ -27,11 +28,14 @@ class About:
     option: str
     note: str = ""
     hits_by: str = ""
+    least_python: tuple[int, int] = (3, 11)
 
     def missing(self) -> str:
         """Why this peer cannot run here, or nothing."""
         if not self.distribution:
             return ""
+        if sys.version_info < self.least_python:
+            return f"{self.distribution} needs Python {'.'.join(map(str, self.least_python))}"
         try:
             importlib.metadata.version(self.distribution)
         except importlib.metadata.PackageNotFoundError:

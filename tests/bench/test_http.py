@@ -12,7 +12,7 @@ from bench.http.__main__ import parse
 from bench.http.client import Failed, ask, ask_once
 from bench.http.expiry import calls_per_expiry
 from bench.http.nginx import Nginx
-from bench.http.peers import BARE, HISHEL, NGINX, OURS, PEERS
+from bench.http.peers import BARE, HISHEL, NGINX, NOTHING, OURS, PEERS
 from bench.http.plan import Sizes
 from bench.http.report import TITLES, bar_lines, cells, draw, markdown
 from bench.http.results import Results, Row
@@ -52,6 +52,13 @@ def test_ratios_are_of_neighbours_and_their_median_counts() -> None:
     assert found.ratio(OURS, "cpu") == 2
     assert found.ratio(OURS, "rate") is None
     assert found.ratio(OURS, "cpu", to=HISHEL[0]) is None
+
+
+def test_the_cpu_of_a_hit_is_also_held_against_an_endpoint_that_does_nothing() -> None:
+    found = Results("here", [Row(NOTHING, rounds={"cpu": [2.0]}), Row(BARE, rounds={"cpu": [4.0]})])
+    found.rows.append(Row(OURS, rounds={"cpu": [3.0]}))
+    place = TITLES.index("x nothing")
+    assert [cells(found, row)[place] for row in found.rows] == ["1.00", "2.00", "1.50"]
 
 
 def test_a_bar_is_met_or_missed_on_its_own_side() -> None:
@@ -109,7 +116,7 @@ def test_all_peers_are_measured_unless_some_are_named() -> None:
 async def test_one_run_has_every_figure_of_ours_and_of_the_bare_app() -> None:
     steps: list[str] = []
     found = await measure([OURS], TINY, setting="here", step=steps.append)
-    assert [row.name for row in found.rows] == [BARE, OURS]
+    assert [row.name for row in found.rows] == [NOTHING, BARE, OURS]
     for row in found.rows:
         assert not row.failed, row.failed
         assert {name: len(figures) for name, figures in row.rounds.items()} == dict.fromkeys(
@@ -123,8 +130,9 @@ async def test_one_run_has_every_figure_of_ours_and_of_the_bare_app() -> None:
 async def test_a_peer_that_does_not_start_ends_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.peers.adapter.About.missing", lambda about: "it is nowhere to be had")
     found = await measure([], TINY, setting="here", step=lambda what: None)
-    (row,) = found.rows
-    assert (row.not_run, row.rounds, row.expiries) == ("it is nowhere to be had", {}, [])
+    assert [row.name for row in found.rows] == [NOTHING, BARE]
+    for row in found.rows:
+        assert (row.not_run, row.rounds, row.expiries) == ("it is nowhere to be had", {}, [])
 
 
 async def test_errors_of_a_peer_are_counted_where_they_may_happen_and_end_a_measurement_where_not() -> None:

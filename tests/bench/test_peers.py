@@ -303,6 +303,15 @@ async def test_a_peer_that_cannot_be_opened_has_no_figures_and_ends_no_run(
     assert "has died" in row.failed["hot"] and row.figures == {}
 
 
+def test_a_peer_for_newer_pythons_says_which_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    about = ADAPTERS["async-hybrid-cache"].about
+    monkeypatch.setattr("bench.peers.adapter.sys.version_info", (3, 11, 9))
+    assert about.missing() == "async-hybrid-cache needs Python 3.12"
+    monkeypatch.setattr("bench.peers.adapter.sys.version_info", (3, 12, 1))
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "0.5.0")
+    assert (about.missing(), about.version) == ("", "0.5.0")
+
+
 async def test_a_peer_that_is_not_installed_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.peers.adapter.About.missing", lambda about: "it is nowhere to be had")
     (row,) = await measure(["cashews"], ["cold"], TINY, step=lambda name, scenario: None)
