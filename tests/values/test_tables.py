@@ -8,6 +8,7 @@ import datetime
 import decimal
 import io
 import pickle
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from stampede_guard.values.codec import codec_for
 from stampede_guard.values.codec.compressed import compressing
 from stampede_guard.values.codec.tables import table_of
 from tests.support.guards import Guards
+from tests.values import hostile_tables as hostile
 
 TIMES = pd.date_range("2026-01-01", periods=3, freq="D", tz="Europe/Berlin")
 ARRAYS: dict[str, Any] = {
@@ -169,6 +171,58 @@ def test_damaged_streams_are_undecodable_or_something_valid() -> None:
         for place in range(0, len(body) - 16, 7):
             with pytest.raises(Undecodable):
                 codec.decode(body[:place])
+
+
+def peak_of_refusing(kind: Any, body: bytes) -> int:
+    """The bytes that NumPy, Python and Arrow had taken at once while these bytes were refused."""
+    codec, usual = codec_for(kind), pa.default_memory_pool()
+    with contextlib.suppress(Undecodable):  # imports what decoding needs
+        codec.decode(codec_for(pd.DataFrame).encode(FRAMES["numbers and texts"]))
+    pool = pa.proxy_memory_pool(usual)
+    pa.set_memory_pool(pool)
+    tracemalloc.start()
+    try:
+        with pytest.raises(Undecodable):
+            codec.decode(body)
+        return tracemalloc.get_traced_memory()[1] + int(pool.max_memory())
+    finally:
+        tracemalloc.stop()
+        pa.set_memory_pool(usual)
+
+
+@pytest.mark.parametrize("kind", [pa.Table, pa.RecordBatch, pd.DataFrame, pd.Series])
+@pytest.mark.parametrize("what", hostile.STREAMS)
+def test_a_small_stream_that_stands_for_a_huge_table_is_refused_before_it_takes_memory(
+    what: str, kind: Any
+) -> None:
+    body = hostile.STREAMS[what]
+    assert peak_of_refusing(kind, body) < 1_000_000 + 8 * len(body)
+
+
+@pytest.mark.parametrize("kind", [pd.DataFrame, pd.Series])
+@pytest.mark.parametrize("what", hostile.FRAMES)
+def test_metadata_for_pandas_that_asks_for_more_than_there_is_is_refused(what: str, kind: Any) -> None:
+    body = hostile.FRAMES[what]
+    assert peak_of_refusing(kind, body) < 1_000_000 + 8 * len(body)
+
+
+@pytest.mark.parametrize("what", hostile.ARRAYS)
+def test_an_array_that_names_another_size_than_it_has_is_refused_before_it_takes_memory(what: str) -> None:
+    assert peak_of_refusing(np.ndarray, hostile.ARRAYS[what]) < 100_000
+
+
+def test_nulls_empty_tables_and_many_batches_are_ordinary_values() -> None:
+    nulls = pa.table({"a": range(100), "b": pa.nulls(100), "c": [{"x": None, "y": 1}] * 100})
+    batches = pa.Table.from_batches([pa.record_batch({"a": ["x"]})] * 100)
+    empty = pa.schema({"a": pa.list_(pa.struct({"b": pa.bool_()})), "c": pa.null()}).empty_table()
+    for table in (nulls, batches, empty):
+        codec = codec_for(pa.Table)
+        same(codec.decode(codec.encode(table)), table)
+
+
+def test_a_column_of_views_is_refused_with_what_to_write() -> None:
+    with pytest.raises(UnsupportedValue, match="cast it to a type without them"):
+        codec_for(pa.Table).encode(pa.table({"a": pa.array(["x"], pa.string_view())}))
 
 
 @pytest.mark.parametrize(

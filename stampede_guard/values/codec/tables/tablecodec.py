@@ -1,8 +1,9 @@
 """Codecs for NumPy arrays, pandas frames and series, and Arrow tables.
 
 An array is stored in NumPy's own format, which keeps its type, shape and order. The others are stored as an Arrow IPC
-stream (https://arrow.apache.org/docs/format/Columnar.html). Neither form can make code run. Every caller gets an object
-of its own that it may change, and the caller that computed gets the decoded one, too.
+stream (https://arrow.apache.org/docs/format/Columnar.html). Neither form can make code run, nor take much more memory
+than it has bytes: see `arrowbounds`. Every caller gets an object of its own that it may change. The caller that
+computed gets the decoded one, too.
 
 A value that would come back changed is refused: an array of Python objects, a column of mixed types.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import types
 import typing
 from collections.abc import Callable
@@ -19,10 +21,11 @@ from typing import Any, NamedTuple
 from stampede_guard.errors import Undecodable, UnsupportedValue
 from stampede_guard.values.annotations import unwrap
 from stampede_guard.values.codec.compressed import unpacked
+from stampede_guard.values.codec.tables.arrowbounds import batches_of, refuse_unbounded_metadata, schema_of
 
 __all__ = ["TableCodec", "table_of"]
 
-_FORMAT = "1"  # of the stored bytes; a new one gives all entries new keys
+_FORMAT = "2"  # of the stored bytes; a new one gives all entries new keys
 _NONE = b"\x00"
 _FREQ = b"stampede_guard.freq"
 
@@ -112,7 +115,7 @@ def _dump_array(array: Any) -> bytes:
             "an array of Python objects cannot be stored: give it a type with astype(), or return a list"
         )
     buffer = io.BytesIO()
-    numpy.lib.format.write_array(buffer, array, allow_pickle=False)
+    numpy.lib.format.write_array(buffer, array, version=(2, 0), allow_pickle=False)
     body = buffer.getvalue()
     if _load_array(body).dtype != array.dtype:
         raise UnsupportedValue(f"an array of type {array.dtype} cannot be stored exactly")
@@ -120,13 +123,19 @@ def _dump_array(array: Any) -> bytes:
 
 
 def _load_array(body: bytes) -> Any:
+    """NumPy's own reader allocates what the header names. So the header is held against the bytes first."""
     import numpy
 
     buffer = io.BytesIO(body)
-    array = numpy.lib.format.read_array(buffer, allow_pickle=False)
-    if buffer.read(1):
-        raise ValueError("more bytes than an array")
-    return array
+    if numpy.lib.format.read_magic(buffer) != (2, 0):
+        raise ValueError("another version of the format")
+    shape, is_fortran, dtype = numpy.lib.format.read_array_header_2_0(buffer)
+    if dtype.hasobject or dtype.itemsize < 1:
+        raise ValueError("values without bytes of their own")
+    if math.prod(shape) * dtype.itemsize != len(body) - buffer.tell():
+        raise ValueError("more or fewer bytes than the array")
+    found = numpy.ndarray(shape, dtype, buffer=body, offset=buffer.tell(), order="F" if is_fortran else "C")
+    return found.copy(order="K")
 
 
 # --- pandas --------------------------------------------------------------------------------------
@@ -159,6 +168,7 @@ def _dump_frame(frame: Any) -> bytes:
 
 def _load_frame(body: bytes) -> Any:
     table = _opened(body)
+    refuse_unbounded_metadata(table.schema)
     # Arrow may share its read-only memory with the frame: callers may change theirs.
     frame = table.to_pandas(use_threads=False).copy()
     freq = (table.schema.metadata or {}).get(_FREQ)
@@ -203,10 +213,7 @@ def _stream(table: Any) -> bytes:
 def _opened(body: bytes) -> Any:
     import pyarrow
 
-    with pyarrow.ipc.open_stream(body) as reader:
-        table = reader.read_all()
-    table.validate(full=True)  # damaged offsets would read memory that is not the table's
-    return table
+    return pyarrow.Table.from_batches(batches_of(body), schema_of(body))
 
 
 def _dump_table(table: Any) -> bytes:
@@ -224,11 +231,7 @@ def _dump_batch(batch: Any) -> bytes:
 
 
 def _load_batch(body: bytes) -> Any:
-    import pyarrow
-
-    with pyarrow.ipc.open_stream(body) as reader:
-        (batch,) = reader
-    batch.validate(full=True)
+    (batch,) = batches_of(body)
     return batch
 
 
