@@ -23,9 +23,6 @@ LARGEST_ROOM = 15
 # Private names of the guard that other objects have, too.
 SHARED_NAMES = {"_current", "_functions", "_leaving", "_lock", "_pending", "_store", "_tokens"}
 
-# Private names of the guard that other objects have, too.
-SHARED_NAMES = {"_current", "_functions", "_leaving", "_lock", "_pending", "_store", "_tokens"}
-
 # A path of somebody's machine, or the address of a package index: true in one place only.
 _LOCAL = re.compile(
     r"(?<![\w.:/-])/(?:root|home|Users|work|opt/(?!homebrew))/?\w"
@@ -124,6 +121,12 @@ def test_only_a_package_imports_our_own_modules_late() -> None:
             if isinstance(text, ast.Constant) and str(text.value).startswith(PACKAGE.name)
         }
     assert found == set()
+
+
+def test_the_machine_of_a_flight_stays_small() -> None:
+    """States, events, commands and `decide`: a reader has all of it in mind, and so has the search."""
+    parts = [PACKAGE / "core" / f"{name}.py" for name in ("states", "events", "commands", "flight")]
+    assert sum(len(part.read_text("utf-8").splitlines()) for part in parts) < 500
 
 
 def test_the_core_awaits_nothing() -> None:

@@ -95,7 +95,7 @@ def may_join(state: FlightState, now: float, *, shares_uncached: bool) -> bool:
     have published. And not if this flight has handed out a value already: a key with callers in every round trip would
     never be read again.
     """
-    if state.kind == "alone" or state.serves_old or state.served or state.lapsed or now > state.slow_at:
+    if state.kind == "alone" or state.serves_old or state.served or now > state.open_until:
         return False
     return not computes_for_one(state, shares_uncached=shares_uncached)
 

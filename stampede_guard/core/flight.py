@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from typing import assert_never
 
 from stampede_guard.core import commands as do
@@ -16,9 +17,8 @@ from stampede_guard.core.states import Asking, Computing, Delivering, FlightKind
 from stampede_guard.core.states import FlightState as State
 from stampede_guard.policy import Policy
 
-ASK_TRIES = 2
-"""Asks per round before the store counts as away for this flight. The same flight gets the same token again."""
-PUBLISH_TRIES = 2
+TRIES = 2
+"""Asks per round, and publications, before the store counts as away for this flight."""
 Step = tuple[State, do.Command]
 
 
@@ -34,7 +34,10 @@ def decide(state: State, event: on.Event, policy: Policy) -> Step:
     match event:
         case on.StoreAnswered() if isinstance(phase, Asking):
             return _answered(state, event, policy)
-        case on.StoreFailed() if isinstance(phase, Asking):
+        case on.StoreFailed() if isinstance(phase, Asking | Publishing):
+            state = changed(state, unsure=state.unsure or event.sent, late=state.late or event.late)
+            if isinstance(phase, Publishing):
+                return _not_published(state, phase, event)
             return _not_answered(state, phase, event, policy)
         case on.Heard() if isinstance(phase, Waiting):
             return _heard(state, phase, event, policy)
@@ -44,9 +47,10 @@ def decide(state: State, event: on.Event, policy: Policy) -> Step:
             # The store came back before the computation began. With a lease, one computation serves all and is stored.
             return _ask(state)
         case on.ComputationBegan() if isinstance(phase, Computing):
-            return changed(state, slow_at=event.now + min(policy.lease_ttl, policy.wait_timeout)), Keep()
+            until = event.now + min(policy.lease_ttl, policy.wait_timeout)
+            return changed(state, open_until=min(state.open_until, until)), Keep()
         case on.RenewalRefused() if isinstance(phase, AT_WORK):
-            return changed(state, lapsed=True), Keep()
+            return changed(state, open_until=-inf), Keep()
         case on.ComputationEnded() | on.ComputationFailed() if isinstance(phase, Computing):
             return _computed(state, phase, event)
         case on.Abandoned() if isinstance(phase, Computing):
@@ -54,8 +58,6 @@ def decide(state: State, event: on.Event, policy: Policy) -> Step:
             return _land(state, policy) if phase.grant is None else _release(state)
         case on.PublishAnswered() if isinstance(phase, Publishing):
             return _published(state, phase, event)
-        case on.StoreFailed() if isinstance(phase, Publishing):
-            return _not_published(state, phase, event)
         case on.Delivered() if isinstance(phase, Delivering):
             served, unsure = state.served or phase.serves, state.unsure or not event.answered
             state = changed(state, served=served, unsure=unsure)
@@ -118,7 +120,6 @@ def _answered(state: State, event: on.StoreAnswered, policy: Policy) -> Step:
 
 
 def _not_answered(state: State, phase: Asking, event: on.StoreFailed, policy: Policy) -> Step:
-    state = _unsure(state, event)
     if event.now < state.trusted_until:
         # The holder was alive at the last answer, and a store that restarts is back in a moment. Otherwise every
         # waiter in all processes would compute for itself.
@@ -128,13 +129,9 @@ def _not_answered(state: State, phase: Asking, event: on.StoreFailed, policy: Po
         return _land(state, policy)
     # The ask may still be carried out. Asking again under the same flight gets the same token, so a lost reply causes
     # no second computation.
-    if not event.away and phase.tries < ASK_TRIES:
+    if not event.away and phase.tries < TRIES:
         return _ask(state, tries=phase.tries + 1)
     return _compute(state, None)
-
-
-def _unsure(state: State, event: on.StoreFailed) -> State:
-    return changed(state, unsure=state.unsure or event.sent, late=state.late or event.late)
 
 
 def _heard(state: State, phase: Waiting, event: on.Heard, policy: Policy) -> Step:
@@ -159,15 +156,15 @@ def _heard(state: State, phase: Waiting, event: on.Heard, policy: Policy) -> Ste
 
 
 def _compute(state: State, grant: Granted | None, *, taken_over: bool = False) -> Step:
-    return changed(state, phase=Computing(grant), lapsed=False), do.Compute(grant, taken_over)
+    return changed(state, phase=Computing(grant), open_until=inf), do.Compute(grant, taken_over)
 
 
 def _computed(state: State, phase: Computing, event: on.ComputationEnded | on.ComputationFailed) -> Step:
-    grant, fenced = phase.grant, phase.fenced
+    grant = phase.grant
     if isinstance(event, on.ComputationFailed):
         state, outcome = changed(state, failed=True), FlightOutcome("failure", event.body or b"", own=True)
         if grant is None:
-            return _deliver(state, outcome, "before_compute" if fenced else "everyone")
+            return _deliver_unstored(state, phase, outcome, away=True)
         if event.body is None:
             return _release(state, outcome)
     else:
@@ -175,9 +172,10 @@ def _computed(state: State, phase: Computing, event: on.ComputationEnded | on.Co
             "value" if event.storable else "pass", event.body, own=True, shared=event.shared
         )
         if grant is None:
-            state = changed(state, kept=False)
-            return _deliver_unstored(state, outcome, away=event.away, fenced=fenced, alone=True)
-    return changed(state, phase=Publishing(grant, outcome, fenced), kept=False), do.Publish(grant, outcome)
+            return _deliver_unstored(changed(state, kept=False), phase, outcome, away=event.away)
+    return changed(state, phase=Publishing(grant, outcome, phase.fenced), kept=False), do.Publish(
+        grant, outcome
+    )
 
 
 def _published(state: State, phase: Publishing, event: on.PublishAnswered) -> Step:
@@ -193,26 +191,26 @@ def _published(state: State, phase: Publishing, event: on.PublishAnswered) -> St
 
 
 def _not_published(state: State, phase: Publishing, event: on.StoreFailed) -> Step:
-    state = _unsure(state, event)
     # Publishing twice is harmless: the second publication is refused or writes the same.
-    if not event.away and phase.tries < PUBLISH_TRIES:
+    if not event.away and phase.tries < TRIES:
         phase = replace(phase, tries=phase.tries + 1)
         return changed(state, phase=phase), do.Publish(phase.grant, phase.outcome)
-    if phase.outcome.kind == "failure":
-        return _deliver(state, phase.outcome, "before_compute" if phase.fenced else "everyone")
-    return _deliver_unstored(state, phase.outcome, away=event.away, fenced=phase.fenced)
+    away = event.away or phase.outcome.kind == "failure"
+    return _deliver_unstored(state, phase, phase.outcome, away=away)
 
 
 def _deliver_unstored(
-    state: State, outcome: FlightOutcome, *, away: bool, fenced: bool, alone: bool = False
+    state: State, phase: Computing | Publishing, outcome: FlightOutcome, *, away: bool
 ) -> Step:
-    """Deliver a value that no store has confirmed; it was computed `alone` if without a grant.
+    """Deliver an outcome that no store has confirmed. A failure may go to everyone, as if the store was away.
 
     1. The store is away and A computes alone. 2. It is back; B invalidates, and gets "done". 3. A caller joins A's
        flight. It must not be served: only while the store is away may all passengers get the value.
     """
-    keeps = outcome.kind == "value" and (away or alone) and not fenced and state.kind != "bypassed"
-    return _deliver(state, outcome, "everyone" if away and not fenced else "before_compute", keeps=keeps)
+    if phase.fenced:
+        return _deliver(state, outcome, "before_compute")
+    keeps = outcome.kind == "value" and (away or phase.grant is None) and state.kind != "bypassed"
+    return _deliver(state, outcome, "everyone" if away else "before_compute", keeps=keeps)
 
 
 def _deliver(

@@ -64,9 +64,10 @@ class FlightState(NamedTuple):
     `serves_old`: callers have an old value meanwhile. `lingers`: it waits on after its last passenger gave up, so that
     later callers know how slow it is. `late`: its callers have waited a whole deadline for the store already.
     `trusted_until`: until then the holder counts as alive. `suspected`: the holder's process may be gone. `unsure`: a
-    command was never answered. `failed`: the last outcome was a failure. `lapsed`: the lease was lost. `slow_at`: then
-    a fallback may have ended the wait elsewhere. `served`: it has handed out an outcome. `kept`: False if the store did
-    not keep what was computed last; None if it refused that, because it has a newer value or has lost the record.
+    command was never answered. `failed`: the last outcome was a failure. `open_until`: after that, another process
+    may have published: the lease was lost, or a fallback has ended the wait there. `served`: it has handed out an
+    outcome. `kept`: False if the store did not keep what was computed last; None if it refused that, because it has a
+    newer value or has lost the record.
     """
 
     phase: Phase
@@ -80,16 +81,6 @@ class FlightState(NamedTuple):
     suspected: bool = False
     unsure: bool = False
     failed: bool = False
-    lapsed: bool = False
-    slow_at: float = inf
+    open_until: float = inf
     served: bool = False
     kept: bool | None = True
-
-    @property
-    def computes(self) -> bool:
-        return isinstance(self.phase, (Computing, Publishing))
-
-    @property
-    def takes_any(self) -> bool:
-        """Whether any fresh value is an answer, not only a newer one than another."""
-        return not self.newer_than and not self.overtakes

@@ -14,6 +14,7 @@ order per inbox, and may be arbitrarily late. The driver's duties, as the core s
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any, cast
 
 from stampede_guard.core import breaker
@@ -109,7 +110,7 @@ class Driver:
         if decided is None:
             state, command = self.core.decide(self.table[before], event, self.setup.policy)
             if not self.setup.timed:
-                state = state._replace(trusted_until=0.0, lapsed=False)
+                state = state._replace(trusted_until=0.0, open_until=inf)
             decided = self._decided[key] = self.table.id(state), command
         return decided
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Literal
 
 import pytest
 
+from stampede_guard.core import events as on
+from stampede_guard.core.aboard import Aboard
 from stampede_guard.core.asks import Granted
 from stampede_guard.core.caller import (
     LastResort,
@@ -15,6 +18,7 @@ from stampede_guard.core.caller import (
     seconds_to_wait,
     store_deadline,
 )
+from stampede_guard.core.flight import decide
 from stampede_guard.core.states import Asking, Computing, FlightState
 from stampede_guard.policy import Policy
 
@@ -106,7 +110,7 @@ def test_only_a_caller_that_has_waited_a_whole_deadline_cuts_the_next_one_short(
 
 # --- joining without a read -----------------------------------------------------------------------
 
-COMPUTING = FlightState(Computing(Granted(7, "e")), slow_at=9.0)
+COMPUTING = FlightState(Computing(Granted(7, "e")), open_until=9.0)
 
 
 def test_a_flight_in_its_first_round_is_open_to_callers_that_have_not_read() -> None:
@@ -119,13 +123,29 @@ def test_a_flight_in_its_first_round_is_open_to_callers_that_have_not_read() -> 
     [
         COMPUTING._replace(serves_old=True),
         COMPUTING._replace(served=True),
-        COMPUTING._replace(lapsed=True),
-        COMPUTING._replace(slow_at=8.9),
+        COMPUTING._replace(open_until=8.9),
         COMPUTING._replace(kind="alone"),
     ],
 )
 def test_a_caller_reads_first_where_the_store_may_know_better(state: FlightState) -> None:
     assert not may_join(state, 9.0, shares_uncached=True)
+
+
+def test_a_computation_that_lost_its_lease_or_is_slow_is_closed_until_the_next_one() -> None:
+    policy = Policy(lease_ttl=3)
+    begun, _ = decide(COMPUTING._replace(open_until=inf), on.ComputationBegan(9.0), policy)
+    assert [may_join(begun, now, shares_uncached=True) for now in (9.0, 12.0, 12.1)] == [True, True, False]
+    lapsed, _ = decide(begun, on.RenewalRefused(), policy)
+    assert not may_join(lapsed, 9.0, shares_uncached=True)
+    # Another passenger takes over, and its call is begun again: the lease is still lost.
+    handed_over, _ = decide(lapsed, on.ComputationBegan(10.0), policy)
+    assert not may_join(handed_over, 10.0, shares_uncached=True)
+    asking, _ = decide(lapsed, on.Abandoned(), policy)
+    asking, _ = decide(asking, on.Delivered(Aboard(1, 1, waits=True)), policy)
+    computing, _ = decide(
+        asking, on.StoreAnswered(Granted(8, "e"), Aboard(1, 1, waits=True), 11.0, 0.5), policy
+    )
+    assert may_join(computing, 11.0, shares_uncached=True)
 
 
 def test_a_value_that_may_be_private_is_computed_for_one_caller() -> None:

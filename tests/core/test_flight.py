@@ -40,7 +40,7 @@ from stampede_guard.core.events import (
     StoreAnswered,
     StoreFailed,
 )
-from stampede_guard.core.flight import ASK_TRIES, PUBLISH_TRIES, begin, decide
+from stampede_guard.core.flight import TRIES, begin, decide
 from stampede_guard.core.outcome import FlightOutcome
 from stampede_guard.core.states import (
     Asking,
@@ -122,7 +122,7 @@ def test_a_held_lease_is_waited_for_only_when_somebody_wants_the_value() -> None
 
 def test_an_unanswered_ask_is_repeated_and_then_the_flight_computes_alone() -> None:
     state: Any = Asking()
-    for tries in range(2, ASK_TRIES + 1):
+    for tries in range(2, TRIES + 1):
         state, command = step(state, failed(away=False))
         assert (state, command) == (Asking(tries), AskStore())
     assert step(state, failed(away=False)) == (Computing(None), Compute(None))
@@ -236,7 +236,7 @@ def test_a_stored_value_goes_to_the_covered_and_a_refused_one_to_those_from_befo
 
 def test_an_unanswered_publication_is_repeated_and_then_handed_out() -> None:
     state: Any = Publishing(GRANT, OWN)
-    for tries in range(2, PUBLISH_TRIES + 1):
+    for tries in range(2, TRIES + 1):
         state, command = step(state, failed(away=False))
         assert (state, command) == (Publishing(GRANT, OWN, tries=tries), Publish(GRANT, OWN))
     # The store is there, so somebody may have invalidated: only who came before the computation is safe.

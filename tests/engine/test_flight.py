@@ -162,7 +162,7 @@ async def test_callers_look_for_themselves_while_their_processs_computation_is_s
         slow = asyncio.create_task(here.get_or_compute("k", gate.hold, wait_timeout=30.0))
         await gate.arrival()
         flight = here.engine.runtime().flights["f:=k"]
-        await until(lambda: here.engine.runtime().loop.time() > flight.state.slow_at)
+        await until(lambda: here.engine.runtime().loop.time() > flight.state.open_until)
         grant = await there.engine.runtime().session.fallback("f:=k", flight="fallback", policy=policy)
         assert isinstance(grant, Granted)
         body = codec_for(Any).encode("from a fallback")

@@ -15,6 +15,7 @@ from stampede_guard.core import commands as do
 from stampede_guard.core import events as on
 from stampede_guard.core.asks import Answer, FailedRecently, Found, Granted, Message
 from stampede_guard.core.caller import computes_for_one, may_join, store_deadline
+from stampede_guard.core.changing import AT_WORK
 from stampede_guard.core.entry import Reading
 from stampede_guard.core.flight import begin, decide
 from stampede_guard.core.outcome import FlightOutcome
@@ -124,7 +125,7 @@ class Flight:
 
     @property
     def computing(self) -> bool:
-        return self.state.computes
+        return isinstance(self.state.phase, AT_WORK)
 
     def know(self, old: Reading) -> None:
         """Note the value that callers get until there is a new one."""

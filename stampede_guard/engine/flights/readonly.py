@@ -47,7 +47,9 @@ async def look_for_proof(runtime: Runtime, flight: Flight) -> Proof | None:
 
 def own_value(runtime: Runtime, flight: Flight, proof: Proof | None) -> Reading | None:
     """The fresh value that this process has computed itself, if it was not invalidated since."""
-    if proof is None or not flight.state.takes_any:
+    state = flight.state
+    # Only a value that is newer than another is an answer then. Nobody knows the age of this one.
+    if proof is None or state.newer_than or state.overtakes:
         return None
     known = runtime.last.own(flight.name, proof, now=runtime.now())
     return known if known is not None and runtime.tags.allow(flight.tags, known.body) else None
