@@ -35,7 +35,8 @@ which is older than the deletion. So each flight has a mark in Redis, and `delet
 in the same step. A flight without its mark stores nothing, and its waiters ask again.
 
 **Redis away.** `get` misses after 0.5 s, and for one second this process does not ask again. What a flight computes
-goes to the waiters of its process. Other writes raise the error of redis-py, because a lost `delete` is a wrong value.
+goes to the waiters of its process. It is not stored, and neither are pages and fragments. Other writes raise the error
+of redis-py, because a lost `delete` is a wrong value.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from stampede_guard.errors import StampedeError, UnsupportedValue
 from stampede_guard.integrations.django.client import MISSING, Client
 from stampede_guard.integrations.django.lease import Lease
 from stampede_guard.integrations.django.settings import (
+    FILLED,
     LIST,
     PAGE,
     CacheSettings,
@@ -144,7 +145,7 @@ class GuardedCache(RedisCache):
             return value
         if lease.is_over:
             lease.withdraw()
-            self._cache.add(lease.key, value, seconds)
+            self._cache.fill(lease.key, value, seconds, new=True)
         else:
             lease.settle(data, seconds)
         return self._cache.decode(data)
@@ -153,7 +154,7 @@ class GuardedCache(RedisCache):
         """As Django does it: `add`, and then read what is stored."""
         if self._encoded(value) is None:
             return value
-        self._cache.add(full, value, self.get_backend_timeout(timeout))
+        self._cache.fill(full, value, self.get_backend_timeout(timeout), new=True)
         return self._cache.get(full, value)
 
     def _encoded(self, value: Any) -> bytes | None:
@@ -174,7 +175,8 @@ class GuardedCache(RedisCache):
             lease.withdraw()
             lease = None
         if lease is None:
-            self._cache.set(full, value, seconds)
+            fills = isinstance(key, str) and key.startswith(FILLED)
+            (self._cache.fill if fills else self._cache.set)(full, value, seconds)
             # Waiters of a flight of another caller need not wait for it. What that caller sets is older.
             if (other := self._cache.held.pop(full, None)) is not None:
                 other.withdraw()

@@ -92,7 +92,7 @@ class Client(RedisCacheClient):
         return {key: value for key, value in decoded.items() if value is not MISSING}
 
     def has_key(self, key: str) -> bool:
-        return bool(super().has_key(self._own + key))
+        return bool(self._forgiving(lambda: RedisCacheClient.has_key(self, self._own + key)))
 
     # --- writes: each one removes the mark of a flight under way -------------------------------------
 
@@ -108,6 +108,14 @@ class Client(RedisCacheClient):
         if timeout == 0:
             return not self.has_key(key)
         return bool(self._fencing([key], lambda pipe: pipe.set(self._own + key, data, nx=True, ex=timeout)))
+
+    def fill(self, key: str, value: Any, timeout: int | None, *, new: bool = False) -> None:
+        """Store a value that was computed after a miss. If Redis is away or full, its caller has it all the same.
+
+        A change that is lost would leave a wrong value. A computed value that is lost is computed again.
+        """
+        write = self.add if new else self.set
+        self._forgiving(lambda: write(key, value, timeout), refusals=True)
 
     def touch(self, key: str, timeout: int | None) -> bool:
         return bool(super().touch(self._own + key, timeout)) or (timeout is None and self.has_key(key))

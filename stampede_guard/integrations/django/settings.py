@@ -21,11 +21,23 @@ from stampede_guard.integrations.django.values import Serializer
 from stampede_guard.options import refuse_others
 from stampede_guard.policy import Limits, Policy
 
-__all__ = ["LEASED", "LIST", "PAGE", "CacheSettings", "Shared", "all_shared", "shared", "timeout_in_seconds"]
+__all__ = [
+    "FILLED",
+    "LEASED",
+    "LIST",
+    "PAGE",
+    "CacheSettings",
+    "Shared",
+    "all_shared",
+    "shared",
+    "timeout_in_seconds",
+]
 
 PAGE = "views.decorators.cache.cache_page."
 LIST = "views.decorators.cache.cache_header."
-LEASED = (PAGE, LIST, "template.cache.", "django.contrib.sessions.cached_db")
+FILLED = (PAGE, LIST, "template.cache.")
+"""How keys begin that Django sets only after it has missed them."""
+LEASED = (*FILLED, "django.contrib.sessions.cached_db")
 """How keys begin that Django gets, computes and sets: `OPTIONS["lease_on_miss"]`."""
 _SCHEMES = ("redis://", "rediss://", "unix://", "valkey://", "valkeys://")
 _PATIENCE = {"socket_timeout": 0.5, "socket_connect_timeout": 0.5}
