@@ -25,6 +25,7 @@ from typing import Any
 from stampede_guard.values.annotations import comes_from, root_package
 from stampede_guard.values.parts import classes, state
 from stampede_guard.values.parts.classes import Unkeyable, class_name, digest, escape, needs_definition
+from stampede_guard.values.parts.rows import is_row, of_django
 from stampede_guard.values.parts.state import attributes, is_record, plain_object_problem, refuse_hidden_state
 
 __all__ = [
@@ -235,6 +236,8 @@ def _encoder(kind: type) -> Callable[[Any], str]:
         return lambda value: f"{tag}({text_of(value.__cache_key__())})"
     if root_package(kind) in ("starlette", "pydantic") and (special := _of_a_library(kind, tag)) is not None:
         return special
+    if (django := of_django(kind, tag, text_of)) is not None:
+        return django
     if issubclass(kind, (pathlib.PurePath, *_ADDRESSES)):
         return functools.partial(_written, tag, kind)
     if comes_from(kind, "numpy"):
@@ -259,7 +262,8 @@ def _encoder(kind: type) -> Callable[[Any], str]:
 
 def is_plain_object(kind: type) -> bool:
     """Whether the attributes of such an object describe it completely. Raises `Unkeyable`."""
-    if kind in _EXACT or is_record(kind) or hasattr(kind, "__cache_key__") or issubclass(kind, enum.Enum):
+    described = kind in _EXACT or is_record(kind) or is_row(kind)
+    if described or hasattr(kind, "__cache_key__") or issubclass(kind, enum.Enum):
         return False
     _encoder_for(kind)  # type: ignore[arg-type]
     known = (*_ORDERED_CONTENTS, *_CONTENTS, *_BASE_VALUES, pathlib.PurePath, *_ADDRESSES)

@@ -1,0 +1,78 @@
+"""Rows, users and related rows as parameters of cached functions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.utils.functional import SimpleLazyObject
+
+from stampede_guard.integrations.django import locked_cache
+
+pytestmark = pytest.mark.usefixtures("site")
+
+
+@pytest.fixture
+def title(site: Any) -> Any:
+    @locked_cache(ttl=60, name="shop.title")
+    def title(product: Any) -> str:
+        return str(product.name)
+
+    return title
+
+
+def test_a_row_has_one_key_whatever_was_loaded_beside_it(title: Any) -> None:
+    from tests.integrations.django.shop.models import Chair, Product
+
+    Chair.objects.create(name="chair", legs=3)
+    chair = Chair.objects.get()
+    key = title.key(chair)
+    assert str(chair.product_ptr.name) == "chair"
+    assert title.key(chair) == key, "a related row was loaded"
+    assert title.key(Chair.objects.select_related("product_ptr").get()) == key
+    lazy = SimpleLazyObject(Chair.objects.get)
+    assert [title.key(lazy) for _ in range(2)] == [key] * 2
+    assert title.key(Product.objects.get()) != key
+
+
+def test_rows_that_differ_have_keys_of_their_own(title: Any) -> None:
+    from tests.integrations.django.shop.models import Product
+
+    made = Product.objects.create(name="tea")
+    stored = Product.objects.get()
+    changed, partial = Product.objects.get(), Product.objects.only("name").get()
+    changed.name = "coffee"
+    new, other = Product(name="tea"), Product(name="milk")
+    elsewhere = Product.objects.get()
+    elsewhere._state.db = "replica"
+    assert len({title.key(row) for row in (stored, changed, partial, new, other, elsewhere)}) == 6
+    assert title.key(made) == title.key(stored)
+
+
+def test_prefetched_rows_are_part_of_the_key(title: Any) -> None:
+    from django.db.models import Prefetch
+
+    from tests.integrations.django.shop.models import Label, Product
+
+    product = Product.objects.create(name="tea")
+    product.labels.set([Label.objects.create(name=name) for name in ("old", "new")])
+    some = Prefetch("labels", queryset=Label.objects.filter(name="old"))
+    whole, part = (Product.objects.prefetch_related(one).get() for one in ("labels", some))
+    assert len({title.key(whole), title.key(part), title.key(Product.objects.get())}) == 3
+    assert title.key(whole) == title.key(Product.objects.prefetch_related("labels").get())
+
+
+def test_a_method_of_a_row_is_cached_by_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.integrations.django.shop.models import Product
+
+    calls = []
+
+    def shout(self: Any) -> str:
+        calls.append(self.pk)
+        return str(self.name).upper()
+
+    monkeypatch.setattr(Product, "shout", locked_cache(ttl=60, name="shop.shout")(shout), raising=False)
+    for name in ("tea", "milk"):
+        Product.objects.create(name=name)
+    assert [row.shout() for row in (*Product.objects.all(), *Product.objects.all())] == ["TEA", "MILK"] * 2  # type: ignore[attr-defined]
+    assert len(calls) == 2
